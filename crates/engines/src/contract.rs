@@ -1,0 +1,320 @@
+//! The contract of an engine: what it is made from, what a transaction can do, what it reports.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use heap::Heap;
+use index::Direction;
+use pm::Environment;
+use storage::{Catalog, Row, Value};
+
+use crate::error::EngineError;
+
+/// Which engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
+    Inp,
+    /// NVM-aware in-place updates (P1 4.1).
+    NvmInp,
+}
+
+impl EngineKind {
+    /// All engines, in the order of the papers.
+    pub const ALL: [Self; 2] = [Self::Inp, Self::NvmInp];
+
+    /// Whether the engine keeps logs and checkpoints in files.
+    pub const fn uses_files(self) -> bool {
+        matches!(self, Self::Inp)
+    }
+
+    /// The engine's name, as the command writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inp => "inp",
+            Self::NvmInp => "nvm-inp",
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that names no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no engine `{0}`; there are inp and nvm-inp")]
+pub struct ParseEngineError(String);
+
+impl FromStr for EngineKind {
+    type Err = ParseEngineError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == word)
+            .ok_or_else(|| ParseEngineError(word.into()))
+    }
+}
+
+/// What one partition is made from.
+#[derive(Debug)]
+pub struct Resources<E: Environment> {
+    /// Which partition this is; also the lane of the heap that it allocates from.
+    pub partition: u32,
+    /// Volatile memory of its own.
+    pub volatile: E::Volatile,
+    /// The database's durable heap.
+    pub durable: Heap<E::Durable>,
+    /// The database's files, for engines that keep some.
+    pub files: Option<E::Files>,
+}
+
+/// What can be chosen about an engine.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Bytes of an index node (P1 5: 512).
+    pub node_bytes: u32,
+    /// Transactions that one sync of a file log makes durable together; 1 syncs at each commit.
+    pub group: u32,
+    /// Bytes of file log after which a checkpoint is taken.
+    pub checkpoint_bytes: u64,
+    /// Bytes of a segment of the file log.
+    pub wal_segment_bytes: u64,
+    /// Bytes of the buffer of the file log.
+    pub wal_buffer_bytes: u64,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            node_bytes: 512,
+            group: 1,
+            checkpoint_bytes: 256 << 20,
+            wal_segment_bytes: 4 << 20,
+            wal_buffer_bytes: 256 << 10,
+        }
+    }
+}
+
+/// What recovery had to do.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Operations of unfinished transactions that were undone.
+    pub undone: u64,
+    /// Committed transactions that were done again.
+    pub redone: u64,
+    /// Slots that were freed on behalf of committed transactions.
+    pub reclaimed: u64,
+}
+
+impl std::ops::AddAssign for RecoveryReport {
+    fn add_assign(&mut self, other: Self) {
+        self.undone += other.undone;
+        self.redone += other.redone;
+        self.reclaimed += other.reclaimed;
+    }
+}
+
+/// Bytes of storage by component, as P1 5.6 divides them.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Footprint {
+    /// Tuples and fields.
+    pub table: u64,
+    /// Indexes.
+    pub index: u64,
+    /// Logs.
+    pub log: u64,
+    /// Checkpoints.
+    pub checkpoint: u64,
+    /// All else.
+    pub other: u64,
+}
+
+impl Footprint {
+    /// The sum of all components.
+    pub fn total(&self) -> u64 {
+        self.table + self.index + self.log + self.checkpoint + self.other
+    }
+}
+
+impl std::ops::AddAssign for Footprint {
+    fn add_assign(&mut self, other: Self) {
+        self.table += other.table;
+        self.index += other.index;
+        self.log += other.log;
+        self.checkpoint += other.checkpoint;
+        self.other += other.other;
+    }
+}
+
+/// What a check of a whole database found; it found no damage.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct CheckReport {
+    /// Tuples in all tables.
+    pub tuples: u64,
+    /// Objects that the allocator holds as persisted.
+    pub objects: u64,
+    /// Persisted objects that nothing leads to.
+    pub leaked: u64,
+    /// Objects that something leads to although they are not persisted.
+    pub dangling: u64,
+}
+
+/// A scan: over which index, from where to where, which way.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan<'a> {
+    /// A secondary index, or the primary key.
+    pub index: Option<usize>,
+    /// The lower bound; it may give only the first columns of the key.
+    pub low: Bound<&'a [Value<'a>]>,
+    /// The upper bound, likewise.
+    pub high: Bound<&'a [Value<'a>]>,
+    /// Which way.
+    pub direction: Direction,
+    /// The columns to copy; all if `None`.
+    pub columns: Option<&'a [u16]>,
+}
+
+impl Scan<'_> {
+    /// All tuples in the order of the primary key.
+    pub const ALL: Self = Self {
+        index: None,
+        low: Bound::Unbounded,
+        high: Bound::Unbounded,
+        direction: Direction::Forward,
+        columns: None,
+    };
+}
+
+/// One partition of a database under one method of storage and recovery.
+///
+/// There is at most one transaction at a time: it begins with the first operation after the end
+/// of the last one. An operation that fails has changed nothing, and the transaction can go on or
+/// abort, unless the error is [`EngineError::Stopped`].
+pub trait Engine<E: Environment>: Sized + Send + Sync {
+    /// Which engine this is.
+    const KIND: EngineKind;
+
+    /// Creates an empty partition. It counts once the database's description is written.
+    ///
+    /// # Errors
+    /// No room.
+    fn create(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError>;
+
+    /// Opens a partition and recovers it.
+    ///
+    /// # Errors
+    /// Damage, or no room.
+    fn open(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Self, RecoveryReport), EngineError>;
+
+    /// Inserts a tuple with a value for each column.
+    ///
+    /// # Errors
+    /// A duplicate primary key, wrong values, no room.
+    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError>;
+
+    /// Updates columns of the tuple with this primary key.
+    ///
+    /// # Errors
+    /// A missing tuple, wrong values, no room.
+    fn update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), EngineError>;
+
+    /// Deletes the tuple with this primary key.
+    ///
+    /// # Errors
+    /// A missing tuple, wrong values.
+    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError>;
+
+    /// Copies columns of the tuple with this primary key into `row`, all of them if none are
+    /// named; returns whether there is one. Sees what the open transaction has done.
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError>;
+
+    /// Calls `visit` with the tuples of a range, in order, until it breaks. Sees what the open
+    /// transaction has done.
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn scan(
+        &self,
+        table: u16,
+        scan: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError>;
+
+    /// Commits the open transaction. Returns its number, and whether it is durable already; if
+    /// not, [`Engine::sync`] makes it so, or a later commit does.
+    ///
+    /// # Errors
+    /// It is not committed, and the partition has stopped.
+    fn commit(&mut self) -> Result<(u64, bool), EngineError>;
+
+    /// Undoes the open transaction.
+    ///
+    /// # Errors
+    /// The partition has stopped; recovery will undo the transaction.
+    fn abort(&mut self) -> Result<(), EngineError>;
+
+    /// Makes all committed transactions durable.
+    ///
+    /// # Errors
+    /// The partition has stopped.
+    fn sync(&mut self) -> Result<(), EngineError>;
+
+    /// The number of the last committed transaction that is durable.
+    fn durable(&self) -> u64;
+
+    /// Takes a checkpoint, in engines that have such a thing.
+    ///
+    /// # Errors
+    /// No room; the log stays as it is.
+    fn checkpoint(&mut self) -> Result<(), EngineError>;
+
+    /// Finishes what the last transactions left to do, so that nothing is left at the next open.
+    ///
+    /// # Errors
+    /// The partition has stopped.
+    fn close(&mut self) -> Result<(), EngineError>;
+
+    /// Bytes of storage of this partition outside the durable heap, by component.
+    ///
+    /// # Errors
+    /// The files cannot be reached.
+    fn footprint(&self) -> Result<Footprint, EngineError>;
+
+    /// Checks everything of this partition. Calls `reachable` with the offset of every object of
+    /// the durable heap that it leads to. Returns the number of tuples.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError>;
+}

@@ -1,0 +1,52 @@
+//! What can go wrong in an engine.
+
+use storage::StorageError;
+use storage::checkpoint::CheckpointError;
+use storage::wal::WalError;
+
+/// An operation of an engine failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The operation changed nothing; the transaction can go on or abort.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The write-ahead log failed.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// A checkpoint could not be written or read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// Files of the database could not be reached.
+    #[error("the files of the database: {0}")]
+    Files(#[from] std::io::Error),
+    /// The pool belongs to a partition layout or engine that this one does not know.
+    #[error("the pool has no `{what}`; it was not created by this engine, or is damaged")]
+    Missing {
+        /// What was looked for.
+        what: String,
+    },
+    /// A part of the transaction could not be logged.
+    #[error("the transaction could not be logged and can only be aborted")]
+    MustAbort,
+    /// An abort or a commit failed half-way: nothing more is acknowledged.
+    #[error(
+        "the partition stopped after a failure ({why}); close the database and open it again: recovery will bring it back to its last committed state"
+    )]
+    Stopped {
+        /// What had failed.
+        why: String,
+    },
+}
+
+impl From<pm::Bad> for EngineError {
+    fn from(bad: pm::Bad) -> Self {
+        Self::Storage(bad.into())
+    }
+}
+
+impl From<heap::HeapError> for EngineError {
+    fn from(error: heap::HeapError) -> Self {
+        Self::Storage(error.into())
+    }
+}

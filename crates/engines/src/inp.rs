@@ -1,0 +1,637 @@
+//! InP: in-place updates with a write-ahead log (P1 3.1), modelled on VoltDB.
+//!
+//! Tables and indexes live in volatile memory. A transaction's changes are logged to a file before
+//! they are made, with before and after images; a group of transactions becomes durable by one
+//! sync. Checkpoints, compressed with gzip, bound the log. Our Table 2 for it
+//! (`docs/paper/table2.md`):
+//!
+//! | operation | steps |
+//! |---|---|
+//! | INSERT | log the tuple, write it, add it to the indexes |
+//! | UPDATE | log the key, before and after images of the fields; write the fields |
+//! | DELETE | log the key and the before image; remove the index entries; reclaim after the end |
+//! | COMMIT | end the log record; sync with the group |
+//!
+//! Recovery loads the last checkpoint and does the logged transactions again; a transaction has
+//! one record, which is whole or does not count, so there is nothing to undo. Indexes are rebuilt,
+//! since the log says nothing of them (P1 3.1).
+//!
+//! Invariants:
+//! - An operation is in the log's buffer before it changes a table.
+//! - The checkpoint numbered `n` holds exactly what the segments before `n` have logged.
+
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use heap::{Heap, HeapOptions, Purpose};
+use index::Sorted;
+use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
+use storage::checkpoint::{self, CheckpointError};
+use storage::wal::{LogStart, Wal, WalOptions};
+use storage::{Catalog, ColumnType, Row, TableLayout, Tables, UndoEntry, Value};
+
+use crate::contract::{
+    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+};
+use crate::error::EngineError;
+
+/// A partition of InP; see the module's comment.
+#[derive(Debug)]
+pub struct Inp<E: Environment> {
+    tables: Tables<E::Volatile, Sorted>,
+    wal: Wal<E::Files, E::Volatile>,
+    files: E::Files,
+    catalog: Arc<Catalog>,
+    partition: u32,
+    checkpoint_bytes: u64,
+    checkpoint_file_bytes: u64,
+    /// What would undo the open transaction, oldest first.
+    undo: Vec<UndoEntry>,
+    /// The open transaction has a record in the log.
+    logging: bool,
+    /// The open transaction lost a part of its record and can only abort.
+    must_abort: bool,
+    encoded: Vec<u8>,
+    before: Row,
+    stopped: Option<String>,
+}
+
+const INSERT: u8 = 1;
+const UPDATE: u8 = 2;
+const DELETE: u8 = 3;
+/// Ends the tuples of a checkpoint.
+const END_OF_TUPLES: u16 = u16::MAX;
+
+fn wal_prefix(partition: u32) -> String {
+    format!("wal-{partition}-")
+}
+
+fn checkpoint_prefix(partition: u32) -> String {
+    format!("checkpoint-{partition}-")
+}
+
+impl<E: Environment> Inp<E> {
+    fn usable(&self) -> Result<(), EngineError> {
+        match &self.stopped {
+            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
+            None if self.must_abort => Err(EngineError::MustAbort),
+            None => Ok(()),
+        }
+    }
+
+    fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
+        let error = error.into();
+        self.stopped = Some(error.to_string());
+        Err(error)
+    }
+
+    /// Empty tables in volatile memory, and the range of the log's buffer.
+    fn volatile_tables(
+        memory: E::Volatile,
+        catalog: &Catalog,
+        options: &EngineOptions,
+    ) -> Result<(Tables<E::Volatile, Sorted>, Range), EngineError> {
+        let heap = Heap::format(memory, HeapOptions { chunk_bytes: 1 << 20, lanes: 1 })?;
+        let mut lane = heap.lane(0);
+        let cells = Tables::<E::Volatile, Sorted>::cell_bytes(catalog);
+        let cells = lane.allocate(cells, Purpose::Log)?;
+        let buffer = lane.allocate(options.wal_buffer_bytes, Purpose::Log)?;
+        let tables = Tables::create(lane, catalog, Off::new(cells))?;
+        Ok((tables, Range::new(buffer, options.wal_buffer_bytes)))
+    }
+
+    fn assemble(
+        (partition, files): (u32, E::Files),
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+        tables: Tables<E::Volatile, Sorted>,
+        wal: Wal<E::Files, E::Volatile>,
+    ) -> Self {
+        Self {
+            tables,
+            wal,
+            files,
+            catalog: catalog.clone(),
+            partition,
+            checkpoint_bytes: options.checkpoint_bytes,
+            checkpoint_file_bytes: 0,
+            undo: Vec::new(),
+            logging: false,
+            must_abort: false,
+            encoded: Vec::new(),
+            before: Row::new(),
+            stopped: None,
+        }
+    }
+
+    /// Puts the operation that is in `self.encoded` into the transaction's log record.
+    fn log_operation(&mut self) -> Result<(), EngineError> {
+        if !self.logging {
+            self.wal.begin(self.wal.next_txn())?;
+            self.logging = true;
+        }
+        self.wal.put(&self.encoded).map_err(|error| {
+            self.must_abort = true;
+            error.into()
+        })
+    }
+
+    fn after_commit(&mut self) -> Result<(), EngineError> {
+        self.logging = false;
+        self.undo.clear();
+        let mut superseded = std::mem::take(&mut self.tables.superseded);
+        for slot in superseded.drain(..) {
+            self.tables.lane.release(slot);
+        }
+        self.tables.superseded = superseded;
+        Ok(self.tables.tidy_indexes()?)
+    }
+}
+
+impl<E: Environment> Engine<E> for Inp<E> {
+    const KIND: EngineKind = EngineKind::Inp;
+
+    fn create(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError> {
+        let (tables, buffer) = Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
+        let files = files_of(&resources)?;
+        let wal = Wal::create(
+            files.clone(),
+            &wal_prefix(resources.partition),
+            LogStart { sequence: 0, txn: 1 },
+            resources.volatile.clone(),
+            buffer,
+            wal_options(options),
+        )?;
+        Ok(Self::assemble((resources.partition, files), catalog, options, tables, wal))
+    }
+
+    fn open(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Self, RecoveryReport), EngineError> {
+        let (mut tables, buffer) =
+            Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
+        let files = files_of(&resources)?;
+        let mut start = LogStart { sequence: 0, txn: 1 };
+        let mut checkpoint_file_bytes = 0;
+        let prefix = checkpoint_prefix(resources.partition);
+        if let Some(mut reader) = checkpoint::open_latest(&files, &prefix)? {
+            start = reader.log_start();
+            checkpoint_file_bytes = reader.file_bytes();
+            load_checkpoint(&mut tables, catalog, &mut reader)?;
+            reader.finish()?;
+        }
+        let (wal, report) = Wal::recover(
+            files.clone(),
+            &wal_prefix(resources.partition),
+            start,
+            resources.volatile.clone(),
+            buffer,
+            wal_options(options),
+            |_, payload: &[u8]| redo(&mut tables, catalog, payload),
+        )?;
+        let parts = (resources.partition, files);
+        let mut partition = Self::assemble(parts, catalog, options, tables, wal);
+        partition.checkpoint_file_bytes = checkpoint_file_bytes;
+        Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
+    }
+
+    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
+        self.usable()?;
+        let tuple = self.tables.write_tuple(table, values)?;
+        self.encoded.clear();
+        self.encoded.push(INSERT);
+        self.encoded.extend_from_slice(&table.to_le_bytes());
+        values.iter().for_each(|value| encode(&mut self.encoded, value));
+        if let Err(error) = self.log_operation() {
+            self.tables.give_back_tuple(tuple);
+            return Err(error);
+        }
+        self.undo.push(UndoEntry::insert(table, tuple.offset, tuple.image));
+        if let Err(error) = publish(&mut self.tables, tuple) {
+            return self.stop(error);
+        }
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), EngineError> {
+        self.usable()?;
+        let tuple = {
+            let key = self.tables.key(table, key)?;
+            self.tables.find_or_fail(table, &key)?
+        };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let fields = self.tables.write_fields(table, tuple, changes)?;
+        self.encoded.clear();
+        self.encoded.push(UPDATE);
+        self.encoded.extend_from_slice(&table.to_le_bytes());
+        key.iter().for_each(|value| encode(&mut self.encoded, value));
+        self.encoded.extend_from_slice(&(changes.len() as u16).to_le_bytes());
+        for (column, value) in changes {
+            self.encoded.extend_from_slice(&column.to_le_bytes());
+            self.tables.read(table, tuple, Some(&[*column]), &mut self.before)?;
+            encode(&mut self.encoded, &self.before.get(0));
+            encode(&mut self.encoded, value);
+        }
+        if let Err(error) = self.log_operation() {
+            self.tables.give_back_fields(fields);
+            return Err(error);
+        }
+        self.undo.extend(
+            self.tables
+                .fields
+                .chunks(storage::FIELDS_PER_ENTRY)
+                .enumerate()
+                .map(|(index, part)| UndoEntry::update(table, tuple, part, index > 0)),
+        );
+        let fields = Flushed::lines(self.tables.lane.memory(), &mut self.tables.lines, fields);
+        let fields = fence_for(self.tables.lane.memory(), fields);
+        if let Err(error) = self.tables.replace_fields(fields) {
+            return self.stop(error);
+        }
+        self.tables.lines.clear();
+        Ok(())
+    }
+
+    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
+        self.usable()?;
+        let tuple = {
+            let key = self.tables.key(table, key)?;
+            self.tables.find_or_fail(table, &key)?
+        };
+        self.encoded.clear();
+        self.encoded.push(DELETE);
+        self.encoded.extend_from_slice(&table.to_le_bytes());
+        key.iter().for_each(|value| encode(&mut self.encoded, value));
+        self.tables.read(table, tuple, None, &mut self.before)?;
+        self.before.values().for_each(|value| encode(&mut self.encoded, &value));
+        self.log_operation()?;
+        self.undo.push(UndoEntry::delete(table, tuple));
+        if let Err(error) = self.tables.unlink(table, tuple) {
+            return self.stop(error);
+        }
+        self.tables.lines.clear();
+        Ok(())
+    }
+
+    fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        self.usable()?;
+        let key = self.tables.key(table, key)?;
+        let Some(tuple) = self.tables.find(table, &key)? else { return Ok(false) };
+        self.tables.read(table, tuple, columns, row)?;
+        Ok(true)
+    }
+
+    fn scan(
+        &self,
+        table: u16,
+        scan: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        self.usable()?;
+        let Scan { index, low, high, direction, columns } = *scan;
+        Ok(self.tables.scan(table, index, low, high, direction, columns, row, visit)?)
+    }
+
+    fn commit(&mut self) -> Result<(u64, bool), EngineError> {
+        self.usable()?;
+        if !self.logging {
+            return Ok((self.wal.next_txn() - 1, self.wal.pending() == 0));
+        }
+        let appended = match self.wal.end() {
+            Ok(appended) => appended,
+            Err(error) => return self.stop(error),
+        };
+        if appended.group_full
+            && let Err(error) = self.wal.flush()
+        {
+            return self.stop(error);
+        }
+        if let Err(error) = self.after_commit() {
+            return self.stop(error);
+        }
+        if self.wal.bytes() >= self.checkpoint_bytes {
+            // The transaction is committed whatever becomes of the checkpoint; without one the
+            // log grows on, and the next commit tries again.
+            match self.checkpoint() {
+                Ok(()) => {}
+                Err(EngineError::Stopped { .. }) => self.usable()?,
+                Err(error) if self.wal.is_poisoned() => return self.stop(error),
+                Err(_) => self.checkpoint_bytes += self.checkpoint_bytes / 4,
+            }
+        }
+        Ok((appended.lsn, self.wal.pending() == 0))
+    }
+
+    fn abort(&mut self) -> Result<(), EngineError> {
+        self.must_abort = false;
+        self.usable()?;
+        let entries = std::mem::take(&mut self.undo);
+        let mut freed = Vec::new();
+        if let Err(error) = self.tables.undo(&entries, &mut freed) {
+            return self.stop(error);
+        }
+        for slot in freed {
+            self.tables.lane.release(slot);
+        }
+        self.tables.forget();
+        self.undo = entries;
+        self.undo.clear();
+        if std::mem::take(&mut self.logging)
+            && let Err(error) = self.wal.discard()
+        {
+            return self.stop(error);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), EngineError> {
+        self.usable()?;
+        if self.logging {
+            return Ok(());
+        }
+        match self.wal.flush() {
+            Ok(()) => Ok(()),
+            Err(error) => self.stop(error),
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        self.wal.durable_lsn() - 1
+    }
+
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.usable()?;
+        if self.logging {
+            return Err(EngineError::MustAbort);
+        }
+        let start = self.wal.rotate()?;
+        let prefix = checkpoint_prefix(self.partition);
+        let (tables, catalog) = (&self.tables, &self.catalog);
+        self.checkpoint_file_bytes = checkpoint::write(
+            &self.files,
+            &prefix,
+            start,
+            |out: &mut dyn Write| -> Result<(), EngineError> { save_tables(tables, catalog, out) },
+        )?;
+        Ok(self.wal.remove_before(start.sequence)?)
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.abort()?;
+        self.sync()
+    }
+
+    fn footprint(&self) -> Result<Footprint, EngineError> {
+        let mut footprint = Footprint {
+            log: self.wal.bytes(),
+            checkpoint: self.checkpoint_file_bytes,
+            ..Footprint::default()
+        };
+        let heap = self.tables.lane.heap();
+        for chunk in heap.chunk_use()? {
+            match chunk.purpose {
+                Some(Purpose::Table) => footprint.table += heap.chunk_bytes(),
+                Some(Purpose::Index) => footprint.index += heap.chunk_bytes(),
+                _ => footprint.other += heap.chunk_bytes(),
+            }
+        }
+        Ok(footprint)
+    }
+
+    fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
+        Ok(self.tables.check(|_| {})?)
+    }
+}
+
+fn files_of<E: Environment>(resources: &Resources<E>) -> Result<E::Files, EngineError> {
+    let missing = || EngineError::Missing { what: "directory of files".into() };
+    resources.files.clone().ok_or_else(missing)
+}
+
+fn wal_options(options: &EngineOptions) -> WalOptions {
+    WalOptions { reserve_bytes: options.wal_segment_bytes, group: options.group.max(1) }
+}
+
+fn publish<M: Memory>(
+    tables: &mut Tables<M, Sorted>,
+    tuple: storage::NewTuple,
+) -> Result<(), EngineError> {
+    let tuple = Flushed::lines(tables.lane.memory(), &mut tables.lines, tuple);
+    let tuple = fence_for(tables.lane.memory(), tuple);
+    tables.mark_tuple(&tuple);
+    tables.publish_tuple(tuple)?;
+    tables.lines.clear();
+    Ok(())
+}
+
+/// Numbers in eight bytes; text and bytes behind their length in four.
+fn encode(out: &mut Vec<u8>, value: &Value<'_>) {
+    let bytes = match value {
+        Value::U64(number) => return out.extend_from_slice(&number.to_le_bytes()),
+        Value::I64(number) => return out.extend_from_slice(&number.to_le_bytes()),
+        Value::F64(number) => return out.extend_from_slice(&number.to_le_bytes()),
+        Value::Text(text) => text.as_bytes(),
+        Value::Bytes(bytes) => bytes,
+    };
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Reads what [`encode`] wrote.
+struct Decoder<'a>(&'a [u8]);
+
+impl<'a> Decoder<'a> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], EngineError> {
+        let (head, rest) = self.0.split_at_checked(bytes).ok_or_else(malformed)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], EngineError> {
+        self.take(N)?.try_into().map_err(|_| malformed())
+    }
+
+    fn u16(&mut self) -> Result<u16, EngineError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    fn value(&mut self, kind: ColumnType) -> Result<Value<'a>, EngineError> {
+        Ok(match kind {
+            ColumnType::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
+            ColumnType::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
+            ColumnType::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
+            ColumnType::Text { .. } | ColumnType::Bytes { .. } => {
+                let len = u32::from_le_bytes(self.array()?) as usize;
+                let bytes = self.take(len)?;
+                if matches!(kind, ColumnType::Bytes { .. }) {
+                    Value::Bytes(bytes)
+                } else {
+                    Value::Text(std::str::from_utf8(bytes).map_err(|_| malformed())?)
+                }
+            }
+        })
+    }
+
+    fn values(
+        &mut self,
+        kinds: impl Iterator<Item = ColumnType>,
+    ) -> Result<Vec<Value<'a>>, EngineError> {
+        kinds.map(|kind| self.value(kind)).collect()
+    }
+}
+
+fn malformed() -> EngineError {
+    pm::Bad::Damaged { what: "logged operation", at: 0 }.into()
+}
+
+fn table_of(catalog: &Catalog, number: u16) -> Result<&TableLayout, EngineError> {
+    Ok(catalog.tables.get(usize::from(number)).ok_or_else(malformed)?)
+}
+
+fn kinds(table: &TableLayout) -> impl Iterator<Item = ColumnType> {
+    table.schema.columns().iter().map(|column| column.kind)
+}
+
+fn key_kinds(table: &TableLayout) -> impl Iterator<Item = ColumnType> {
+    table
+        .schema
+        .key_columns()
+        .iter()
+        .filter_map(|name| Some(table.schema.columns()[usize::from(table.column(name)?)].kind))
+}
+
+/// Does a logged transaction again. The log is whole, so an operation that fails is damage.
+fn redo<M: Memory>(
+    tables: &mut Tables<M, Sorted>,
+    catalog: &Catalog,
+    payload: &[u8],
+) -> Result<(), EngineError> {
+    let mut decoder = Decoder(payload);
+    while !decoder.0.is_empty() {
+        let [kind] = decoder.array()?;
+        let number = decoder.u16()?;
+        let table = table_of(catalog, number)?;
+        match kind {
+            INSERT => {
+                let values = decoder.values(kinds(table))?;
+                let tuple = tables.write_tuple(number, &values)?;
+                publish(tables, tuple)?;
+            }
+            UPDATE => {
+                let key = decoder.values(key_kinds(table))?;
+                let mut changes = Vec::new();
+                for _ in 0..decoder.u16()? {
+                    let column = decoder.u16()?;
+                    let declared = table.schema.columns().get(usize::from(column));
+                    let kind = declared.ok_or_else(malformed)?.kind;
+                    decoder.value(kind)?;
+                    changes.push((column, decoder.value(kind)?));
+                }
+                let key = tables.key(number, &key)?;
+                let tuple = tables.find_or_fail(number, &key)?;
+                let fields = tables.write_fields(number, tuple, &changes)?;
+                let fields = Flushed::lines(tables.lane.memory(), &mut tables.lines, fields);
+                tables.replace_fields(fence_for(tables.lane.memory(), fields))?;
+            }
+            DELETE => {
+                let key = decoder.values(key_kinds(table))?;
+                decoder.values(kinds(table))?;
+                let key = tables.key(number, &key)?;
+                let tuple = tables.find_or_fail(number, &key)?;
+                tables.unlink(number, tuple)?;
+            }
+            _ => return Err(malformed()),
+        }
+        tables.lines.clear();
+    }
+    for slot in std::mem::take(&mut tables.superseded) {
+        tables.lane.release(slot);
+    }
+    Ok(tables.tidy_indexes()?)
+}
+
+fn save_tables<M: Memory>(
+    tables: &Tables<M, Sorted>,
+    catalog: &Catalog,
+    out: &mut dyn Write,
+) -> Result<(), EngineError> {
+    let (mut row, mut encoded) = (Row::new(), Vec::new());
+    for number in 0..catalog.tables.len() as u16 {
+        let mut failed = None;
+        let Scan { index, low, high, direction, columns } = Scan::ALL;
+        tables.scan(number, index, low, high, direction, columns, &mut row, &mut |row| {
+            encoded.clear();
+            encoded.extend_from_slice(&number.to_le_bytes());
+            row.values().for_each(|value| encode(&mut encoded, &value));
+            encoded.splice(0..0, (encoded.len() as u32).to_le_bytes());
+            match out.write_all(&encoded) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+    }
+    let mut end = 2u32.to_le_bytes().to_vec();
+    end.extend_from_slice(&END_OF_TUPLES.to_le_bytes());
+    Ok(out.write_all(&end)?)
+}
+
+fn load_checkpoint<M: Memory, R: pm::File>(
+    tables: &mut Tables<M, Sorted>,
+    catalog: &Catalog,
+    reader: &mut checkpoint::CheckpointReader<R>,
+) -> Result<(), EngineError> {
+    let mut encoded = Vec::new();
+    loop {
+        let mut length = [0u8; 4];
+        fill(reader, &mut length)?;
+        let length = u32::from_le_bytes(length) as usize;
+        // A tuple has at most 1,024 columns of 128 KiB.
+        if !(2..=256 << 20).contains(&length) {
+            return Err(malformed());
+        }
+        encoded.resize(length, 0);
+        fill(reader, &mut encoded)?;
+        let mut decoder = Decoder(&encoded);
+        let number = decoder.u16()?;
+        if number == END_OF_TUPLES {
+            return Ok(());
+        }
+        let values = decoder.values(kinds(table_of(catalog, number)?))?;
+        let tuple = tables.write_tuple(number, &values)?;
+        publish(tables, tuple)?;
+    }
+}
+
+fn fill<R: pm::File>(
+    reader: &mut checkpoint::CheckpointReader<R>,
+    out: &mut [u8],
+) -> Result<(), CheckpointError> {
+    reader.read_exact(out).map_err(|error| reader.explain(error))
+}

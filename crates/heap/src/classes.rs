@@ -1,0 +1,122 @@
+//! Size classes: multiples of 8 bytes up to 256, then eight steps for each doubling, so that at
+//! most an eighth of a large slot is wasted. A power of two is a class of its own, and slots whose
+//! size is a multiple of 64 start on a line.
+
+use crate::layout::CHUNK_HEADER_BYTES;
+
+const SMALL: u64 = 256;
+const SMALL_CLASSES: usize = 32;
+
+/// Number of classes; the largest slot is 256 KiB.
+pub(crate) const CLASSES: usize = SMALL_CLASSES + 10 * 8;
+
+/// The smallest class whose slots hold `bytes` bytes, if there is one.
+#[inline]
+pub(crate) fn class_of(bytes: u64) -> Option<usize> {
+    if bytes <= SMALL {
+        return Some((bytes.max(1).div_ceil(8) - 1) as usize);
+    }
+    let doubling = u64::from((bytes - 1).ilog2());
+    let step = 1u64 << (doubling - 3);
+    let class = SMALL_CLASSES
+        + (doubling - 8) as usize * 8
+        + ((bytes - (1 << doubling)).div_ceil(step) - 1) as usize;
+    (class < CLASSES).then_some(class)
+}
+
+/// Bytes of a slot of `class`.
+pub(crate) fn slot_bytes(class: usize) -> u64 {
+    if class < SMALL_CLASSES {
+        return (class as u64 + 1) * 8;
+    }
+    let (doubling, step) = ((class - SMALL_CLASSES) / 8 + 8, (class - SMALL_CLASSES) % 8 + 1);
+    (1 << doubling) + step as u64 * (1 << (doubling - 3))
+}
+
+/// How the slots of a class lie in a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Shape {
+    /// Bytes of a slot.
+    pub(crate) slot_bytes: u32,
+    /// Slots in a chunk.
+    pub(crate) slots: u32,
+    /// Where the first slot starts, from the start of the chunk. The bitmap lies before it.
+    pub(crate) slots_at: u32,
+    /// `2^40 / slot_bytes`, rounded up: turns the division of [`Self::slot_of`] into a product.
+    reciprocal: u64,
+}
+
+impl Shape {
+    /// The shape of `class` in chunks of `chunk_bytes`; no slots if not even one fits.
+    pub(crate) fn new(class: usize, chunk_bytes: u64) -> Self {
+        let slot = slot_bytes(class);
+        let at = |slots: u64| (CHUNK_HEADER_BYTES + slots.div_ceil(64) * 8).next_multiple_of(64);
+        let mut slots = (chunk_bytes - CHUNK_HEADER_BYTES) / slot;
+        while slots > 0 && at(slots) + slots * slot > chunk_bytes {
+            slots -= 1;
+        }
+        Self {
+            slot_bytes: slot as u32,
+            slots: slots as u32,
+            slots_at: at(slots) as u32,
+            reciprocal: (1u64 << 40).div_ceil(slot),
+        }
+    }
+
+    /// Which slot starts `from_chunk` bytes after the start of the chunk.
+    #[inline]
+    pub(crate) fn slot_of(&self, from_chunk: u64) -> Option<u32> {
+        let within = from_chunk.checked_sub(u64::from(self.slots_at))?;
+        let slot = (within * self.reciprocal) >> 40;
+        (slot < u64::from(self.slots) && slot * u64::from(self.slot_bytes) == within)
+            .then_some(slot as u32)
+    }
+
+    /// Where slot `slot` starts, from the start of the chunk.
+    #[inline]
+    pub(crate) fn offset_of(&self, slot: u32) -> u64 {
+        u64::from(self.slots_at) + u64::from(slot) * u64::from(self.slot_bytes)
+    }
+
+    /// Words of the bitmap.
+    pub(crate) fn words(&self) -> usize {
+        (self.slots as usize).div_ceil(64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_gets_the_smallest_class_that_holds_it() {
+        for bytes in 1..=SMALL << 10 {
+            let class = class_of(bytes).unwrap();
+            assert!(slot_bytes(class) >= bytes, "{bytes} bytes in class {class}");
+            assert!(class == 0 || slot_bytes(class - 1) < bytes, "{bytes} bytes in class {class}");
+            if bytes > SMALL {
+                assert!(slot_bytes(class) * 8 < bytes * 9 + 8, "at most an eighth is wasted");
+            }
+        }
+        assert_eq!(class_of((SMALL << 10) + 1), None);
+        assert_eq!(slot_bytes(class_of(100).unwrap()), 104);
+        assert_eq!(slot_bytes(class_of(512).unwrap()), 512);
+    }
+
+    #[test]
+    fn slots_fill_a_chunk_and_are_found_by_their_offset() {
+        for chunk in [16u64 << 10, 256 << 10] {
+            for class in 0..CLASSES {
+                let shape = Shape::new(class, chunk);
+                for slot in 0..shape.slots {
+                    let at = shape.offset_of(slot);
+                    assert!(at + u64::from(shape.slot_bytes) <= chunk);
+                    assert_eq!(shape.slot_of(at), Some(slot));
+                    assert_eq!(shape.slot_of(at + 4), None);
+                    assert!(!shape.slot_bytes.is_multiple_of(64) || at.is_multiple_of(64));
+                }
+                assert_eq!(shape.slot_of(shape.offset_of(shape.slots)), None);
+            }
+        }
+    }
+}

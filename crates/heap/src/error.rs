@@ -1,0 +1,43 @@
+//! What can go wrong in the allocator.
+
+use pm::{Bad, GrowError};
+
+/// An allocation, a name or the opening of a heap failed. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// The memory cannot grow.
+    #[error(transparent)]
+    Full(#[from] GrowError),
+    /// The object is larger than any slot.
+    #[error("an object of {bytes} bytes is too large: at most {max}")]
+    TooLarge {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes of the largest slot.
+        max: u64,
+    },
+    /// The medium holds something impossible.
+    #[error(transparent)]
+    Bad(#[from] Bad),
+    /// All entries of the root directory are taken.
+    #[error("the root directory is full: at most {max} names")]
+    NamesFull {
+        /// How many names there can be.
+        max: usize,
+    },
+    /// A name is empty or too long.
+    #[error("`{name}` is no name for a root: 1 to {max} bytes")]
+    BadName {
+        /// The name.
+        name: String,
+        /// Longest possible name in bytes.
+        max: usize,
+    },
+    /// The heap was asked for with impossible parameters.
+    #[error("a heap cannot have {what}")]
+    Options {
+        /// What is impossible.
+        what: String,
+    },
+}

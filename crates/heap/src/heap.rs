@@ -1,0 +1,372 @@
+//! The part of the allocator that all lanes share: the superblock, the supply of chunks, names.
+//!
+//! Opening reads the superblock and the mini-transaction logs of the lanes, nothing else: it takes
+//! the same time for every size of data. What is in the chunks is found out when they are needed.
+
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pm::{Bad, Memory, Off, Range};
+use zerocopy::IntoBytes;
+
+use crate::classes::{CLASSES, Shape};
+use crate::error::HeapError;
+use crate::lane::{Lane, Purpose};
+use crate::layout::{
+    ChunkTag, HIGH_WATER, LANE_AREA_BYTES, LANES_AT, NAME_BYTES, NAME_SET, NAMES, NameEntry,
+    SUPERBLOCK_AT, SUPERBLOCK_MAGIC, Superblock, lane_at, name_at,
+};
+use crate::mini;
+
+/// The longest name of a root, in bytes.
+pub const MAX_NAME_BYTES: usize = NAME_BYTES;
+
+/// How a heap is formatted.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapOptions {
+    /// Bytes of a chunk: a power of two from 4 KiB to 4 MiB. An object is a little smaller at most.
+    pub chunk_bytes: u64,
+    /// How many lanes there are: one for each partition.
+    pub lanes: u32,
+}
+
+impl Default for HeapOptions {
+    fn default() -> Self {
+        Self { chunk_bytes: 256 << 10, lanes: 1 }
+    }
+}
+
+/// How much of the memory is used for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChunkUse {
+    /// What the slots of the chunk are for; `None` for a chunk that is free.
+    pub purpose: Option<Purpose>,
+    /// The lane that the chunk belongs to.
+    pub lane: u16,
+    /// Bytes of each slot.
+    pub slot_bytes: u64,
+    /// Slots in the chunk.
+    pub slots: u64,
+    /// Persisted slots.
+    pub persisted: u64,
+}
+
+/// Chunks that nobody uses, and how many have been taken from the memory.
+#[derive(Debug)]
+pub(crate) struct Supply {
+    pub(crate) high_water: u64,
+    pub(crate) free: Vec<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared<M> {
+    pub(crate) memory: M,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) chunk_shift: u32,
+    pub(crate) chunks_at: u64,
+    pub(crate) lanes: u32,
+    pub(crate) shapes: Box<[Shape; CLASSES]>,
+    supply: Mutex<Supply>,
+    lent: Mutex<Vec<bool>>,
+}
+
+/// A formatted memory. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Heap<M>(pub(crate) Arc<Shared<M>>);
+
+impl<M: Memory> Heap<M> {
+    /// Lays an empty heap out over a memory, whose bytes behind the pool header are zero.
+    ///
+    /// # Errors
+    /// The options are impossible, or the memory cannot grow to the size of the fixed parts.
+    pub fn format(memory: M, options: HeapOptions) -> Result<Self, HeapError> {
+        let HeapOptions { chunk_bytes, lanes } = options;
+        if !chunk_bytes.is_power_of_two() || !(4 << 10..=4 << 20).contains(&chunk_bytes) {
+            return Err(HeapError::Options { what: format!("chunks of {chunk_bytes} bytes") });
+        }
+        if lanes == 0 || lanes > 4096 {
+            return Err(HeapError::Options { what: format!("{lanes} lanes") });
+        }
+        let chunks_at = LANES_AT + u64::from(lanes) * LANE_AREA_BYTES;
+        memory.grow(chunks_at)?;
+        let mut superblock = Superblock {
+            magic: SUPERBLOCK_MAGIC,
+            chunk_bytes,
+            lanes,
+            names: NAMES as u32,
+            chunks_at,
+            reserved: [0; 3],
+            checksum: 0,
+        };
+        superblock.checksum = checksum(&superblock);
+        memory.copy(Off::new(SUPERBLOCK_AT), superblock.as_bytes());
+        memory.flush(Range::new(SUPERBLOCK_AT, size_of::<Superblock>() as u64));
+        memory.fence();
+        Ok(Self::assemble(memory, &superblock, 0))
+    }
+
+    /// Opens the heap that a memory holds. Finishes the mini-transactions that a crash cut off.
+    ///
+    /// # Errors
+    /// The superblock is damaged.
+    pub fn open(memory: M) -> Result<Self, HeapError> {
+        let superblock: Superblock = memory.read(Off::new(SUPERBLOCK_AT))?;
+        let damaged = Bad::Damaged { what: "heap superblock", at: SUPERBLOCK_AT };
+        if superblock.magic != SUPERBLOCK_MAGIC || superblock.checksum != checksum(&superblock) {
+            return Err(damaged.into());
+        }
+        let high_water = memory.load(HIGH_WATER, Acquire)?;
+        let room = memory.len().saturating_sub(superblock.chunks_at) / superblock.chunk_bytes;
+        if high_water > room {
+            return Err(Bad::Damaged { what: "heap high-water mark", at: HIGH_WATER.get() }.into());
+        }
+        let heap = Self::assemble(memory, &superblock, high_water);
+        for lane in 0..superblock.lanes {
+            mini::finish(&heap.0.memory, lane_at(lane))?;
+        }
+        Ok(heap)
+    }
+
+    fn assemble(memory: M, superblock: &Superblock, high_water: u64) -> Self {
+        let mut shapes = Box::new([Shape::default(); CLASSES]);
+        for (class, shape) in shapes.iter_mut().enumerate() {
+            *shape = Shape::new(class, superblock.chunk_bytes);
+        }
+        Self(Arc::new(Shared {
+            memory,
+            chunk_bytes: superblock.chunk_bytes,
+            chunk_shift: superblock.chunk_bytes.trailing_zeros(),
+            chunks_at: superblock.chunks_at,
+            lanes: superblock.lanes,
+            shapes,
+            supply: Mutex::new(Supply { high_water, free: Vec::new() }),
+            lent: Mutex::new(vec![false; superblock.lanes as usize]),
+        }))
+    }
+
+    /// The memory under the heap.
+    pub fn memory(&self) -> &M {
+        &self.0.memory
+    }
+
+    /// How many lanes there are.
+    pub fn lanes(&self) -> u32 {
+        self.0.lanes
+    }
+
+    /// Bytes of the largest object.
+    pub fn max_object_bytes(&self) -> u64 {
+        let fits = |shape: &&Shape| shape.slots > 0;
+        self.0.shapes.iter().rev().find(fits).map_or(0, |shape| u64::from(shape.slot_bytes))
+    }
+
+    /// The lane numbered `number`.
+    ///
+    /// # Panics
+    /// There is no such lane, or somebody has it already.
+    pub fn lane(&self, number: u32) -> Lane<M> {
+        let mut lent = self.0.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = &mut lent[number as usize];
+        assert!(!*taken, "lane {number} has an owner");
+        *taken = true;
+        Lane::new(self.clone(), number)
+    }
+
+    pub(crate) fn return_lane(&self, number: u32) {
+        self.0.lent.lock().unwrap_or_else(PoisonError::into_inner)[number as usize] = false;
+    }
+
+    pub(crate) fn supply(&self) -> MutexGuard<'_, Supply> {
+        self.0.supply.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where chunk `number` starts.
+    #[inline]
+    pub(crate) fn chunk_at(&self, number: u32) -> u64 {
+        self.0.chunks_at + (u64::from(number) << self.0.chunk_shift)
+    }
+
+    /// The chunk that holds the byte at `offset`.
+    #[inline]
+    pub(crate) fn chunk_of(&self, offset: u64) -> Option<u32> {
+        let within = offset.checked_sub(self.0.chunks_at)?;
+        u32::try_from(within >> self.0.chunk_shift).ok()
+    }
+
+    pub(crate) fn tag(&self, chunk: u32) -> Result<Option<ChunkTag>, Bad> {
+        let at = self.chunk_at(chunk);
+        let word = self.0.memory.load(Off::new(at), Acquire)?;
+        let Some(tag) = ChunkTag::decode(word) else {
+            return if word == 0 { Ok(None) } else { Err(Bad::Damaged { what: "chunk tag", at }) };
+        };
+        let sound = usize::from(tag.class) < CLASSES
+            && Purpose::from_number(tag.purpose).is_some()
+            && u32::from(tag.lane) < self.0.lanes
+            && self.0.shapes[usize::from(tag.class)].slots > 0;
+        if sound { Ok(Some(tag)) } else { Err(Bad::Damaged { what: "chunk tag", at }) }
+    }
+
+    /// Whether the object at `offset` is persisted.
+    ///
+    /// # Errors
+    /// There is no slot at this offset.
+    pub fn is_persisted(&self, offset: u64) -> Result<bool, Bad> {
+        let wild = Bad::Damaged { what: "object offset", at: offset };
+        let chunk = self.chunk_of(offset).ok_or(wild)?;
+        let tag = self.tag(chunk)?.ok_or(wild)?;
+        let shape = &self.0.shapes[usize::from(tag.class)];
+        let slot = shape.slot_of(offset - self.chunk_at(chunk)).ok_or(wild)?;
+        let word = self.0.memory.load(bitmap_word(self.chunk_at(chunk), slot), Acquire)?;
+        Ok(word & (1 << (slot % 64)) != 0)
+    }
+
+    /// Calls `visit` with the offset and the slot size of every persisted object.
+    ///
+    /// # Errors
+    /// A chunk is damaged.
+    pub fn for_each_persisted(&self, mut visit: impl FnMut(u64, u64)) -> Result<(), Bad> {
+        let chunks = self.supply().high_water as u32;
+        for chunk in 0..chunks {
+            let Some(tag) = self.tag(chunk)? else { continue };
+            let shape = &self.0.shapes[usize::from(tag.class)];
+            let start = self.chunk_at(chunk);
+            for slot in 0..shape.slots {
+                let word = self.0.memory.load(bitmap_word(start, slot), Acquire)?;
+                if word & (1 << (slot % 64)) != 0 {
+                    visit(start + shape.offset_of(slot), u64::from(shape.slot_bytes));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What each chunk is used for, in their order in the memory.
+    ///
+    /// # Errors
+    /// A chunk is damaged.
+    pub fn chunk_use(&self) -> Result<Vec<ChunkUse>, Bad> {
+        let (chunks, free) = {
+            let supply = self.supply();
+            (supply.high_water as u32, supply.free.clone())
+        };
+        (0..chunks)
+            .map(|chunk| {
+                let tag = self.tag(chunk)?.filter(|_| !free.contains(&chunk));
+                let Some(tag) = tag else {
+                    return Ok(ChunkUse {
+                        purpose: None,
+                        lane: 0,
+                        slot_bytes: 0,
+                        slots: 0,
+                        persisted: 0,
+                    });
+                };
+                let shape = &self.0.shapes[usize::from(tag.class)];
+                let mut persisted = 0;
+                for word in 0..shape.words() as u32 {
+                    let at = bitmap_word(self.chunk_at(chunk), word * 64);
+                    persisted += u64::from(self.0.memory.load(at, Acquire)?.count_ones());
+                }
+                Ok(ChunkUse {
+                    purpose: Purpose::from_number(tag.purpose),
+                    lane: tag.lane,
+                    slot_bytes: u64::from(shape.slot_bytes),
+                    slots: u64::from(shape.slots),
+                    persisted,
+                })
+            })
+            .collect()
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.0.chunk_bytes
+    }
+
+    /// The root that `name` stands for.
+    ///
+    /// # Errors
+    /// The directory lies outside the memory.
+    pub fn root(&self, name: &str) -> Result<Option<u64>, HeapError> {
+        Ok(self.find_name(name)?.map(|(_, entry)| entry.root))
+    }
+
+    /// All names with their roots.
+    ///
+    /// # Errors
+    /// The directory lies outside the memory.
+    pub fn roots(&self) -> Result<Vec<(String, u64)>, HeapError> {
+        let mut roots = Vec::new();
+        for index in 0..NAMES {
+            let entry: NameEntry = self.0.memory.read(name_at(index))?;
+            if entry.state == NAME_SET {
+                let end = entry.name.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
+                let name = String::from_utf8_lossy(&entry.name[..end]).into_owned();
+                roots.push((name, entry.root));
+            }
+        }
+        Ok(roots)
+    }
+
+    fn find_name(&self, name: &str) -> Result<Option<(usize, NameEntry)>, HeapError> {
+        let padded = pad_name(name)?;
+        for index in 0..NAMES {
+            let entry: NameEntry = self.0.memory.read(name_at(index))?;
+            if entry.state == NAME_SET && entry.name == padded {
+                return Ok(Some((index, entry)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes `name` stand for `root`, atomically and durably: an existing name by one 8-byte
+    /// store, a new one by the store of its state after the rest is durable.
+    ///
+    /// # Errors
+    /// The name is too long, or the directory full.
+    pub fn set_root(&self, name: &str, root: u64) -> Result<(), HeapError> {
+        let memory = &self.0.memory;
+        // One change at a time: the supply's lock serves.
+        let _alone = self.supply();
+        if let Some((index, _)) = self.find_name(name)? {
+            let at: Off<u64> = name_at(index).plus(NAME_BYTES as u64);
+            memory.store(at, root);
+            memory.flush(at.range());
+            memory.fence();
+            return Ok(());
+        }
+        for index in 0..NAMES {
+            let at = name_at(index);
+            let entry: NameEntry = memory.read(at)?;
+            if entry.state != NAME_SET {
+                let entry = NameEntry { name: pad_name(name)?, root, state: 0 };
+                memory.copy(at.plus(0), entry.as_bytes());
+                // The entry is one line: its stores persist in order, the state last.
+                memory.store(at.plus(NAME_BYTES as u64 + 8), NAME_SET);
+                memory.flush(at.range());
+                memory.fence();
+                return Ok(());
+            }
+        }
+        Err(HeapError::NamesFull { max: NAMES })
+    }
+}
+
+fn pad_name(name: &str) -> Result<[u8; NAME_BYTES], HeapError> {
+    let mut padded = [0; NAME_BYTES];
+    if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
+        return Err(HeapError::BadName { name: name.into(), max: NAME_BYTES });
+    }
+    padded[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(padded)
+}
+
+/// The word of a chunk's bitmap that holds the bit of `slot`.
+#[inline]
+pub(crate) fn bitmap_word(chunk_at: u64, slot: u32) -> Off<u64> {
+    Off::new(chunk_at + crate::layout::CHUNK_HEADER_BYTES + u64::from(slot / 64) * 8)
+}
+
+fn checksum(superblock: &Superblock) -> u64 {
+    u64::from(crc32c::crc32c(&superblock.as_bytes()[..size_of::<Superblock>() - 8]))
+}

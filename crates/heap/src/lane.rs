@@ -1,0 +1,457 @@
+//! A lane: the allocator of one partition.
+//!
+//! Life of an object, in P1's durability states (P1 4.1):
+//!
+//! ```text
+//! unallocated --allocate--> allocated --mark_persisted--> persisted
+//!      ^                        |                             |
+//!      +------- release --------+        clear_persisted ----+  (still taken)
+//!      +------------------- release --------------------------+
+//! ```
+//!
+//! After a crash a slot is persisted or unallocated: its bit says which.
+//! `clear_persisted` and `release` are two steps, since the contents of a freed object must stay
+//! as they are until nothing durable can lead to it any more.
+//!
+//! Allocation is rotating best fit (P1 2.3): the smallest class that fits, and in it a cursor that
+//! goes round over the free slots, so that writes spread over the medium.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use pm::{Bad, LineSet, Memory, Off, Range};
+
+use crate::chunk::Chunk;
+use crate::classes::{CLASSES, class_of};
+use crate::error::HeapError;
+use crate::heap::{Heap, bitmap_word};
+use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MiniEntry, lane_at};
+use crate::mini;
+
+/// What an object is for. Objects of different purposes never share a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Tuples and fields.
+    Table = 0,
+    /// Nodes of trees.
+    Index = 1,
+    /// Log segments, catalogs and all else.
+    Log = 2,
+}
+
+impl Purpose {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        [Self::Table, Self::Index, Self::Log].into_iter().find(|one| *one as u8 == number)
+    }
+}
+
+/// How many chunks are looked at for free slots before a new one is taken from the memory.
+const DISCOVER_STEP: usize = 32;
+
+#[derive(Default, Debug)]
+struct Class {
+    /// The lane's known chunks of this class; `GONE` where one was given back.
+    chunks: Vec<u32>,
+    /// A bit for each position in `chunks`, set while that chunk has a free slot.
+    with_space: Vec<u64>,
+    /// Positions of `chunks` that are `GONE`.
+    gone: Vec<usize>,
+    free: u64,
+    /// The rotating cursor: a position in `chunks` and a slot there.
+    position: usize,
+    slot: u32,
+    hint_tried: bool,
+}
+
+const GONE: u32 = u32::MAX;
+
+/// The allocator of one partition; see the module's comment.
+#[derive(Debug)]
+pub struct Lane<M: Memory> {
+    heap: Heap<M>,
+    number: u32,
+    area: Range,
+    classes: Vec<Class>,
+    /// What is known of the lane's chunks, by chunk number.
+    chunks: Vec<Option<Box<Chunk>>>,
+    /// The next chunk that was there when the heap was opened and has not been looked at.
+    undiscovered: std::ops::Range<u32>,
+    mini: Vec<MiniEntry>,
+    mini_freed: Vec<u64>,
+}
+
+impl<M: Memory> Lane<M> {
+    pub(crate) fn new(heap: Heap<M>, number: u32) -> Self {
+        let there = heap.supply().high_water as u32;
+        Self {
+            number,
+            area: lane_at(number),
+            classes: (0..CLASSES * 3).map(|_| Class::default()).collect(),
+            chunks: Vec::new(),
+            undiscovered: 0..there,
+            mini: Vec::new(),
+            mini_freed: Vec::new(),
+            heap,
+        }
+    }
+
+    /// The memory under the heap.
+    #[inline]
+    pub fn memory(&self) -> &M {
+        &self.heap.0.memory
+    }
+
+    /// The heap that the lane belongs to.
+    pub fn heap(&self) -> &Heap<M> {
+        &self.heap
+    }
+
+    /// Allocates a slot for `bytes` bytes, whose contents are arbitrary. Nothing durable changes
+    /// that would have to be undone: after a crash the slot is free.
+    ///
+    /// # Errors
+    /// The object is too large, or the memory is full.
+    #[inline]
+    pub fn allocate(&mut self, bytes: u64, purpose: Purpose) -> Result<u64, HeapError> {
+        let class = match class_of(bytes) {
+            Some(class) if self.heap.0.shapes[class].slots > 0 => class,
+            _ => {
+                return Err(HeapError::TooLarge { bytes, max: self.heap.max_object_bytes() });
+            }
+        };
+        let index = purpose as usize * CLASSES + class;
+        if self.classes[index].free == 0 {
+            self.more(class, purpose)?;
+        }
+        Ok(self.take(index))
+    }
+
+    /// Takes a free slot of a class that has one.
+    #[inline]
+    fn take(&mut self, index: usize) -> u64 {
+        let class = &mut self.classes[index];
+        loop {
+            let number = class.chunks[class.position];
+            if number != GONE
+                && let Some(chunk) = self.chunks[number as usize].as_deref_mut()
+                && let Some(slot) = chunk.take_from(class.slot)
+            {
+                class.slot = slot + 1;
+                class.free -= 1;
+                if chunk.free == 0 {
+                    class.with_space[class.position / 64] &= !(1 << (class.position % 64));
+                }
+                let at = chunk.shape.offset_of(slot);
+                return self.heap.chunk_at(number) + at;
+            }
+            class.position = next_set(&class.with_space, class.position + 1);
+            class.slot = 0;
+        }
+    }
+
+    /// Finds free slots for a class that has none: in the chunk that the hint names, in chunks not
+    /// looked at since opening, in a chunk that was given back, or in a fresh one.
+    #[cold]
+    fn more(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
+        let index = purpose as usize * CLASSES + class;
+        if !std::mem::replace(&mut self.classes[index].hint_tried, true) {
+            let hint = self.memory().load(self.hint(class, purpose), Acquire)?;
+            if let Some(chunk) = u32::try_from(hint).ok().and_then(|hint| hint.checked_sub(1))
+                && self.undiscovered.contains(&chunk)
+            {
+                // A hint is only a hint: what it names is checked like any other chunk.
+                self.learn(chunk)?;
+            }
+        }
+        if self.classes[index].free == 0 {
+            self.discover(DISCOVER_STEP)?;
+        }
+        if self.classes[index].free == 0 {
+            self.carve(class, purpose)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at up to `chunks` chunks that were there when the heap was opened. Returns whether
+    /// there are more.
+    ///
+    /// # Errors
+    /// A chunk is damaged.
+    pub fn discover(&mut self, chunks: usize) -> Result<bool, Bad> {
+        for _ in 0..chunks {
+            let Some(chunk) = self.undiscovered.next() else { return Ok(false) };
+            self.learn(chunk)?;
+        }
+        Ok(!self.undiscovered.is_empty())
+    }
+
+    /// Fills in what is known of a chunk from its persisted bits, if it is ours and not known yet.
+    fn learn(&mut self, number: u32) -> Result<(), Bad> {
+        if self.chunks.get(number as usize).is_some_and(Option::is_some) {
+            return Ok(());
+        }
+        let Some(tag) = self.heap.tag(number)? else { return Ok(()) };
+        if u32::from(tag.lane) != self.number {
+            return Ok(());
+        }
+        let shape = self.heap.0.shapes[usize::from(tag.class)];
+        let start = self.heap.chunk_at(number);
+        let mut persisted = Vec::with_capacity(shape.words());
+        for word in 0..shape.words() as u32 {
+            persisted.push(self.memory().load(bitmap_word(start, word * 64), Acquire)?);
+        }
+        let index = usize::from(tag.purpose) * CLASSES + usize::from(tag.class);
+        self.adopt(number, Chunk::new(shape, index as u16, persisted));
+        Ok(())
+    }
+
+    fn adopt(&mut self, number: u32, mut chunk: Chunk) {
+        let class = &mut self.classes[usize::from(chunk.class)];
+        let position = class.gone.pop().unwrap_or(class.chunks.len());
+        if position == class.chunks.len() {
+            class.chunks.push(number);
+        }
+        class.chunks[position] = number;
+        class.with_space.resize(class.chunks.len().div_ceil(64), 0);
+        if chunk.free > 0 {
+            class.with_space[position / 64] |= 1 << (position % 64);
+        }
+        class.free += u64::from(chunk.free);
+        chunk.position = position as u32;
+        if self.chunks.len() <= number as usize {
+            self.chunks.resize_with(number as usize + 1, || None);
+        }
+        self.chunks[number as usize] = Some(Box::new(chunk));
+    }
+
+    /// Takes a chunk for a class, one that was given back or a fresh one. Its tag is flushed but
+    /// not fenced: it must be durable before a slot of it is marked persisted, and the caller
+    /// fences before that.
+    fn carve(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
+        let shape = self.heap.0.shapes[class];
+        let tag = ChunkTag { class: class as u8, purpose: purpose as u8, lane: self.number as u16 };
+        let heap = self.heap.clone();
+        let memory = heap.memory();
+        let mut supply = heap.supply();
+        let number = if let Some(number) = supply.free.pop() {
+            // The bitmap of the new class may lie where slots of the old one did. The chunk has
+            // no persisted slot under its old tag either, so a crash in between is harmless.
+            let bitmap = Range::new(
+                heap.chunk_at(number) + crate::layout::CHUNK_HEADER_BYTES,
+                shape.words() as u64 * 8,
+            );
+            memory.copy(Off::new(bitmap.start), &vec![0; bitmap.len as usize]);
+            memory.flush(bitmap);
+            memory.fence();
+            number
+        } else {
+            let number = u32::try_from(supply.high_water)
+                .ok()
+                .filter(|number| *number < u32::MAX - 1)
+                .ok_or(HeapError::Options { what: "more than 2^32 chunks".into() })?;
+            memory.grow(heap.chunk_at(number) + heap.chunk_bytes())?;
+            supply.high_water += 1;
+            memory.store(HIGH_WATER, supply.high_water);
+            memory.flush(HIGH_WATER.range());
+            number
+        };
+        drop(supply);
+        let at = Off::<u64>::new(heap.chunk_at(number));
+        memory.store(at, tag.encode());
+        memory.flush(at.range());
+        let hint = self.hint(class, purpose);
+        memory.store(hint, u64::from(number) + 1);
+        memory.flush(hint.range());
+        let index = purpose as usize * CLASSES + class;
+        self.adopt(number, Chunk::new(shape, index as u16, vec![0; shape.words()]));
+        Ok(())
+    }
+
+    fn hint(&self, class: usize, purpose: Purpose) -> Off<u64> {
+        Off::new(self.area.start + (purpose as u64 * HINT_CLASSES + class as u64) * 8)
+    }
+
+    /// The chunk that holds the object at `offset`, made known if it is not, and the object's slot.
+    #[inline]
+    fn slot(&mut self, offset: u64) -> Result<(u32, u32), Bad> {
+        let wild = Bad::Damaged { what: "object offset", at: offset };
+        let number = self.heap.chunk_of(offset).ok_or(wild)?;
+        if self.chunks.get(number as usize).is_none_or(Option::is_none) {
+            if u64::from(number) >= self.heap.supply().high_water {
+                return Err(wild);
+            }
+            self.learn(number)?;
+        }
+        let chunk = self.chunks.get(number as usize).and_then(|chunk| chunk.as_deref());
+        let chunk = chunk.ok_or(wild)?;
+        let slot = chunk.shape.slot_of(offset - self.heap.chunk_at(number)).ok_or(wild)?;
+        Ok((number, slot))
+    }
+
+    /// Sets the persisted bit of an allocated object, whose contents are durable. Adds the
+    /// bitmap's line to `lines`; the change is durable when they are flushed and fenced.
+    ///
+    /// # Panics
+    /// The offset is not that of an object of this lane.
+    #[inline]
+    #[track_caller]
+    pub fn mark_persisted(&mut self, offset: u64, lines: &mut LineSet) {
+        if !M::DURABLE {
+            return;
+        }
+        let (number, slot) = match self.slot(offset) {
+            Ok(place) => place,
+            Err(bad) => not_ours(bad),
+        };
+        let word = bitmap_word(self.heap.chunk_at(number), slot);
+        let bits = own_word(self.memory(), word);
+        self.memory().store(word, bits | 1 << (slot % 64));
+        lines.add(word.range());
+    }
+
+    /// Clears the persisted bit of an object; the slot stays taken until [`Self::release`].
+    /// Clearing a bit that is clear changes nothing, so that recovery can repeat it.
+    ///
+    /// # Errors
+    /// The offset, which may come from a damaged medium, is not that of a slot of this lane.
+    #[inline]
+    #[track_caller]
+    pub fn clear_persisted(&mut self, offset: u64, lines: &mut LineSet) -> Result<(), Bad> {
+        if !M::DURABLE {
+            return Ok(());
+        }
+        let (number, slot) = self.slot(offset)?;
+        let word = bitmap_word(self.heap.chunk_at(number), slot);
+        let bits = self.memory().load(word, Acquire)?;
+        self.memory().store(word, bits & !(1 << (slot % 64)));
+        lines.add(word.range());
+        Ok(())
+    }
+
+    /// Makes a slot available again. Its persisted bit is durably clear, or was never set, and
+    /// nothing durable leads to it. A slot that is available already stays so: only recovery,
+    /// which repeats what a crash cut off, does that.
+    #[inline]
+    pub fn release(&mut self, offset: u64) {
+        let Ok((number, slot)) = self.slot(offset) else { return };
+        let Some(chunk) = self.chunks[number as usize].as_deref_mut() else { return };
+        if !chunk.is_taken(slot) {
+            return;
+        }
+        let class = &mut self.classes[usize::from(chunk.class)];
+        let position = chunk.position as usize;
+        if chunk.free == 0 {
+            class.with_space[position / 64] |= 1 << (position % 64);
+        }
+        chunk.give_back(slot);
+        class.free += 1;
+        // A chunk that the discovery has still to pass stays, or it would be found a second time.
+        let spare = class.free > 2 * u64::from(chunk.shape.slots);
+        if chunk.is_empty() && spare && !self.undiscovered.contains(&number) {
+            class.gone.push(position);
+            class.free -= u64::from(chunk.shape.slots);
+            class.chunks[position] = GONE;
+            class.with_space[position / 64] &= !(1 << (position % 64));
+            self.chunks[number as usize] = None;
+            self.heap.supply().free.push(number);
+        }
+    }
+
+    /// Adds a word to the mini-transaction that [`Self::mini_commit`] runs.
+    pub fn mini_store(&mut self, at: Off<u64>, value: u64) {
+        match self.mini.iter_mut().find(|entry| entry.at == at.get()) {
+            Some(entry) => entry.value = value,
+            None => self.mini.push(MiniEntry { at: at.get(), value }),
+        }
+    }
+
+    /// Marks an object persisted as part of the mini-transaction.
+    ///
+    /// # Errors
+    /// The offset is not that of a slot of this lane.
+    pub fn mini_persist(&mut self, offset: u64) -> Result<(), Bad> {
+        self.mini_bit(offset, true)
+    }
+
+    /// Frees a persisted object as part of the mini-transaction.
+    ///
+    /// # Errors
+    /// The offset is not that of a slot of this lane.
+    pub fn mini_free(&mut self, offset: u64) -> Result<(), Bad> {
+        self.mini_bit(offset, false)?;
+        self.mini_freed.push(offset);
+        Ok(())
+    }
+
+    fn mini_bit(&mut self, offset: u64, set: bool) -> Result<(), Bad> {
+        if !M::DURABLE {
+            return Ok(());
+        }
+        let (number, slot) = self.slot(offset)?;
+        let word = bitmap_word(self.heap.chunk_at(number), slot);
+        let bits = match self.mini.iter().find(|entry| entry.at == word.get()) {
+            Some(entry) => entry.value,
+            None => self.memory().load(word, Acquire)?,
+        };
+        let bit = 1 << (slot % 64);
+        self.mini_store(word, if set { bits | bit } else { bits & !bit });
+        Ok(())
+    }
+
+    /// Makes all words of the mini-transaction change together, durably, with two fences. `lines`
+    /// have been written and become durable before. The caller must fence once more before it
+    /// changes one of these words in another way.
+    #[track_caller]
+    pub fn mini_commit(&mut self, lines: &mut LineSet) {
+        mini::run(&self.heap.0.memory, self.area, &self.mini, lines);
+        self.mini.clear();
+        while let Some(offset) = self.mini_freed.pop() {
+            self.release(offset);
+        }
+    }
+
+    /// Forgets a mini-transaction that was not committed.
+    pub fn mini_cancel(&mut self) {
+        self.mini.clear();
+        self.mini_freed.clear();
+    }
+}
+
+impl<M: Memory> Drop for Lane<M> {
+    fn drop(&mut self) {
+        self.heap.return_lane(self.number);
+    }
+}
+
+/// The first set bit from `from` on, going round; there is one.
+#[inline]
+fn next_set(bits: &[u64], from: usize) -> usize {
+    let (word, bit) = (from / 64, from % 64);
+    if let Some(first) = bits.get(word) {
+        let here = first & (!0 << bit);
+        if here != 0 {
+            return word * 64 + here.trailing_zeros() as usize;
+        }
+    }
+    let after = bits.iter().enumerate().skip(word + 1);
+    for (index, word) in after.chain(bits.iter().enumerate()) {
+        if *word != 0 {
+            return index * 64 + word.trailing_zeros() as usize;
+        }
+    }
+    unreachable!("a class with free slots has a chunk with space")
+}
+
+#[inline]
+fn own_word<M: Memory>(memory: &M, at: Off<u64>) -> u64 {
+    match memory.load(at, Acquire) {
+        Ok(word) => word,
+        Err(bad) => not_ours(bad),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_ours(bad: Bad) -> ! {
+    panic!("an object that this lane did not allocate: {bad}");
+}

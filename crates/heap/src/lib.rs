@@ -1,0 +1,28 @@
+//! Where do objects live? A persistent allocator, persistent pointers and names (P1 2.3).
+//!
+//! A [`Heap`] divides a memory into chunks; each chunk holds slots of one size class and belongs
+//! to one [`Lane`]. A lane is the allocator of one partition: only its owner allocates and frees
+//! there, so the hot path needs no lock and no atomic read-modify-write, and lanes of different
+//! threads never touch the same line.
+//!
+//! P1's durability states of a slot are kept as two bits in two places: *allocated* is a volatile
+//! bit, *persisted* a bit in the chunk's bitmap. A slot that was allocated but not persisted is
+//! free again after a crash, without anybody doing anything.
+//!
+//! The same code runs over volatile memory, where flushes and fences fold away.
+
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod classes;
+mod error;
+#[expect(clippy::module_inception, reason = "the crate is named after its one main structure")]
+mod heap;
+mod lane;
+mod layout;
+mod mini;
+
+pub use error::HeapError;
+pub use heap::{ChunkUse, Heap, HeapOptions, MAX_NAME_BYTES};
+pub use lane::{Lane, Purpose};
+pub use layout::{CHUNK_HEADER_BYTES, LANE_AREA_BYTES, SUPERBLOCK_BYTES};

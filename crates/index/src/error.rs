@@ -1,0 +1,30 @@
+//! What can go wrong in an index.
+
+use heap::HeapError;
+use pm::Bad;
+
+/// A change of a tree failed; nothing that a reader could see has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The key is in the tree already.
+    #[error("the key is there already")]
+    Duplicate {
+        /// What the tree has for it.
+        value: u64,
+    },
+    /// No room for a node, or a damaged allocator.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// A damaged node.
+    #[error(transparent)]
+    Bad(#[from] Bad),
+    /// The node size cannot hold enough keys of this width.
+    #[error("nodes of {node_bytes} bytes cannot hold keys of {key_bytes} bytes")]
+    NodeSize {
+        /// Bytes of a node.
+        node_bytes: u32,
+        /// Bytes of a key.
+        key_bytes: u32,
+    },
+}

@@ -1,0 +1,26 @@
+//! How is a tuple found? A B+tree over any memory.
+//!
+//! One [`BTree`] serves both worlds: where it lives is its memory, how a leaf keeps its entries is
+//! its [`LeafLayout`]: [`Sorted`] for volatile memory, [`Append`] for non-volatile memory, which
+//! can be used at once after a crash (P1 4.1). `docs/format/btree.md` draws the nodes and lists
+//! the store that commits each change.
+
+#![forbid(unsafe_code)]
+
+mod btree;
+mod check;
+mod error;
+mod key;
+mod layout;
+mod leaf;
+mod merge;
+mod scan;
+mod split;
+
+pub use btree::{BTree, Prepared};
+pub use check::TreeUse;
+pub use error::IndexError;
+pub use key::{Key, MAX_KEY_BYTES, WideKey};
+pub use layout::NodeShape;
+pub use leaf::{Append, LeafLayout, Sorted};
+pub use scan::Direction;

@@ -1,0 +1,218 @@
+//! Giving space back after removals.
+//!
+//! A leaf that is less than a quarter full goes together with a neighbour under the same parent,
+//! if both fit into three quarters of one leaf; inner nodes likewise, up to a root with one child,
+//! which the child replaces. All of it is one mini-transaction, and settled when it returns: its
+//! words may be changed again at once.
+
+use heap::Lane;
+use pm::{Bad, LineSet, Memory};
+
+use crate::btree::{BTree, Path};
+use crate::error::IndexError;
+use crate::key::Key;
+use crate::layout::height_of;
+use crate::leaf::{LeafLayout, put_entry};
+use crate::split::Inner;
+
+impl<K: Key, L: LeafLayout> BTree<K, L> {
+    /// Takes nodes away around the place where `key` was removed, if that is worthwhile. To be
+    /// called after the removal is final; it makes its own fences.
+    ///
+    /// # Errors
+    /// A damaged node, or no room for a copy of an inner node: then nothing has changed, and the
+    /// next removal nearby tries again.
+    #[inline]
+    pub fn tidy<M: Memory>(&mut self, lane: &mut Lane<M>, key: &K) -> Result<(), IndexError> {
+        let memory = lane.memory();
+        let leaf = self.descend(memory, |node| self.child_for(node, key, false), |_, _, _| {})?;
+        let entries = L::count(&memory.view(self.shape.range(leaf))?, &self.shape);
+        if entries * 4 >= self.shape.leaf_capacity {
+            return Ok(());
+        }
+        self.merge(lane, key)
+    }
+
+    #[cold]
+    fn merge<M: Memory>(&mut self, lane: &mut Lane<M>, key: &K) -> Result<(), IndexError> {
+        let mut lines = LineSet::new();
+        self.scratch.fresh.clear();
+        match self.try_merge(lane, key, &mut lines) {
+            Ok(true) => {
+                lane.mini_commit(&mut lines);
+                lane.memory().fence();
+                Ok(())
+            }
+            Ok(false) => Ok(()),
+            Err(error) => {
+                self.abandon(lane);
+                Err(error)
+            }
+        }
+    }
+
+    fn try_merge<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        key: &K,
+        lines: &mut LineSet,
+    ) -> Result<bool, IndexError> {
+        let path = self.path(lane.memory(), key)?;
+        let Some(((parent, index), _)) = path.steps().split_last() else { return Ok(false) };
+        let mut inner = std::mem::take(&mut self.scratch.left);
+        inner.read(lane.memory(), *parent, &self.shape)?;
+        let index = usize::from(*index);
+        // The neighbour to the right, else the one to the left.
+        for left in [index, index.wrapping_sub(1)] {
+            if left < inner.keys.len()
+                && self.merge_leaves(lane, inner.children[left], inner.children[left + 1], lines)?
+            {
+                inner.keys.remove(left);
+                inner.children.remove(left + 1);
+                lane.mini_free(*parent)?;
+                let result = self.shrink_parents(lane, &path, &mut inner, lines);
+                self.scratch.left = inner;
+                result?;
+                for index in 0..self.scratch.fresh.len() {
+                    lane.mini_persist(self.scratch.fresh[index])?;
+                }
+                return Ok(true);
+            }
+        }
+        self.scratch.left = inner;
+        Ok(false)
+    }
+
+    /// Moves all entries of `right` into free slots of `left`, if there is ample room.
+    fn merge_leaves<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        left: u64,
+        right: u64,
+        lines: &mut LineSet,
+    ) -> Result<bool, IndexError> {
+        let memory = lane.memory().clone();
+        let shape = self.shape;
+        let (from, to) = (memory.view(shape.range(right))?, memory.view(shape.range(left))?);
+        let lower = height_of(&from, right, &shape)? == 0 && height_of(&to, left, &shape)? == 0;
+        if !lower {
+            return Err(Bad::Damaged { what: "leaf", at: left }.into());
+        }
+        let (moving, staying) = (L::count(&from, &shape), L::count(&to, &shape));
+        if moving + staying > shape.leaf_capacity * 3 / 4 && moving > 0 && staying > 0 {
+            return Ok(false);
+        }
+        let mut entries = std::mem::take(&mut self.scratch.entries);
+        self.sorted_entries(&from, &mut entries);
+        let mut used = vec![false; shape.leaf_capacity];
+        L::slots(&to, &shape, |slot| used[slot] = true);
+        let mut free = (0..shape.leaf_capacity).filter(|slot| !used[*slot]).collect::<Vec<_>>();
+        free.truncate(moving);
+        for ((key, value, _), slot) in entries.iter().zip(&free) {
+            put_entry(&memory, left, &shape, *slot, (key, *value), lines);
+        }
+        self.scratch.entries = entries;
+        for slot in free {
+            used[slot] = true;
+        }
+        let mut words = [0u64; 16];
+        let words = &mut words[..shape.occupancy_words];
+        L::occupancy((0..shape.leaf_capacity).filter(|slot| used[*slot]), words);
+        for (index, word) in words.iter().enumerate() {
+            lane.mini_store(Self::occupancy_cell(left, index), *word);
+        }
+        lane.mini_free(right)?;
+        Ok(true)
+    }
+
+    /// Writes `inner`, the changed parent of the leaf, and what follows from it further up.
+    fn shrink_parents<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        path: &Path,
+        inner: &mut Inner<K>,
+        lines: &mut LineSet,
+    ) -> Result<(), IndexError> {
+        let shape = self.shape;
+        let mut steps = &path.steps()[..path.steps().len() - 1];
+        let mut image = std::mem::take(&mut self.scratch.image);
+        let mut other = std::mem::take(&mut self.scratch.right);
+        loop {
+            let Some(((parent, index), above)) = steps.split_last() else {
+                let root = if inner.keys.is_empty() {
+                    inner.children[0]
+                } else {
+                    let root = inner.write(lane, &shape, &mut image, lines)?;
+                    self.scratch.fresh.push(root);
+                    root
+                };
+                lane.mini_store(self.root_cell, root);
+                break;
+            };
+            let mut grown = Inner::default();
+            grown.read(lane.memory(), *parent, &shape)?;
+            let joined = (inner.keys.len() * 4 < shape.inner_capacity)
+                .then(|| {
+                    join_with_sibling(
+                        lane.memory(),
+                        &shape,
+                        inner,
+                        &mut other,
+                        &mut grown,
+                        usize::from(*index),
+                    )
+                })
+                .transpose()?
+                .flatten();
+            let copy = inner.write(lane, &shape, &mut image, lines)?;
+            self.scratch.fresh.push(copy);
+            let Some((place, sibling)) = joined else {
+                lane.mini_store(self.pointer_above(steps), copy);
+                break;
+            };
+            lane.mini_free(sibling)?;
+            lane.mini_free(*parent)?;
+            grown.children[place] = copy;
+            *inner = grown;
+            steps = above;
+        }
+        self.scratch.image = image;
+        self.scratch.right = other;
+        Ok(())
+    }
+}
+
+/// Takes a sibling of `inner`, which is child `index` of `parent`, into it, if both fit into three
+/// quarters of a node. Returns where in the parent the joined node belongs, and the sibling.
+fn join_with_sibling<K: Key, M: Memory>(
+    memory: &M,
+    shape: &crate::NodeShape,
+    inner: &mut Inner<K>,
+    other: &mut Inner<K>,
+    parent: &mut Inner<K>,
+    index: usize,
+) -> Result<Option<(usize, u64)>, Bad> {
+    for left in [index, index.wrapping_sub(1)] {
+        if left >= parent.keys.len() {
+            continue;
+        }
+        let sibling = parent.children[if left == index { left + 1 } else { left }];
+        other.read(memory, sibling, shape)?;
+        if other.height != inner.height {
+            return Err(Bad::Damaged { what: "tree node height", at: sibling });
+        }
+        if inner.keys.len() + other.keys.len() + 1 > shape.inner_capacity * 3 / 4 {
+            continue;
+        }
+        let separator = parent.keys.remove(left);
+        parent.children.remove(left + 1);
+        if left != index {
+            std::mem::swap(inner, other);
+        }
+        inner.keys.push(separator);
+        inner.keys.append(&mut other.keys);
+        inner.children.append(&mut other.children);
+        return Ok(Some((left, sibling)));
+    }
+    Ok(None)
+}

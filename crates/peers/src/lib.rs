@@ -1,0 +1,30 @@
+//! What would a user pick instead?
+//!
+//! Every peer implements [`workloads::Store`], so it does the same work in the same loop as
+//! Perdura. Three kinds:
+//!
+//! - *Databases* (LMDB; others follow), each as its own documentation advises and at its durable
+//!   setting. On tmpfs their `fsync` costs nothing, so their figures there are upper bounds.
+//! - *Maps* (hash map, B-tree map): no durability at all. What remains of the time is the workload.
+//! - *Floors*: the least that each way of being durable on NVM can cost. An index in DRAM, one flat
+//!   file, and flushes and fences that are really executed.
+//!
+//! [`with_store`] opens a peer by its name and hands it to a [`Visitor`], which is compiled once for
+//! each peer: no dynamic dispatch in a measured loop.
+
+mod acknowledged;
+mod floor;
+mod flush;
+mod hash;
+mod lmdb;
+mod mapping;
+mod maps;
+mod pin;
+mod registry;
+
+pub use acknowledged::AcknowledgedFile;
+pub use floor::{CopyFloor, RedoFloor, UndoFloor};
+pub use lmdb::LmdbStore;
+pub use maps::{BTreeMapStore, HashMapStore};
+pub use pin::pin_to_core;
+pub use registry::{Access, ParsePeerError, PeerKind, Visitor, with_store};

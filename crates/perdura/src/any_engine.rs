@@ -1,0 +1,134 @@
+//! The one place where an engine is chosen at run time.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use engines::below::{Catalog, Environment, Row, Value};
+use engines::{
+    Engine, EngineError, EngineKind, EngineOptions, Footprint, Inp, NvmInp, RecoveryReport,
+    Resources, Scan,
+};
+
+/// A partition under one of the engines.
+#[derive(Debug)]
+pub(crate) enum AnyEngine<E: Environment> {
+    Inp(Box<Inp<E>>),
+    NvmInp(Box<NvmInp<E>>),
+}
+
+macro_rules! dispatch {
+    ($engine:expr, $inner:ident => $body:expr) => {
+        match $engine {
+            AnyEngine::Inp($inner) => $body,
+            AnyEngine::NvmInp($inner) => $body,
+        }
+    };
+}
+
+type Result<T> = std::result::Result<T, EngineError>;
+
+impl<E: Environment> AnyEngine<E> {
+    pub(crate) fn create(
+        kind: EngineKind,
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Self> {
+        Ok(match kind {
+            EngineKind::Inp => Self::Inp(Box::new(Inp::create(resources, catalog, options)?)),
+            _ => Self::NvmInp(Box::new(NvmInp::create(resources, catalog, options)?)),
+        })
+    }
+
+    pub(crate) fn open(
+        kind: EngineKind,
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Self, RecoveryReport)> {
+        Ok(match kind {
+            EngineKind::Inp => {
+                let (engine, report) = Inp::open(resources, catalog, options)?;
+                (Self::Inp(Box::new(engine)), report)
+            }
+            _ => {
+                let (engine, report) = NvmInp::open(resources, catalog, options)?;
+                (Self::NvmInp(Box::new(engine)), report)
+            }
+        })
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<()> {
+        dispatch!(self, engine => engine.insert(table, values))
+    }
+
+    #[inline]
+    pub(crate) fn update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<()> {
+        dispatch!(self, engine => engine.update(table, key, changes))
+    }
+
+    #[inline]
+    pub(crate) fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<()> {
+        dispatch!(self, engine => engine.delete(table, key))
+    }
+
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool> {
+        dispatch!(self, engine => engine.get(table, key, columns, row))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        table: u16,
+        scan: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<()> {
+        dispatch!(self, engine => engine.scan(table, scan, row, visit))
+    }
+
+    #[inline]
+    pub(crate) fn commit(&mut self) -> Result<(u64, bool)> {
+        dispatch!(self, engine => engine.commit())
+    }
+
+    pub(crate) fn abort(&mut self) -> Result<()> {
+        dispatch!(self, engine => engine.abort())
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        dispatch!(self, engine => engine.sync())
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        dispatch!(self, engine => engine.durable())
+    }
+
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        dispatch!(self, engine => engine.checkpoint())
+    }
+
+    pub(crate) fn close(&mut self) -> Result<()> {
+        dispatch!(self, engine => engine.close())
+    }
+
+    pub(crate) fn footprint(&self) -> Result<Footprint> {
+        dispatch!(self, engine => engine.footprint())
+    }
+
+    pub(crate) fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64> {
+        dispatch!(self, engine => engine.check(reachable))
+    }
+}

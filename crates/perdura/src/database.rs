@@ -1,0 +1,559 @@
+//! A database: a pool, its partitions, and who may use them when.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use engines::below::{
+    Access, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
+    HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
+};
+use engines::{CheckReport, EngineKind, Footprint, RecoveryReport, Resources};
+
+use crate::any_engine::AnyEngine;
+use crate::error::Error;
+use crate::media::Media;
+use crate::options::Options;
+use crate::table::Table;
+use crate::transaction::{ReadTx, Ticket, Tx};
+
+/// An open database. Shared between threads by reference or in an `Arc`; dropping it closes it.
+#[derive(Debug)]
+pub struct Database<E: Environment = Native> {
+    partitions: Vec<RwLock<AnyEngine<E>>>,
+    catalog: Arc<Catalog>,
+    heap: Heap<E::Durable>,
+    files: Option<E::Files>,
+    kind: EngineKind,
+    report: RecoveryReport,
+    pool: Option<Pool>,
+    closed: bool,
+}
+
+/// Where an engine keeps the files that belong to the pool at `path`.
+fn files_directory(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".files");
+    name.into()
+}
+
+impl Database<Native> {
+    /// Creates a database in a new pool file at `path`. An engine that keeps files has them in a
+    /// directory beside it, `<path>.files`.
+    ///
+    /// # Errors
+    /// The schema or the options make no sense, there is something at `path`, or no room. Nothing
+    /// is left behind then.
+    pub fn create(
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let catalog = Catalog::new(schema, options.engine_options.node_bytes)?;
+        let partitions = options.partitions.unwrap_or(1);
+        if partitions == 0 || partitions > 256 {
+            return Err(Error::Options(format!("{partitions} partitions; choose 1 to 256")));
+        }
+        let mut pool_options = options.pool.clone();
+        pool_options.initial_bytes =
+            options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
+        let pool = Pool::create(path, &pool_options)?;
+        let files_at = files_directory(path);
+        let made = Self::create_in(pool, catalog.schema, &files_at, options);
+        made.inspect_err(|_| {
+            // Everything here was made by this call.
+            let _ = fs::remove_file(path);
+            let _ = fs::remove_dir_all(&files_at);
+        })
+    }
+
+    fn create_in(
+        pool: Pool,
+        schema: Schema,
+        files_at: &Path,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let natural = pool.info().medium.natural;
+        let kind = options.engine.unwrap_or(match natural {
+            Domain::Disk => EngineKind::Inp,
+            _ => EngineKind::NvmInp,
+        });
+        let header = pool.info().header;
+        let files = kind
+            .uses_files()
+            .then(|| HostFiles::create(files_at, header.domain, header.modelled))
+            .transpose()
+            .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
+        let media = Media::native(pool.clone(), files, options.volatile_bytes);
+        let mut database = Self::create_on(media, &schema, &options.clone().engine(kind))?;
+        database.pool = Some(pool);
+        Ok(database)
+    }
+
+    /// Opens the database in the pool file at `path` and recovers it.
+    ///
+    /// # Errors
+    /// There is none, it is damaged, in use, or contradicts the options; the error says what to
+    /// do. The pool is unchanged then.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
+        let header = pool.info().header;
+        let files_at = files_directory(path);
+        let files = files_at
+            .exists()
+            .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
+            .transpose()
+            .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
+        let media = Media::native(pool.clone(), files, options.volatile_bytes);
+        let mut database = Self::open_on(media, options)?;
+        database.pool = Some(pool);
+        Ok(database)
+    }
+
+    /// Opens the database at `path`, or creates it with this schema if there is none.
+    ///
+    /// # Errors
+    /// As [`Database::open`] and [`Database::create`]; [`Error::WrongSchema`] if there is one with
+    /// another schema.
+    pub fn open_or_create(
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let path = path.as_ref();
+        if !path.exists() {
+            return Self::create(path, schema, options);
+        }
+        let database = Self::open(path, options)?;
+        if database.catalog.schema != *schema {
+            return Err(Error::WrongSchema);
+        }
+        Ok(database)
+    }
+
+    /// What is known of the pool.
+    ///
+    /// # Panics
+    /// Never: a native database has a pool.
+    pub fn pool_info(&self) -> &PoolInfo {
+        self.pool.as_ref().expect("a native database has a pool").info()
+    }
+
+    /// Starts or stops counting flushes, fences, and file operations. While off, counting costs
+    /// nothing.
+    pub fn count(&self, on: bool) {
+        if let Some(pool) = &self.pool {
+            pool.count(on);
+        }
+        if let Some(files) = &self.files {
+            files.count(on);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        let pool = self.pool.as_ref().map(Pool::counters).unwrap_or_default();
+        pool + self.files.as_ref().map(Files::counters).unwrap_or_default()
+    }
+
+    /// Bytes that the pool and the files take on their medium.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn stored_bytes(&self) -> Result<u64, Error> {
+        let error =
+            |source| Error::Io { path: self.pool_info().path.display().to_string(), source };
+        let pool = self.pool.as_ref().map_or(Ok(0), Pool::stored_bytes).map_err(error)?;
+        let files = self.files.as_ref().map_or(Ok(0), HostFiles::stored_bytes).map_err(error)?;
+        Ok(pool + files)
+    }
+}
+
+impl<E: Environment> Database<E> {
+    /// Creates a database on media that hold an empty pool.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    pub fn create_on(media: Media<E>, schema: &Schema, options: &Options) -> Result<Self, Error> {
+        let catalog = Arc::new(Catalog::new(schema, options.engine_options.node_bytes)?);
+        let kind = options.engine.unwrap_or(EngineKind::NvmInp);
+        let partitions = options.partitions.unwrap_or(1);
+        // The pool of an engine with files holds only its description.
+        let chunk_bytes =
+            options.chunk_bytes.unwrap_or(if kind.uses_files() { 64 << 10 } else { 256 << 10 });
+        let heap = Heap::format(
+            media.durable.clone(),
+            HeapOptions { chunk_bytes, lanes: partitions + 1 },
+        )?;
+        let engines = (0..partitions)
+            .map(|partition| {
+                let resources = resources(&media, &heap, partition)?;
+                Ok(AnyEngine::create(kind, resources, &catalog, &options.engine_options)?)
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        let description = Description {
+            engine: kind.name().into(),
+            node_bytes: options.engine_options.node_bytes,
+            partitions,
+            schema: schema.clone(),
+        };
+        description.write(&mut heap.lane(partitions))?;
+        Ok(Self::assemble(engines, catalog, heap, media.files, kind, RecoveryReport::default()))
+    }
+
+    /// Opens the database that media hold, and recovers it.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_on(media: Media<E>, options: &Options) -> Result<Self, Error> {
+        let heap = Heap::open(media.durable.clone())?;
+        let Some((description, _)) = Description::read(&heap)? else {
+            return Err(Error::Unfinished { path: media.name });
+        };
+        let kind = agreed_engine(&description, options, &media.name)?;
+        if let Some(wanted) = options.partitions
+            && wanted != description.partitions
+        {
+            return Err(Error::WrongPartitions { found: description.partitions, wanted });
+        }
+        let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+        let mut report = RecoveryReport::default();
+        let mut engines = Vec::new();
+        for partition in 0..description.partitions {
+            let resources = resources(&media, &heap, partition)?;
+            let (engine, done) =
+                AnyEngine::open(kind, resources, &catalog, &options.engine_options)?;
+            report += done;
+            engines.push(engine);
+        }
+        heap.memory().healthy()?;
+        Ok(Self::assemble(engines, catalog, heap, media.files, kind, report))
+    }
+
+    fn assemble(
+        engines: Vec<AnyEngine<E>>,
+        catalog: Arc<Catalog>,
+        heap: Heap<E::Durable>,
+        files: Option<E::Files>,
+        kind: EngineKind,
+        report: RecoveryReport,
+    ) -> Self {
+        let partitions = engines.into_iter().map(RwLock::new).collect();
+        Self { partitions, catalog, heap, files, kind, report, pool: None, closed: false }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> EngineKind {
+        self.kind
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Schema {
+        &self.catalog.schema
+    }
+
+    /// What opening had to recover.
+    pub fn recovery_report(&self) -> RecoveryReport {
+        self.report
+    }
+
+    /// The table `name`.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`].
+    pub fn table(&self, name: &str) -> Result<Table, Error> {
+        Table::find(&self.catalog, name)
+    }
+
+    /// How many partitions there are.
+    pub fn partition_count(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Partition `number`.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    #[inline]
+    pub fn try_partition(&self, number: usize) -> Result<Partition<'_, E>, Error> {
+        if number >= self.partitions.len() {
+            return Err(Error::NoPartition { number, partitions: self.partitions.len() });
+        }
+        Ok(Partition { database: self, number })
+    }
+
+    /// Partition `number`.
+    ///
+    /// # Panics
+    /// There is no such partition.
+    #[inline]
+    pub fn partition(&self, number: usize) -> Partition<'_, E> {
+        assert!(number < self.partitions.len(), "there is no partition {number}");
+        Partition { database: self, number }
+    }
+
+    fn only_partition(&self) -> Result<Partition<'_, E>, Error> {
+        match self.partitions.len() {
+            1 => Ok(Partition { database: self, number: 0 }),
+            partitions => Err(Error::PartitionNeeded { partitions }),
+        }
+    }
+
+    /// Runs `work` as a transaction and commits it, durably unless commits are grouped. If `work`
+    /// returns an error or panics, nothing of it is left.
+    ///
+    /// # Errors
+    /// What `work` returned, a failed commit, or [`Error::PartitionNeeded`].
+    #[inline]
+    pub fn write<R>(
+        &self,
+        work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.only_partition()?.write(work)
+    }
+
+    /// Runs `work` as a transaction that only reads.
+    ///
+    /// # Errors
+    /// What `work` returned, or [`Error::PartitionNeeded`].
+    #[inline]
+    pub fn read<R>(
+        &self,
+        work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.only_partition()?.read(work)
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// [`Error::PartitionNeeded`].
+    pub fn begin(&self) -> Result<Tx<'_, E>, Error> {
+        Ok(self.only_partition()?.begin())
+    }
+
+    /// Returns when the ticket's transaction is durable.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        let partition = self.try_partition(ticket.partition)?;
+        if ticket.durable || partition.read_lock().durable() >= ticket.number {
+            return Ok(());
+        }
+        Ok(partition.write_lock().sync()?)
+    }
+
+    /// Makes everything committed so far durable.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn sync(&self) -> Result<(), Error> {
+        for number in 0..self.partitions.len() {
+            self.partition(number).write_lock().sync()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a checkpoint of every partition, in engines that have such a thing.
+    ///
+    /// # Errors
+    /// No room, or the medium failed.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        for number in 0..self.partitions.len() {
+            self.partition(number).write_lock().checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of storage by component.
+    ///
+    /// # Errors
+    /// Damage, or files that cannot be reached.
+    pub fn footprint(&self) -> Result<Footprint, Error> {
+        let mut footprint = Footprint::default();
+        let mut chunks = 0;
+        for chunk in self.heap.chunk_use()? {
+            let bytes = self.heap.chunk_bytes();
+            chunks += bytes;
+            match chunk.purpose {
+                Some(Purpose::Table) => footprint.table += bytes,
+                Some(Purpose::Index) => footprint.index += bytes,
+                Some(Purpose::Log) => footprint.log += bytes,
+                _ => footprint.other += bytes,
+            }
+        }
+        footprint.other += self.heap.memory().len() - chunks;
+        for number in 0..self.partitions.len() {
+            footprint += self.partition(number).read_lock().footprint()?;
+        }
+        Ok(footprint)
+    }
+
+    /// Checks the whole database: every index, every tuple, and that the allocator's view is
+    /// exactly what the data lead to.
+    ///
+    /// # Errors
+    /// The first damage that is found.
+    pub fn check(&self) -> Result<CheckReport, Error> {
+        let guards: Vec<_> =
+            (0..self.partitions.len()).map(|n| self.partition(n).read_lock()).collect();
+        let mut reachable = HashSet::new();
+        let mut twice = None;
+        let mut report = CheckReport::default();
+        let mut reach = |offset| {
+            if !reachable.insert(offset) {
+                twice = Some(offset);
+            }
+        };
+        if let Some((_, at)) = Description::read(&self.heap)? {
+            reach(at);
+        }
+        for engine in &guards {
+            report.tuples += engine.check(&mut reach)?;
+        }
+        if let Some(at) = twice {
+            return Err(Error::Damaged(engines::below::Bad::Damaged {
+                what: "object with two owners",
+                at,
+            }));
+        }
+        let mut persisted = 0;
+        self.heap.for_each_persisted(|offset, _| {
+            report.objects += 1;
+            if reachable.contains(&offset) {
+                persisted += 1;
+            } else {
+                report.leaked += 1;
+            }
+        })?;
+        report.dangling = reachable.len() as u64 - persisted;
+        Ok(report)
+    }
+
+    /// Closes the database: finishes open work, syncs, and marks the pool as clean.
+    ///
+    /// # Errors
+    /// The medium failed. What was durable stays so, and the next opening recovers.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        for partition in &mut self.partitions {
+            partition.get_mut().unwrap_or_else(PoisonError::into_inner).close()?;
+        }
+        match &self.pool {
+            Some(pool) => Ok(pool.close()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<E: Environment> Drop for Database<E> {
+    fn drop(&mut self) {
+        // What fails here leaves the pool marked as open; the next opening recovers.
+        let _ = self.shut();
+    }
+}
+
+fn resources<E: Environment>(
+    media: &Media<E>,
+    heap: &Heap<E::Durable>,
+    partition: u32,
+) -> Result<Resources<E>, Error> {
+    let volatile = (media.volatile)(partition)
+        .map_err(|source| Error::Io { path: "volatile memory".into(), source })?;
+    Ok(Resources { partition, volatile, durable: heap.clone(), files: media.files.clone() })
+}
+
+fn agreed_engine(
+    description: &Description,
+    options: &Options,
+    name: &str,
+) -> Result<EngineKind, Error> {
+    let found = description.engine.parse::<EngineKind>().ok();
+    match (found, options.engine) {
+        (Some(found), None) => Ok(found),
+        (Some(found), Some(wanted)) if found == wanted => Ok(found),
+        (_, wanted) => Err(Error::WrongEngine {
+            path: name.into(),
+            found: description.engine.clone(),
+            wanted: wanted.map_or("one that this build has".into(), |kind| kind.to_string()),
+        }),
+    }
+}
+
+/// One partition of a database. Its transactions run one after the other; those of different
+/// partitions at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Partition<'a, E: Environment = Native> {
+    database: &'a Database<E>,
+    number: usize,
+}
+
+impl<'a, E: Environment> Partition<'a, E> {
+    #[inline]
+    fn write_lock(&self) -> RwLockWriteGuard<'a, AnyEngine<E>> {
+        // A panic in a transaction has aborted it; the engine is as before.
+        self.database.partitions[self.number].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn read_lock(&self) -> RwLockReadGuard<'a, AnyEngine<E>> {
+        self.database.partitions[self.number].read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a transaction; waits for the one that is open in this partition.
+    #[inline]
+    pub fn begin(&self) -> Tx<'a, E> {
+        Tx {
+            engine: self.write_lock(),
+            catalog: &self.database.catalog,
+            partition: self.number,
+            statements: 0,
+            open: true,
+        }
+    }
+
+    /// As [`Database::write`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    #[inline]
+    pub fn write<R>(
+        &self,
+        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut tx = self.begin();
+        match work(&mut tx) {
+            Ok(result) => {
+                // Durable already, or grouped because the options said so.
+                let _ticket = tx.commit()?;
+                Ok(result)
+            }
+            Err(error) => {
+                tx.abort()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`Database::read`], in this partition.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    #[inline]
+    pub fn read<R>(
+        &self,
+        work: impl FnOnce(&ReadTx<'a, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        work(&ReadTx { engine: self.read_lock(), catalog: &self.database.catalog })
+    }
+}

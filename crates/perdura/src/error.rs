@@ -1,0 +1,161 @@
+//! What can go wrong for an application.
+
+use engines::EngineError;
+use engines::below::{Bad, GrowError, HeapError, PoolError, StorageError};
+
+/// An operation failed. Unless the text says otherwise, what it would have changed is as before,
+/// and the transaction can go on or abort.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The table has a tuple with this primary key already.
+    #[error(
+        "table `{table}` has a tuple with this primary key already; update it, or delete it first"
+    )]
+    DuplicateKey {
+        /// The table.
+        table: String,
+    },
+    /// The table has no tuple with this primary key.
+    #[error("table `{table}` has no tuple with this primary key; insert it first")]
+    MissingKey {
+        /// The table.
+        table: String,
+    },
+    /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works.
+    #[error("{0}; delete something, or make room and try again")]
+    Full(GrowError),
+    /// A value, a key or the schema is not what it must be.
+    #[error(transparent)]
+    Invalid(StorageError),
+    /// The pool file could not be created or opened.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// Bytes on the medium are not what they must be, or the medium failed.
+    #[error("{0}; run `perdura pool check`, and restore a backup if it finds damage")]
+    Damaged(Bad),
+    /// The engine failed in another way.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// There is no table of this name.
+    #[error("there is no table `{name}`; the database has {known}")]
+    NoTable {
+        /// The name.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The table has no such index.
+    #[error("table `{table}` has no index `{name}`")]
+    NoIndex {
+        /// The table.
+        table: String,
+        /// The name.
+        name: String,
+    },
+    /// A table handle was used with another database than its own.
+    #[error("table `{table}` belongs to another database; ask this one with `Database::table`")]
+    ForeignTable {
+        /// The table.
+        table: String,
+    },
+    /// The database was created with another engine.
+    #[error(
+        "{path}: was created with engine `{found}`, not `{wanted}`; open it without naming an engine"
+    )]
+    WrongEngine {
+        /// The pool file.
+        path: String,
+        /// The engine in the pool.
+        found: String,
+        /// The engine that was asked for.
+        wanted: String,
+    },
+    /// The database was created with another number of partitions.
+    #[error("the database has {found} partitions, not {wanted}; open it without naming a number")]
+    WrongPartitions {
+        /// Partitions in the pool.
+        found: u32,
+        /// Partitions that were asked for.
+        wanted: u32,
+    },
+    /// The database was created with another schema.
+    #[error("the database has another schema than the one given; open it without one to see it")]
+    WrongSchema,
+    /// A pool without a database in it: creating it was cut off.
+    #[error(
+        "{path}: holds no database; creating it was cut off. Remove the file and create it again"
+    )]
+    Unfinished {
+        /// The pool file.
+        path: String,
+    },
+    /// The database has several partitions, and the call does not say which.
+    #[error("the database has {partitions} partitions: use `Database::partition`")]
+    PartitionNeeded {
+        /// How many there are.
+        partitions: usize,
+    },
+    /// There is no such partition.
+    #[error("there is no partition {number}; the database has {partitions}")]
+    NoPartition {
+        /// The number.
+        number: usize,
+        /// How many there are.
+        partitions: usize,
+    },
+    /// The options contradict each other or make no sense.
+    #[error("{0}")]
+    Options(String),
+    /// The operating system refused.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The application's own error, which aborts the transaction that returns it.
+    #[error(transparent)]
+    User(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps an error of the application, to abort a transaction with it.
+    pub fn user(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::User(error.into())
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::DuplicateKey { table } => Self::DuplicateKey { table },
+            StorageError::MissingKey { table } => Self::MissingKey { table },
+            StorageError::Heap(HeapError::Full(error)) => Self::Full(error),
+            StorageError::Bad(bad) | StorageError::Heap(HeapError::Bad(bad)) => Self::Damaged(bad),
+            other => Self::Invalid(other),
+        }
+    }
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Storage(error) => error.into(),
+            other => Self::Engine(other),
+        }
+    }
+}
+
+impl From<HeapError> for Error {
+    fn from(error: HeapError) -> Self {
+        StorageError::from(error).into()
+    }
+}
+
+impl From<Bad> for Error {
+    fn from(bad: Bad) -> Self {
+        Self::Damaged(bad)
+    }
+}

@@ -1,0 +1,46 @@
+//! Looking at a pool without changing it.
+
+use std::path::Path;
+
+use engines::below::{Access, Description, Heap, Pool, PoolInfo, PoolOptions, Schema};
+
+use crate::error::Error;
+
+/// What a pool says of itself.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// Header, medium, damage of a header copy.
+    pub pool: PoolInfo,
+    /// The engine's name.
+    pub engine: String,
+    /// How many partitions there are.
+    pub partitions: u32,
+    /// Bytes of an index node.
+    pub node_bytes: u32,
+    /// Bytes of the allocator's chunks.
+    pub chunk_bytes: u64,
+    /// The tables.
+    pub schema: Schema,
+}
+
+/// Reads what a pool says of itself. The file is not changed, not even recovered.
+///
+/// # Errors
+/// There is no pool, it is in use, or its header or description is damaged.
+pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
+    let pool = Pool::open(path.as_ref(), &PoolOptions::default(), Access::Inspect)?;
+    let info = pool.info().clone();
+    // Private pages: what opening a heap finishes does not reach the file.
+    let heap = Heap::open(pool)?;
+    let Some((description, _)) = Description::read(&heap)? else {
+        return Err(Error::Unfinished { path: info.path.display().to_string() });
+    };
+    Ok(Inspection {
+        pool: info,
+        engine: description.engine,
+        partitions: description.partitions,
+        node_bytes: description.node_bytes,
+        chunk_bytes: heap.chunk_bytes(),
+        schema: description.schema,
+    })
+}

@@ -1,0 +1,76 @@
+//! An embedded transactional database that is already there when you restart it.
+//!
+//! ```
+//! use perdura::{ColumnType, Database, Options, Row, Schema, TableSchema, Value};
+//!
+//! # fn main() -> Result<(), perdura::Error> {
+//! # let directory = std::env::temp_dir().join(format!("perdura-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory).unwrap();
+//! # let path = directory.join("accounts");
+//! let schema = Schema::new().table(
+//!     TableSchema::new("account")
+//!         .column("id", ColumnType::U64)
+//!         .column("owner", ColumnType::Text { max: 80 })
+//!         .column("balance", ColumnType::I64)
+//!         .key(&["id"])
+//!         .index("by_owner", &["owner"]),
+//! );
+//! let db = Database::create(&path, &schema, &Options::new())?;
+//! let account = db.table("account")?;
+//! db.write(|tx| {
+//!     tx.insert(&account, &[Value::U64(1), Value::Text("Ada"), Value::I64(100)])?;
+//!     tx.insert(&account, &[Value::U64(2), Value::Text("Grace"), Value::I64(50)])
+//! })?;
+//! // All or nothing: both updates are durable when `write` returns.
+//! db.write(|tx| {
+//!     tx.update(&account, &[Value::U64(1)], &[(2, Value::I64(70))])?;
+//!     tx.update(&account, &[Value::U64(2)], &[(2, Value::I64(80))])
+//! })?;
+//! drop(db); // or kill -9: the data is there again in less than a millisecond
+//!
+//! let db = Database::open(&path, &Options::new())?;
+//! let account = db.table("account")?;
+//! let mut row = Row::new();
+//! assert!(db.read(|tx| tx.get(&account, &[Value::U64(2)], &mut row))?);
+//! assert_eq!((row.text(1), row.i64(2)), ("Grace", 80));
+//! # drop(db);
+//! # std::fs::remove_dir_all(&directory).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What survives what is the durability [`Domain`] of the pool: see `docs/guarantees.md`. Which
+//! method stores and recovers is the [`EngineKind`].
+
+#![forbid(unsafe_code)]
+
+mod any_engine;
+mod database;
+mod error;
+mod inspect;
+mod media;
+mod options;
+mod table;
+mod transaction;
+
+pub use database::{Database, Partition};
+pub use engines::below::{
+    Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction, Medium,
+    Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema,
+    Value, boot_id, medium_of,
+};
+pub use engines::{CheckReport, EngineKind, Footprint, ParseEngineError, RecoveryReport};
+pub use error::Error;
+pub use inspect::{Inspection, inspect};
+pub use media::Media;
+pub use options::{Commit, Options};
+pub use table::Table;
+pub use transaction::{ReadTx, Scan, Ticket, Tx};
+
+/// The recording media of crash tests; see [`Media`].
+pub mod recording {
+    pub use engines::below::{
+        CrashPoint, DiskReplay, Dram, Event, Memory, Recording, RecordingFiles, Replay, Step, Trace,
+    };
+    pub use engines::table2;
+}

@@ -1,0 +1,166 @@
+//! How a database is created and opened.
+
+use engines::below::{Domain, PoolOptions};
+use engines::{EngineKind, EngineOptions};
+
+/// When a commit returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Commit {
+    /// When the transaction is durable.
+    Durable,
+    /// At once; the transaction becomes durable with a group of so many. A [`crate::Ticket`] tells
+    /// when. Engines that are durable at every commit anyway ignore this.
+    Grouped(u32),
+}
+
+/// Options for [`crate::Database::create`] and [`crate::Database::open`], with defaults that are
+/// safe: the medium's own durability domain, NVM-InP on persistent memory and tmpfs, InP on a
+/// disk, durable at every commit.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) engine: Option<EngineKind>,
+    pub(crate) partitions: Option<u32>,
+    pub(crate) pool: PoolOptions,
+    pub(crate) initial_bytes: Option<u64>,
+    pub(crate) chunk_bytes: Option<u64>,
+    pub(crate) commit: Commit,
+    pub(crate) engine_options: EngineOptions,
+    pub(crate) volatile_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            engine: None,
+            partitions: None,
+            pool: PoolOptions::default(),
+            initial_bytes: None,
+            chunk_bytes: None,
+            commit: Commit::Durable,
+            engine_options: EngineOptions::default(),
+            volatile_bytes: 1 << 40,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The method of storage and recovery. An existing database has one; naming another is an
+    /// error.
+    #[must_use]
+    pub fn engine(mut self, engine: EngineKind) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// The durability domain. One that is stronger than the medium's needs [`Options::model`].
+    #[must_use]
+    pub fn domain(mut self, domain: Domain) -> Self {
+        self.pool.domain = Some(domain);
+        self
+    }
+
+    /// Whether a domain may be modelled: its instructions are executed, but the medium does not
+    /// keep its promise. For measurements.
+    #[must_use]
+    pub fn model(mut self, model: bool) -> Self {
+        self.pool.model = model;
+        self
+    }
+
+    /// How many partitions a new database has; transactions of different partitions run at the
+    /// same time. One by default.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u32) -> Self {
+        self.partitions = Some(partitions);
+        self
+    }
+
+    /// When a commit returns.
+    #[must_use]
+    pub fn commit(mut self, commit: Commit) -> Self {
+        self.commit = commit;
+        self.engine_options.group = match commit {
+            Commit::Durable => 1,
+            Commit::Grouped(transactions) => transactions.max(1),
+        };
+        self
+    }
+
+    /// Bytes up to which the pool may grow. 64 GiB by default; only addresses are reserved.
+    #[must_use]
+    pub fn pool_limit(mut self, bytes: u64) -> Self {
+        self.pool.limit_bytes = bytes;
+        self
+    }
+
+    /// Bytes that a new pool starts with.
+    #[must_use]
+    pub fn pool_initial(mut self, bytes: u64) -> Self {
+        self.initial_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of the allocator's chunks, a power of two from 4 KiB to 4 MiB. Larger values need
+    /// larger chunks; small pools waste less with small ones.
+    #[must_use]
+    pub fn chunk_bytes(mut self, bytes: u64) -> Self {
+        self.chunk_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of an index node, a power of two; 512 by default.
+    #[must_use]
+    pub fn node_bytes(mut self, bytes: u32) -> Self {
+        self.engine_options.node_bytes = bytes;
+        self
+    }
+
+    /// Bytes of file log after which InP takes a checkpoint.
+    #[must_use]
+    pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.checkpoint_bytes = bytes;
+        self
+    }
+
+    /// Bytes in which space for the file log is reserved ahead.
+    #[must_use]
+    pub fn wal_reserve_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.wal_segment_bytes = bytes;
+        self
+    }
+
+    /// Bytes of volatile memory that a partition of InP may take.
+    #[must_use]
+    pub fn volatile_limit(mut self, bytes: u64) -> Self {
+        self.volatile_bytes = bytes;
+        self
+    }
+
+    /// Opens a pool of domain `process` that a reboot has hit, whatever it has lost.
+    #[must_use]
+    pub fn accept_loss(mut self, accept: bool) -> Self {
+        self.pool.accept_loss = accept;
+        self
+    }
+
+    /// Whether media errors (SIGBUS) become errors instead of ending the process; they do by
+    /// default.
+    #[must_use]
+    pub fn catch_media_errors(mut self, catch: bool) -> Self {
+        self.pool.catch_media_errors = catch;
+        self
+    }
+
+    /// Takes this for the boot of the machine instead of asking the kernel: for tests of what a
+    /// reboot does.
+    #[must_use]
+    pub fn boot_id(mut self, id: [u8; 16]) -> Self {
+        self.pool.boot_id = Some(id);
+        self
+    }
+}

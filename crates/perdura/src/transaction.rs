@@ -1,0 +1,320 @@
+//! Transactions of one partition.
+
+use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+
+use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
+
+use crate::any_engine::AnyEngine;
+use crate::error::Error;
+use crate::table::Table;
+
+/// What to scan: everything in the order of the primary key, unless it is told otherwise.
+///
+/// A bound may give only the first columns of a key; it then speaks for every key that starts with
+/// them.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan<'a> {
+    index: Option<&'a str>,
+    low: Bound<&'a [Value<'a>]>,
+    high: Bound<&'a [Value<'a>]>,
+    direction: Direction,
+    columns: Option<&'a [u16]>,
+}
+
+impl<'a> Scan<'a> {
+    /// All tuples, forward, all columns.
+    pub fn all() -> Self {
+        Self {
+            index: None,
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
+            direction: Direction::Forward,
+            columns: None,
+        }
+    }
+
+    /// Only the tuples whose key in the index starts with these values.
+    pub fn prefix(values: &'a [Value<'a>]) -> Self {
+        Self { low: Bound::Included(values), high: Bound::Included(values), ..Self::all() }
+    }
+
+    /// Only the tuples whose key lies between these.
+    pub fn range(range: impl RangeBounds<&'a [Value<'a>]>) -> Self {
+        let (low, high) = (range.start_bound().cloned(), range.end_bound().cloned());
+        Self { low, high, ..Self::all() }
+    }
+
+    /// In the order of this secondary index.
+    #[must_use]
+    pub fn by(mut self, index: &'a str) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    /// From the highest key down.
+    #[must_use]
+    pub fn backward(mut self) -> Self {
+        self.direction = Direction::Backward;
+        self
+    }
+
+    /// Only these columns, in this order.
+    #[must_use]
+    pub fn columns(mut self, columns: &'a [u16]) -> Self {
+        self.columns = Some(columns);
+        self
+    }
+}
+
+/// When a committed transaction is durable: see [`crate::Database::wait`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a ticket tells whether the transaction is durable"]
+pub struct Ticket {
+    pub(crate) partition: usize,
+    pub(crate) number: u64,
+    pub(crate) durable: bool,
+}
+
+impl Ticket {
+    /// The transaction's number in its partition.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the transaction was durable when `commit` returned.
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+}
+
+fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> {
+    match catalog.tables.get(usize::from(table.number)) {
+        Some(layout) if Arc::ptr_eq(layout, &table.layout) => Ok(table.number),
+        _ => Err(Error::ForeignTable { table: table.name().into() }),
+    }
+}
+
+fn check_columns(table: &Table, columns: &[u16]) -> Result<(), Error> {
+    let count = table.schema().columns().len();
+    match columns.iter().find(|column| usize::from(**column) >= count) {
+        None => Ok(()),
+        Some(column) => Err(Error::Invalid(engines::below::StorageError::NoColumn {
+            table: table.name().into(),
+            column: usize::from(*column),
+        })),
+    }
+}
+
+fn get<E: Environment>(
+    engine: &AnyEngine<E>,
+    catalog: &Catalog,
+    table: &Table,
+    key: &[Value<'_>],
+    columns: Option<&[u16]>,
+    row: &mut Row,
+) -> Result<bool, Error> {
+    let number = own_table(catalog, table)?;
+    if let Some(columns) = columns {
+        check_columns(table, columns)?;
+    }
+    Ok(engine.get(number, key, columns, row)?)
+}
+
+fn scan<E: Environment>(
+    engine: &AnyEngine<E>,
+    catalog: &Catalog,
+    table: &Table,
+    scan: &Scan<'_>,
+    mut visit: impl FnMut(&Row) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let number = own_table(catalog, table)?;
+    check_columns(table, scan.columns.unwrap_or_default())?;
+    let scan = engines::Scan {
+        index: scan.index.map(|name| table.index(name)).transpose()?,
+        low: scan.low,
+        high: scan.high,
+        direction: scan.direction,
+        columns: scan.columns,
+    };
+    Ok(engine.scan(number, &scan, &mut Row::new(), &mut visit)?)
+}
+
+/// A transaction that can change things. Dropping it without a commit aborts it, also when a panic
+/// unwinds through it.
+#[derive(Debug)]
+pub struct Tx<'a, E: Environment = Native> {
+    pub(crate) engine: RwLockWriteGuard<'a, AnyEngine<E>>,
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) partition: usize,
+    pub(crate) statements: u64,
+    pub(crate) open: bool,
+}
+
+impl<E: Environment> Tx<'_, E> {
+    /// Inserts a tuple with a value for each column.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateKey`], [`Error::Invalid`], [`Error::Full`].
+    #[inline]
+    pub fn insert(&mut self, table: &Table, values: &[Value<'_>]) -> Result<(), Error> {
+        let number = own_table(self.catalog, table)?;
+        self.engine.insert(number, values)?;
+        self.statements += 1;
+        Ok(())
+    }
+
+    /// Updates columns, given by number, of the tuple with this primary key.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`], [`Error::Invalid`], [`Error::Full`].
+    #[inline]
+    pub fn update(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), Error> {
+        let number = own_table(self.catalog, table)?;
+        self.engine.update(number, key, changes)?;
+        self.statements += 1;
+        Ok(())
+    }
+
+    /// Deletes the tuple with this primary key.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`], [`Error::Invalid`].
+    #[inline]
+    pub fn delete(&mut self, table: &Table, key: &[Value<'_>]) -> Result<(), Error> {
+        let number = own_table(self.catalog, table)?;
+        self.engine.delete(number, key)?;
+        self.statements += 1;
+        Ok(())
+    }
+
+    /// Copies the tuple with this primary key into `row`; returns whether there is one. Sees what
+    /// this transaction has done.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::Damaged`].
+    #[inline]
+    pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
+        get(&self.engine, self.catalog, table, key, None, row)
+    }
+
+    /// As [`Tx::get`], for some columns only.
+    ///
+    /// # Errors
+    /// As [`Tx::get`].
+    #[inline]
+    pub fn get_columns(
+        &self,
+        table: &Table,
+        key: &[Value<'_>],
+        columns: &[u16],
+        row: &mut Row,
+    ) -> Result<bool, Error> {
+        get(&self.engine, self.catalog, table, key, Some(columns), row)
+    }
+
+    /// Calls `visit` with the tuples of a range, in order, until it breaks.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`], [`Error::Invalid`], [`Error::Damaged`].
+    pub fn scan(
+        &self,
+        table: &Table,
+        what: &Scan<'_>,
+        visit: impl FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        scan(&self.engine, self.catalog, table, what, visit)
+    }
+
+    /// How many statements have succeeded in this transaction.
+    pub fn statements_done(&self) -> u64 {
+        self.statements
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// The medium failed: the transaction is not committed, and nothing more is acknowledged.
+    #[inline]
+    pub fn commit(mut self) -> Result<Ticket, Error> {
+        self.open = false;
+        let (number, durable) = match self.engine.commit() {
+            Ok(done) => done,
+            Err(error @ engines::EngineError::MustAbort) => {
+                self.engine.abort()?;
+                return Err(error.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Ticket { partition: self.partition, number, durable })
+    }
+
+    /// Undoes everything that the transaction has done.
+    ///
+    /// # Errors
+    /// The medium failed; the next opening undoes it.
+    pub fn abort(mut self) -> Result<(), Error> {
+        self.open = false;
+        Ok(self.engine.abort()?)
+    }
+}
+
+impl<E: Environment> Drop for Tx<'_, E> {
+    fn drop(&mut self) {
+        if self.open {
+            // An abort that fails stops the partition, which then refuses everything.
+            let _ = self.engine.abort();
+        }
+    }
+}
+
+/// A transaction that only reads. Several can run at the same time.
+#[derive(Debug)]
+pub struct ReadTx<'a, E: Environment = Native> {
+    pub(crate) engine: RwLockReadGuard<'a, AnyEngine<E>>,
+    pub(crate) catalog: &'a Catalog,
+}
+
+impl<E: Environment> ReadTx<'_, E> {
+    /// As [`Tx::get`].
+    ///
+    /// # Errors
+    /// As [`Tx::get`].
+    #[inline]
+    pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
+        get(&self.engine, self.catalog, table, key, None, row)
+    }
+
+    /// As [`Tx::get_columns`].
+    ///
+    /// # Errors
+    /// As [`Tx::get`].
+    #[inline]
+    pub fn get_columns(
+        &self,
+        table: &Table,
+        key: &[Value<'_>],
+        columns: &[u16],
+        row: &mut Row,
+    ) -> Result<bool, Error> {
+        get(&self.engine, self.catalog, table, key, Some(columns), row)
+    }
+
+    /// As [`Tx::scan`].
+    ///
+    /// # Errors
+    /// As [`Tx::scan`].
+    pub fn scan(
+        &self,
+        table: &Table,
+        what: &Scan<'_>,
+        visit: impl FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        scan(&self.engine, self.catalog, table, what, visit)
+    }
+}

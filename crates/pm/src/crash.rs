@@ -1,0 +1,435 @@
+//! From a trace to the states that a power cut could leave behind: the crash model of
+//! `docs/format/crash-model.md`.
+//!
+//! - An 8-byte aligned store persists whole or not at all.
+//! - What persists of a line is a prefix of the stores to that line. A bulk copy is one element of
+//!   that order whose 8-byte atoms persist in any combination, one of them possibly torn.
+//! - Lines are independent of each other until the thread that wrote them back has fenced; the
+//!   fence covers the stores that were made before the write-back.
+//!
+//! Checking before every fence drains, at every note and at the end covers all points in between:
+//! until the next fence the set of possible states only grows.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::offset::LINE_BYTES;
+use crate::recording::{Event, Trace, atoms, put};
+
+const LINE: usize = LINE_BYTES as usize;
+
+/// A store or a copy as far as it touches one line.
+#[derive(Clone, Debug)]
+struct Group {
+    /// `(offset in the line, bytes)`; one atom for an ordered store.
+    atoms: Vec<(usize, Vec<u8>)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Pending {
+    groups: Vec<Group>,
+    /// For each thread that flushed the line: how many groups the flush covers.
+    flushed: BTreeMap<u32, usize>,
+}
+
+/// How much of one line has persisted.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub struct LineChoice {
+    /// The line's number.
+    pub line: u64,
+    /// The line's contents.
+    pub bytes: [u8; LINE],
+}
+
+/// Walks along a trace and stops at each crash point.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    trace: &'a Trace,
+    next: usize,
+    persisted: Vec<u8>,
+    pending: BTreeMap<u64, Pending>,
+    changed: bool,
+    last_note: Option<u64>,
+    fences: u64,
+}
+
+/// A place in a trace where a crash is looked at: what is durable for sure, and for every other
+/// line what it may hold.
+#[derive(Debug)]
+pub struct CrashPoint<'a> {
+    /// What is durable for sure.
+    pub persisted: &'a [u8],
+    /// The notes up to here end with this one.
+    pub last_note: Option<u64>,
+    /// How many events lie before.
+    pub position: usize,
+    options: Vec<Vec<LineChoice>>,
+}
+
+impl<'a> Replay<'a> {
+    /// Starts before the first event.
+    pub fn new(trace: &'a Trace) -> Self {
+        Self {
+            trace,
+            next: 0,
+            persisted: trace.image.clone(),
+            pending: BTreeMap::new(),
+            changed: true,
+            last_note: None,
+            fences: 0,
+        }
+    }
+
+    /// How many fences lie behind.
+    pub fn fences(&self) -> u64 {
+        self.fences
+    }
+
+    /// Goes on to the next crash point: before a fence drains, before a note, or at the end.
+    /// Points between which nothing was stored are one point.
+    pub fn next_point(&mut self) -> Option<CrashPoint<'_>> {
+        loop {
+            let Some(recorded) = self.trace.events.get(self.next) else {
+                return std::mem::take(&mut self.changed).then(|| self.point());
+            };
+            let stops = matches!(recorded.event, Event::Fence | Event::Note(_));
+            if stops && std::mem::take(&mut self.changed) {
+                return Some(self.point());
+            }
+            self.next += 1;
+            match &recorded.event {
+                Event::Store { at, value } => self.group(*at, &value.to_le_bytes()),
+                Event::Copy { at, bytes } => self.group(*at, bytes),
+                Event::Flush { first, end } => {
+                    for (_, pending) in self.pending.range_mut(first..end) {
+                        let all = pending.groups.len();
+                        pending.flushed.insert(recorded.thread, all);
+                    }
+                }
+                Event::Fence => self.fence(recorded.thread),
+                Event::Grow { to } => self.persisted.resize(*to as usize, 0),
+                Event::Mark(_) => {}
+                Event::Note(note) => {
+                    self.last_note = Some(*note);
+                    // What was promised has changed although no byte has.
+                    self.changed = true;
+                }
+            }
+        }
+    }
+
+    fn group(&mut self, at: u64, bytes: &[u8]) {
+        self.changed = true;
+        let mut lines: BTreeMap<u64, Group> = BTreeMap::new();
+        for (start, atom) in atoms(at, bytes) {
+            let group = lines.entry(start / LINE_BYTES).or_insert(Group { atoms: Vec::new() });
+            group.atoms.push(((start % LINE_BYTES) as usize, atom.to_vec()));
+        }
+        for (line, group) in lines {
+            self.pending.entry(line).or_default().groups.push(group);
+        }
+    }
+
+    fn fence(&mut self, thread: u32) {
+        self.fences += 1;
+        let persisted = &mut self.persisted;
+        self.pending.retain(|line, pending| {
+            if let Some(covered) = pending.flushed.remove(&thread) {
+                for group in pending.groups.drain(..covered) {
+                    for (offset, bytes) in group.atoms {
+                        put(persisted, line * LINE_BYTES + offset as u64, &bytes);
+                    }
+                }
+                for other in pending.flushed.values_mut() {
+                    *other = other.saturating_sub(covered);
+                }
+            }
+            !pending.groups.is_empty()
+        });
+    }
+
+    fn point(&self) -> CrashPoint<'_> {
+        let options =
+            self.pending.iter().map(|(line, pending)| self.choices(*line, pending)).collect();
+        CrashPoint {
+            persisted: &self.persisted,
+            last_note: self.last_note,
+            position: self.next,
+            options,
+        }
+    }
+
+    /// Every content that a line can have; first "nothing persisted", last "everything".
+    fn choices(&self, line: u64, pending: &Pending) -> Vec<LineChoice> {
+        let start = (line * LINE_BYTES) as usize;
+        let mut bytes = [0u8; LINE];
+        let end = self.persisted.len().min(start + LINE);
+        bytes[..end - start].copy_from_slice(&self.persisted[start..end]);
+        let mut seen = HashSet::new();
+        let mut choices = Vec::new();
+        let mut add = |bytes: [u8; LINE]| {
+            if seen.insert(bytes) {
+                choices.push(LineChoice { line, bytes });
+            }
+        };
+        add(bytes);
+        for group in &pending.groups {
+            let mut whole = bytes;
+            apply(&mut whole, &group.atoms);
+            if group.atoms.len() > 1 {
+                for index in 0..group.atoms.len() {
+                    // Only this atom, and all but this one: any order among the atoms.
+                    let mut one = bytes;
+                    apply(&mut one, &group.atoms[index..=index]);
+                    add(one);
+                    let mut rest = bytes;
+                    apply(&mut rest, &group.atoms[..index]);
+                    apply(&mut rest, &group.atoms[index + 1..]);
+                    add(rest);
+                }
+                // A bulk copy may move single bytes: tear its middle atom.
+                let (offset, atom) = &group.atoms[group.atoms.len() / 2];
+                let mut torn = bytes;
+                apply(&mut torn, &[(*offset, atom[..atom.len().div_ceil(2)].to_vec())]);
+                add(torn);
+            }
+            bytes = whole;
+            add(bytes);
+        }
+        // Where the newest content was seen before, it must still be last.
+        choices.retain(|choice| choice.bytes != bytes);
+        choices.push(LineChoice { line, bytes });
+        choices
+    }
+}
+
+fn apply(line: &mut [u8; LINE], atoms: &[(usize, Vec<u8>)]) {
+    for (offset, bytes) in atoms {
+        line[*offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// How many states of one crash point were looked at.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct CrashStates {
+    /// Distinct states visited.
+    pub visited: u64,
+    /// Whether these were all there are.
+    pub exhaustive: bool,
+}
+
+impl CrashPoint<'_> {
+    /// How many lines may differ from what is durable.
+    pub fn pending_lines(&self) -> usize {
+        self.options.len()
+    }
+
+    /// Calls `visit` with the memory's contents in each state: all of them if there are at most
+    /// `bound`, else each line's choices one by one against "all lost" and "all persisted", a set
+    /// in which every two lines are seen in all four combinations of lost and persisted, and
+    /// samples up to `bound` states. The same seed gives the same states.
+    pub fn for_each_state(
+        &self,
+        bound: u64,
+        seed: u64,
+        mut visit: impl FnMut(&[u8]),
+    ) -> CrashStates {
+        let total = self
+            .options
+            .iter()
+            .try_fold(1u64, |product, line| product.checked_mul(line.len() as u64))
+            .unwrap_or(u64::MAX);
+        let mut image = self.persisted.to_vec();
+        let mut seen: HashSet<Vec<u16>> = HashSet::new();
+        let mut show = |picks: &[u16]| -> bool {
+            if !seen.insert(picks.to_vec()) {
+                return false;
+            }
+            for (line, pick) in self.options.iter().zip(picks) {
+                let choice = &line[usize::from(*pick)];
+                let start = (choice.line * LINE_BYTES) as usize;
+                let end = image.len().min(start + LINE);
+                image[start..end].copy_from_slice(&choice.bytes[..end - start]);
+            }
+            visit(&image);
+            true
+        };
+        let mut visited = 0;
+        if total <= bound {
+            let mut picks = vec![0u16; self.options.len()];
+            loop {
+                visited += u64::from(show(&picks));
+                let Some(place) =
+                    (0..picks.len()).find(|i| usize::from(picks[*i]) + 1 < self.options[*i].len())
+                else {
+                    return CrashStates { visited, exhaustive: true };
+                };
+                picks[place] += 1;
+                picks[..place].fill(0);
+            }
+        }
+        let last: Vec<u16> = self.options.iter().map(|line| (line.len() - 1) as u16).collect();
+        let lost = vec![0u16; self.options.len()];
+        visited += u64::from(show(&lost)) + u64::from(show(&last));
+        // Pairwise: row `bit` takes the binary digits of the line's number; with the complements,
+        // every two lines differ in some row both ways, and agree both ways in the rows above.
+        let bits = usize::BITS - self.options.len().leading_zeros();
+        for bit in 0..bits {
+            for inverted in [0, 1] {
+                let row: Vec<u16> = (0..self.options.len())
+                    .map(|i| if (i >> bit) & 1 == inverted { last[i] } else { 0 })
+                    .collect();
+                visited += u64::from(show(&row));
+            }
+        }
+        let mut random = seed ^ (self.position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut tries = 0;
+        while visited < bound && tries < bound * 2 {
+            tries += 1;
+            let mut picks: Vec<u16> = match next_random(&mut random) % 3 {
+                0 => lost.clone(),
+                1 => last.clone(),
+                _ => self
+                    .options
+                    .iter()
+                    .map(|line| (next_random(&mut random) % line.len() as u64) as u16)
+                    .collect(),
+            };
+            let place = (next_random(&mut random) % picks.len() as u64) as usize;
+            picks[place] = (next_random(&mut random) % self.options[place].len() as u64) as u16;
+            visited += u64::from(show(&picks));
+        }
+        CrashStates { visited, exhaustive: false }
+    }
+}
+
+/// SplitMix64.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Memory, Off, Range, Recording};
+
+    /// All states that the trace of `act` can leave behind at its last crash point.
+    fn states(act: impl FnOnce(&Recording)) -> HashSet<Vec<u8>> {
+        let memory = Recording::new(4096).unwrap();
+        memory.grow(256).unwrap();
+        memory.start();
+        act(&memory);
+        let trace = memory.stop();
+        let mut replay = Replay::new(&trace);
+        let mut found = HashSet::new();
+        while let Some(point) = replay.next_point() {
+            found.clear();
+            point.for_each_state(10_000, 1, |image| {
+                found.insert(image.to_vec());
+            });
+        }
+        found
+    }
+
+    fn words(image: &[u8], at: [usize; 2]) -> (u8, u8) {
+        (image[at[0]], image[at[1]])
+    }
+
+    #[test]
+    fn stores_to_one_line_persist_as_a_prefix() {
+        let found = states(|memory| {
+            memory.store(Off::new(0), 1);
+            memory.store(Off::new(8), 1);
+        });
+        let seen: HashSet<_> = found.iter().map(|image| words(image, [0, 8])).collect();
+        assert_eq!(seen, HashSet::from([(0, 0), (1, 0), (1, 1)]), "never the second store alone");
+    }
+
+    #[test]
+    fn lines_are_independent_until_flushed_and_fenced() {
+        let unordered = states(|memory| {
+            memory.store(Off::new(0), 1);
+            memory.flush(Range::new(0, 8));
+            memory.store(Off::new(64), 1);
+        });
+        let seen: HashSet<_> = unordered.iter().map(|image| words(image, [0, 64])).collect();
+        assert_eq!(seen.len(), 4, "a flush without a fence orders nothing");
+        let ordered = states(|memory| {
+            memory.store(Off::new(0), 1);
+            memory.flush(Range::new(0, 8));
+            memory.fence();
+            memory.store(Off::new(64), 1);
+        });
+        let seen: HashSet<_> = ordered.iter().map(|image| words(image, [0, 64])).collect();
+        assert_eq!(seen, HashSet::from([(1, 0), (1, 1)]));
+    }
+
+    #[test]
+    fn a_fence_covers_only_stores_before_the_flush() {
+        let found = states(|memory| {
+            memory.flush(Range::new(0, 8));
+            memory.store(Off::new(0), 1);
+            memory.fence();
+        });
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_fence_of_another_thread_covers_nothing() {
+        let found = states(|memory| {
+            memory.store(Off::new(0), 1);
+            memory.flush(Range::new(0, 8));
+            std::thread::scope(|scope| {
+                scope.spawn(|| memory.fence());
+            });
+        });
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_bulk_copy_may_persist_in_any_order_and_torn() {
+        let found = states(|memory| memory.copy(Off::new(0), &[7; 24]));
+        let firsts: HashSet<_> = found.iter().map(|image| words(image, [0, 16])).collect();
+        assert!(firsts.contains(&(0, 7)), "the last atom without the first");
+        assert!(found.iter().any(|image| image[8] == 7 && image[15] == 0), "a torn atom");
+    }
+
+    #[test]
+    fn beyond_the_bound_every_two_lines_are_seen_in_all_four_combinations() {
+        let memory = Recording::new(1 << 16).unwrap();
+        memory.grow(1 << 16).unwrap();
+        memory.start();
+        for line in 0..100u64 {
+            memory.store(Off::new(line * 64), 1);
+        }
+        let trace = memory.stop();
+        let mut replay = Replay::new(&trace);
+        let point = replay.next_point().unwrap();
+        let mut images = Vec::new();
+        let states = point.for_each_state(40, 3, |image| images.push(image.to_vec()));
+        assert!(!states.exhaustive && states.visited <= 40);
+        for a in 0..100 {
+            for b in 0..a {
+                let seen: HashSet<_> =
+                    images.iter().map(|image| words(image, [a * 64, b * 64])).collect();
+                assert_eq!(seen.len(), 4, "lines {a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kill_leaves_every_store_up_to_some_point() {
+        let memory = Recording::new(4096).unwrap();
+        memory.grow(256).unwrap();
+        memory.start();
+        memory.store(Off::new(64), 1);
+        memory.copy(Off::new(0), &[2; 16]);
+        let trace = memory.stop();
+        let mut seen = Vec::new();
+        trace.process_states(|_, image| seen.push((image[64], image[0], image[8])));
+        assert_eq!(seen, [(0, 0, 0), (1, 0, 0), (1, 2, 0), (1, 2, 2)]);
+    }
+}

@@ -1,0 +1,206 @@
+//! What can go wrong below the allocator.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::domain::Domain;
+
+/// Bytes that came from a medium are not what they must be. Never a panic: the reader gets this
+/// and decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Bad {
+    /// A stored offset points outside the memory.
+    #[error("offset {start:#x} + {len} lies outside the {limit} bytes of the memory")]
+    OutOfBounds {
+        /// First byte asked for.
+        start: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Bytes that there are.
+        limit: u64,
+    },
+    /// A stored offset is not aligned as its object must be.
+    #[error("offset {at:#x} is not a multiple of {align}")]
+    Misaligned {
+        /// The offset.
+        at: u64,
+        /// What it must be a multiple of.
+        align: u64,
+    },
+    /// The bytes at `at` cannot be what should stand there.
+    #[error("damaged {what} at offset {at:#x}")]
+    Damaged {
+        /// Which structure.
+        what: &'static str,
+        /// Where it starts.
+        at: u64,
+    },
+    /// The medium reported an error under the mapping, or a sync failed.
+    #[error(
+        "the medium failed under this pool; nothing more is acknowledged: close it and run `perdura pool check`"
+    )]
+    Poisoned,
+}
+
+/// A memory could not be made larger.
+#[derive(Debug, thiserror::Error)]
+pub enum GrowError {
+    /// The size limit that was chosen when the pool was created is reached.
+    #[error("the pool is full: {limit} bytes, its limit")]
+    Limit {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The medium has no room, or refused.
+    #[error("the medium has no room for a pool of {wanted} bytes: {source}")]
+    Medium {
+        /// Size that was wanted in bytes.
+        wanted: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A pool file could not be created or opened. Nothing on the medium was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// The kernel refused.
+    #[error("{path}: cannot {doing}: {source}")]
+    Io {
+        /// The pool file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is already something at this path.
+    #[error("{path}: exists already; open it, or choose another path")]
+    Exists {
+        /// The pool file.
+        path: PathBuf,
+    },
+    /// Not an ordinary file.
+    #[error("{path}: is {what}, not a regular file; a pool must be a regular file")]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is instead.
+        what: &'static str,
+    },
+    /// Another handle has the pool open, in this process or in another.
+    #[error(
+        "{path}: is open already ({holder}); a pool has one process and one handle at a time: close the other one first"
+    )]
+    InUse {
+        /// The pool file.
+        path: PathBuf,
+        /// Who has it open.
+        holder: &'static str,
+    },
+    /// The file is shorter than a header.
+    #[error("{path}: is not a Perdura pool: {bytes} bytes are too few for its header")]
+    TooShort {
+        /// The pool file.
+        path: PathBuf,
+        /// The file's length.
+        bytes: u64,
+    },
+    /// Neither header copy begins with the magic number.
+    #[error("{path}: is not a Perdura pool (no header found)")]
+    NotAPool {
+        /// The pool file.
+        path: PathBuf,
+    },
+    /// Both copies of the header are damaged.
+    #[error("{path}: both copies of the pool header are damaged ({why}); restore a backup")]
+    HeaderDamaged {
+        /// The pool file.
+        path: PathBuf,
+        /// What is wrong with the first copy.
+        why: &'static str,
+    },
+    /// The pool was written by another version of the format.
+    #[error("{path}: has format version {found}; this build reads version {supported}{hint}")]
+    Version {
+        /// The pool file.
+        path: PathBuf,
+        /// The version in the header.
+        found: u32,
+        /// The version that this build reads.
+        supported: u32,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The pool uses a feature that this build does not know.
+    #[error(
+        "{path}: uses features {flags:#x} that this build does not know; open it with a newer build"
+    )]
+    Features {
+        /// The pool file.
+        path: PathBuf,
+        /// The unknown feature bits.
+        flags: u64,
+    },
+    /// The pool was written on a machine with another byte order, pointer width or line size.
+    #[error("{path}: was written on a machine with {what}; dump it there and load it here")]
+    OtherMachine {
+        /// The pool file.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+    },
+    /// The file is shorter than its header says.
+    #[error(
+        "{path}: is truncated: its header says {expected} bytes, the file has {found}; restore a backup"
+    )]
+    Truncated {
+        /// The pool file.
+        path: PathBuf,
+        /// Bytes that the header promises.
+        expected: u64,
+        /// Bytes that the file has.
+        found: u64,
+    },
+    /// A `process` pool was not closed before the machine went down.
+    #[error(
+        "{path}: was open when the machine went down, and its durability domain is `process`, which promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, or reopen it with `accept_loss` after `perdura pool check`"
+    )]
+    Rebooted {
+        /// The pool file.
+        path: PathBuf,
+    },
+    /// A domain was asked for that is stronger than the medium's, without saying that it is a model.
+    #[error(
+        "{path}: {wanted} is stronger than {natural}, the domain of its medium; ask for it as a model, or use another medium"
+    )]
+    DomainTooStrong {
+        /// The pool file.
+        path: PathBuf,
+        /// The domain that was asked for.
+        wanted: Domain,
+        /// The medium's own domain.
+        natural: Domain,
+    },
+    /// The pool was created for another domain.
+    #[error(
+        "{path}: was created for domain {stored}, not {wanted}; open it without naming a domain"
+    )]
+    DomainDiffers {
+        /// The pool file.
+        path: PathBuf,
+        /// The domain in the header.
+        stored: String,
+        /// The domain that was asked for.
+        wanted: String,
+    },
+    /// The sizes asked for make no sense.
+    #[error("{path}: {why}")]
+    Sizes {
+        /// The pool file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}

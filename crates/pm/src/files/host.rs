@@ -1,0 +1,454 @@
+//! A directory of the host.
+//!
+//! Invariants:
+//! - Files promise what the pool beside them promises: a sync does what the domain asks for, no
+//!   less and no more.
+//! - After a failed sync a handle acknowledges nothing: the kernel may have dropped the pages that
+//!   it could not write, and a second sync would succeed over the loss.
+//! - No byte beyond the end of the file is touched through a mapping.
+//!
+//! What a sync does:
+//!
+//! 1. `process`: nothing. The kernel keeps the pages when the process is killed.
+//! 2. `disk`, and `adr` and `eadr` on real persistent memory: fdatasync. A DAX file system writes
+//!    the dirty lines back itself.
+//! 3. modelled `adr`: fdatasync does nothing on tmpfs, so the handle remembers which ranges were
+//!    written, maps the file and writes their lines back, then fences once: what a file system for
+//!    persistent memory would do.
+//! 4. modelled `eadr`: one fence.
+//!
+//! Reads and writes are always system calls: the traditional engines of P1 use the filesystem
+//! interface.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{File, Files, check_name};
+use crate::counters::{Counters, Tally, bump};
+use crate::domain::Domain;
+use crate::flush::{FlushInstruction, store_fence};
+use crate::offset::{LINE_BYTES, Range};
+
+/// What makes a file durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Method {
+    Nothing,
+    Kernel,
+    WriteBack(FlushInstruction),
+    Fence,
+}
+
+impl Method {
+    fn of(domain: Domain, modelled: bool) -> io::Result<Self> {
+        Ok(match (domain, modelled) {
+            (Domain::Process, _) => Self::Nothing,
+            (Domain::Disk, _) | (Domain::Adr | Domain::Eadr, false) => Self::Kernel,
+            (Domain::Adr, true) => Self::WriteBack(
+                FlushInstruction::detect()
+                    .map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?,
+            ),
+            (Domain::Eadr, true) => Self::Fence,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    /// Kept open to sync it.
+    handle: fs::File,
+    method: Method,
+    poisoned: AtomicBool,
+    counting: AtomicBool,
+    tally: Tally,
+}
+
+impl Directory {
+    fn counted(&self, count: impl FnOnce(&Tally)) {
+        if self.counting.load(Ordering::Relaxed) {
+            count(&self.tally);
+        }
+    }
+}
+
+/// A directory of the host's file system. Clones share it.
+#[derive(Clone, Debug)]
+pub struct HostFiles(Arc<Directory>);
+
+impl HostFiles {
+    /// Creates the directory, for its owner only, or takes an empty one. `modelled` says that the
+    /// medium does not really give `domain`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::DirectoryNotEmpty`]; what the kernel says; or
+    /// [`io::ErrorKind::Unsupported`] where `adr` is to be modelled on a processor that cannot
+    /// write a line back.
+    pub fn create(path: &Path, domain: Domain, modelled: bool) -> io::Result<Self> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if fs::read_dir(path)?.next().is_some() {
+                    return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        let files = Self::open(path, domain, modelled)?;
+        if files.0.method == Method::Kernel {
+            // The directory's own name must survive too.
+            let parent = match path.parent() {
+                Some(parent) if parent != Path::new("") => parent,
+                _ => Path::new("."),
+            };
+            fs::File::open(parent)?.sync_all()?;
+        }
+        Ok(files)
+    }
+
+    /// Opens a directory that is there.
+    ///
+    /// # Errors
+    /// As [`Self::create`], or there is no such directory.
+    pub fn open(path: &Path, domain: Domain, modelled: bool) -> io::Result<Self> {
+        let handle = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)?;
+        Ok(Self(Arc::new(Directory {
+            path: path.into(),
+            handle,
+            method: Method::of(domain, modelled)?,
+            poisoned: AtomicBool::new(false),
+            counting: AtomicBool::new(false),
+            tally: Tally::default(),
+        })))
+    }
+
+    /// Bytes that the files take on their medium.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn stored_bytes(&self) -> io::Result<u64> {
+        let mut bytes = 0;
+        for entry in fs::read_dir(&self.0.path)? {
+            // A file that is removed meanwhile takes nothing.
+            match entry?.metadata() {
+                Ok(meta) if meta.is_file() => bytes += meta.blocks() * 512,
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn place(&self, name: &str) -> io::Result<PathBuf> {
+        check_name(name)?;
+        Ok(self.0.path.join(name))
+    }
+
+    fn file(&self, file: fs::File) -> io::Result<HostFile> {
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(HostFile {
+            directory: self.0.clone(),
+            file,
+            poisoned: AtomicBool::new(false),
+            unsynced_bytes: AtomicU64::new(0),
+            unsynced: Mutex::default(),
+        })
+    }
+}
+
+impl Files for HostFiles {
+    type File = HostFile;
+
+    fn create(&self, name: &str) -> io::Result<HostFile> {
+        let path = self.place(name)?;
+        let mut options = OpenOptions::new();
+        self.file(options.read(true).write(true).create_new(true).mode(0o600).open(path)?)
+    }
+
+    fn open(&self, name: &str) -> io::Result<HostFile> {
+        let path = self.place(name)?;
+        self.file(OpenOptions::new().read(true).write(true).open(path)?)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.0.path)? {
+            let entry = entry?;
+            // Anything else was not made by us.
+            if entry.file_type()?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.place(name)?)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.place(from)?, self.place(to)?)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let directory = &*self.0;
+        check_poison(&directory.poisoned)?;
+        match directory.method {
+            Method::Nothing => return Ok(()),
+            Method::Kernel => directory
+                .handle
+                .sync_all()
+                .inspect_err(|_| directory.poisoned.store(true, Ordering::SeqCst))?,
+            Method::WriteBack(_) | Method::Fence => {
+                // The kernel's own stores: there is nothing that we could write back.
+                store_fence();
+                directory.counted(|tally| bump(&tally.fences, 1));
+            }
+        }
+        directory.counted(|tally| bump(&tally.syncs, 1));
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.tally.snapshot()
+    }
+
+    fn count(&self, on: bool) {
+        self.0.counting.store(on, Ordering::Relaxed);
+    }
+}
+
+/// An open file of [`HostFiles`].
+///
+/// In modelled `adr` a sync writes back what was written through this handle; a file that is
+/// written has one handle at a time.
+#[derive(Debug)]
+pub struct HostFile {
+    directory: Arc<Directory>,
+    file: fs::File,
+    poisoned: AtomicBool,
+    /// Bytes written since the last sync, while they are counted.
+    unsynced_bytes: AtomicU64,
+    unsynced: Mutex<Unsynced>,
+}
+
+/// What modelled `adr` has to write back.
+#[derive(Default, Debug)]
+struct Unsynced {
+    /// Written since the last sync, in order; neighbours are merged.
+    ranges: Vec<Range>,
+    window: Option<Window>,
+}
+
+impl HostFile {
+    fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_back(&self, instruction: FlushInstruction) -> io::Result<()> {
+        let mut unsynced = self.unsynced();
+        // Asked from the kernel and not remembered: another handle may have cut the file. A real
+        // sync is a system call too, so this flatters nobody.
+        let bytes = self.file.metadata()?.len();
+        let Unsynced { ranges, window } = &mut *unsynced;
+        if !ranges.is_empty() && bytes > 0 {
+            let window = Window::covering(window, &self.file, bytes)?;
+            let mut lines = 0;
+            for range in &*ranges {
+                let end = range.end().min(bytes);
+                if range.start < end {
+                    let part = Range::new(range.start, end - range.start);
+                    window.write_back(instruction, part, bytes);
+                    lines += part.line_count();
+                }
+            }
+            self.directory.counted(|tally| {
+                bump(&tally.flushed_lines, lines);
+                bump(&tally.bytes_persisted, lines * LINE_BYTES);
+            });
+        }
+        ranges.clear();
+        drop(unsynced);
+        self.fence();
+        Ok(())
+    }
+
+    fn fence(&self) {
+        store_fence();
+        self.directory.counted(|tally| bump(&tally.fences, 1));
+    }
+}
+
+impl File for HostFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        check_poison(&self.poisoned)?;
+        let mut unsynced = self.unsynced();
+        self.file.set_len(bytes)?;
+        unsynced.ranges.retain_mut(|range| {
+            range.len = range.len.min(bytes.saturating_sub(range.start));
+            range.len > 0
+        });
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        check_poison(&self.poisoned)?;
+        let before = self.file.metadata()?.len();
+        let wanted = libc::off_t::try_from(bytes)
+            .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        if wanted == 0 {
+            return Ok(());
+        }
+        loop {
+            // SAFETY: the descriptor is open.
+            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, wanted) } {
+                0 => return Ok(()),
+                libc::EINTR => {}
+                error => {
+                    // Some file systems leave the part that they had room for.
+                    let _ = self.file.set_len(before);
+                    return Err(io::Error::from_raw_os_error(error));
+                }
+            }
+        }
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < out.len() {
+            match self.file.read_at(&mut out[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        check_poison(&self.poisoned)?;
+        let result = self.file.write_all_at(bytes, at);
+        let written = Range::new(at, bytes.len() as u64);
+        if matches!(self.directory.method, Method::WriteBack(_)) {
+            // Where the write failed too: any part of it may be there.
+            let mut unsynced = self.unsynced();
+            match unsynced.ranges.last_mut() {
+                Some(last) if last.end() == at => last.len += written.len,
+                _ => unsynced.ranges.push(written),
+            }
+        }
+        self.directory.counted(|tally| {
+            bump(&tally.file_bytes, written.len);
+            bump(&self.unsynced_bytes, written.len);
+        });
+        result
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        check_poison(&self.poisoned)?;
+        let method = self.directory.method;
+        if method == Method::Nothing {
+            return Ok(());
+        }
+        let bytes = self.unsynced_bytes.swap(0, Ordering::Relaxed);
+        let result = match method {
+            Method::Nothing => Ok(()),
+            Method::Kernel => self.file.sync_data(),
+            Method::WriteBack(instruction) => self.write_back(instruction),
+            Method::Fence => {
+                self.fence();
+                Ok(())
+            }
+        };
+        if result.is_err() {
+            self.poisoned.store(true, Ordering::SeqCst);
+            return result;
+        }
+        self.directory.counted(|tally| {
+            bump(&tally.syncs, 1);
+            if !matches!(method, Method::WriteBack(_)) {
+                bump(&tally.bytes_persisted, bytes);
+            }
+        });
+        Ok(())
+    }
+}
+
+fn check_poison(poisoned: &AtomicBool) -> io::Result<()> {
+    if poisoned.load(Ordering::Relaxed) {
+        return Err(super::poisoned());
+    }
+    Ok(())
+}
+
+/// A shared mapping of a file, to write its lines back. It may be longer than the file; nothing
+/// beyond the file's end is touched.
+#[derive(Debug)]
+struct Window {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to no thread; nothing is read or written through it.
+unsafe impl Send for Window {}
+
+impl Window {
+    /// The window in `slot`, mapped anew where it does not reach over `bytes` bytes.
+    fn covering<'a>(
+        slot: &'a mut Option<Self>,
+        file: &fs::File,
+        bytes: u64,
+    ) -> io::Result<&'a mut Self> {
+        let wanted = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        if slot.as_ref().is_none_or(|window| window.len < wanted) {
+            // Doubled, so that a growing log is rarely mapped again.
+            let len = wanted.next_power_of_two().max(1 << 20);
+            // SAFETY: a fresh mapping at an address that the kernel chooses.
+            let base = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    len,
+                    libc::PROT_READ,
+                    libc::MAP_SHARED,
+                    file.as_raw_fd(),
+                    0,
+                )
+            };
+            if base == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            *slot = Some(Self { base: base.cast(), len });
+        }
+        slot.as_mut().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Writes back the lines of `part`, which lies within the file's `bytes` bytes.
+    fn write_back(&self, instruction: FlushInstruction, part: Range, bytes: u64) {
+        assert!(part.end() <= bytes && bytes <= self.len as u64, "within the file");
+        let (first, end) = part.lines();
+        // SAFETY: the lines touch only pages of which the file has at least one byte, and these
+        // are mapped; the instruction was detected.
+        unsafe { instruction.write_back(self.base, first, end) };
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing refers into it.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}

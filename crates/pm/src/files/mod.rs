@@ -1,0 +1,128 @@
+//! The seam to files: [`Files`] is a directory, [`File`] one file in it.
+//!
+//! Traditional engines keep their logs and checkpoints here. Files are held to the same durability
+//! domain as the pool beside them: see [`HostFiles`].
+
+mod crash;
+mod host;
+mod recording;
+
+use std::io;
+
+pub use crash::{DiskPoint, DiskReplay};
+pub use host::{HostFile, HostFiles};
+pub use recording::{DiskEvent, DiskRecord, DiskTrace, RecordedFile, RecordingFiles};
+
+use crate::counters::Counters;
+
+/// A directory of files. Clones share it. Names are plain file names without a `/`.
+///
+/// Creating, renaming and removing become durable with the next [`Files::sync_directory`]. All
+/// errors are the kernel's; an operation that failed changed nothing that was durable.
+pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// A file of this directory.
+    type File: File;
+
+    /// Creates an empty file.
+    ///
+    /// # Errors
+    /// There is one of this name already, or the kernel refuses.
+    #[track_caller]
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+    /// Opens a file to read and write it.
+    ///
+    /// # Errors
+    /// There is none of this name, or the kernel refuses.
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+    /// The names of all files, sorted.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// There is none of this name, or the kernel refuses.
+    #[track_caller]
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Gives a file another name; a file that had that name is replaced, atomically.
+    ///
+    /// # Errors
+    /// There is no file `from`, or the kernel refuses.
+    #[track_caller]
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Makes what was created, renamed and removed durable.
+    ///
+    /// # Errors
+    /// The sync failed: what is durable is unknown, and the caller must acknowledge nothing more.
+    #[track_caller]
+    fn sync_directory(&self) -> io::Result<()>;
+    /// What was written and synced so far, if it is counted.
+    fn counters(&self) -> Counters;
+    /// Starts or stops counting.
+    fn count(&self, on: bool);
+}
+
+/// A file: read and written at byte offsets.
+pub trait File: std::fmt::Debug + Send + Sync + 'static {
+    /// Bytes in the file.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Sets the length: cuts off, or extends with zeros.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    #[track_caller]
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+    /// Reserves space for the first `bytes` bytes and makes the file at least that long, so that
+    /// writing there later cannot fail for want of space.
+    ///
+    /// # Errors
+    /// The medium is full.
+    #[track_caller]
+    fn reserve(&self, bytes: u64) -> io::Result<()>;
+    /// Reads up to `out.len()` bytes; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the medium failed.
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// The medium is full or failed; any part may have been written.
+    #[track_caller]
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes everything written so far, and the length, durable in the domain of the directory.
+    ///
+    /// # Errors
+    /// The sync failed: what is durable is unknown, and the caller must acknowledge nothing more.
+    #[track_caller]
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A name is one path component that stays within the directory.
+fn check_name(name: &str) -> io::Result<()> {
+    if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{name}` is not a file name"),
+        ));
+    }
+    Ok(())
+}
+
+/// The error of a handle whose sync has failed.
+fn poisoned() -> io::Error {
+    io::Error::other(
+        "an earlier sync failed; what is durable is unknown, and nothing more is written",
+    )
+}

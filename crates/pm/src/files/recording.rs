@@ -1,0 +1,384 @@
+//! Files in memory that remember every write, sync and directory operation.
+//!
+//! The counterpart of [`crate::Recording`]: engines under test run on it unchanged, what it
+//! recorded is a [`DiskTrace`], and [`super::DiskReplay`] builds from it every state that a power
+//! cut could leave behind. Faults are put into the trace, never into the code.
+//!
+//! A file is known by a number that it keeps when it is renamed, as an inode.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{File, Files, check_name, poisoned};
+use crate::counters::Counters;
+use crate::recording::Site;
+
+/// One thing that was done to a directory or to a file in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiskEvent {
+    /// An empty file was created.
+    Create {
+        /// Its name.
+        name: String,
+        /// Its number.
+        file: u64,
+    },
+    /// A file got another name.
+    Rename {
+        /// The old name.
+        from: String,
+        /// The new name.
+        to: String,
+    },
+    /// A file was removed.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+    /// The directory was synced.
+    SyncDirectory,
+    /// Bytes were written.
+    Write {
+        /// The file's number.
+        file: u64,
+        /// Where.
+        at: u64,
+        /// The bytes.
+        bytes: Box<[u8]>,
+    },
+    /// The length was set.
+    SetLen {
+        /// The file's number.
+        file: u64,
+        /// The new length in bytes.
+        bytes: u64,
+    },
+    /// Space was reserved; the file is at least so long now.
+    Reserve {
+        /// The file's number.
+        file: u64,
+        /// Bytes reserved.
+        bytes: u64,
+    },
+    /// A file was synced.
+    Sync {
+        /// The file's number.
+        file: u64,
+    },
+    /// Something that the test wants to find again, such as an acknowledged commit.
+    Note(u64),
+}
+
+impl DiskEvent {
+    fn is_sync(&self) -> bool {
+        matches!(self, Self::Sync { .. } | Self::SyncDirectory)
+    }
+}
+
+/// A [`DiskEvent`] with the place in the source that asked for it.
+#[derive(Clone, Debug)]
+pub struct DiskRecord {
+    /// What was done.
+    pub event: DiskEvent,
+    /// Who asked for it.
+    pub site: Site,
+}
+
+/// What [`RecordingFiles`] have seen since they were started.
+#[derive(Clone, Debug, Default)]
+pub struct DiskTrace {
+    /// The durable files when recording began.
+    pub image: BTreeMap<String, Vec<u8>>,
+    /// The numbers of these files.
+    pub numbers: BTreeMap<String, u64>,
+    /// Everything since, in order.
+    pub events: Vec<DiskRecord>,
+}
+
+impl DiskTrace {
+    /// The places in the source that synced a file or the directory, in the order of their first
+    /// sync.
+    pub fn sync_sites(&self) -> Vec<Site> {
+        let mut sites: Vec<Site> = Vec::new();
+        for record in &self.events {
+            if record.event.is_sync() && !sites.contains(&record.site) {
+                sites.push(record.site);
+            }
+        }
+        sites
+    }
+
+    /// The same trace as if the syncs of `site` were not in the code.
+    pub fn without_syncs_of(&self, site: Site) -> Self {
+        self.without(|record| record.event.is_sync() && record.site == site)
+    }
+
+    /// The same trace as if the code had not done what `dropped` picks.
+    pub fn without(&self, dropped: impl Fn(&DiskRecord) -> bool) -> Self {
+        Self {
+            image: self.image.clone(),
+            numbers: self.numbers.clone(),
+            events: self.events.iter().filter(|record| !dropped(record)).cloned().collect(),
+        }
+    }
+}
+
+#[derive(Default, Debug)]
+struct State {
+    names: BTreeMap<String, u64>,
+    /// By number. A file that was removed stays, for handles that still have it open.
+    contents: BTreeMap<u64, Vec<u8>>,
+    /// Bytes written since the last sync, by number.
+    unsynced: BTreeMap<u64, u64>,
+    recording: bool,
+    trace: DiskTrace,
+    /// Mutating calls that still succeed.
+    budget: Option<u64>,
+    counting: bool,
+    counters: Counters,
+}
+
+impl State {
+    /// Lets a mutating call happen, or not.
+    fn spend(&mut self) -> io::Result<()> {
+        if let Some(budget) = &mut self.budget {
+            *budget = budget.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, site: Site, event: DiskEvent) {
+        if self.recording {
+            self.trace.events.push(DiskRecord { event, site });
+        }
+    }
+
+    fn number(&self, name: &str) -> io::Result<u64> {
+        check_name(name)?;
+        self.names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn contents(&mut self, file: u64) -> &mut Vec<u8> {
+        self.contents.entry(file).or_default()
+    }
+
+    fn image(&self) -> BTreeMap<String, Vec<u8>> {
+        self.names.iter().map(|(name, file)| (name.clone(), self.contents[file].clone())).collect()
+    }
+}
+
+/// A directory in memory that records what is done to it. Clones share it.
+#[derive(Clone, Default, Debug)]
+pub struct RecordingFiles(Arc<Mutex<State>>);
+
+impl RecordingFiles {
+    /// An empty directory that does not record yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A directory with these files, as a crash left it behind.
+    pub fn from_image(image: BTreeMap<String, Vec<u8>>) -> Self {
+        let files = Self::default();
+        let mut state = files.state();
+        for (number, (name, bytes)) in (0..).zip(image) {
+            state.names.insert(name, number);
+            state.contents.insert(number, bytes);
+        }
+        drop(state);
+        files
+    }
+
+    /// Starts a new trace. Everything that is in the files now counts as durable.
+    pub fn start(&self) {
+        let mut state = self.state();
+        state.trace =
+            DiskTrace { image: state.image(), numbers: state.names.clone(), events: Vec::new() };
+        state.recording = true;
+    }
+
+    /// Stops recording and gives the trace out.
+    pub fn stop(&self) -> DiskTrace {
+        let mut state = self.state();
+        state.recording = false;
+        std::mem::take(&mut state.trace)
+    }
+
+    /// Puts a note into the trace.
+    #[track_caller]
+    pub fn note(&self, note: u64) {
+        self.state().record(Location::caller(), DiskEvent::Note(note));
+    }
+
+    /// All files as the program sees them.
+    pub fn image(&self) -> BTreeMap<String, Vec<u8>> {
+        self.state().image()
+    }
+
+    /// Lets `calls` more mutating calls succeed (create, rename, remove, write, set the length,
+    /// reserve, sync); after that each fails as on a full medium, until this is called again. A
+    /// write that fails has written the first half of its bytes. `None`: none fails.
+    pub fn fail_after(&self, calls: Option<u64>) {
+        self.state().budget = calls;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, number: u64) -> RecordedFile {
+        RecordedFile { files: self.clone(), number, poisoned: AtomicBool::new(false) }
+    }
+}
+
+impl Files for RecordingFiles {
+    type File = RecordedFile;
+
+    #[track_caller]
+    fn create(&self, name: &str) -> io::Result<RecordedFile> {
+        check_name(name)?;
+        let mut state = self.state();
+        if state.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.spend()?;
+        let file = state.contents.last_key_value().map_or(0, |(last, _)| last + 1);
+        state.names.insert(name.into(), file);
+        state.contents.insert(file, Vec::new());
+        state.record(Location::caller(), DiskEvent::Create { name: name.into(), file });
+        Ok(self.file(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<RecordedFile> {
+        let number = self.state().number(name)?;
+        Ok(self.file(number))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.state().names.keys().cloned().collect())
+    }
+
+    #[track_caller]
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.number(name)?;
+        state.spend()?;
+        state.names.remove(name);
+        state.record(Location::caller(), DiskEvent::Remove { name: name.into() });
+        Ok(())
+    }
+
+    #[track_caller]
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        check_name(to)?;
+        let mut state = self.state();
+        let file = state.number(from)?;
+        state.spend()?;
+        state.names.remove(from);
+        state.names.insert(to.into(), file);
+        let event = DiskEvent::Rename { from: from.into(), to: to.into() };
+        state.record(Location::caller(), event);
+        Ok(())
+    }
+
+    #[track_caller]
+    fn sync_directory(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.spend()?;
+        state.counters.syncs += u64::from(state.counting);
+        state.record(Location::caller(), DiskEvent::SyncDirectory);
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.state().counters
+    }
+
+    fn count(&self, on: bool) {
+        self.state().counting = on;
+    }
+}
+
+/// An open file of [`RecordingFiles`].
+#[derive(Debug)]
+pub struct RecordedFile {
+    files: RecordingFiles,
+    number: u64,
+    poisoned: AtomicBool,
+}
+
+impl RecordedFile {
+    /// The state, unless a sync of this handle has failed.
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        if self.poisoned.load(Ordering::Relaxed) { Err(poisoned()) } else { Ok(self.files.state()) }
+    }
+}
+
+impl File for RecordedFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.files.state().contents(self.number).len() as u64)
+    }
+
+    #[track_caller]
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.spend()?;
+        state.contents(self.number).resize(bytes as usize, 0);
+        state.record(Location::caller(), DiskEvent::SetLen { file: self.number, bytes });
+        Ok(())
+    }
+
+    #[track_caller]
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.spend()?;
+        let contents = state.contents(self.number);
+        contents.resize(contents.len().max(bytes as usize), 0);
+        state.record(Location::caller(), DiskEvent::Reserve { file: self.number, bytes });
+        Ok(())
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.files.state();
+        let contents = state.contents(self.number);
+        let start = contents.len().min(at as usize);
+        let bytes = out.len().min(contents.len() - start);
+        out[..bytes].copy_from_slice(&contents[start..start + bytes]);
+        Ok(bytes)
+    }
+
+    #[track_caller]
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state()?;
+        let allowed = state.spend();
+        let bytes = if allowed.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
+        if !bytes.is_empty() {
+            let contents = state.contents(self.number);
+            let end = at as usize + bytes.len();
+            contents.resize(contents.len().max(end), 0);
+            contents[at as usize..end].copy_from_slice(bytes);
+        }
+        if state.counting {
+            state.counters.file_bytes += bytes.len() as u64;
+            *state.unsynced.entry(self.number).or_default() += bytes.len() as u64;
+        }
+        let event = DiskEvent::Write { file: self.number, at, bytes: bytes.into() };
+        state.record(Location::caller(), event);
+        allowed
+    }
+
+    #[track_caller]
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.spend().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))?;
+        if state.counting {
+            state.counters.syncs += 1;
+            state.counters.bytes_persisted += state.unsynced.remove(&self.number).unwrap_or(0);
+        }
+        state.record(Location::caller(), DiskEvent::Sync { file: self.number });
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! How do bytes become durable?
+//!
+//! Everything above this crate reads and writes through two seams, [`Memory`] and [`Files`], and
+//! never names an instruction set, a flush, a fence or `std::fs`. What is behind a seam is a
+//! parameter:
+//!
+//! | memory | what it is |
+//! |---|---|
+//! | [`Dram`] | anonymous pages; flush and fence fold away |
+//! | [`Pool`] | a mapped pool file with a durability [`Domain`] |
+//! | [`Recording`] | private pages that remember every store, flush and fence, for crash tests |
+//!
+//! | files | what they are |
+//! |---|---|
+//! | [`HostFiles`] | a directory of the host, held to the same durability domain as the pool |
+//! | [`RecordingFiles`] | files in memory that remember every write and sync, for crash tests |
+//!
+//! [`Environment`] names one choice of each; [`Native`] is the one that ships.
+
+mod bulk;
+mod counters;
+mod crash;
+mod domain;
+mod dram;
+mod environment;
+mod error;
+mod files;
+mod flush;
+mod header;
+mod line_set;
+mod mapping;
+mod media;
+mod memory;
+mod offset;
+mod poison;
+mod pool;
+mod receipt;
+mod recording;
+
+pub use counters::Counters;
+pub use crash::{CrashPoint, CrashStates, LineChoice, Replay};
+pub use domain::{Domain, ParseDomainError};
+pub use dram::Dram;
+pub use environment::{Environment, Native, Recorded};
+pub use error::{Bad, GrowError, PoolError};
+pub use files::{
+    DiskEvent, DiskPoint, DiskRecord, DiskReplay, DiskTrace, File, Files, HostFile, HostFiles,
+    RecordedFile, RecordingFiles,
+};
+pub use flush::FlushInstruction;
+pub use header::{
+    FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START, read_header,
+};
+pub use line_set::LineSet;
+pub use media::{Medium, boot_id, medium_of};
+pub use memory::{Memory, Pod, Step, View, checked_range};
+pub use offset::{LINE_BYTES, Line, Off, Range};
+pub use pool::{Access, Pool, PoolInfo, PoolOptions};
+pub use receipt::{Durable, Flushed, Receipts, fence_for};
+pub use recording::{Event, Recording, Site, Trace};

@@ -1,0 +1,65 @@
+//! The lines that an operation has written and must flush before its next fence.
+//!
+//! Rule of `anchors` and of every write path here: first all the stores, then all the flushes,
+//! then one fence. A flush right after the store to a cold line waits for that line; a flush some
+//! stores later does not.
+
+use crate::memory::Memory;
+use crate::offset::{Line, Range};
+
+/// A set of lines, in the order in which they were first added.
+#[derive(Default, Debug)]
+pub struct LineSet {
+    lines: Vec<Line>,
+}
+
+/// How many of the most recently added lines are searched for a duplicate. Operations write
+/// neighbouring things one after the other, so this finds nearly all of them.
+const LOOK_BACK: usize = 8;
+
+impl LineSet {
+    /// An empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the lines of `range`.
+    #[inline]
+    pub fn add(&mut self, range: Range) {
+        let (first, end) = range.lines();
+        for number in first..end {
+            let line = Line(number);
+            let recent = self.lines.len().saturating_sub(LOOK_BACK);
+            if !self.lines[recent..].contains(&line) {
+                self.lines.push(line);
+            }
+        }
+    }
+
+    /// Flushes every line of the set and empties it.
+    #[inline]
+    #[track_caller]
+    pub fn flush<M: Memory>(&mut self, memory: &M) {
+        if M::DURABLE {
+            for line in &self.lines {
+                memory.flush_line(*line);
+            }
+        }
+        self.lines.clear();
+    }
+
+    /// Forgets the lines without flushing them: their contents are not part of anything any more.
+    pub fn clear(&mut self) {
+        self.lines.clear();
+    }
+
+    /// Whether there is nothing to flush.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// How many lines a flush would write back.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+}

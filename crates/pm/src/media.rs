@@ -1,0 +1,102 @@
+//! What a file lies on, and which durability domain that gives.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use crate::domain::Domain;
+
+/// The kind of medium under a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Medium {
+    /// `tmpfs`, `hugetlbfs`, `dax`, or the file system's magic number for a disk.
+    pub name: String,
+    /// The strongest promise that the medium keeps by itself.
+    pub natural: Domain,
+}
+
+const TMPFS: i64 = 0x0102_1994;
+const HUGETLBFS: i64 = 0x9584_58f6;
+const RAMFS: i64 = 0x8584_58f6;
+
+/// Finds out what `file` lies on.
+///
+/// # Errors
+/// The kernel would not say.
+pub fn medium_of(file: &File) -> io::Result<Medium> {
+    // SAFETY: a plain struct that the kernel fills in.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `stat` is ours.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    #[expect(clippy::allow_attributes, reason = "the type differs between targets")]
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+    let magic = stat.f_type as i64;
+    Ok(match magic {
+        TMPFS => Medium { name: "tmpfs".into(), natural: Domain::Process },
+        RAMFS => Medium { name: "ramfs".into(), natural: Domain::Process },
+        HUGETLBFS => Medium { name: "hugetlbfs".into(), natural: Domain::Process },
+        _ if maps_synchronously(file) => Medium {
+            name: "dax".into(),
+            natural: if caches_are_saved() { Domain::Eadr } else { Domain::Adr },
+        },
+        0xef53 => Medium { name: "ext4".into(), natural: Domain::Disk },
+        0x5846_5342 => Medium { name: "xfs".into(), natural: Domain::Disk },
+        0x9123_683e => Medium { name: "btrfs".into(), natural: Domain::Disk },
+        0x794c_7630 => Medium { name: "overlayfs".into(), natural: Domain::Disk },
+        other => Medium { name: format!("file system {other:#x}"), natural: Domain::Disk },
+    })
+}
+
+/// Whether the kernel grants `MAP_SYNC`: the file lies on persistent memory, and a write-back of
+/// the processor's caches is enough.
+fn maps_synchronously(file: &File) -> bool {
+    let page = 4096;
+    // SAFETY: a fresh mapping at an address that the kernel chooses, undone at once, never touched.
+    unsafe {
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            page,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            file.as_raw_fd(),
+            0,
+        );
+        if at == libc::MAP_FAILED {
+            return false;
+        }
+        libc::munmap(at, page);
+    }
+    true
+}
+
+/// Whether the platform saves its caches on power loss (eADR), as the kernel reports it for every
+/// persistent memory region.
+fn caches_are_saved() -> bool {
+    let Ok(devices) = std::fs::read_dir("/sys/bus/nd/devices") else { return false };
+    let mut domains = devices
+        .flatten()
+        .filter_map(|device| std::fs::read_to_string(device.path().join("persistence_domain")).ok())
+        .peekable();
+    domains.peek().is_some() && domains.all(|domain| domain.trim() == "cpu_cache")
+}
+
+/// Identifies the running boot of this machine.
+///
+/// # Errors
+/// The kernel does not tell; then no `process` pool can be told from one that a reboot has hit.
+pub fn boot_id() -> io::Result<[u8; 16]> {
+    let text = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"))?;
+    let digits: Vec<u8> =
+        text.trim().chars().filter_map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
+    let mut id = [0; 16];
+    if digits.len() != 32 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "malformed boot id"));
+    }
+    for (byte, pair) in id.iter_mut().zip(digits.chunks(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Ok(id)
+}

@@ -1,0 +1,148 @@
+//! The seam through which every structure reads and writes: [`Memory`].
+//!
+//! No `&mut T` into a memory is ever handed out. A value is built on the stack and copied in, and
+//! stores whose order matters are 8-byte stores: that is the only way in which every store can be
+//! seen, recorded and counted, and it makes the crash model of the design exact.
+
+use std::sync::atomic::Ordering;
+
+use crate::error::{Bad, GrowError};
+use crate::offset::{Line, Off, Range};
+
+/// A plain value: any bit pattern is valid, there is no padding, and it can be copied byte for
+/// byte into and out of a memory.
+pub trait Pod:
+    zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + Copy + 'static
+{
+}
+impl<T> Pod for T where
+    T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + Copy + 'static
+{
+}
+
+/// A point in an engine's work that tests and the laboratory want to see, such as a step of P1's
+/// Table 2. Costs nothing in a native memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Step(pub &'static str);
+
+/// One node or record, validated once and then read field by field.
+///
+/// Natively a bounds-checked slice; an emulated memory counts the lines that the reads touch.
+pub trait View: Copy {
+    /// The 8-byte little-endian word at byte `at` of the view.
+    ///
+    /// # Panics
+    /// If the word does not lie within the view: the caller validated the range.
+    fn word(&self, at: usize) -> u64;
+    /// `len` bytes from byte `at` on.
+    ///
+    /// # Panics
+    /// As [`View::word`].
+    fn bytes(&self, at: usize, len: usize) -> &[u8];
+}
+
+/// Byte-addressable memory, volatile or durable.
+///
+/// Offsets are relative to the memory's base. Reads check bounds and return [`Bad`], since the
+/// offset may come from a damaged medium; writes go to places that the caller allocated, so an
+/// offset outside the memory is a bug of ours and panics.
+pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// Whether contents can outlive the process. Where not, flush and fence fold away.
+    const DURABLE: bool;
+    /// How one node is read: see [`View`].
+    type View<'a>: View
+    where
+        Self: 'a;
+
+    /// Bytes that may be used now.
+    fn len(&self) -> u64;
+    /// Whether no byte may be used yet.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Makes at least `to` bytes usable; new bytes are zero. Never moves the base.
+    ///
+    /// # Errors
+    /// The limit is reached, or the medium is full; nothing has changed then.
+    fn grow(&self, to: u64) -> Result<(), GrowError>;
+    /// Whether the medium is still sound. Commit, open and read paths ask before they return.
+    ///
+    /// # Errors
+    /// [`Bad::Poisoned`] after a media error or a failed sync.
+    fn healthy(&self) -> Result<(), Bad>;
+
+    /// A copy of the value at `at`.
+    ///
+    /// # Errors
+    /// The value does not lie within the memory.
+    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad>;
+    /// Copies `out.len()` bytes from `at` on.
+    ///
+    /// # Errors
+    /// The bytes do not lie within the memory.
+    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad>;
+    /// A validated view of the range.
+    ///
+    /// # Errors
+    /// The range does not lie within the memory.
+    fn view(&self, at: Range) -> Result<Self::View<'_>, Bad>;
+    /// Copies several ranges one behind the other into `out`, whose length is their sum. The
+    /// cache misses of the ranges overlap.
+    ///
+    /// # Errors
+    /// A range does not lie within the memory.
+    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad>;
+    /// An atomic 8-byte load.
+    ///
+    /// # Errors
+    /// The word does not lie within the memory, or is not aligned.
+    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad>;
+
+    /// An atomic 8-byte store, ordered with every other store of this thread.
+    #[track_caller]
+    fn store(&self, at: Off<u64>, value: u64);
+    /// Compare and exchange of an 8-byte word.
+    ///
+    /// # Errors
+    /// The value found, if it was not `old`.
+    #[track_caller]
+    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64>;
+    /// A bulk copy. Its 8-byte atoms are unordered among themselves, but ordered with the stores
+    /// before and after the copy.
+    #[track_caller]
+    fn copy(&self, at: Off<u8>, src: &[u8]);
+    /// Starts the write-back of every line that the range touches; its start is rounded down.
+    /// Durable only after the next [`Memory::fence`] of the same thread.
+    #[track_caller]
+    fn flush(&self, at: Range);
+    /// Waits until every flush of this thread before it is durable.
+    #[track_caller]
+    fn fence(&self);
+    /// Brings a range closer; only a hint.
+    fn prefetch(&self, at: Range);
+    /// Tells an observer which step has just been done.
+    fn mark(&self, _step: Step) {}
+
+    /// [`Memory::flush`] of one line.
+    #[track_caller]
+    fn flush_line(&self, line: Line) {
+        self.flush(line.range());
+    }
+}
+
+/// Checks that `at` lies within `limit` bytes.
+///
+/// # Errors
+/// [`Bad::OutOfBounds`].
+#[inline]
+pub fn checked_range(at: Range, limit: u64) -> Result<(), Bad> {
+    // Two compares, no overflow: the range lies within if its length does and its start is at
+    // most what remains.
+    if at.len > limit || at.start > limit - at.len { Err(out_of_bounds(at, limit)) } else { Ok(()) }
+}
+
+#[cold]
+#[inline(never)]
+fn out_of_bounds(at: Range, limit: u64) -> Bad {
+    Bad::OutOfBounds { start: at.start, len: at.len, limit }
+}

@@ -1,0 +1,769 @@
+//! A pool: a mapped file with a durability domain.
+//!
+//! Invariants:
+//! - Every byte below the header's size has space reserved on the medium, so that touching it
+//!   never faults for want of space.
+//! - The address range is reserved up to the limit when the pool is opened: growing never moves it.
+//! - While a pool is open its header says "not clean" and names the boot; closing syncs the data,
+//!   then sets the mark, then syncs again.
+//! - One handle at a time: `flock` against other processes, a registry by device and inode against
+//!   this one.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, compiler_fence};
+use std::sync::{Arc, Mutex};
+
+use crate::counters::{Counters, Tally, bump};
+use crate::domain::Domain;
+use crate::error::{Bad, GrowError, PoolError};
+use crate::flush::{FlushInstruction, store_fence};
+use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START};
+use crate::mapping::{Mapping, NativeView};
+use crate::media::{Medium, boot_id, medium_of};
+use crate::memory::{Memory, Pod};
+use crate::offset::{LINE_BYTES, Off, Range};
+use crate::poison::{Watch, fork_generation};
+
+/// How a pool is created or opened.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// The domain to create the pool with; `None` takes the medium's own. When opening, `None`
+    /// takes what the header says, anything else must agree with it.
+    pub domain: Option<Domain>,
+    /// Whether a domain stronger than the medium's may be modelled.
+    pub model: bool,
+    /// Bytes that a new pool starts with.
+    pub initial_bytes: u64,
+    /// Bytes up to which a new pool may grow.
+    pub limit_bytes: u64,
+    /// Open a `process` pool that a reboot has hit, whatever it may have lost.
+    pub accept_loss: bool,
+    /// Turn media errors (SIGBUS) into a poisoned pool instead of a dead process.
+    pub catch_media_errors: bool,
+    /// Take this for the machine's boot instead of asking the kernel: for tests.
+    pub boot_id: Option<[u8; 16]>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            domain: None,
+            model: false,
+            initial_bytes: 2 << 20,
+            limit_bytes: 64 << 30,
+            accept_loss: false,
+            catch_media_errors: true,
+            boot_id: None,
+        }
+    }
+}
+
+/// Whether a pool is opened to work with it or only to look at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reads and writes; marks the pool as open.
+    ReadWrite,
+    /// Private copy-on-write pages: the file is never changed.
+    Inspect,
+}
+
+/// What is known of an open pool.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// The file.
+    pub path: PathBuf,
+    /// The header as it was when the pool was opened.
+    pub header: Header,
+    /// Damage of the header copy that was not used.
+    pub header_damage: Option<HeaderDamage>,
+    /// What the file lies on.
+    pub medium: Medium,
+    /// The flush instruction in use, where the domain needs one.
+    pub flush: Option<FlushInstruction>,
+    /// Bytes behind the end of the pool that belong to nothing.
+    pub tail_bytes: u64,
+}
+
+impl PoolInfo {
+    /// The domain as people are shown it: `adr (modelled)`.
+    pub fn domain_text(&self) -> String {
+        domain_text(self.header.domain, self.header.modelled)
+    }
+}
+
+fn domain_text(domain: Domain, modelled: bool) -> String {
+    if modelled { format!("{domain} (modelled)") } else { domain.to_string() }
+}
+
+/// What a flush does. One byte, so that the hot path branches once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Mode {
+    Nothing,
+    Clwb,
+    Other,
+}
+
+#[derive(Debug)]
+struct Shared {
+    mapping: Mapping,
+    mode: AtomicU8,
+    fences: bool,
+    poisoned: AtomicBool,
+    forks: u32,
+    counting: AtomicBool,
+    domain: Domain,
+    instruction: Option<FlushInstruction>,
+    tally: Tally,
+    /// Pages to sync at the next fence of a `disk` pool.
+    noted: Mutex<Vec<Range>>,
+    file: File,
+    header: Mutex<Header>,
+    info: PoolInfo,
+    access: Access,
+    watch: Option<Watch>,
+    registered: Option<Registered>,
+}
+
+/// A handle to an open pool. Clones share it; the last one closes it.
+#[derive(Clone, Debug)]
+pub struct Pool(Arc<Shared>);
+
+impl Pool {
+    /// Creates a pool file. Its contents after the header are zero.
+    ///
+    /// # Errors
+    /// See [`PoolError`]; where creating failed no file is left behind.
+    pub fn create(path: &Path, options: &PoolOptions) -> Result<Self, PoolError> {
+        let sizes = |why: String| PoolError::Sizes { path: path.into(), why };
+        if options.initial_bytes < POOL_DATA_START {
+            return Err(sizes(format!("a pool has at least {POOL_DATA_START} bytes")));
+        }
+        if options.initial_bytes > options.limit_bytes {
+            return Err(sizes(format!(
+                "the pool would start with {} bytes, more than its limit of {}",
+                options.initial_bytes, options.limit_bytes
+            )));
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => PoolError::Exists { path: path.into() },
+                _ => PoolError::Io { path: path.into(), doing: "create the pool", source },
+            })?;
+        // From here on the file is ours: on any error it goes again.
+        Self::create_in(path, file, options).inspect_err(|_| {
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    fn create_in(path: &Path, file: File, options: &PoolOptions) -> Result<Self, PoolError> {
+        let registered = Registered::lock(path, &file)?;
+        let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
+        let domain = options.domain.unwrap_or(medium.natural);
+        let modelled = !domain.is_given_by(medium.natural);
+        if modelled && !options.model {
+            return Err(PoolError::DomainTooStrong {
+                path: path.into(),
+                wanted: domain,
+                natural: medium.natural,
+            });
+        }
+        let page = page_bytes();
+        let size = options.initial_bytes.next_multiple_of(page);
+        let limit = options.limit_bytes.next_multiple_of(page);
+        reserve_space(&file, 0, size).map_err(io_error(path, "reserve space for the pool"))?;
+        let header = Header {
+            uuid: random_uuid(),
+            boot_id: this_boot(path, options)?,
+            sequence: 1,
+            size,
+            limit,
+            domain,
+            modelled,
+            clean: false,
+        };
+        let pool =
+            Self::map(path, file, header, None, medium, Access::ReadWrite, options, registered)?;
+        header.write(&pool);
+        Ok(pool)
+    }
+
+    /// Opens a pool file.
+    ///
+    /// # Errors
+    /// See [`PoolError`]; the file is unchanged then.
+    pub fn open(path: &Path, options: &PoolOptions, access: Access) -> Result<Self, PoolError> {
+        check_regular(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(access == Access::ReadWrite)
+            .open(path)
+            .map_err(io_error(path, "open the pool"))?;
+        let registered = Registered::lock(path, &file)?;
+        let (header, damage) = header_of(path, &file)?;
+        let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
+        if file_bytes < header.size {
+            return Err(PoolError::Truncated {
+                path: path.into(),
+                expected: header.size,
+                found: file_bytes,
+            });
+        }
+        if let Some(wanted) = options.domain
+            && wanted != header.domain
+        {
+            return Err(PoolError::DomainDiffers {
+                path: path.into(),
+                stored: domain_text(header.domain, header.modelled),
+                wanted: wanted.to_string(),
+            });
+        }
+        let boot = this_boot(path, options)?;
+        let rebooted = boot != header.boot_id && !header.clean;
+        // A model keeps only what its medium keeps: a modelled pool on tmpfs is a process pool.
+        let survives_reboot = header.domain != Domain::Process && !header.modelled;
+        if rebooted && !survives_reboot && !options.accept_loss && access == Access::ReadWrite {
+            return Err(PoolError::Rebooted { path: path.into() });
+        }
+        let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
+        if !header.modelled && !header.domain.is_given_by(medium.natural) {
+            return Err(PoolError::DomainTooStrong {
+                path: path.into(),
+                wanted: header.domain,
+                natural: medium.natural,
+            });
+        }
+        let pool = Self::map(path, file, header, damage, medium, access, options, registered)?;
+        if access == Access::ReadWrite {
+            pool.change_header(|header| {
+                header.clean = false;
+                header.boot_id = boot;
+            });
+        }
+        Ok(pool)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the one place where a handle is put together")]
+    fn map(
+        path: &Path,
+        file: File,
+        header: Header,
+        header_damage: Option<HeaderDamage>,
+        medium: Medium,
+        access: Access,
+        options: &PoolOptions,
+        registered: Registered,
+    ) -> Result<Self, PoolError> {
+        let instruction = match header.domain {
+            Domain::Adr => Some(
+                FlushInstruction::detect()
+                    .map_err(|why| PoolError::Sizes { path: path.into(), why })?,
+            ),
+            _ => None,
+        };
+        let reserved = if access == Access::Inspect { header.size } else { header.limit };
+        let mapping =
+            Mapping::reserve(reserved).map_err(io_error(path, "reserve the address range"))?;
+        map_file(&mapping, &file, Range::new(0, header.size), access)
+            .map_err(io_error(path, "map the pool"))?;
+        mapping.set_len(header.size);
+        let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
+        let mode = match (access, header.domain, instruction) {
+            (Access::Inspect, ..) | (_, Domain::Process | Domain::Eadr, _) => Mode::Nothing,
+            (_, Domain::Adr, Some(FlushInstruction::Clwb)) => Mode::Clwb,
+            _ => Mode::Other,
+        };
+        let mut shared = Shared {
+            mode: AtomicU8::new(mode as u8),
+            fences: access == Access::ReadWrite && header.domain != Domain::Process,
+            poisoned: AtomicBool::new(false),
+            forks: fork_generation(),
+            counting: AtomicBool::new(false),
+            domain: header.domain,
+            instruction,
+            tally: Tally::default(),
+            noted: Mutex::new(Vec::new()),
+            file,
+            header: Mutex::new(header),
+            info: PoolInfo {
+                path: path.into(),
+                header,
+                header_damage,
+                medium,
+                flush: instruction,
+                tail_bytes: file_bytes - header.size,
+            },
+            access,
+            watch: None,
+            registered: Some(registered),
+            mapping,
+        };
+        if options.catch_media_errors {
+            // The flag moves into the Arc below, so it is watched only once it is there.
+            let mut arc = Arc::new(shared);
+            let watch = Watch::new(arc.mapping.base(), arc.mapping.reserved(), &arc.poisoned);
+            if let Some(own) = Arc::get_mut(&mut arc) {
+                own.watch = watch;
+            }
+            return Ok(Self(arc));
+        }
+        shared.watch = None;
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// What is known of the pool.
+    pub fn info(&self) -> &PoolInfo {
+        &self.0.info
+    }
+
+    /// Bytes that the file takes on its medium.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn stored_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.file.metadata()?.blocks() * 512)
+    }
+
+    /// Starts or stops counting flushes and fences. While off, counting costs nothing.
+    pub fn count(&self, on: bool) {
+        self.0.counting.store(on, Ordering::Relaxed);
+        let mode = if on { Mode::Other } else { self.plain_mode() };
+        self.0.mode.store(mode as u8, Ordering::Release);
+    }
+
+    fn plain_mode(&self) -> Mode {
+        match (self.0.access, self.0.domain, self.0.instruction) {
+            (Access::Inspect, ..) | (_, Domain::Process | Domain::Eadr, _) => Mode::Nothing,
+            (_, Domain::Adr, Some(FlushInstruction::Clwb)) => Mode::Clwb,
+            _ => Mode::Other,
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        self.0.tally.snapshot()
+    }
+
+    /// Closes the pool: syncs the data, then marks it clean, then syncs again. Other clones must
+    /// not write any more. Dropping a pool without closing it is safe; it then counts as open.
+    ///
+    /// # Errors
+    /// The medium failed; the pool stays marked as open.
+    pub fn close(&self) -> Result<(), PoolError> {
+        if self.0.access == Access::Inspect {
+            return Ok(());
+        }
+        let failed = |source| PoolError::Io {
+            path: self.0.info.path.clone(),
+            doing: "sync the pool while closing",
+            source,
+        };
+        if self.healthy().is_err() {
+            return Err(failed(io::Error::other("the pool is poisoned")));
+        }
+        self.0.file.sync_data().map_err(failed)?;
+        self.change_header(|header| header.clean = true);
+        self.0.file.sync_data().map_err(failed)
+    }
+
+    fn change_header(&self, change: impl FnOnce(&mut Header)) {
+        let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut header);
+        header.sequence += 1;
+        header.write(self);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush_slowly(&self, at: Range) {
+        let shared = &*self.0;
+        if at.len == 0 {
+            return;
+        }
+        let (first, end) = at.lines();
+        if shared.counting.load(Ordering::Relaxed) && shared.fences && shared.domain != Domain::Eadr
+        {
+            bump(&shared.tally.flushed_lines, end - first);
+            bump(&shared.tally.bytes_persisted, (end - first) * LINE_BYTES);
+        }
+        match (shared.access, shared.domain) {
+            (Access::ReadWrite, Domain::Adr) => {
+                let Some(instruction) = shared.instruction else { return };
+                assert!(end * LINE_BYTES <= shared.mapping.len().next_multiple_of(LINE_BYTES));
+                // SAFETY: the lines lie within the mapping; the instruction was detected.
+                unsafe { instruction.write_back(shared.mapping.base(), first, end) };
+            }
+            (Access::ReadWrite, Domain::Disk) => {
+                let page = page_bytes();
+                let start = at.start / page * page;
+                let range = Range::new(start, at.end().next_multiple_of(page) - start);
+                let mut noted =
+                    shared.noted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if noted.last() != Some(&range) {
+                    noted.push(range);
+                }
+            }
+            _ => compiler_fence(Ordering::SeqCst),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fence_slowly(&self) {
+        let shared = &*self.0;
+        if !shared.fences {
+            return;
+        }
+        if shared.counting.load(Ordering::Relaxed) {
+            bump(&shared.tally.fences, 1);
+        }
+        if shared.domain != Domain::Disk {
+            store_fence();
+            return;
+        }
+        let mut noted = std::mem::take(
+            &mut *shared.noted.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+        );
+        noted.sort_by_key(|range| range.start);
+        let mut merged: Vec<Range> = Vec::with_capacity(noted.len());
+        for range in noted {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end() => {
+                    last.len = last.len.max(range.end() - last.start);
+                }
+                _ => merged.push(range),
+            }
+        }
+        for range in merged {
+            let len = range.len.min(shared.mapping.len() - range.start);
+            // SAFETY: the pages lie within the mapping.
+            let result = unsafe {
+                libc::msync(
+                    shared.mapping.base().add(range.start as usize).cast(),
+                    len as usize,
+                    libc::MS_SYNC,
+                )
+            };
+            if shared.counting.load(Ordering::Relaxed) {
+                bump(&shared.tally.syncs, 1);
+            }
+            if result != 0 {
+                // What a failed sync left behind is unknown: acknowledge nothing any more.
+                shared.poisoned.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl Memory for Pool {
+    const DURABLE: bool = true;
+    type View<'a> = NativeView<'a>;
+
+    #[inline]
+    fn len(&self) -> u64 {
+        self.0.mapping.len()
+    }
+
+    fn grow(&self, to: u64) -> Result<(), GrowError> {
+        let shared = &*self.0;
+        let mut header = shared.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let from = shared.mapping.len();
+        if to <= from {
+            return Ok(());
+        }
+        if to > header.limit {
+            return Err(GrowError::Limit { limit: header.limit });
+        }
+        // In steps of a 128th, so that growing is rare and the space reserved ahead stays small.
+        let step = (from / 128).next_multiple_of(page_bytes()).max(64 << 10);
+        let to = to.max(from + step).next_multiple_of(page_bytes()).min(header.limit);
+        let medium = |source| GrowError::Medium { wanted: to, source };
+        let file_bytes = shared.file.metadata().map_err(medium)?.len();
+        if file_bytes > from {
+            // A growth that a crash cut off, or bytes that somebody appended: new space is zero.
+            shared.file.set_len(from).map_err(medium)?;
+        }
+        if let Err(source) = reserve_space(&shared.file, from, to - from) {
+            let _ = shared.file.set_len(from);
+            return Err(medium(source));
+        }
+        map_file(&shared.mapping, &shared.file, Range::new(from, to - from), shared.access)
+            .map_err(medium)?;
+        if shared.domain == Domain::Disk {
+            // The file's length must be durable before anything in the new part is.
+            shared.file.sync_all().map_err(medium)?;
+        }
+        header.size = to;
+        header.sequence += 1;
+        header.write(self);
+        shared.mapping.set_len(to);
+        Ok(())
+    }
+
+    #[inline]
+    fn healthy(&self) -> Result<(), Bad> {
+        if self.0.poisoned.load(Ordering::Relaxed) || self.0.forks != fork_generation() {
+            return Err(Bad::Poisoned);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
+        self.0.mapping.read(at)
+    }
+
+    #[inline]
+    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
+        self.0.mapping.read_into(at, out)
+    }
+
+    #[inline]
+    fn view(&self, at: Range) -> Result<NativeView<'_>, Bad> {
+        self.0.mapping.view(at)
+    }
+
+    #[inline]
+    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
+        self.0.mapping.gather(parts, out)
+    }
+
+    #[inline]
+    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
+        self.0.mapping.load(at, order)
+    }
+
+    #[inline]
+    fn store(&self, at: Off<u64>, value: u64) {
+        self.0.mapping.store(at, value);
+    }
+
+    #[inline]
+    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
+        self.0.mapping.cas(at, old, new)
+    }
+
+    #[inline]
+    fn copy(&self, at: Off<u8>, src: &[u8]) {
+        self.0.mapping.copy(at, src);
+    }
+
+    #[inline]
+    fn flush(&self, at: Range) {
+        let mode = self.0.mode.load(Ordering::Relaxed);
+        if mode == Mode::Clwb as u8 {
+            let (first, end) = at.lines();
+            assert!(end * LINE_BYTES <= self.0.mapping.len());
+            compiler_fence(Ordering::SeqCst);
+            // SAFETY: the lines lie within the mapping; CLWB was detected.
+            unsafe {
+                FlushInstruction::Clwb.write_back(self.0.mapping.base(), first, end);
+            }
+        } else if mode == Mode::Nothing as u8 {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            self.flush_slowly(at);
+        }
+    }
+
+    #[inline]
+    fn fence(&self) {
+        if self.0.mode.load(Ordering::Relaxed) == Mode::Clwb as u8 {
+            store_fence();
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            self.fence_slowly();
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, at: Range) {
+        self.0.mapping.prefetch(at);
+    }
+}
+
+fn map_file(mapping: &Mapping, file: &File, part: Range, access: Access) -> io::Result<()> {
+    let (protection, kind) = match access {
+        Access::ReadWrite => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED),
+        Access::Inspect => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE),
+    };
+    let map = |kind| {
+        // SAFETY: the part lies within our reservation and replaces pages that nothing uses yet.
+        unsafe {
+            libc::mmap(
+                mapping.base().add(part.start as usize).cast(),
+                part.len as usize,
+                protection,
+                kind | libc::MAP_FIXED,
+                file.as_raw_fd(),
+                part.start as libc::off_t,
+            )
+        }
+    };
+    assert!(part.end() <= mapping.reserved(), "the pool grows within its reservation");
+    // On persistent memory a synchronous mapping makes the file system's metadata durable too.
+    let mut at = libc::MAP_FAILED;
+    if access == Access::ReadWrite {
+        at = map(libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC);
+    }
+    if at == libc::MAP_FAILED {
+        at = map(kind);
+    }
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open.
+        let result = unsafe {
+            libc::posix_fallocate(file.as_raw_fd(), from as libc::off_t, len as libc::off_t)
+        };
+        match result {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+fn check_regular(path: &Path) -> Result<(), PoolError> {
+    let meta = std::fs::metadata(path).map_err(io_error(path, "find the pool"))?;
+    let kind = meta.file_type();
+    let what = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_char_device() || kind.is_block_device() {
+        "a device"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "something else"
+    };
+    Err(PoolError::NotAFile { path: path.into(), what })
+}
+
+fn header_of(path: &Path, file: &File) -> Result<(Header, Option<HeaderDamage>), PoolError> {
+    let bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
+    if bytes < HEADER_BYTES as u64 {
+        return Err(PoolError::TooShort { path: path.into(), bytes });
+    }
+    let mut copies = [[0u8; HEADER_BYTES]; 2];
+    for (copy, start) in copies.iter_mut().zip(crate::header::COPIES) {
+        // A file that ends before the second copy leaves it zero, that is, damaged.
+        match file.read_exact_at(copy, start) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                return Err(io_error(path, "read the header")(error));
+            }
+            _ => {}
+        }
+    }
+    Header::choose([&copies[0], &copies[1]]).map_err(|damage| match damage {
+        HeaderDamage::Magic => PoolError::NotAPool { path: path.into() },
+        HeaderDamage::OtherMachine(what) => PoolError::OtherMachine { path: path.into(), what },
+        HeaderDamage::Version(found) => PoolError::Version {
+            path: path.into(),
+            found,
+            supported: FORMAT_VERSION,
+            hint: if found > FORMAT_VERSION {
+                "; use a newer build"
+            } else {
+                "; dump it with the build that wrote it and load the dump here"
+            },
+        },
+        HeaderDamage::Features(flags) => PoolError::Features { path: path.into(), flags },
+        HeaderDamage::Checksum | HeaderDamage::Field(_) => {
+            PoolError::HeaderDamaged { path: path.into(), why: damage.what() }
+        }
+    })
+}
+
+fn this_boot(path: &Path, options: &PoolOptions) -> Result<[u8; 16], PoolError> {
+    match options.boot_id {
+        Some(id) => Ok(id),
+        None => boot_id().map_err(io_error(path, "find the machine's boot id")),
+    }
+}
+
+fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> PoolError {
+    let path = path.to_path_buf();
+    move |source| PoolError::Io { path: path.clone(), doing, source }
+}
+
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: asks for a constant.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+fn random_uuid() -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    // SAFETY: fills our buffer; 16 bytes are always delivered at once.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes
+}
+
+static OPEN: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
+
+/// Keeps other handles out, of this process and of others.
+#[derive(Debug)]
+struct Registered {
+    device_and_inode: (u64, u64),
+}
+
+impl Registered {
+    fn lock(path: &Path, file: &File) -> Result<Self, PoolError> {
+        let meta = file.metadata().map_err(io_error(path, "look at the file"))?;
+        let device_and_inode = (meta.dev(), meta.ino());
+        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let in_use = |holder| PoolError::InUse { path: path.into(), holder };
+        if !open.get_or_insert_default().insert(device_and_inode) {
+            return Err(in_use("by this process"));
+        }
+        let registered = Self { device_and_inode };
+        drop(open);
+        // SAFETY: the descriptor is open. The lock goes with the last descriptor of this open file.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = io::Error::last_os_error();
+            return Err(if error.kind() == io::ErrorKind::WouldBlock {
+                in_use("by another process")
+            } else {
+                io_error(path, "lock the pool")(error)
+            });
+        }
+        Ok(registered)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(open) = open.as_mut() {
+            open.remove(&self.device_and_inode);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Order matters: stop watching before the addresses go, let others in last. The file's
+        // lock goes with its descriptor, so it must be closed before the registry forgets it.
+        self.watch = None;
+        // SAFETY: unlocks our own open file; errors change nothing.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        self.registered = None;
+    }
+}

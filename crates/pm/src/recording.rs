@@ -1,0 +1,401 @@
+//! A memory that remembers every store, flush and fence.
+//!
+//! Structures and engines under test run on it unchanged. What it recorded is a [`Trace`], from
+//! which [`crate::Replay`] builds every state that a crash could leave behind. Faults are put into
+//! the trace, never into the code: the engine that is tested is the one that ships.
+
+use std::io;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::counters::Counters;
+use crate::domain::Domain;
+use crate::error::{Bad, GrowError};
+use crate::header::Header;
+use crate::mapping::{Mapping, NativeView};
+use crate::memory::{Memory, Pod, Step};
+use crate::offset::{LINE_BYTES, Off, Range};
+
+/// Where in the source a store, a flush or a fence was asked for.
+pub type Site = &'static Location<'static>;
+
+/// One thing that was done to a memory.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An ordered 8-byte store.
+    Store {
+        /// Where.
+        at: u64,
+        /// The new value.
+        value: u64,
+    },
+    /// A bulk copy.
+    Copy {
+        /// Where it starts.
+        at: u64,
+        /// The bytes.
+        bytes: Box<[u8]>,
+    },
+    /// A flush of the lines `first..end`.
+    Flush {
+        /// Number of the first line.
+        first: u64,
+        /// One past the number of the last line.
+        end: u64,
+    },
+    /// A fence.
+    Fence,
+    /// The memory grew.
+    Grow {
+        /// To so many bytes.
+        to: u64,
+    },
+    /// A step of an engine.
+    Mark(Step),
+    /// Something that the test wants to find again, such as an acknowledged commit.
+    Note(u64),
+}
+
+/// An [`Event`] with the thread that did it and the place in the source that asked for it.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What was done.
+    pub event: Event,
+    /// A small number for the thread.
+    pub thread: u32,
+    /// Who asked for it.
+    pub site: Site,
+}
+
+/// What a [`Recording`] has seen since it was started.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The durable contents when recording began.
+    pub image: Vec<u8>,
+    /// Everything since, in order.
+    pub events: Vec<Recorded>,
+}
+
+impl Trace {
+    /// The places in the source that flushed something, in the order of their first flush.
+    pub fn flush_sites(&self) -> Vec<Site> {
+        let mut sites: Vec<Site> = Vec::new();
+        for recorded in &self.events {
+            if matches!(recorded.event, Event::Flush { .. }) && !sites.contains(&recorded.site) {
+                sites.push(recorded.site);
+            }
+        }
+        sites
+    }
+
+    /// The same trace as if the flushes of `site` were not in the code.
+    pub fn without_flushes_of(&self, site: Site) -> Self {
+        let keep = |recorded: &&Recorded| {
+            !(matches!(recorded.event, Event::Flush { .. }) && recorded.site == site)
+        };
+        Self {
+            image: self.image.clone(),
+            events: self.events.iter().filter(keep).cloned().collect(),
+        }
+    }
+
+    /// The same trace without any fence of `site`.
+    pub fn without_fences_of(&self, site: Site) -> Self {
+        let keep = |recorded: &&Recorded| {
+            !(matches!(recorded.event, Event::Fence) && recorded.site == site)
+        };
+        Self {
+            image: self.image.clone(),
+            events: self.events.iter().filter(keep).cloned().collect(),
+        }
+    }
+
+    /// Flushed lines, fences and bytes of the whole trace.
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters::default();
+        for recorded in &self.events {
+            match recorded.event {
+                Event::Flush { first, end } => {
+                    counters.flushed_lines += end - first;
+                    counters.bytes_persisted += (end - first) * LINE_BYTES;
+                }
+                Event::Fence => counters.fences += 1,
+                _ => {}
+            }
+        }
+        counters
+    }
+
+    /// Calls `visit` with every state that a kill of the process could leave behind: all stores
+    /// up to some point, and none after it. A bulk copy is cut at each of its 8-byte atoms.
+    pub fn process_states(&self, mut visit: impl FnMut(usize, &[u8])) {
+        let mut image = self.image.clone();
+        visit(0, &image);
+        for (index, recorded) in self.events.iter().enumerate() {
+            match &recorded.event {
+                Event::Store { at, value } => {
+                    put(&mut image, *at, &value.to_le_bytes());
+                    visit(index + 1, &image);
+                }
+                Event::Copy { at, bytes } => {
+                    for (start, atom) in atoms(*at, bytes) {
+                        put(&mut image, start, atom);
+                        visit(index + 1, &image);
+                    }
+                }
+                Event::Grow { to } => image.resize(*to as usize, 0),
+                _ => {}
+            }
+        }
+    }
+}
+
+pub(crate) fn put(image: &mut [u8], at: u64, bytes: &[u8]) {
+    image[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+}
+
+/// The 8-byte atoms of a bulk copy: pieces that cross no 8-byte boundary.
+pub(crate) fn atoms(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let mut done = 0usize;
+    std::iter::from_fn(move || {
+        if done == bytes.len() {
+            return None;
+        }
+        let start = at + done as u64;
+        let len = ((8 - start % 8) as usize).min(bytes.len() - done);
+        let atom = &bytes[done..done + len];
+        done += len;
+        Some((start, atom))
+    })
+}
+
+#[derive(Debug)]
+struct Shared {
+    mapping: Mapping,
+    log: Mutex<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    recording: bool,
+    trace: Trace,
+    grow_budget: Option<u64>,
+}
+
+/// Private zero pages that record what is done to them. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Recording(Arc<Shared>);
+
+impl Recording {
+    /// An empty memory that can grow to `limit` bytes and does not record yet.
+    ///
+    /// # Errors
+    /// The kernel has no room for the reservation.
+    pub fn new(limit: u64) -> io::Result<Self> {
+        Ok(Self(Arc::new(Shared {
+            mapping: Mapping::anonymous(limit)?,
+            log: Mutex::new(Log { recording: false, trace: Trace::default(), grow_budget: None }),
+        })))
+    }
+
+    /// A memory with the contents of `image`, as a crash left it behind.
+    ///
+    /// # Errors
+    /// The kernel has no room for the reservation.
+    pub fn from_image(image: &[u8], limit: u64) -> io::Result<Self> {
+        let memory = Self::new(limit.max(image.len() as u64))?;
+        memory.0.mapping.set_len(image.len() as u64);
+        memory.0.mapping.copy(Off::new(0), image);
+        Ok(memory)
+    }
+
+    /// A memory that holds an empty pool of `size` bytes, in modelled `adr`.
+    ///
+    /// # Errors
+    /// The kernel has no room for the reservation.
+    pub fn pool(size: u64, limit: u64) -> io::Result<Self> {
+        let memory = Self::new(limit)?;
+        memory.0.mapping.set_len(size);
+        Header {
+            uuid: [1; 16],
+            boot_id: [1; 16],
+            sequence: 1,
+            size,
+            limit,
+            domain: Domain::Adr,
+            modelled: true,
+            clean: false,
+        }
+        .write(&memory);
+        Ok(memory)
+    }
+
+    /// Starts a new trace. Everything that is in the memory now counts as durable.
+    pub fn start(&self) {
+        let image = self.contents();
+        let mut log = self.log();
+        log.trace = Trace { image, events: Vec::new() };
+        log.recording = true;
+    }
+
+    /// Stops recording and gives the trace out.
+    pub fn stop(&self) -> Trace {
+        let mut log = self.log();
+        log.recording = false;
+        std::mem::take(&mut log.trace)
+    }
+
+    /// Puts a note into the trace.
+    #[track_caller]
+    pub fn note(&self, note: u64) {
+        self.record(|| Event::Note(note));
+    }
+
+    /// All bytes of the memory as the program sees them.
+    pub fn contents(&self) -> Vec<u8> {
+        let mut image = vec![0; self.0.mapping.len() as usize];
+        self.0.mapping.read_into(Off::new(0), &mut image).expect("within its own length");
+        image
+    }
+
+    /// Lets the memory grow `times` more times; after that growing fails as on a full medium.
+    pub fn fail_growth_after(&self, times: Option<u64>) {
+        self.log().grow_budget = times;
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[track_caller]
+    fn record(&self, event: impl FnOnce() -> Event) {
+        let site = Location::caller();
+        let mut log = self.log();
+        if log.recording {
+            log.trace.events.push(Recorded { event: event(), thread: thread_number(), site });
+        }
+    }
+
+    /// Records a store and does it, as one step: the trace has the order of the stores.
+    #[track_caller]
+    fn record_and<R>(&self, event: impl FnOnce() -> Event, act: impl FnOnce(&Mapping) -> R) -> R {
+        let site = Location::caller();
+        let mut log = self.log();
+        let result = act(&self.0.mapping);
+        if log.recording {
+            log.trace.events.push(Recorded { event: event(), thread: thread_number(), site });
+        }
+        result
+    }
+}
+
+fn thread_number() -> u32 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    thread_local!(static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    MINE.with(|mine| *mine as u32)
+}
+
+impl Memory for Recording {
+    const DURABLE: bool = true;
+    type View<'a> = NativeView<'a>;
+
+    fn len(&self) -> u64 {
+        self.0.mapping.len()
+    }
+
+    fn grow(&self, to: u64) -> Result<(), GrowError> {
+        if to <= self.0.mapping.len() {
+            return Ok(());
+        }
+        if to > self.0.mapping.reserved() {
+            return Err(GrowError::Limit { limit: self.0.mapping.reserved() });
+        }
+        if let Some(budget) = &mut self.log().grow_budget {
+            *budget = budget.checked_sub(1).ok_or_else(|| GrowError::Medium {
+                wanted: to,
+                source: io::ErrorKind::StorageFull.into(),
+            })?;
+        }
+        self.record_and(|| Event::Grow { to }, |mapping| mapping.set_len(to));
+        // As a pool: the header says the new size before anything is put there.
+        if let Ok((mut header, _)) = crate::header::read_header(self) {
+            header.size = to;
+            header.sequence += 1;
+            header.write(self);
+        }
+        Ok(())
+    }
+
+    fn healthy(&self) -> Result<(), Bad> {
+        Ok(())
+    }
+
+    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
+        self.0.mapping.read(at)
+    }
+
+    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
+        self.0.mapping.read_into(at, out)
+    }
+
+    fn view(&self, at: Range) -> Result<NativeView<'_>, Bad> {
+        self.0.mapping.view(at)
+    }
+
+    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
+        self.0.mapping.gather(parts, out)
+    }
+
+    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
+        self.0.mapping.load(at, order)
+    }
+
+    #[track_caller]
+    fn store(&self, at: Off<u64>, value: u64) {
+        self.record_and(
+            || Event::Store { at: at.get(), value },
+            |mapping| mapping.store(at, value),
+        );
+    }
+
+    #[track_caller]
+    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
+        let site = Location::caller();
+        let mut log = self.log();
+        let result = self.0.mapping.cas(at, old, new);
+        if result.is_ok() && log.recording {
+            let event = Event::Store { at: at.get(), value: new };
+            log.trace.events.push(Recorded { event, thread: thread_number(), site });
+        }
+        result
+    }
+
+    #[track_caller]
+    fn copy(&self, at: Off<u8>, src: &[u8]) {
+        self.record_and(
+            || Event::Copy { at: at.get(), bytes: src.into() },
+            |mapping| mapping.copy(at, src),
+        );
+    }
+
+    #[track_caller]
+    fn flush(&self, at: Range) {
+        let (first, end) = at.lines();
+        if first < end {
+            self.record(|| Event::Flush { first, end });
+        }
+    }
+
+    #[track_caller]
+    fn fence(&self) {
+        self.record(|| Event::Fence);
+    }
+
+    fn prefetch(&self, _: Range) {}
+
+    #[track_caller]
+    fn mark(&self, step: Step) {
+        self.record(|| Event::Mark(step));
+    }
+}

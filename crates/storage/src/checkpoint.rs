@@ -1,0 +1,469 @@
+//! Checkpoints: the whole state of an engine, compressed with gzip (P1 3.1).
+//!
+//! Invariants:
+//! - A checkpoint has its final name only when all of it is durable: what has that name and does
+//!   not verify is damage, never the trace of a crash.
+//! - The newest checkpoint counts. An older one is never taken in its stead: the log that belongs
+//!   to it may be gone.
+//! - A checkpoint names the log segment from which on it needs the log, and its first transaction.
+//!
+//! 1. [`write`] fills `<name>.tmp`: header, gzip stream, trailer; syncs it; renames it; syncs the
+//!    directory. Now the checkpoint counts.
+//! 2. It removes older checkpoints. A crash before that leaves two, of which the newer counts.
+//! 3. The caller removes the log before the checkpoint: [`crate::wal::Wal::remove_before`].
+//! 4. [`open_latest`] finds the newest, verifies header and trailer, and removes what a crash left
+//!    half written. The reader verifies the stream's checksum when it has read all of it:
+//!    [`CheckpointReader::finish`].
+//!
+//! The bytes are drawn in `docs/format/checkpoint.md`.
+
+use std::io::{self, BufRead, Read, Write};
+
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+use pm::{File, Files};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::wal::{LogStart, number_in};
+
+const MAGIC: [u8; 8] = *b"PERDCKP\0";
+const VERSION: u32 = 1;
+const HEADER_BYTES: u64 = 32;
+const TRAILER_BYTES: u64 = 32;
+const BUFFER_BYTES: usize = 64 << 10;
+const TEMPORARY: &str = ".tmp";
+
+/// At the start of the file.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    version: U32,
+    checksum: U32,
+    sequence: U64,
+    txn: U64,
+}
+
+/// At the end of the file.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Trailer {
+    sequence: U64,
+    plain_bytes: U64,
+    compressed_bytes: U64,
+    /// CRC-32C of all compressed bytes.
+    compressed_checksum: U32,
+    /// CRC-32C of the fields above.
+    checksum: U32,
+}
+
+const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
+const _: () = assert!(std::mem::offset_of!(Header, checksum) == 12);
+const _: () = assert!(std::mem::offset_of!(Header, sequence) == 16);
+const _: () = assert!(size_of::<Trailer>() as u64 == TRAILER_BYTES);
+const _: () = assert!(std::mem::offset_of!(Trailer, compressed_checksum) == 24);
+const _: () = assert!(std::mem::offset_of!(Trailer, checksum) == 28);
+
+impl Header {
+    fn new(start: LogStart) -> Self {
+        let mut header = Self {
+            magic: MAGIC,
+            version: VERSION.into(),
+            checksum: 0.into(),
+            sequence: start.sequence.into(),
+            txn: start.txn.into(),
+        };
+        header.checksum = header.sum().into();
+        header
+    }
+
+    fn sum(mut self) -> u32 {
+        self.checksum = 0.into();
+        crc32c::crc32c(self.as_bytes())
+    }
+}
+
+impl Trailer {
+    fn sum(&self) -> u32 {
+        crc32c::crc32c(&self.as_bytes()[..28])
+    }
+}
+
+/// A checkpoint could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The kernel refused.
+    #[error("cannot {doing} the checkpoint {name}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The checkpoint's file.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The newest checkpoint is not what was written.
+    #[error("checkpoint {name} is damaged: {what}; restore a backup")]
+    Damaged {
+        /// The checkpoint's file.
+        name: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The checkpoint is of another version of the format.
+    #[error("checkpoint {name} has format version {found}; this build reads version {VERSION}")]
+    Version {
+        /// The checkpoint's file.
+        name: String,
+        /// Its version.
+        found: u32,
+    },
+}
+
+/// Writes a checkpoint of the state that the log before `start` leads to, durably, and removes
+/// older ones. `fill` writes the state; its writes are buffered. Returns the bytes of the file.
+///
+/// # Errors
+/// What `fill` returned, or [`CheckpointError::Io`]. The older checkpoint and its log still count
+/// then, and none of them may be removed; the new one may be there all the same.
+pub fn write<F: Files, E: From<CheckpointError>>(
+    files: &F,
+    prefix: &str,
+    start: LogStart,
+    fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<u64, E> {
+    let name = format!("{prefix}{:016x}", start.sequence);
+    let temporary = format!("{name}{TEMPORARY}");
+    let io = |doing| io_error(doing, &name);
+    remove_if_there(files, &temporary).map_err(io("make room for"))?;
+    let file = files.create(&temporary).map_err(io("create"))?;
+    let written = write_body(&file, &name, start, fill)
+        .and_then(|bytes| file.sync().map_err(io("sync")).map_err(E::from).map(|()| bytes));
+    let bytes = written.inspect_err(|_| {
+        // It takes space and says nothing. Where this fails too, the next one removes it.
+        let _ = files.remove(&temporary);
+    })?;
+    files.rename(&temporary, &name).map_err(io("rename"))?;
+    files.sync_directory().map_err(io("sync the directory of"))?;
+    for older in files.list().map_err(io("list the directory of"))? {
+        if number_in(&older, prefix).is_some_and(|number| number < start.sequence) {
+            files.remove(&older).map_err(io_error("remove", &older))?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn write_body<R: File, E: From<CheckpointError>>(
+    file: &R,
+    name: &str,
+    start: LogStart,
+    fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<u64, E> {
+    let mut sink = Sink { file, at: 0, sum: 0, buffer: Vec::with_capacity(BUFFER_BYTES) };
+    let io = |doing| io_error(doing, name);
+    sink.write_all(Header::new(start).as_bytes()).map_err(io("write"))?;
+    // The checksum is that of the stream alone.
+    sink.flush().map_err(io("write"))?;
+    sink.sum = 0;
+    let mut encoder = Counted { inner: GzEncoder::new(sink, Compression::fast()), bytes: 0 };
+    fill(&mut encoder)?;
+    let plain_bytes = encoder.bytes;
+    let mut sink = encoder.inner.finish().map_err(io("write"))?;
+    sink.flush().map_err(io("write"))?;
+    let mut trailer = Trailer {
+        sequence: start.sequence.into(),
+        plain_bytes: plain_bytes.into(),
+        compressed_bytes: (sink.at - HEADER_BYTES).into(),
+        compressed_checksum: sink.sum.into(),
+        checksum: 0.into(),
+    };
+    trailer.checksum = trailer.sum().into();
+    sink.write_all(trailer.as_bytes()).map_err(io("write"))?;
+    sink.flush().map_err(io("write"))?;
+    Ok(sink.at)
+}
+
+/// Writes to a file from front to back and sums up what it wrote.
+struct Sink<'a, R> {
+    file: &'a R,
+    at: u64,
+    sum: u32,
+    buffer: Vec<u8>,
+}
+
+impl<R: File> Write for Sink<'_, R> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() == BUFFER_BYTES {
+            self.flush()?;
+        }
+        let part = bytes.len().min(BUFFER_BYTES - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..part]);
+        Ok(part)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(self.at, &self.buffer)?;
+        self.sum = crc32c::crc32c_append(self.sum, &self.buffer);
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// Counts what goes through.
+struct Counted<W> {
+    inner: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Opens the newest checkpoint, if there is one, and removes half-written ones.
+///
+/// # Errors
+/// [`CheckpointError::Damaged`] or [`CheckpointError::Version`] for the newest, whatever older
+/// ones there are; [`CheckpointError::Io`].
+pub fn open_latest<F: Files>(
+    files: &F,
+    prefix: &str,
+) -> Result<Option<CheckpointReader<F::File>>, CheckpointError> {
+    let mut newest: Option<(u64, String)> = None;
+    for name in files.list().map_err(io_error("list the directory of", prefix))? {
+        let half = name.strip_suffix(TEMPORARY).and_then(|name| number_in(name, prefix));
+        if half.is_some() {
+            files.remove(&name).map_err(io_error("remove", &name))?;
+        } else if let Some(number) = number_in(&name, prefix)
+            && newest.as_ref().is_none_or(|(newest, _)| number > *newest)
+        {
+            newest = Some((number, name));
+        }
+    }
+    let Some((sequence, name)) = newest else { return Ok(None) };
+    let file = files.open(&name).map_err(io_error("open", &name))?;
+    verify(file, name, sequence).map(Some)
+}
+
+fn verify<R: File>(
+    file: R,
+    name: String,
+    sequence: u64,
+) -> Result<CheckpointReader<R>, CheckpointError> {
+    let io = io_error("read", &name);
+    let damaged = |what| CheckpointError::Damaged { name: name.clone(), what };
+    let bytes = file.len().map_err(io_error("read", &name))?;
+    if bytes < HEADER_BYTES + TRAILER_BYTES {
+        return Err(damaged("it is too short"));
+    }
+    let mut header = [0; HEADER_BYTES as usize];
+    let mut trailer = [0; TRAILER_BYTES as usize];
+    file.read_at(0, &mut header)
+        .and_then(|_| file.read_at(bytes - TRAILER_BYTES, &mut trailer))
+        .map_err(io)?;
+    let header: Header = zerocopy::transmute!(header);
+    let trailer: Trailer = zerocopy::transmute!(trailer);
+    if header.magic != MAGIC {
+        return Err(damaged("it does not start as a checkpoint"));
+    }
+    if header.version.get() != VERSION {
+        return Err(CheckpointError::Version { name, found: header.version.get() });
+    }
+    if header.checksum.get() != header.sum() {
+        return Err(damaged("the header's checksum is wrong"));
+    }
+    if trailer.checksum.get() != trailer.sum() {
+        return Err(damaged("the trailer's checksum is wrong, or the end is missing"));
+    }
+    if header.sequence.get() != sequence || trailer.sequence.get() != sequence {
+        return Err(damaged("it is another checkpoint than its name says"));
+    }
+    let compressed_bytes = bytes - HEADER_BYTES - TRAILER_BYTES;
+    if trailer.compressed_bytes.get() != compressed_bytes {
+        return Err(damaged("its length is not the one in its trailer"));
+    }
+    let source = Source {
+        file,
+        at: HEADER_BYTES,
+        end: HEADER_BYTES + compressed_bytes,
+        sum: 0,
+        buffer: Vec::with_capacity(BUFFER_BYTES),
+        used: 0,
+    };
+    Ok(CheckpointReader {
+        name,
+        start: LogStart { sequence, txn: header.txn.get() },
+        decoder: GzDecoder::new(source),
+        plain_bytes: trailer.plain_bytes.get(),
+        read_bytes: 0,
+        compressed_checksum: trailer.compressed_checksum.get(),
+        bytes,
+    })
+}
+
+/// The compressed bytes of a checkpoint, front to back.
+#[derive(Debug)]
+struct Source<R> {
+    file: R,
+    at: u64,
+    end: u64,
+    sum: u32,
+    buffer: Vec<u8>,
+    used: usize,
+}
+
+impl<R: File> BufRead for Source<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.used == self.buffer.len() {
+            let wanted = (self.end - self.at).min(BUFFER_BYTES as u64) as usize;
+            self.buffer.resize(wanted, 0);
+            self.used = 0;
+            let filled = self.file.read_at(self.at, &mut self.buffer);
+            self.buffer.truncate(*filled.as_ref().unwrap_or(&0));
+            if filled? < wanted {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.sum = crc32c::crc32c_append(self.sum, &self.buffer);
+            self.at += wanted as u64;
+        }
+        Ok(&self.buffer[self.used..])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.used += bytes;
+    }
+}
+
+impl<R: File> Read for Source<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let bytes = available.len().min(out.len());
+        out[..bytes].copy_from_slice(&available[..bytes]);
+        self.consume(bytes);
+        Ok(bytes)
+    }
+}
+
+/// Reads the state back, decompressed, with bounded memory.
+///
+/// At the end of the stream, `read` returns an error instead of 0 where the checksum or the length
+/// is not that of the trailer. What was read counts only after [`CheckpointReader::finish`].
+#[derive(Debug)]
+pub struct CheckpointReader<R: File> {
+    name: String,
+    start: LogStart,
+    decoder: GzDecoder<Source<R>>,
+    plain_bytes: u64,
+    read_bytes: u64,
+    compressed_checksum: u32,
+    bytes: u64,
+}
+
+impl<R: File> CheckpointReader<R> {
+    /// Where the log goes on after this checkpoint.
+    pub fn log_start(&self) -> LogStart {
+        self.start
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of the state, uncompressed.
+    pub fn plain_bytes(&self) -> u64 {
+        self.plain_bytes
+    }
+
+    /// Verifies that the whole state was read and that it is what was written.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Damaged`]; also where the caller has left bytes unread.
+    /// [`CheckpointError::Io`].
+    pub fn finish(mut self) -> Result<(), CheckpointError> {
+        let mut rest = [0];
+        match self.read(&mut rest) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(self.damaged("it holds more than its reader expects")),
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
+    /// What an error that `read` returned means.
+    pub fn explain(&self, error: io::Error) -> CheckpointError {
+        match error.kind() {
+            io::ErrorKind::InvalidData
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::UnexpectedEof => {
+                self.damaged("its compressed data do not give what was written")
+            }
+            _ => io_error("read", &self.name)(error),
+        }
+    }
+
+    fn damaged(&self, what: &'static str) -> CheckpointError {
+        CheckpointError::Damaged { name: self.name.clone(), what }
+    }
+
+    fn verify_end(&mut self) -> io::Result<()> {
+        let source = self.decoder.get_mut();
+        let unread = source.at != source.end || source.used != source.buffer.len();
+        if unread || source.sum != self.compressed_checksum || self.read_bytes != self.plain_bytes {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                self.damaged("its checksum or its length is wrong"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<R: File> Read for CheckpointReader<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let bytes = self.decoder.read(out)?;
+        self.read_bytes += bytes as u64;
+        if bytes == 0 {
+            self.verify_end()?;
+        }
+        Ok(bytes)
+    }
+}
+
+fn remove_if_there<F: Files>(files: &F, name: &str) -> io::Result<()> {
+    match files.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn io_error(doing: &'static str, name: &str) -> impl Fn(io::Error) -> CheckpointError + use<> {
+    let name = name.to_string();
+    move |source| CheckpointError::Io { doing, name: name.clone(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_that_of_the_format_description() {
+        assert_eq!((HEADER_BYTES, TRAILER_BYTES, VERSION), (32, 32, 1));
+        let header: [u8; 32] = zerocopy::transmute!(Header::new(LogStart { sequence: 2, txn: 3 }));
+        assert_eq!(&header[..12], b"PERDCKP\0\x01\0\0\0");
+        assert_eq!((header[16], header[24]), (2, 3));
+    }
+}

@@ -1,0 +1,90 @@
+//! What can go wrong in the shared parts of the engines.
+
+use heap::HeapError;
+use index::IndexError;
+use pm::Bad;
+
+/// An operation failed; what it would have changed is as before, and the transaction can go on or
+/// abort.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The table has a tuple with this primary key.
+    #[error("table `{table}` has a tuple with this primary key already")]
+    DuplicateKey {
+        /// The table.
+        table: String,
+    },
+    /// The table has no tuple with this primary key.
+    #[error("table `{table}` has no tuple with this primary key")]
+    MissingKey {
+        /// The table.
+        table: String,
+    },
+    /// A value is longer than its column allows.
+    #[error("column `{column}` holds at most {max} bytes, not {bytes}")]
+    TooLarge {
+        /// The column.
+        column: String,
+        /// Bytes of the value.
+        bytes: usize,
+        /// Bytes that the column holds.
+        max: u32,
+    },
+    /// A value has another type than its column.
+    #[error("column `{column}` holds {wanted}, not {found}")]
+    WrongType {
+        /// The column.
+        column: String,
+        /// The column's type.
+        wanted: String,
+        /// The value's type.
+        found: &'static str,
+    },
+    /// Too few or too many values.
+    #[error("{what} takes {wanted} values, not {found}")]
+    WrongCount {
+        /// The table or key.
+        what: String,
+        /// Values that it takes.
+        wanted: usize,
+        /// Values that were given.
+        found: usize,
+    },
+    /// There is no such column.
+    #[error("table `{table}` has no column {column}")]
+    NoColumn {
+        /// The table.
+        table: String,
+        /// The number that was given.
+        column: usize,
+    },
+    /// A column of the primary key cannot be updated.
+    #[error(
+        "column `{column}` belongs to the primary key and cannot be updated; delete the tuple and insert it anew"
+    )]
+    KeyColumn {
+        /// The column.
+        column: String,
+    },
+    /// The schema makes no sense.
+    #[error("{0}")]
+    Schema(String),
+    /// The memory is full or damaged.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// The medium holds something impossible.
+    #[error(transparent)]
+    Bad(#[from] Bad),
+}
+
+impl From<IndexError> for StorageError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Heap(error) => Self::Heap(error),
+            IndexError::Bad(error) => Self::Bad(error),
+            // Engines turn a duplicate into an error with the table's name before this.
+            other => Self::Schema(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Tables, columns, keys and indexes: what the user declares, and what follows from it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use index::{MAX_KEY_BYTES, NodeShape};
+use serde::{Deserialize, Serialize};
+
+use crate::error::StorageError;
+use crate::value::ColumnType;
+
+/// The longest text or bytes value of a column, in bytes.
+pub const MAX_VALUE_BYTES: u32 = 128 << 10;
+/// How many columns a table can have.
+pub const MAX_COLUMNS: usize = 1024;
+
+/// A column of a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: ColumnType,
+}
+
+/// A secondary index: finds tuples by other columns than the primary key. Several tuples may have
+/// the same values there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IndexSchema {
+    /// Its name.
+    pub name: String,
+    /// The names of its columns, most significant first.
+    pub columns: Vec<String>,
+}
+
+/// A table as the user declares it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableSchema {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) key: Vec<String>,
+    pub(crate) indexes: Vec<IndexSchema>,
+}
+
+impl TableSchema {
+    /// A table without columns.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), columns: Vec::new(), key: Vec::new(), indexes: Vec::new() }
+    }
+
+    /// Adds a column behind those that there are.
+    #[must_use]
+    pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Self {
+        self.columns.push(Column { name: name.into(), kind });
+        self
+    }
+
+    /// Sets the primary key, most significant column first.
+    #[must_use]
+    pub fn key(mut self, columns: &[&str]) -> Self {
+        self.key = columns.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Adds a secondary index.
+    #[must_use]
+    pub fn index(mut self, name: impl Into<String>, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(ToString::to_string).collect();
+        self.indexes.push(IndexSchema { name: name.into(), columns });
+        self
+    }
+
+    /// The table's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The table's columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The names of the primary key's columns.
+    pub fn key_columns(&self) -> &[String] {
+        &self.key
+    }
+
+    /// The secondary indexes.
+    pub fn indexes(&self) -> &[IndexSchema] {
+        &self.indexes
+    }
+}
+
+/// All tables of a database.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Schema {
+    pub(crate) tables: Vec<TableSchema>,
+}
+
+impl Schema {
+    /// A schema without tables.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a table.
+    #[must_use]
+    pub fn table(mut self, table: TableSchema) -> Self {
+        self.tables.push(table);
+        self
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &[TableSchema] {
+        &self.tables
+    }
+}
+
+/// How the word of a field keeps its value (P1 3.1: what is larger than 8 bytes lies in a slot of
+/// its own, whose location stands in the field).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FieldForm {
+    /// A number.
+    Word,
+    /// Up to seven bytes, with their number in the highest byte.
+    Short,
+    /// A variable-length slot.
+    Slot,
+}
+
+/// The key of the primary or of a secondary index.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KeyLayout {
+    /// What the key is called in errors.
+    pub(crate) what: String,
+    /// The columns, most significant first; for a secondary index the primary key's follow.
+    pub(crate) columns: Vec<u16>,
+    /// How many of them the user gave.
+    pub(crate) own_columns: usize,
+    /// Bytes of the encoding, a multiple of 8.
+    pub(crate) width: usize,
+    /// Whether it is a single number, for which the tree has a fast path.
+    pub(crate) narrow: bool,
+    pub(crate) shape: NodeShape,
+}
+
+/// A table with all that follows from its declaration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableLayout {
+    /// The declaration.
+    pub schema: TableSchema,
+    pub(crate) number: u16,
+    pub(crate) forms: Vec<FieldForm>,
+    pub(crate) primary: KeyLayout,
+    pub(crate) secondary: Vec<KeyLayout>,
+    /// For each column, whether it belongs to the primary key.
+    pub(crate) in_key: Vec<bool>,
+    /// For each column, whether a secondary index has it.
+    pub(crate) indexed: Vec<bool>,
+    pub(crate) has_text: bool,
+}
+
+impl TableLayout {
+    /// Bytes of a tuple's slot: a word for each column.
+    pub fn tuple_bytes(&self) -> u64 {
+        self.forms.len() as u64 * 8
+    }
+
+    /// The number of the column `name`.
+    pub fn column(&self, name: &str) -> Option<u16> {
+        let found = self.schema.columns.iter().position(|column| column.name == name)?;
+        Some(found as u16)
+    }
+
+    /// The number of the secondary index `name`.
+    pub fn index(&self, name: &str) -> Option<usize> {
+        self.schema.indexes.iter().position(|index| index.name == name)
+    }
+
+    fn new(schema: &TableSchema, number: u16, node_bytes: u32) -> Result<Self, StorageError> {
+        let wrong = |why: String| StorageError::Schema(format!("table `{}`: {why}", schema.name));
+        if schema.name.is_empty() || schema.name.len() > 255 {
+            return Err(wrong("its name must have 1 to 255 bytes".into()));
+        }
+        if schema.columns.is_empty() || schema.columns.len() > MAX_COLUMNS {
+            return Err(wrong(format!("it must have 1 to {MAX_COLUMNS} columns")));
+        }
+        let mut names = HashSet::new();
+        for column in &schema.columns {
+            if column.name.is_empty() || !names.insert(&column.name) {
+                return Err(wrong(format!("two columns are called `{}`", column.name)));
+            }
+            if column.kind.max_bytes().is_some_and(|max| max > MAX_VALUE_BYTES) {
+                return Err(wrong(format!(
+                    "column `{}` may hold at most {MAX_VALUE_BYTES} bytes",
+                    column.name
+                )));
+            }
+        }
+        let forms = schema
+            .columns
+            .iter()
+            .map(|column| match column.kind.max_bytes() {
+                None => FieldForm::Word,
+                Some(max) if max <= 7 => FieldForm::Short,
+                Some(_) => FieldForm::Slot,
+            })
+            .collect();
+        let number_of = |name: &String| {
+            let found = schema.columns.iter().position(|column| column.name == *name);
+            found.map(|at| at as u16).ok_or_else(|| wrong(format!("there is no column `{name}`")))
+        };
+        let key: Vec<u16> = schema.key.iter().map(number_of).collect::<Result<_, _>>()?;
+        if key.is_empty() {
+            return Err(wrong("it has no primary key; name its columns with `.key(&[..])`".into()));
+        }
+        let key_layout = |what: String, own: &[u16], more: &[u16]| {
+            let columns: Vec<u16> = own.iter().chain(more).copied().collect();
+            KeyLayout::new(schema, what, columns, own.len(), node_bytes)
+        };
+        let primary = key_layout(format!("the primary key of table `{}`", schema.name), &key, &[])?;
+        let mut indexed = vec![false; schema.columns.len()];
+        let mut index_names = HashSet::new();
+        let mut secondary = Vec::new();
+        for index in &schema.indexes {
+            if index.name.is_empty() || !index_names.insert(&index.name) {
+                return Err(wrong(format!("two indexes are called `{}`", index.name)));
+            }
+            let own: Vec<u16> = index.columns.iter().map(number_of).collect::<Result<_, _>>()?;
+            if own.is_empty() {
+                return Err(wrong(format!("index `{}` has no columns", index.name)));
+            }
+            own.iter().for_each(|column| indexed[usize::from(*column)] = true);
+            secondary.push(key_layout(format!("index `{}`", index.name), &own, &key)?);
+        }
+        let mut in_key = vec![false; schema.columns.len()];
+        key.iter().for_each(|column| in_key[usize::from(*column)] = true);
+        let has_text =
+            schema.columns.iter().any(|column| matches!(column.kind, ColumnType::Text { .. }));
+        Ok(Self {
+            schema: schema.clone(),
+            number,
+            forms,
+            primary,
+            secondary,
+            in_key,
+            indexed,
+            has_text,
+        })
+    }
+}
+
+impl KeyLayout {
+    fn new(
+        schema: &TableSchema,
+        what: String,
+        columns: Vec<u16>,
+        own_columns: usize,
+        node_bytes: u32,
+    ) -> Result<Self, StorageError> {
+        let kinds: Vec<ColumnType> =
+            columns.iter().map(|column| schema.columns[usize::from(*column)].kind).collect();
+        let width: usize = kinds.iter().map(|kind| encoded_bytes(*kind)).sum();
+        if width > MAX_KEY_BYTES {
+            return Err(StorageError::Schema(format!(
+                "{what}: its columns take {width} bytes, a key has at most {MAX_KEY_BYTES}"
+            )));
+        }
+        let width = width.next_multiple_of(8);
+        let narrow = matches!(kinds[..], [ColumnType::U64 | ColumnType::I64 | ColumnType::F64]);
+        // A node of a wide key has room for a dozen of them at least.
+        let wanted = (24 + 12 * (width as u32 + 8)).next_power_of_two();
+        let node_bytes = if narrow { node_bytes } else { node_bytes.max(wanted) };
+        let shape = NodeShape::new(node_bytes, width as u32)?;
+        Ok(Self { what, columns, own_columns, width, narrow, shape })
+    }
+}
+
+/// Bytes that a column takes in a key.
+pub(crate) fn encoded_bytes(kind: ColumnType) -> usize {
+    kind.max_bytes().map_or(8, |max| max as usize + 2)
+}
+
+/// A schema that has been found to make sense, with all that follows from it.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    /// The tables, in the order in which they were declared.
+    pub tables: Vec<Arc<TableLayout>>,
+    /// The declaration.
+    pub schema: Schema,
+}
+
+impl Catalog {
+    /// Checks a schema. `node_bytes` is the size of index nodes.
+    ///
+    /// # Errors
+    /// What is wrong with the schema.
+    pub fn new(schema: &Schema, node_bytes: u32) -> Result<Self, StorageError> {
+        if schema.tables.is_empty() || schema.tables.len() > 1024 {
+            return Err(StorageError::Schema("a schema has 1 to 1024 tables".into()));
+        }
+        let mut names = HashSet::new();
+        let mut tables = Vec::new();
+        for (number, table) in schema.tables.iter().enumerate() {
+            if !names.insert(&table.name) {
+                return Err(StorageError::Schema(format!(
+                    "two tables are called `{}`",
+                    table.name
+                )));
+            }
+            tables.push(Arc::new(TableLayout::new(table, number as u16, node_bytes)?));
+        }
+        Ok(Self { tables, schema: schema.clone() })
+    }
+
+    /// How many indexes there are, primary and secondary.
+    pub fn index_count(&self) -> usize {
+        self.tables.iter().map(|table| 1 + table.secondary.len()).sum()
+    }
+
+    /// The number of the table `name`.
+    pub fn table(&self, name: &str) -> Option<usize> {
+        self.tables.iter().position(|table| table.schema.name == name)
+    }
+}

@@ -1,0 +1,884 @@
+//! The table heap and its indexes: what engines with in-place updates share (P1 3.1, 4.1).
+//!
+//! Every change comes in two halves, so that an engine can put its log between them:
+//!
+//! | operation | before the log entry is durable | after |
+//! |---|---|---|
+//! | insert | [`Tables::write_tuple`]: allocate and fill slots, prepare index entries | [`Tables::publish_tuple`] |
+//! | update | [`Tables::write_fields`]: fill new slots, prepare index entries | [`Tables::replace_fields`] |
+//! | delete | [`Tables::find`] | [`Tables::unlink`] |
+//!
+//! The first half changes nothing that a reader or a recovery could see: dropping it leaves only
+//! slots that are allocated and not persisted. All stores of a half go into [`Tables::lines`],
+//! which the engine flushes when the half is complete.
+//!
+//! What a transaction has replaced or deleted is collected; the engine frees it once the
+//! transaction is durable.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::{Lane, Purpose};
+use index::{BTree, Direction, IndexError, LeafLayout, Prepared, TreeUse, WideKey};
+use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
+use zerocopy::IntoBytes;
+
+use crate::error::StorageError;
+use crate::key::{TableKey, check_value, encode_key, encode_range, key_of_fields};
+use crate::schema::{Catalog, FieldForm, KeyLayout, TableLayout};
+use crate::tuple::{
+    field_at, owned_slot, read_tuple, short_bytes, short_word, slot_range, slot_word,
+};
+use crate::value::{Row, Value};
+
+/// An index of a table, with the fast path for keys of one number.
+#[derive(Debug)]
+pub(crate) enum TableIndex<L> {
+    Narrow(BTree<u64, L>),
+    Wide(BTree<WideKey, L>),
+}
+
+#[derive(Debug)]
+pub(crate) enum PreparedEntry {
+    Narrow(Prepared<u64>),
+    Wide(Prepared<WideKey>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Table<L> {
+    pub(crate) layout: Arc<TableLayout>,
+    /// The primary index, then the secondary ones.
+    pub(crate) indexes: Vec<TableIndex<L>>,
+}
+
+impl<L> Table<L> {
+    fn key_layout(&self, index: usize) -> &KeyLayout {
+        if index == 0 { &self.layout.primary } else { &self.layout.secondary[index - 1] }
+    }
+}
+
+/// A tuple that is written but that nobody can see yet. Owns its slots until it is published or
+/// given back.
+#[derive(Debug)]
+#[must_use = "a tuple that is written must be published or given back"]
+pub struct NewTuple {
+    /// The table's number.
+    pub table: u16,
+    /// Where the tuple lies.
+    pub offset: u64,
+    /// Checksum of its words; a log entry carries it.
+    pub image: u32,
+    /// Its entries in the indexes, which do not count yet.
+    entries: Vec<(u16, PreparedEntry)>,
+}
+
+/// A field whose new value is written but not in place yet.
+#[derive(Clone, Copy, Debug)]
+pub struct NewField {
+    /// The column's number.
+    pub column: u16,
+    /// The word that stands in the tuple.
+    pub old: u64,
+    /// The word that will stand there.
+    pub new: u64,
+}
+
+/// New values of some fields of one tuple; see [`Tables::write_fields`].
+#[derive(Debug)]
+#[must_use = "new fields must be put in place or given back"]
+pub struct NewFields {
+    /// The table's number.
+    pub table: u16,
+    /// Where the tuple lies.
+    pub tuple: u64,
+    /// Entries in secondary indexes that will replace others.
+    entries: Vec<(u16, PreparedEntry)>,
+}
+
+/// All tables of a partition in one memory, with their allocator.
+#[derive(Debug)]
+pub struct Tables<M: Memory, L> {
+    /// The partition's allocator.
+    pub lane: Lane<M>,
+    pub(crate) tables: Vec<Table<L>>,
+    /// Lines that have been stored to and must be flushed before the next fence.
+    pub lines: LineSet,
+    /// The fields of the update that is being prepared.
+    pub fields: Vec<NewField>,
+    /// Room for prepared index entries, empty between operations.
+    prepared: Vec<(u16, PreparedEntry)>,
+    /// Index entries that the update in preparation replaces: index, old key.
+    outdated: Vec<(u16, TableKey)>,
+    /// Slots that the open transaction has replaced or deleted.
+    pub superseded: Vec<u64>,
+    /// Where the open transaction has removed index entries: table, index, key.
+    removed: Vec<(u16, u16, TableKey)>,
+    words: Vec<u64>,
+}
+
+impl<M: Memory, L: LeafLayout> Tables<M, L> {
+    /// Bytes of root pointers that the tables of `catalog` need.
+    pub fn cell_bytes(catalog: &Catalog) -> u64 {
+        catalog.index_count() as u64 * 8
+    }
+
+    /// Creates empty tables, whose root pointers will live at `cells`.
+    ///
+    /// # Errors
+    /// The memory is full.
+    pub fn create(
+        mut lane: Lane<M>,
+        catalog: &Catalog,
+        cells: Off<u64>,
+    ) -> Result<Self, StorageError> {
+        let mut cell = cells;
+        for layout in &catalog.tables {
+            for key in std::iter::once(&layout.primary).chain(&layout.secondary) {
+                // Created here, opened below: the two differ only in the first node.
+                if key.narrow {
+                    BTree::<u64, L>::create(&mut lane, cell, key.shape)?;
+                } else {
+                    BTree::<WideKey, L>::create(&mut lane, cell, key.shape)?;
+                }
+                cell = cell.plus(8);
+            }
+        }
+        Ok(Self::open(lane, catalog, cells))
+    }
+
+    /// The tables whose root pointers live at `cells`. Reads nothing.
+    pub fn open(lane: Lane<M>, catalog: &Catalog, cells: Off<u64>) -> Self {
+        let mut cell = cells;
+        let mut open_index = |key: &KeyLayout| {
+            let at = cell;
+            cell = cell.plus(8);
+            if key.narrow {
+                TableIndex::Narrow(BTree::open(at, key.shape))
+            } else {
+                TableIndex::Wide(BTree::open(at, key.shape))
+            }
+        };
+        let tables = catalog
+            .tables
+            .iter()
+            .map(|layout| Table {
+                layout: layout.clone(),
+                indexes: std::iter::once(&layout.primary)
+                    .chain(&layout.secondary)
+                    .map(&mut open_index)
+                    .collect(),
+            })
+            .collect();
+        Self {
+            lane,
+            tables,
+            lines: LineSet::new(),
+            fields: Vec::new(),
+            prepared: Vec::new(),
+            outdated: Vec::new(),
+            superseded: Vec::new(),
+            removed: Vec::new(),
+            words: Vec::new(),
+        }
+    }
+
+    /// The memory under the tables.
+    #[inline]
+    pub fn memory(&self) -> &M {
+        self.lane.memory()
+    }
+
+    /// The layout of table `table`.
+    pub fn layout(&self, table: u16) -> &Arc<TableLayout> {
+        &self.tables[usize::from(table)].layout
+    }
+
+    /// The primary key with these values.
+    ///
+    /// # Errors
+    /// Wrong number, type or length of values.
+    #[inline]
+    pub fn key(&self, table: u16, values: &[Value<'_>]) -> Result<TableKey, StorageError> {
+        let layout = &self.tables[usize::from(table)].layout;
+        encode_key(&layout.schema, &layout.primary, values)
+    }
+
+    /// Where the tuple with this primary key lies.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn find(&self, table: u16, key: &TableKey) -> Result<Option<u64>, Bad> {
+        index_get(&self.tables[usize::from(table)].indexes[0], self.lane.memory(), key)
+    }
+
+    /// As [`Self::find`], where a missing tuple is an error.
+    ///
+    /// # Errors
+    /// No such tuple, or damage.
+    #[inline]
+    pub fn find_or_fail(&self, table: u16, key: &TableKey) -> Result<u64, StorageError> {
+        self.find(table, key)?.ok_or_else(|| StorageError::MissingKey {
+            table: self.layout(table).schema.name().into(),
+        })
+    }
+
+    /// Copies columns of a tuple, all of them if none are named, into `row`.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn read(
+        &self,
+        table: u16,
+        tuple: u64,
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<(), Bad> {
+        let layout = &self.tables[usize::from(table)].layout;
+        read_tuple(self.lane.memory(), layout, tuple, columns, row)
+    }
+
+    /// The word of a column of a tuple.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn field(&self, tuple: u64, column: u16) -> Result<u64, Bad> {
+        self.lane.memory().load(field_at(tuple, column), Acquire)
+    }
+
+    /// First half of an insert: writes the tuple and its index entries where nobody sees them.
+    ///
+    /// # Errors
+    /// Wrong values, a duplicate key, or no room; nothing has changed then.
+    #[track_caller]
+    pub fn write_tuple(
+        &mut self,
+        table: u16,
+        values: &[Value<'_>],
+    ) -> Result<NewTuple, StorageError> {
+        let layout = self.tables[usize::from(table)].layout.clone();
+        let columns = layout.schema.columns();
+        if values.len() != columns.len() {
+            return Err(StorageError::WrongCount {
+                what: format!("table `{}`", layout.schema.name()),
+                wanted: columns.len(),
+                found: values.len(),
+            });
+        }
+        for (column, value) in values.iter().enumerate() {
+            check_value(&layout.schema, column as u16, value)?;
+        }
+        self.words.clear();
+        let written = self.write_values(&layout, values).and_then(|()| {
+            let offset = self.lane.allocate(layout.tuple_bytes(), Purpose::Table)?;
+            let bytes = self.words.as_bytes();
+            self.lane.memory().copy(Off::new(offset), bytes);
+            self.lines.add(Range::new(offset, bytes.len() as u64));
+            let entries = std::mem::take(&mut self.prepared);
+            Ok(NewTuple { table, offset, image: crc32c::crc32c(bytes), entries })
+        });
+        let mut tuple = match written {
+            Ok(tuple) => tuple,
+            Err(error) => {
+                self.release_words(&layout, self.words.len());
+                return Err(error);
+            }
+        };
+        if let Err(error) = self.prepare_entries(&layout, tuple.offset, &mut tuple.entries) {
+            self.give_back_tuple(tuple);
+            return Err(error);
+        }
+        Ok(tuple)
+    }
+
+    fn write_values(
+        &mut self,
+        layout: &TableLayout,
+        values: &[Value<'_>],
+    ) -> Result<(), StorageError> {
+        for (form, value) in layout.forms.iter().zip(values) {
+            let word = self.write_value(*form, value)?;
+            self.words.push(word);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write_value(&mut self, form: FieldForm, value: &Value<'_>) -> Result<u64, StorageError> {
+        let Some(bytes) = value.as_bytes() else { return Ok(value.as_word().unwrap_or(0)) };
+        if form == FieldForm::Short {
+            return Ok(short_word(bytes));
+        }
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let slot = self.lane.allocate(bytes.len() as u64, Purpose::Table)?;
+        self.lane.memory().copy(Off::new(slot), bytes);
+        self.lines.add(Range::new(slot, bytes.len() as u64));
+        Ok(slot_word(slot, bytes.len() as u64))
+    }
+
+    /// Prepares an entry in every index for the tuple whose words are `self.words`.
+    fn prepare_entries(
+        &mut self,
+        layout: &TableLayout,
+        tuple: u64,
+        entries: &mut Vec<(u16, PreparedEntry)>,
+    ) -> Result<(), StorageError> {
+        for index in 0..=layout.secondary.len() {
+            let key_layout =
+                if index == 0 { &layout.primary } else { &layout.secondary[index - 1] };
+            let words = &self.words;
+            let memory = self.lane.memory();
+            let key =
+                key_of_words(memory, layout, key_layout, |column| Ok(words[usize::from(column)]))?;
+            entries.push((index as u16, self.prepare_entry(layout, index, &key, tuple)?));
+        }
+        Ok(())
+    }
+
+    fn prepare_entry(
+        &mut self,
+        layout: &TableLayout,
+        index: usize,
+        key: &TableKey,
+        tuple: u64,
+    ) -> Result<PreparedEntry, StorageError> {
+        let table = &mut self.tables[usize::from(layout.number)];
+        Ok(match (&mut table.indexes[index], key) {
+            (TableIndex::Narrow(tree), TableKey::Narrow(key)) => PreparedEntry::Narrow(duplicate(
+                layout,
+                tree.prepare(&mut self.lane, *key, tuple, &mut self.lines),
+            )?),
+            (TableIndex::Wide(tree), TableKey::Wide(key)) => PreparedEntry::Wide(duplicate(
+                layout,
+                tree.prepare(&mut self.lane, *key, tuple, &mut self.lines),
+            )?),
+            _ => unreachable!("a key has the form of its index"),
+        })
+    }
+
+    /// Gives a tuple back that was written and will not be published.
+    pub fn give_back_tuple(&mut self, tuple: NewTuple) {
+        let layout = self.tables[usize::from(tuple.table)].layout.clone();
+        self.release_words(&layout, layout.forms.len());
+        self.lane.release(tuple.offset);
+        self.lines.clear();
+    }
+
+    fn release_words(&mut self, layout: &TableLayout, count: usize) {
+        for (form, word) in layout.forms.iter().zip(&self.words[..count]) {
+            if let Some(slot) = owned_slot(*form, *word) {
+                self.lane.release(slot);
+            }
+        }
+        self.lines.clear();
+    }
+
+    /// Second half of an insert, step one: the tuple and its fields become persisted.
+    #[track_caller]
+    pub fn mark_tuple(&mut self, tuple: &Durable<NewTuple>) {
+        let NewTuple { table, offset, .. } = *tuple.get();
+        let Self { lane, tables, lines, words, .. } = self;
+        for (form, word) in tables[usize::from(table)].layout.forms.iter().zip(&*words) {
+            if let Some(slot) = owned_slot(*form, *word) {
+                lane.mark_persisted(slot, lines);
+            }
+        }
+        lane.mark_persisted(offset, lines);
+    }
+
+    /// Second half of an insert, step two: the tuple becomes visible in its indexes.
+    ///
+    /// # Errors
+    /// Damage.
+    #[track_caller]
+    pub fn publish_tuple(&mut self, tuple: Durable<NewTuple>) -> Result<(), Bad> {
+        let table = tuple.get().table;
+        self.publish_entries(table, tuple.part(|tuple| tuple.entries))
+    }
+
+    #[track_caller]
+    fn publish_entries(
+        &mut self,
+        table: u16,
+        mut entries: Durable<Vec<(u16, PreparedEntry)>>,
+    ) -> Result<(), Bad> {
+        let Self { lane, tables, lines, .. } = self;
+        for entry in entries.drain() {
+            let tree = &mut tables[usize::from(table)].indexes[usize::from(entry.get().0)];
+            publish_entry(tree, lane.memory(), entry.part(|entry| entry.1), lines)?;
+        }
+        self.prepared = entries.into_inner();
+        Ok(())
+    }
+
+    /// First half of an update: writes the new values, and new index entries where an indexed
+    /// column changes, where nobody sees them. They are in [`Self::fields`].
+    ///
+    /// # Errors
+    /// Wrong values, no such tuple, or no room; nothing has changed then.
+    #[track_caller]
+    pub fn write_fields(
+        &mut self,
+        table: u16,
+        tuple: u64,
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<NewFields, StorageError> {
+        let layout = self.tables[usize::from(table)].layout.clone();
+        for (column, value) in changes {
+            check_change(&layout, *column, value)?;
+        }
+        self.fields.clear();
+        self.outdated.clear();
+        let mut new = NewFields { table, tuple, entries: std::mem::take(&mut self.prepared) };
+        let mut indexed = false;
+        for (column, value) in changes {
+            indexed |= layout.indexed[usize::from(*column)];
+            let written = self.write_value(layout.forms[usize::from(*column)], value);
+            // The same column twice: the later value replaces the earlier one.
+            let earlier = self.fields.iter().rev().find(|field| field.column == *column);
+            let old = match earlier {
+                Some(earlier) => Ok(earlier.new),
+                None => self.field(tuple, *column),
+            };
+            match (written, old) {
+                (Ok(word), Ok(old)) => {
+                    self.fields.push(NewField { column: *column, old, new: word });
+                }
+                (written, old) => {
+                    if let Ok(word) = written {
+                        self.fields.push(NewField { column: *column, old: 0, new: word });
+                    }
+                    self.give_back_fields(new);
+                    return Err(written
+                        .err()
+                        .or(old.err().map(Into::into))
+                        .unwrap_or(StorageError::Bad(Bad::Damaged { what: "tuple", at: tuple })));
+                }
+            }
+        }
+        if indexed && let Err(error) = self.prepare_changed_entries(&layout, &mut new) {
+            self.give_back_fields(new);
+            return Err(error);
+        }
+        Ok(new)
+    }
+
+    /// Prepares the index entries that the update in `self.fields` makes necessary.
+    fn prepare_changed_entries(
+        &mut self,
+        layout: &TableLayout,
+        fields: &mut NewFields,
+    ) -> Result<(), StorageError> {
+        for index in 0..layout.secondary.len() {
+            let (old, new) = self.keys_around(layout, index, fields.tuple, &self.fields)?;
+            if old != new {
+                let entry = self.prepare_entry(layout, index + 1, &new, fields.tuple)?;
+                fields.entries.push((index as u16 + 1, entry));
+                self.outdated.push((index as u16 + 1, old));
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of a secondary index before and after a change of fields.
+    fn keys_around(
+        &self,
+        layout: &TableLayout,
+        index: usize,
+        tuple: u64,
+        fields: &[NewField],
+    ) -> Result<(TableKey, TableKey), Bad> {
+        let memory = self.lane.memory();
+        let key = |after: bool| {
+            key_of_words(memory, layout, &layout.secondary[index], |column| {
+                let mut changes = fields.iter().filter(|field| field.column == column);
+                let word = if after {
+                    changes.next_back().map(|field| field.new)
+                } else {
+                    changes.next().map(|field| field.old)
+                };
+                word.map_or_else(|| self.field(tuple, column), Ok)
+            })
+        };
+        Ok((key(false)?, key(true)?))
+    }
+
+    /// Gives new values back that will not be put in place.
+    pub fn give_back_fields(&mut self, new: NewFields) {
+        let layout = self.tables[usize::from(new.table)].layout.clone();
+        while let Some(field) = self.fields.pop() {
+            if let Some(slot) = owned_slot(layout.forms[usize::from(field.column)], field.new) {
+                self.lane.release(slot);
+            }
+        }
+        self.outdated.clear();
+        self.lines.clear();
+    }
+
+    /// Second half of an update: new values become persisted, stand in the tuple, and the indexes
+    /// follow. The slots of the old values are in [`Self::superseded`].
+    ///
+    /// # Errors
+    /// Damage.
+    #[track_caller]
+    pub fn replace_fields(&mut self, new: Durable<NewFields>) -> Result<(), Bad> {
+        let NewFields { table, tuple, .. } = *new.get();
+        let Self { lane, tables, lines, fields, superseded, .. } = self;
+        let forms = &tables[usize::from(table)].layout.forms;
+        for field in &*fields {
+            let form = forms[usize::from(field.column)];
+            if let Some(slot) = owned_slot(form, field.new) {
+                lane.mark_persisted(slot, lines);
+            }
+            superseded.extend(owned_slot(form, field.old));
+            let at = field_at(tuple, field.column);
+            lane.memory().store(at, field.new);
+            lines.add(at.range());
+        }
+        self.publish_entries(table, new.part(|new| new.entries))?;
+        while let Some((index, key)) = self.outdated.pop() {
+            self.remove_entry(table, index, &key, tuple)?;
+        }
+        Ok(())
+    }
+
+    /// Second half of a delete: the tuple leaves its indexes. Its slots are in
+    /// [`Self::superseded`].
+    ///
+    /// # Errors
+    /// Damage.
+    #[track_caller]
+    pub fn unlink(&mut self, table: u16, tuple: u64) -> Result<(), Bad> {
+        let layout = self.tables[usize::from(table)].layout.clone();
+        for index in 0..=layout.secondary.len() {
+            let key = self.key_of_tuple(table, index, tuple)?;
+            self.remove_entry(table, index as u16, &key, tuple)?;
+        }
+        let mut superseded = std::mem::take(&mut self.superseded);
+        let result = self.slots_of_tuple(table, tuple, &mut superseded);
+        self.superseded = superseded;
+        result
+    }
+
+    /// Adds the tuple's slot and those of its fields to `slots`.
+    pub(crate) fn slots_of_tuple(
+        &self,
+        table: u16,
+        tuple: u64,
+        slots: &mut Vec<u64>,
+    ) -> Result<(), Bad> {
+        let layout = &self.tables[usize::from(table)].layout;
+        for (column, form) in layout.forms.iter().enumerate() {
+            if *form == FieldForm::Slot {
+                slots.extend(owned_slot(*form, self.field(tuple, column as u16)?));
+            }
+        }
+        slots.push(tuple);
+        Ok(())
+    }
+
+    #[track_caller]
+    pub(crate) fn remove_entry(
+        &mut self,
+        table: u16,
+        index: u16,
+        key: &TableKey,
+        tuple: u64,
+    ) -> Result<(), Bad> {
+        let Self { lane, tables, lines, .. } = self;
+        let tree = &mut tables[usize::from(table)].indexes[usize::from(index)];
+        let removed = match (tree, key) {
+            (TableIndex::Narrow(tree), TableKey::Narrow(key)) => {
+                tree.remove(lane.memory(), key, tuple, lines)?
+            }
+            (TableIndex::Wide(tree), TableKey::Wide(key)) => {
+                tree.remove(lane.memory(), key, tuple, lines)?
+            }
+            _ => unreachable!("a key has the form of its index"),
+        };
+        if removed {
+            self.removed.push((table, index, *key));
+        }
+        Ok(())
+    }
+
+    /// Puts an index entry back that undo needs. Fences, if the entry was gone. Never needs a new
+    /// node: see the module comment of [`index::BTree`].
+    #[track_caller]
+    pub(crate) fn restore_entry(
+        &mut self,
+        table: u16,
+        index: usize,
+        key: &TableKey,
+        tuple: u64,
+    ) -> Result<(), StorageError> {
+        let layout = self.tables[usize::from(table)].layout.clone();
+        match self.prepare_entry(&layout, index, key, tuple) {
+            Err(StorageError::DuplicateKey { .. }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(entry) => {
+                let memory = self.lane.memory();
+                let entry = Flushed::lines(memory, &mut self.lines, vec![(index as u16, entry)]);
+                let entry = fence_for(memory, entry);
+                Ok(self.publish_entries(table, entry)?)
+            }
+        }
+    }
+
+    /// The key of a stored tuple in index `index` (0 is the primary one).
+    pub(crate) fn key_of_tuple(
+        &self,
+        table: u16,
+        index: usize,
+        tuple: u64,
+    ) -> Result<TableKey, Bad> {
+        let table = &self.tables[usize::from(table)];
+        key_of_words(self.lane.memory(), &table.layout, table.key_layout(index), |column| {
+            self.field(tuple, column)
+        })
+    }
+
+    /// The keys of a secondary index before and after the change that a log entry describes.
+    pub(crate) fn logged_keys(
+        &self,
+        table: u16,
+        index: usize,
+        tuple: u64,
+        fields: &[NewField],
+    ) -> Result<(TableKey, TableKey), Bad> {
+        self.keys_around(&self.tables[usize::from(table)].layout, index, tuple, fields)
+    }
+
+    /// After a commit: gives space back in the indexes where entries were removed. Makes its own
+    /// fences.
+    ///
+    /// # Errors
+    /// Damage. A lack of room is none: the next removal nearby tries again.
+    pub fn tidy_indexes(&mut self) -> Result<(), StorageError> {
+        while let Some((table, index, key)) = self.removed.pop() {
+            let tree = &mut self.tables[usize::from(table)].indexes[usize::from(index)];
+            let result = match (tree, &key) {
+                (TableIndex::Narrow(tree), TableKey::Narrow(key)) => tree.tidy(&mut self.lane, key),
+                (TableIndex::Wide(tree), TableKey::Wide(key)) => tree.tidy(&mut self.lane, key),
+                _ => unreachable!("a key has the form of its index"),
+            };
+            match result {
+                Ok(()) | Err(IndexError::Heap(heap::HeapError::Full(_))) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// After an abort: forgets what the transaction had collected.
+    pub fn forget(&mut self) {
+        self.removed.clear();
+        self.superseded.clear();
+        self.lines.clear();
+    }
+
+    /// Calls `visit` with the tuples of a range of an index (`None` is the primary one), in order,
+    /// until it breaks. The bounds may give only the first columns of the key.
+    ///
+    /// # Errors
+    /// Wrong values, or damage.
+    #[expect(clippy::too_many_arguments, reason = "a scan is all of these")]
+    pub fn scan(
+        &self,
+        table: u16,
+        index: Option<usize>,
+        low: Bound<&[Value<'_>]>,
+        high: Bound<&[Value<'_>]>,
+        direction: Direction,
+        columns: Option<&[u16]>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), StorageError> {
+        let table = &self.tables[usize::from(table)];
+        let position = index.map_or(0, |index| index + 1);
+        let layout = table.key_layout(position);
+        let (low, high) = encode_range(&table.layout.schema, layout, low, high)?;
+        let memory = self.lane.memory();
+        let mut show = |tuple| match read_tuple(memory, &table.layout, tuple, columns, row) {
+            Err(bad) => ControlFlow::Break(Err(bad)),
+            Ok(()) => match visit(row) {
+                ControlFlow::Break(()) => ControlFlow::Break(Ok(())),
+                ControlFlow::Continue(()) => ControlFlow::Continue(()),
+            },
+        };
+        let end = match &table.indexes[position] {
+            TableIndex::Narrow(tree) => {
+                let range = (low.map(narrow), high.map(narrow));
+                tree.scan(memory, range, direction, |_, tuple| show(tuple))?
+            }
+            TableIndex::Wide(tree) => {
+                let range = (low.map(wide), high.map(wide));
+                tree.scan(memory, range, direction, |_, tuple| show(tuple))?
+            }
+        };
+        match end {
+            ControlFlow::Break(Err(bad)) => Err(bad.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks all tables: every index is sound, every secondary entry belongs to a tuple of the
+    /// primary index and the other way round. Calls `reachable` with the offset of every object
+    /// that the tables lead to.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self, mut reachable: impl FnMut(u64)) -> Result<u64, Bad> {
+        let memory = self.lane.memory();
+        let mut tuples = 0;
+        for (number, table) in self.tables.iter().enumerate() {
+            let mut in_primary = Vec::new();
+            for position in 0..table.indexes.len() {
+                let mut entries: Vec<(TableKey, u64)> = Vec::new();
+                let found = check_index(&table.indexes[position], memory, &mut entries)?;
+                found.nodes.into_iter().for_each(&mut reachable);
+                for (key, tuple) in &entries {
+                    if self.key_of_tuple(number as u16, position, *tuple)? != *key {
+                        return Err(Bad::Damaged { what: "index entry", at: *tuple });
+                    }
+                }
+                let mut offsets: Vec<u64> = entries.iter().map(|entry| entry.1).collect();
+                offsets.sort_unstable();
+                if position == 0 {
+                    in_primary = offsets;
+                } else if offsets != in_primary {
+                    return Err(Bad::Damaged { what: "secondary index", at: 0 });
+                }
+            }
+            let mut slots = Vec::new();
+            for tuple in &in_primary {
+                self.slots_of_tuple(number as u16, *tuple, &mut slots)?;
+            }
+            tuples += in_primary.len() as u64;
+            slots.into_iter().for_each(&mut reachable);
+        }
+        Ok(tuples)
+    }
+}
+
+fn narrow(key: TableKey) -> u64 {
+    match key {
+        TableKey::Narrow(key) => key,
+        TableKey::Wide(_) => unreachable!("a key has the form of its index"),
+    }
+}
+
+fn wide(key: TableKey) -> WideKey {
+    match key {
+        TableKey::Wide(key) => key,
+        TableKey::Narrow(_) => unreachable!("a key has the form of its index"),
+    }
+}
+
+fn check_index<M: Memory, L: LeafLayout>(
+    index: &TableIndex<L>,
+    memory: &M,
+    entries: &mut Vec<(TableKey, u64)>,
+) -> Result<TreeUse, Bad> {
+    match index {
+        TableIndex::Narrow(tree) => {
+            tree.check(memory, |key, tuple| entries.push((TableKey::Narrow(*key), tuple)))
+        }
+        TableIndex::Wide(tree) => {
+            tree.check(memory, |key, tuple| entries.push((TableKey::Wide(*key), tuple)))
+        }
+    }
+}
+
+#[inline]
+fn index_get<M: Memory, L: LeafLayout>(
+    index: &TableIndex<L>,
+    memory: &M,
+    key: &TableKey,
+) -> Result<Option<u64>, Bad> {
+    match (index, key) {
+        (TableIndex::Narrow(tree), TableKey::Narrow(key)) => tree.get(memory, key),
+        (TableIndex::Wide(tree), TableKey::Wide(key)) => tree.get(memory, key),
+        _ => unreachable!("a key has the form of its index"),
+    }
+}
+
+#[inline]
+#[track_caller]
+fn publish_entry<M: Memory, L: LeafLayout>(
+    index: &mut TableIndex<L>,
+    memory: &M,
+    entry: Durable<PreparedEntry>,
+    lines: &mut LineSet,
+) -> Result<(), Bad> {
+    match index {
+        TableIndex::Narrow(tree) => tree.publish(memory, entry.part(narrow_entry), lines),
+        TableIndex::Wide(tree) => tree.publish(memory, entry.part(wide_entry), lines),
+    }
+}
+
+fn narrow_entry(entry: PreparedEntry) -> Prepared<u64> {
+    match entry {
+        PreparedEntry::Narrow(entry) => entry,
+        PreparedEntry::Wide(_) => unreachable!("an entry has the form of its index"),
+    }
+}
+
+fn wide_entry(entry: PreparedEntry) -> Prepared<WideKey> {
+    match entry {
+        PreparedEntry::Wide(entry) => entry,
+        PreparedEntry::Narrow(_) => unreachable!("an entry has the form of its index"),
+    }
+}
+
+fn duplicate<T>(layout: &TableLayout, prepared: Result<T, IndexError>) -> Result<T, StorageError> {
+    prepared.map_err(|error| match error {
+        IndexError::Duplicate { .. } => {
+            StorageError::DuplicateKey { table: layout.schema.name().into() }
+        }
+        other => other.into(),
+    })
+}
+
+fn check_change(layout: &TableLayout, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
+    let Some(declared) = layout.schema.columns().get(usize::from(column)) else {
+        return Err(StorageError::NoColumn {
+            table: layout.schema.name().into(),
+            column: usize::from(column),
+        });
+    };
+    if layout.in_key[usize::from(column)] {
+        return Err(StorageError::KeyColumn { column: declared.name.clone() });
+    }
+    check_value(&layout.schema, column, value)
+}
+
+/// The key of a tuple whose words `word` gives.
+fn key_of_words<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    key: &KeyLayout,
+    word: impl FnMut(u16) -> Result<u64, Bad>,
+) -> Result<TableKey, Bad> {
+    key_of_fields(&layout.schema, key, word, |column, word, builder, max| {
+        if layout.forms[usize::from(column)] == FieldForm::Short {
+            let (bytes, len) = short_bytes(word);
+            builder.bytes(max, &bytes[..len.min(max as usize)]);
+            return Ok(());
+        }
+        let range = slot_range(word);
+        if range.len > u64::from(max) {
+            return Err(Bad::Damaged { what: "field length", at: range.start });
+        }
+        let mut bytes = [0u8; index::MAX_KEY_BYTES];
+        let bytes = &mut bytes[..range.len as usize];
+        memory.read_into(Off::new(range.start), bytes)?;
+        builder.bytes(max, bytes);
+        Ok(())
+    })
+}

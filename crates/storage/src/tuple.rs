@@ -1,0 +1,135 @@
+//! How a tuple lies in memory (P1 3.1): a fixed-size slot with one word a column. A number stands
+//! in its word; text and bytes of up to seven bytes do, too; longer ones lie in a variable-length
+//! slot, whose location stands in the word. `docs/format/tuple.md` draws it.
+//!
+//! The word of a variable-length field is `length << 45 | offset / 8`, zero for an empty value: the
+//! length stands beside the location, so that reading a tuple needs no look into the slot before
+//! the copy.
+
+use pm::{Bad, Memory, Off, Range, View};
+
+use crate::schema::{FieldForm, TableLayout};
+use crate::value::{ColumnType, Row, RowField};
+
+const OFFSET_BITS: u32 = 45;
+const MAX_LEN: u64 = (1 << (64 - OFFSET_BITS)) - 1;
+
+const _: () = assert!(crate::schema::MAX_VALUE_BYTES as u64 <= MAX_LEN);
+
+/// The word of a field whose `len` bytes lie at `offset`.
+#[inline]
+pub(crate) fn slot_word(offset: u64, len: u64) -> u64 {
+    assert!(len <= MAX_LEN && offset.is_multiple_of(8) && offset >> 3 < 1 << OFFSET_BITS);
+    len << OFFSET_BITS | offset >> 3
+}
+
+/// Where the bytes of a variable-length field lie; nowhere if it is empty.
+#[inline]
+pub(crate) fn slot_range(word: u64) -> Range {
+    Range::new((word & ((1 << OFFSET_BITS) - 1)) << 3, word >> OFFSET_BITS)
+}
+
+/// The slot that a word of a variable-length field owns, if it owns one.
+#[inline]
+pub(crate) fn owned_slot(form: FieldForm, word: u64) -> Option<u64> {
+    (form == FieldForm::Slot && word != 0).then(|| slot_range(word).start)
+}
+
+/// The word of up to seven bytes.
+pub(crate) fn short_word(bytes: &[u8]) -> u64 {
+    let mut word = [0u8; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    word[7] = bytes.len() as u8;
+    u64::from_le_bytes(word)
+}
+
+/// The bytes of a short field, and how many there are.
+pub(crate) fn short_bytes(word: u64) -> ([u8; 8], usize) {
+    let bytes = word.to_le_bytes();
+    (bytes, usize::from(bytes[7]).min(7))
+}
+
+/// The word of a column.
+#[inline]
+pub(crate) fn field_at(tuple: u64, column: u16) -> Off<u64> {
+    Off::new(tuple + u64::from(column) * 8)
+}
+
+/// Copies the chosen columns of the tuple at `tuple` into `row`.
+#[inline]
+pub(crate) fn read_tuple<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    tuple: u64,
+    columns: Option<&[u16]>,
+    row: &mut Row,
+) -> Result<(), Bad> {
+    let view = memory.view(Range::new(tuple, layout.tuple_bytes()))?;
+    row.fields.clear();
+    row.parts.clear();
+    let mut filled = 0;
+    let mut add = |column: usize| {
+        let word = view.word(column * 8);
+        let kind = layout.schema.columns()[column].kind;
+        let mut field = RowField { kind, word, len: 0 };
+        match layout.forms[column] {
+            FieldForm::Word => {}
+            FieldForm::Slot => {
+                let range = slot_range(word);
+                field = RowField { kind, word: filled, len: range.len as u32 };
+                filled += range.len;
+                row.parts.push(range);
+            }
+            FieldForm::Short => {
+                // Short fields are copied behind the others, once these are in place.
+                field.len = u32::MAX;
+            }
+        }
+        row.fields.push(field);
+    };
+    match columns {
+        None => (0..layout.forms.len()).for_each(&mut add),
+        Some(columns) => columns.iter().for_each(|column| add(usize::from(*column))),
+    }
+    row.bytes.resize(filled as usize, 0);
+    memory.gather(&row.parts, &mut row.bytes)?;
+    for field in row.fields.iter_mut().filter(|field| field.len == u32::MAX) {
+        let (bytes, len) = short_bytes(field.word);
+        field.word = row.bytes.len() as u64;
+        field.len = len as u32;
+        row.bytes.extend_from_slice(&bytes[..len]);
+    }
+    if layout.has_text {
+        check_text(row, tuple)?;
+    }
+    Ok(())
+}
+
+fn check_text(row: &Row, tuple: u64) -> Result<(), Bad> {
+    for field in &row.fields {
+        if matches!(field.kind, ColumnType::Text { .. }) {
+            let bytes = &row.bytes[field.word as usize..][..field.len as usize];
+            if std::str::from_utf8(bytes).is_err() {
+                return Err(Bad::Damaged { what: "text column", at: tuple });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_fields() {
+        assert_eq!(slot_range(slot_word(8192, 100)), Range::new(8192, 100));
+        assert_eq!(slot_range(0).len, 0);
+        let far = (1u64 << 47) + 8;
+        assert_eq!(slot_range(slot_word(far, 131_072)), Range::new(far, 131_072));
+        for text in ["", "a", "seven b"] {
+            let (bytes, len) = short_bytes(short_word(text.as_bytes()));
+            assert_eq!(&bytes[..len], text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Undoing operations: shared by abort and recovery, by volatile and non-volatile tables.
+//!
+//! Operations are undone newest first (P1 4.1: an insert leaves its indexes, then its space is
+//! released; an update gets its old fields back; a delete gets its index entries back). Every step
+//! can be repeated after a crash in the middle: index entries are removed only if they lead to the
+//! tuple in question, restored only if they are gone, fields are set to fixed values, and freeing
+//! clears a bit.
+
+use pm::{Bad, Memory, Off};
+
+use index::LeafLayout;
+
+use crate::error::StorageError;
+use crate::table::{NewField, Tables};
+use crate::tuple::{field_at, owned_slot};
+use crate::undo_log::{UndoEntry, UndoKind};
+
+impl<M: Memory, L: LeafLayout> Tables<M, L> {
+    /// Undoes the operations of a transaction, whose entries are given oldest first. The slots
+    /// that become free are added to `freed`; they may be released once the end of the
+    /// transaction is durable. Lines to flush are in [`Tables::lines`]. Returns how many
+    /// operations were undone.
+    ///
+    /// # Errors
+    /// Damage.
+    #[track_caller]
+    pub fn undo(
+        &mut self,
+        entries: &[UndoEntry],
+        freed: &mut Vec<u64>,
+    ) -> Result<u64, StorageError> {
+        let mut undone = 0;
+        let mut rest = entries;
+        let mut fields: Vec<NewField> = Vec::new();
+        while let Some(last) = rest.last() {
+            // An update of many fields has several entries, which are undone as one operation.
+            let first = rest.iter().rposition(|entry| !entry.continues()).unwrap_or(0);
+            let (before, operation) = rest.split_at(first);
+            rest = before;
+            undone += 1;
+            let (table, tuple) = (last.table(), last.tuple());
+            if usize::from(table) >= self.tables.len() {
+                return Err(Bad::Damaged { what: "log entry", at: tuple }.into());
+            }
+            match last.kind() {
+                Some(UndoKind::Insert) => self.undo_insert(last, freed)?,
+                Some(UndoKind::Update) => {
+                    fields.clear();
+                    fields.extend(operation.iter().flat_map(UndoEntry::fields));
+                    self.undo_update(table, tuple, &fields, freed)?;
+                }
+                Some(UndoKind::Delete) => {
+                    for index in 0..=self.layout(table).secondary.len() {
+                        let key = self.key_of_tuple(table, index, tuple)?;
+                        self.restore_entry(table, index, &key, tuple)?;
+                    }
+                }
+                None => return Err(Bad::Damaged { what: "log entry", at: tuple }.into()),
+            }
+        }
+        Ok(undone)
+    }
+
+    #[track_caller]
+    fn undo_insert(&mut self, entry: &UndoEntry, freed: &mut Vec<u64>) -> Result<(), StorageError> {
+        let (table, tuple) = (entry.table(), entry.tuple());
+        let mut words = vec![0u8; self.layout(table).tuple_bytes() as usize];
+        self.memory().read_into(Off::new(tuple), &mut words)?;
+        if crc32c::crc32c(&words) != entry.image() {
+            // The tuple had not persisted when its log entry had: nothing was done with it yet,
+            // and its words lead nowhere that concerns us.
+            return Ok(());
+        }
+        for index in 0..=self.layout(table).secondary.len() {
+            match self.key_of_tuple(table, index, tuple) {
+                Ok(key) => self.remove_entry(table, index as u16, &key, tuple)?,
+                // A key column that had not persisted: then no index has the tuple either.
+                Err(Bad::Damaged { what: "field length", .. }) => {}
+                Err(bad) => return Err(bad.into()),
+            }
+        }
+        let mut slots = Vec::new();
+        self.slots_of_tuple(table, tuple, &mut slots)?;
+        for slot in &slots {
+            self.lane.clear_persisted(*slot, &mut self.lines)?;
+        }
+        freed.append(&mut slots);
+        Ok(())
+    }
+
+    #[track_caller]
+    fn undo_update(
+        &mut self,
+        table: u16,
+        tuple: u64,
+        fields: &[NewField],
+        freed: &mut Vec<u64>,
+    ) -> Result<(), StorageError> {
+        let layout = self.layout(table).clone();
+        if fields.iter().any(|field| usize::from(field.column) >= layout.forms.len()) {
+            return Err(Bad::Damaged { what: "log entry", at: tuple }.into());
+        }
+        let mut restore = Vec::new();
+        for index in 0..layout.secondary.len() {
+            let columns = &layout.secondary[index].columns;
+            if fields.iter().any(|field| columns.contains(&field.column)) {
+                let (old, new) = self.logged_keys(table, index, tuple, fields)?;
+                if old != new {
+                    self.remove_entry(table, index as u16 + 1, &new, tuple)?;
+                    restore.push((index + 1, old));
+                }
+            }
+        }
+        for field in fields.iter().rev() {
+            let at = field_at(tuple, field.column);
+            self.memory().store(at, field.old);
+            self.lines.add(at.range());
+            if let Some(slot) = owned_slot(layout.forms[usize::from(field.column)], field.new) {
+                self.lane.clear_persisted(slot, &mut self.lines)?;
+                freed.push(slot);
+            }
+        }
+        for (index, key) in restore {
+            self.restore_entry(table, index, &key, tuple)?;
+        }
+        Ok(())
+    }
+
+    /// The slots that the end of a committed transaction frees, from its log entries.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn superseded_by(&self, entries: &[UndoEntry]) -> Result<Vec<u64>, StorageError> {
+        let mut slots = Vec::new();
+        for entry in entries {
+            let table = entry.table();
+            let damaged = Bad::Damaged { what: "log entry", at: entry.tuple() };
+            if usize::from(table) >= self.tables.len() {
+                return Err(damaged.into());
+            }
+            let layout = self.layout(table);
+            match entry.kind() {
+                Some(UndoKind::Insert) => {}
+                Some(UndoKind::Update) => {
+                    for field in entry.fields() {
+                        let form = layout.forms.get(usize::from(field.column)).ok_or(damaged)?;
+                        slots.extend(owned_slot(*form, field.old));
+                    }
+                }
+                Some(UndoKind::Delete) => self.slots_of_tuple(table, entry.tuple(), &mut slots)?,
+                None => return Err(damaged.into()),
+            }
+        }
+        Ok(slots)
+    }
+}

@@ -1,0 +1,388 @@
+//! The undo log of the NVM-aware engines (P1 4.1): a linked list of preallocated segments, whose
+//! entries are one line each and validate themselves. `docs/format/undo-log.md` draws it.
+//!
+//! Invariants:
+//! - The state word names the last finished transaction `t` and how it ended. Entries numbered
+//!   `t + 1` belong to the transaction that was open; entries numbered `t` of a committed
+//!   transaction say which slots its end frees.
+//! - Transactions use two chains of segments in turn, so that the entries of `t` stay until
+//!   `t + 1` has ended. All other entries count for nothing: their number is lower.
+//! - A number is used once. Opening finishes number `t + 1` even if it finds no entry, since parts
+//!   of one may have persisted.
+//!
+//! One fence makes an entry durable (it carries its number and checksum), one the end of the
+//! transaction (one 8-byte store of the state word).
+
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::{Lane, Purpose};
+use pm::{Bad, LineSet, Memory, Off, Range};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::error::StorageError;
+use crate::table::NewField;
+
+/// Bytes of the log's head: the state word and the first segments of both chains, on one line.
+pub const UNDO_HEAD_BYTES: u64 = 64;
+/// Bytes of a segment: a line for the link, then an entry a line.
+pub const UNDO_SEGMENT_BYTES: u64 = 4096;
+
+const LINE: u64 = 64;
+const ENTRIES: u64 = UNDO_SEGMENT_BYTES / LINE - 1;
+/// Segments in a chain that are believed: 2^22 lines of entries.
+const MAX_SEGMENTS: usize = 1 << 16;
+
+const STATE_COMMITTED: u64 = 1;
+const STATE_EMPTY: u64 = 2;
+
+/// What an entry undoes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum UndoKind {
+    /// A tuple was inserted.
+    Insert = 1,
+    /// Fields of a tuple were updated.
+    Update = 2,
+    /// A tuple was deleted.
+    Delete = 3,
+}
+
+/// An entry of the log as it stands in memory: one line.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct UndoEntry {
+    transaction: u64,
+    checksum: u32,
+    sequence: u32,
+    kind: u8,
+    /// How many of the fields count, and whether the entry goes on with the operation of the one
+    /// before it (the highest bit).
+    count: u8,
+    table: u16,
+    columns: [u16; 2],
+    tuple: u64,
+    fields: [[u64; 2]; 2],
+}
+
+const _: () = assert!(size_of::<UndoEntry>() == 64);
+const CONTINUES: u8 = 0x80;
+
+/// How many fields one entry holds.
+pub const FIELDS_PER_ENTRY: usize = 2;
+
+impl UndoEntry {
+    fn new(kind: UndoKind, table: u16, tuple: u64) -> Self {
+        Self {
+            transaction: 0,
+            checksum: 0,
+            sequence: 0,
+            kind: kind as u8,
+            count: 0,
+            table,
+            columns: [0; 2],
+            tuple,
+            fields: [[0; 2]; 2],
+        }
+    }
+
+    /// The entry for the insert of a tuple whose words have the checksum `image`.
+    pub fn insert(table: u16, tuple: u64, image: u32) -> Self {
+        let mut entry = Self::new(UndoKind::Insert, table, tuple);
+        entry.fields[0][0] = u64::from(image);
+        entry
+    }
+
+    /// The entry for the delete of a tuple.
+    pub fn delete(table: u16, tuple: u64) -> Self {
+        Self::new(UndoKind::Delete, table, tuple)
+    }
+
+    /// The entry for the update of at most [`FIELDS_PER_ENTRY`] fields. `continues` says that the
+    /// entry before belongs to the same operation.
+    pub fn update(table: u16, tuple: u64, fields: &[NewField], continues: bool) -> Self {
+        let mut entry = Self::new(UndoKind::Update, table, tuple);
+        entry.count = fields.len() as u8 | if continues { CONTINUES } else { 0 };
+        for (index, field) in fields.iter().enumerate() {
+            entry.columns[index] = field.column;
+            entry.fields[index] = [field.old, field.new];
+        }
+        entry
+    }
+
+    /// What the entry undoes; `None` for damage.
+    pub fn kind(&self) -> Option<UndoKind> {
+        [UndoKind::Insert, UndoKind::Update, UndoKind::Delete]
+            .into_iter()
+            .find(|kind| *kind as u8 == self.kind)
+    }
+
+    /// The table's number.
+    pub fn table(&self) -> u16 {
+        self.table
+    }
+
+    /// Where the tuple lies.
+    pub fn tuple(&self) -> u64 {
+        self.tuple
+    }
+
+    /// The checksum of an inserted tuple's words.
+    pub fn image(&self) -> u32 {
+        self.fields[0][0] as u32
+    }
+
+    /// Whether the entry goes on with the operation of the one before it.
+    pub fn continues(&self) -> bool {
+        self.count & CONTINUES != 0
+    }
+
+    /// The fields of an update.
+    pub fn fields(&self) -> impl DoubleEndedIterator<Item = NewField> {
+        let count = usize::from(self.count & !CONTINUES).min(FIELDS_PER_ENTRY);
+        (0..count).map(|index| NewField {
+            column: self.columns[index],
+            old: self.fields[index][0],
+            new: self.fields[index][1],
+        })
+    }
+
+    #[inline]
+    fn seal(&mut self, transaction: u64, sequence: u32) {
+        self.transaction = transaction;
+        self.sequence = sequence;
+        self.checksum = 0;
+        self.checksum = crc32c::crc32c(self.as_bytes());
+    }
+
+    fn is_valid(&self, transaction: u64, sequence: u32) -> bool {
+        let mut copy = *self;
+        copy.seal(transaction, sequence);
+        self.transaction == transaction && self.sequence == sequence && copy == *self
+    }
+}
+
+/// What opening the log found.
+#[derive(Debug, Default)]
+pub struct UndoWork {
+    /// Entries of the last transaction, which committed: its frees may be unfinished.
+    pub committed: Vec<UndoEntry>,
+    /// Entries of the transaction that was open, oldest first.
+    pub open: Vec<UndoEntry>,
+}
+
+/// The undo log of one partition.
+#[derive(Debug)]
+pub struct UndoLog {
+    head: u64,
+    /// The segments of both chains.
+    chains: [Vec<u64>; 2],
+    /// The number of the last finished transaction.
+    finished: u64,
+    /// Entries of the open transaction so far.
+    sequence: u32,
+}
+
+impl UndoLog {
+    /// Creates an empty log whose head is at `head`, a line that the caller owns. Settled when it
+    /// returns, but nothing leads to it yet.
+    ///
+    /// # Errors
+    /// The memory is full.
+    pub fn create<M: Memory>(lane: &mut Lane<M>, head: u64) -> Result<Self, StorageError> {
+        let mut log = Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0 };
+        let memory = lane.memory().clone();
+        memory.copy(Off::new(head), &[0; UNDO_HEAD_BYTES as usize]);
+        memory.store(log.state_word(), STATE_EMPTY);
+        memory.flush(Range::new(head, UNDO_HEAD_BYTES));
+        for chain in 0..2 {
+            log.add_segment(lane, chain)?;
+            memory.fence();
+        }
+        Ok(log)
+    }
+
+    /// Opens the log whose head is at `head` and reads what is left to do. Until
+    /// [`Self::finish_recovery`] nothing changes.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn open<M: Memory>(memory: &M, head: u64) -> Result<(Self, UndoWork), Bad> {
+        let mut log = Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0 };
+        let state = memory.load(log.state_word(), Acquire)?;
+        log.finished = state >> 2;
+        for chain in 0..2 {
+            let mut link = log.first_segment(chain);
+            loop {
+                let segment = memory.load(link, Acquire)?;
+                if segment == 0 {
+                    break;
+                }
+                if log.chains[chain].len() == MAX_SEGMENTS || !segment.is_multiple_of(LINE) {
+                    return Err(Bad::Damaged { what: "undo log segment", at: segment });
+                }
+                memory.view(Range::new(segment, UNDO_SEGMENT_BYTES))?;
+                log.chains[chain].push(segment);
+                link = Off::new(segment);
+            }
+            if log.chains[chain].is_empty() {
+                return Err(Bad::Damaged { what: "undo log", at: head });
+            }
+        }
+        let committed = match state & 3 {
+            STATE_COMMITTED => log.entries(memory, log.finished)?,
+            STATE_EMPTY => Vec::new(),
+            _ => return Err(Bad::Damaged { what: "undo log state", at: head }),
+        };
+        let open = log.entries(memory, log.finished + 1)?;
+        Ok((log, UndoWork { committed, open }))
+    }
+
+    /// The number of the transaction that is open or comes next.
+    #[inline]
+    pub fn transaction(&self) -> u64 {
+        self.finished + 1
+    }
+
+    /// How many entries the open transaction has.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.sequence
+    }
+
+    /// Whether the open transaction has no entry.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.sequence == 0
+    }
+
+    /// Makes sure that `entries` more entries fit. May make fences of its own.
+    ///
+    /// # Errors
+    /// The memory is full; the log is as it was.
+    #[inline]
+    #[track_caller]
+    pub fn reserve<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        entries: usize,
+    ) -> Result<(), StorageError> {
+        let chain = (self.transaction() & 1) as usize;
+        while u64::from(self.sequence) + entries as u64 > self.chains[chain].len() as u64 * ENTRIES
+        {
+            self.add_segment(lane, chain)?;
+        }
+        Ok(())
+    }
+
+    /// Appends an entry; [`Self::reserve`] made room. It is durable once `lines` are flushed and
+    /// fenced.
+    #[inline]
+    #[track_caller]
+    pub fn append<M: Memory>(&mut self, memory: &M, mut entry: UndoEntry, lines: &mut LineSet) {
+        entry.seal(self.transaction(), self.sequence);
+        let at = self.entry_at((self.transaction() & 1) as usize, self.sequence);
+        memory.copy(at, entry.as_bytes());
+        lines.add(Range::new(at.get(), LINE));
+        self.sequence += 1;
+    }
+
+    /// Takes the last `entries` entries back; they must not count at the next crash. For an
+    /// operation that failed after its log entries were written: the caller ends up with a
+    /// transaction that has fewer entries.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn open_entries<M: Memory>(&self, memory: &M) -> Result<Vec<UndoEntry>, Bad> {
+        let mut entries = self.entries(memory, self.transaction())?;
+        entries.truncate(self.sequence as usize);
+        Ok(entries)
+    }
+
+    /// Commits the open transaction: everything that it changed is durable already. Durable when
+    /// the flush, which this makes, has been fenced.
+    #[inline]
+    #[track_caller]
+    pub fn commit<M: Memory>(&mut self, memory: &M) {
+        self.finish(memory, STATE_COMMITTED);
+    }
+
+    /// Ends the open transaction, which has been undone durably, or which never changed anything.
+    #[track_caller]
+    pub fn abort<M: Memory>(&mut self, memory: &M) {
+        self.finish(memory, STATE_EMPTY);
+    }
+
+    /// Ends recovery: the work is done durably.
+    #[track_caller]
+    pub fn finish_recovery<M: Memory>(&mut self, memory: &M) {
+        self.finish(memory, STATE_EMPTY);
+    }
+
+    #[inline]
+    #[track_caller]
+    fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
+        self.finished += 1;
+        self.sequence = 0;
+        memory.store(self.state_word(), self.finished << 2 | state);
+        memory.flush(self.state_word().range());
+    }
+
+    /// Calls `visit` with the offset of every segment.
+    pub fn segments(&self, visit: impl FnMut(u64)) {
+        self.chains.iter().flatten().copied().for_each(visit);
+    }
+
+    fn state_word(&self) -> Off<u64> {
+        Off::new(self.head)
+    }
+
+    fn first_segment(&self, chain: usize) -> Off<u64> {
+        Off::new(self.head + 8 + chain as u64 * 8)
+    }
+
+    #[inline]
+    fn entry_at(&self, chain: usize, sequence: u32) -> Off<u8> {
+        let (segment, line) = (u64::from(sequence) / ENTRIES, u64::from(sequence) % ENTRIES);
+        Off::new(self.chains[chain][segment as usize] + LINE + line * LINE)
+    }
+
+    /// Links a fresh segment to the end of a chain. The link and the segment's persisted bit are
+    /// one mini-transaction: a crash leaks nothing.
+    #[cold]
+    #[track_caller]
+    fn add_segment<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        chain: usize,
+    ) -> Result<(), StorageError> {
+        let segment = lane.allocate(UNDO_SEGMENT_BYTES, Purpose::Log)?;
+        let memory = lane.memory();
+        memory.store(Off::new(segment), 0);
+        let mut lines = LineSet::new();
+        lines.add(Range::new(segment, 8));
+        let link = match self.chains[chain].last() {
+            Some(last) => Off::new(*last),
+            None => self.first_segment(chain),
+        };
+        lane.mini_store(link, segment);
+        lane.mini_persist(segment)?;
+        lane.mini_commit(&mut lines);
+        self.chains[chain].push(segment);
+        Ok(())
+    }
+
+    fn entries<M: Memory>(&self, memory: &M, transaction: u64) -> Result<Vec<UndoEntry>, Bad> {
+        let chain = (transaction & 1) as usize;
+        let mut entries = Vec::new();
+        let room = self.chains[chain].len() as u64 * ENTRIES;
+        for sequence in 0..room as u32 {
+            let at = self.entry_at(chain, sequence);
+            let entry: UndoEntry = memory.read(at.plus(0))?;
+            if !entry.is_valid(transaction, sequence) {
+                break;
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,229 @@
+//! What a column holds: the type of a column, a value that goes in, a row that comes out.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The type of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ColumnType {
+    /// An unsigned 64-bit integer.
+    U64,
+    /// A signed 64-bit integer.
+    I64,
+    /// A 64-bit floating-point number. As a key, ordered as `f64::total_cmp` orders.
+    F64,
+    /// UTF-8 text of at most `max` bytes.
+    Text {
+        /// The longest text in bytes.
+        max: u32,
+    },
+    /// Any bytes, at most `max` of them.
+    Bytes {
+        /// The longest value in bytes.
+        max: u32,
+    },
+}
+
+impl ColumnType {
+    /// The longest value in bytes, for types whose values differ in length.
+    pub const fn max_bytes(self) -> Option<u32> {
+        match self {
+            Self::Text { max } | Self::Bytes { max } => Some(max),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::U64 => f.write_str("u64"),
+            Self::I64 => f.write_str("i64"),
+            Self::F64 => f.write_str("f64"),
+            Self::Text { max } => write!(f, "text of at most {max} bytes"),
+            Self::Bytes { max } => write!(f, "at most {max} bytes"),
+        }
+    }
+}
+
+/// A value for a column, borrowed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// For a column of type [`ColumnType::U64`].
+    U64(u64),
+    /// For a column of type [`ColumnType::I64`].
+    I64(i64),
+    /// For a column of type [`ColumnType::F64`].
+    F64(f64),
+    /// For a column of type [`ColumnType::Text`].
+    Text(&'a str),
+    /// For a column of type [`ColumnType::Bytes`].
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// The name of the value's type.
+    pub const fn type_name(&self) -> &'static str {
+        match self {
+            Self::U64(_) => "u64",
+            Self::I64(_) => "i64",
+            Self::F64(_) => "f64",
+            Self::Text(_) => "text",
+            Self::Bytes(_) => "bytes",
+        }
+    }
+
+    /// The bytes of a text or of bytes.
+    pub(crate) fn as_bytes(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Text(text) => Some(text.as_bytes()),
+            Self::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The eight bytes of a number, as a field keeps them.
+    pub(crate) fn as_word(&self) -> Option<u64> {
+        match self {
+            Self::U64(number) => Some(*number),
+            Self::I64(number) => Some(number.cast_unsigned()),
+            Self::F64(number) => Some(number.to_bits()),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! from {
+    ($($from:ty => $variant:ident,)*) => {$(
+        impl<'a> From<$from> for Value<'a> {
+            fn from(value: $from) -> Self {
+                Self::$variant(value)
+            }
+        }
+    )*};
+}
+from! { u64 => U64, i64 => I64, f64 => F64, &'a str => Text, &'a [u8] => Bytes, }
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowField {
+    pub(crate) kind: ColumnType,
+    /// The number, or where the bytes start in the row's buffer.
+    pub(crate) word: u64,
+    pub(crate) len: u32,
+}
+
+/// A tuple, or some of its columns, copied out of the database. Meant to be used again and again:
+/// filling a row that has been filled before allocates nothing.
+#[derive(Default, Debug)]
+pub struct Row {
+    pub(crate) fields: Vec<RowField>,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) parts: Vec<pm::Range>,
+}
+
+impl Row {
+    /// An empty row.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many columns the row has.
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Whether the row has no columns.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The value of a column, by its position among the columns that were asked for.
+    ///
+    /// # Panics
+    /// The row has no such column.
+    pub fn get(&self, column: usize) -> Value<'_> {
+        let field = &self.fields[column];
+        match field.kind {
+            ColumnType::U64 => Value::U64(field.word),
+            ColumnType::I64 => Value::I64(field.word.cast_signed()),
+            ColumnType::F64 => Value::F64(f64::from_bits(field.word)),
+            // Text was found to be UTF-8 when the row was filled.
+            ColumnType::Text { .. } => {
+                Value::Text(std::str::from_utf8(self.field_bytes(field)).unwrap_or_default())
+            }
+            ColumnType::Bytes { .. } => Value::Bytes(self.field_bytes(field)),
+        }
+    }
+
+    fn field_bytes(&self, field: &RowField) -> &[u8] {
+        &self.bytes[field.word as usize..][..field.len as usize]
+    }
+
+    /// The value of a `u64` column.
+    ///
+    /// # Panics
+    /// The row has no such column, or it has another type.
+    pub fn u64(&self, column: usize) -> u64 {
+        match self.get(column) {
+            Value::U64(number) => number,
+            other => wrong_type(column, "u64", other),
+        }
+    }
+
+    /// The value of an `i64` column.
+    ///
+    /// # Panics
+    /// As [`Row::u64`].
+    pub fn i64(&self, column: usize) -> i64 {
+        match self.get(column) {
+            Value::I64(number) => number,
+            other => wrong_type(column, "i64", other),
+        }
+    }
+
+    /// The value of an `f64` column.
+    ///
+    /// # Panics
+    /// As [`Row::u64`].
+    pub fn f64(&self, column: usize) -> f64 {
+        match self.get(column) {
+            Value::F64(number) => number,
+            other => wrong_type(column, "f64", other),
+        }
+    }
+
+    /// The value of a text column.
+    ///
+    /// # Panics
+    /// As [`Row::u64`].
+    pub fn text(&self, column: usize) -> &str {
+        match self.get(column) {
+            Value::Text(text) => text,
+            other => wrong_type(column, "text", other),
+        }
+    }
+
+    /// The value of a bytes column.
+    ///
+    /// # Panics
+    /// As [`Row::u64`].
+    pub fn bytes(&self, column: usize) -> &[u8] {
+        let field = &self.fields[column];
+        match field.kind {
+            ColumnType::Bytes { .. } => self.field_bytes(field),
+            _ => wrong_type(column, "bytes", self.get(column)),
+        }
+    }
+
+    /// All values in order.
+    pub fn values(&self) -> impl Iterator<Item = Value<'_>> {
+        (0..self.len()).map(|column| self.get(column))
+    }
+}
+
+#[cold]
+fn wrong_type(column: usize, wanted: &str, found: Value<'_>) -> ! {
+    panic!("column {column} of the row is {}, not {wanted}", found.type_name());
+}

@@ -1,0 +1,531 @@
+//! The write-ahead log of the traditional engines, in files (P1 3.1).
+//!
+//! One record a committed transaction; what is in it the engine says. The log is a sequence of
+//! segments, files that are numbered without a gap; the bytes are drawn in `docs/format/wal.md`.
+//!
+//! Invariants:
+//! - A record's transaction number is that of the record before it plus one.
+//! - What [`Wal::flush`] has returned for is durable, and stays first: recovery finds a prefix of
+//!   the records that were appended, and at least the acknowledged ones.
+//! - Behind the last valid frame of the newest segment there is never a frame that another record
+//!   could make valid: what was written and will not be acknowledged is cut off, durably, before
+//!   anything is appended there.
+//! - Only the newest segment grows. When the next one has been started, the one before is complete.
+//! - After a failed write or sync nothing more is acknowledged. Want of space shows when it is
+//!   reserved, before a record is complete, and leaves the log usable.
+//!
+//! 1. A record is framed in the buffer, which lies in a volatile [`Memory`]; a full buffer is
+//!    written to the segment without a sync. The frame's header comes last: until then its place
+//!    is zero, at which recovery stops.
+//! 2. `flush` writes the buffer and syncs once for all transactions of the group.
+//! 3. `rotate` flushes, then starts the next segment; a checkpoint of the state at that moment
+//!    makes all segments before it superfluous, and `remove_before` removes them.
+//! 4. Recovery reads the segments from the checkpoint's on and stops at the first frame that is
+//!    not valid. In the newest segment that is the torn end, anywhere else damage.
+
+mod layout;
+mod recovery;
+
+use std::io;
+
+use pm::{Bad, File, Files, Memory, Off, Range, View};
+
+use self::layout::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, SEGMENT_HEADER_BYTES};
+
+/// The log failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalError {
+    /// The kernel refused. [`Wal::is_poisoned`] tells whether the log can go on.
+    #[error("cannot {doing} the log segment {name}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The segment's file.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// An earlier write or sync failed.
+    #[error("the log failed earlier; what is durable is unknown, and nothing more is acknowledged")]
+    Poisoned,
+    /// The segment's bytes are not what they must be.
+    #[error("log segment {name} is damaged at byte {at}: {what}")]
+    Damaged {
+        /// The segment's file.
+        name: String,
+        /// Where, in bytes.
+        at: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A segment that must be there is not.
+    #[error("log segment {name} is missing")]
+    Missing {
+        /// The segment's file.
+        name: String,
+    },
+    /// The segment is of another version of the format.
+    #[error("log segment {name} has format version {found}; this build reads version {supported}")]
+    Version {
+        /// The segment's file.
+        name: String,
+        /// Its version.
+        found: u32,
+        /// The version that this build reads.
+        supported: u32,
+    },
+    /// The record is longer than a frame can say. Discard it.
+    #[error("a log record can have {MAX_PAYLOAD_BYTES} bytes and no more")]
+    TooLong,
+    /// A part of the record could not be put; it must be discarded.
+    #[error("a part of this log record is missing; it cannot be committed")]
+    Incomplete,
+    /// The buffer's memory failed.
+    #[error("the log's buffer: {0}")]
+    Buffer(#[from] Bad),
+}
+
+/// Where a log begins: a checkpoint holds everything before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogStart {
+    /// Number of the first segment.
+    pub sequence: u64,
+    /// The first transaction in it.
+    pub txn: u64,
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug)]
+pub struct WalOptions {
+    /// Bytes in which a segment's space is reserved ahead; at least 1.
+    pub reserve_bytes: u64,
+    /// Transactions that are synced together; 1 makes each durable on its own.
+    pub group: u32,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        Self { reserve_bytes: 4 << 20, group: 1 }
+    }
+}
+
+/// What recovery found.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct WalReport {
+    /// Records seen.
+    pub records: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// Bytes cut off behind the last valid frame.
+    pub torn_tail_bytes: u64,
+}
+
+/// A record that is in the log's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a full group must be flushed"]
+pub struct Appended {
+    /// Its log sequence number: there is one record a transaction, so its transaction's number.
+    pub lsn: u64,
+    /// Whether its group is full, so that [`Wal::flush`] is due.
+    pub group_full: bool,
+}
+
+/// The segment that grows.
+#[derive(Debug)]
+struct Tail<R> {
+    name: String,
+    file: R,
+    sequence: u64,
+    /// Bytes that have space reserved.
+    reserved: u64,
+    /// Bytes that were written; the buffer continues here.
+    written: u64,
+}
+
+/// A record that was begun and not ended.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// Where its frame starts in the segment.
+    start: u64,
+    payload_bytes: u64,
+    /// CRC-32C of the payload so far.
+    sum: u32,
+    /// Whether a part could not be put.
+    incomplete: bool,
+}
+
+/// A write-ahead log over segments named `<prefix><sequence, 16 hexadecimal digits>`.
+///
+/// One writer: the engine that owns it runs one transaction at a time.
+#[derive(Debug)]
+pub struct Wal<F: Files, M: Memory> {
+    files: F,
+    prefix: String,
+    options: WalOptions,
+    memory: M,
+    buffer: Range,
+    /// Bytes in the buffer.
+    filled: u64,
+    tail: Tail<F::File>,
+    /// The number of the next transaction.
+    next_txn: u64,
+    /// The first transaction that is not durable.
+    first_pending: u64,
+    open: Option<Open>,
+    /// Complete segments with their bytes, oldest first.
+    older: Vec<(u64, u64)>,
+    poisoned: bool,
+}
+
+impl<F: Files, M: Memory> Wal<F, M> {
+    /// Starts an empty log, durably. `buffer` is a range of `memory` that the log has to itself,
+    /// of at least 64 bytes.
+    ///
+    /// # Errors
+    /// [`WalError::Io`]; there may be an empty segment then.
+    ///
+    /// # Panics
+    /// If the buffer is too small, or `options` has a zero.
+    pub fn create(
+        files: F,
+        prefix: &str,
+        start: LogStart,
+        memory: M,
+        buffer: Range,
+        options: WalOptions,
+    ) -> Result<Self, WalError> {
+        let mut tail = reserve_segment(&files, prefix, start.sequence, options)?;
+        begin_segment(&files, &mut tail, start.txn)?;
+        Ok(Self::assemble(files, prefix, memory, buffer, options, tail, start.txn))
+    }
+
+    fn assemble(
+        files: F,
+        prefix: &str,
+        memory: M,
+        buffer: Range,
+        options: WalOptions,
+        tail: Tail<F::File>,
+        next_txn: u64,
+    ) -> Self {
+        assert!(buffer.len >= 64, "the log's buffer has at least 64 bytes");
+        assert!(options.reserve_bytes > 0 && options.group > 0, "log options are not zero");
+        Self {
+            files,
+            prefix: prefix.into(),
+            options,
+            memory,
+            buffer,
+            filled: 0,
+            tail,
+            next_txn,
+            first_pending: next_txn,
+            open: None,
+            older: Vec::new(),
+            poisoned: false,
+        }
+    }
+
+    /// Begins the record of transaction `txn`, which must be [`Wal::next_txn`].
+    ///
+    /// # Errors
+    /// [`WalError::Poisoned`]; [`WalError::Io`] where no space could be reserved. No record is
+    /// begun then.
+    ///
+    /// # Panics
+    /// If a record is open, or the number is another.
+    pub fn begin(&mut self, txn: u64) -> Result<(), WalError> {
+        assert!(self.open.is_none(), "a record is open");
+        assert_eq!(txn, self.next_txn, "transactions are logged without a gap");
+        self.check()?;
+        if self.buffer.len - self.filled < FRAME_HEADER_BYTES {
+            // A header is never split between the file and the buffer.
+            self.spill()?;
+        }
+        let start = self.position();
+        self.append(&[0; FRAME_HEADER_BYTES as usize])?;
+        self.open = Some(Open { start, payload_bytes: 0, sum: 0, incomplete: false });
+        Ok(())
+    }
+
+    /// Puts the next bytes of the record that was begun.
+    ///
+    /// # Errors
+    /// As [`Wal::begin`], and [`WalError::TooLong`]. The record must be discarded then.
+    ///
+    /// # Panics
+    /// If no record is open.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), WalError> {
+        self.check()?;
+        let open = self.open.as_mut().expect("a record is open");
+        let payload_bytes = open.payload_bytes + bytes.len() as u64;
+        if payload_bytes > MAX_PAYLOAD_BYTES {
+            open.incomplete = true;
+            return Err(WalError::TooLong);
+        }
+        open.sum = crc32c::crc32c_append(open.sum, bytes);
+        open.payload_bytes = payload_bytes;
+        let result = self.append(bytes);
+        if let (Err(_), Some(open)) = (&result, &mut self.open) {
+            open.incomplete = true;
+        }
+        result
+    }
+
+    /// Ends the record. It is durable after the next [`Wal::flush`].
+    ///
+    /// # Errors
+    /// [`WalError::Poisoned`] or [`WalError::Io`]; [`WalError::Incomplete`] where a part could not
+    /// be put: discard it.
+    ///
+    /// # Panics
+    /// If no record is open.
+    pub fn end(&mut self) -> Result<Appended, WalError> {
+        self.check()?;
+        let open = self.open.expect("a record is open");
+        if open.incomplete {
+            return Err(WalError::Incomplete);
+        }
+        let lsn = self.next_txn;
+        let header = layout::frame_header(open.sum, open.payload_bytes, self.tail.sequence, lsn);
+        if open.start < self.tail.written {
+            self.write(open.start, &header)?;
+        } else {
+            let at = self.buffer.start + (open.start - self.tail.written);
+            self.memory.copy(Off::new(at), &header);
+        }
+        self.open = None;
+        self.next_txn += 1;
+        Ok(Appended { lsn, group_full: self.pending() >= u64::from(self.options.group) })
+    }
+
+    /// Drops the record that was begun, if there is one: its transaction aborts. Its number is
+    /// free again.
+    ///
+    /// # Errors
+    /// [`WalError::Poisoned`]; [`WalError::Io`] where a part of the record had reached the file
+    /// and could not be cut off: the log is poisoned then. The record is dropped in any case.
+    pub fn discard(&mut self) -> Result<(), WalError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        self.check()?;
+        if open.start >= self.tail.written {
+            self.filled = open.start - self.tail.written;
+            return Ok(());
+        }
+        // Its payload must not come to stand where recovery looks for a frame: the next record
+        // may be shorter, and what the user wrote may look like a frame.
+        self.filled = 0;
+        let cut = self.tail.file.set_len(open.start).and_then(|()| self.tail.file.sync());
+        cut.map_err(|source| self.poison("cut a dropped record off", source))?;
+        self.tail.written = open.start;
+        self.tail.reserved = open.start;
+        self.first_pending = self.next_txn;
+        Ok(())
+    }
+
+    /// Makes every record that was ended durable: one write and one sync for all of them, nothing
+    /// if all are durable already.
+    ///
+    /// # Errors
+    /// [`WalError::Poisoned`] or [`WalError::Io`]: the log is poisoned, and the pending
+    /// transactions are not acknowledged; they may be there after recovery.
+    pub fn flush(&mut self) -> Result<(), WalError> {
+        self.check()?;
+        if self.pending() == 0 {
+            return Ok(());
+        }
+        self.spill()?;
+        self.tail.file.sync().map_err(|source| self.poison("sync", source))?;
+        self.first_pending = self.next_txn;
+        Ok(())
+    }
+
+    /// Flushes, starts the next segment, durably, and returns where it begins. A checkpoint of
+    /// the state of now goes with it.
+    ///
+    /// # Errors
+    /// As [`Wal::flush`]. Where no space could be reserved for the segment the log goes on in the
+    /// old one.
+    ///
+    /// # Panics
+    /// If a record is open.
+    pub fn rotate(&mut self) -> Result<LogStart, WalError> {
+        assert!(self.open.is_none(), "a record is open");
+        self.flush()?;
+        let start = LogStart { sequence: self.tail.sequence + 1, txn: self.next_txn };
+        let mut tail = reserve_segment(&self.files, &self.prefix, start.sequence, self.options)?;
+        // From here on the new segment may be durable: were the old one to grow after a failure,
+        // recovery would find a gap between the two.
+        begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.poisoned = true)?;
+        let old = std::mem::replace(&mut self.tail, tail);
+        self.older.push((old.sequence, old.reserved));
+        Ok(start)
+    }
+
+    /// Removes the segments before `sequence`, oldest first. Call it when a checkpoint that
+    /// starts at `sequence` is durable.
+    ///
+    /// # Errors
+    /// [`WalError::Io`]: some may be left; the next call removes them.
+    ///
+    /// # Panics
+    /// If the segment that grows were removed.
+    pub fn remove_before(&mut self, sequence: u64) -> Result<(), WalError> {
+        assert!(sequence <= self.tail.sequence, "the segment that grows stays");
+        // Not synced: what a crash brings back is older than what recovery reads, which removes it
+        // again.
+        for old in segments(&self.files, &self.prefix)? {
+            if old < sequence {
+                let name = segment_name(&self.prefix, old);
+                self.files.remove(&name).map_err(io_error("remove", &name))?;
+            }
+        }
+        self.older.retain(|(old, _)| *old >= sequence);
+        Ok(())
+    }
+
+    /// The number that the next transaction must have.
+    pub fn next_txn(&self) -> u64 {
+        self.next_txn
+    }
+
+    /// All records with a smaller log sequence number are durable.
+    pub fn durable_lsn(&self) -> u64 {
+        self.first_pending
+    }
+
+    /// Transactions that were ended and are not durable yet.
+    pub fn pending(&self) -> u64 {
+        self.next_txn - self.first_pending
+    }
+
+    /// Number of the segment that grows.
+    pub fn sequence(&self) -> u64 {
+        self.tail.sequence
+    }
+
+    /// Bytes that the segments take, reserved ones included.
+    pub fn bytes(&self) -> u64 {
+        self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.tail.reserved
+    }
+
+    /// Whether a write or a sync has failed, so that nothing more is acknowledged.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    fn check(&self) -> Result<(), WalError> {
+        if self.poisoned { Err(WalError::Poisoned) } else { Ok(()) }
+    }
+
+    /// Where the next byte goes in the segment.
+    fn position(&self) -> u64 {
+        self.tail.written + self.filled
+    }
+
+    /// Appends to the buffer, through it to the file where it is full. Space is reserved first, so
+    /// that a full medium shows here and not when the buffer is written.
+    fn append(&mut self, mut bytes: &[u8]) -> Result<(), WalError> {
+        let to = self.position() + bytes.len() as u64;
+        if to > self.tail.reserved {
+            let reserved = to.next_multiple_of(self.options.reserve_bytes);
+            let result = self.tail.file.reserve(reserved);
+            result.map_err(io_error("reserve space for", &self.tail.name))?;
+            self.tail.reserved = reserved;
+        }
+        while !bytes.is_empty() {
+            if self.filled == self.buffer.len {
+                self.spill()?;
+            }
+            let room = (self.buffer.len - self.filled).min(bytes.len() as u64);
+            let (part, rest) = bytes.split_at(room as usize);
+            self.memory.copy(Off::new(self.buffer.start + self.filled), part);
+            self.filled += room;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes the buffer to the file, without a sync.
+    fn spill(&mut self) -> Result<(), WalError> {
+        if self.filled == 0 {
+            return Ok(());
+        }
+        let view = self.memory.view(Range::new(self.buffer.start, self.filled))?;
+        let bytes = view.bytes(0, self.filled as usize);
+        let result = self.tail.file.write_at(self.tail.written, bytes);
+        result.map_err(|source| self.poison("write to", source))?;
+        self.tail.written += self.filled;
+        self.filled = 0;
+        Ok(())
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), WalError> {
+        let result = self.tail.file.write_at(at, bytes);
+        result.map_err(|source| self.poison("write to", source))
+    }
+
+    fn poison(&mut self, doing: &'static str, source: io::Error) -> WalError {
+        self.poisoned = true;
+        WalError::Io { doing, name: self.tail.name.clone(), source }
+    }
+}
+
+/// Creates the file of a segment with its space; it says nothing yet. After an error there is none.
+fn reserve_segment<F: Files>(
+    files: &F,
+    prefix: &str,
+    sequence: u64,
+    options: WalOptions,
+) -> Result<Tail<F::File>, WalError> {
+    let name = segment_name(prefix, sequence);
+    let file = files.create(&name).map_err(io_error("create", &name))?;
+    let reserved = SEGMENT_HEADER_BYTES.next_multiple_of(options.reserve_bytes);
+    file.reserve(reserved).map_err(|source| {
+        // Were it to stay, it would be taken for a segment that a crash left half made.
+        let _ = files.remove(&name);
+        io_error("reserve space for", &name)(source)
+    })?;
+    Ok(Tail { name, file, sequence, reserved, written: 0 })
+}
+
+/// Makes an empty segment durable.
+fn begin_segment<F: Files>(
+    files: &F,
+    tail: &mut Tail<F::File>,
+    first_txn: u64,
+) -> Result<(), WalError> {
+    let header = layout::segment_header(tail.sequence, first_txn);
+    tail.file.write_at(0, &header).map_err(io_error("write to", &tail.name))?;
+    tail.file.sync().map_err(io_error("sync", &tail.name))?;
+    files.sync_directory().map_err(io_error("sync the directory of", &tail.name))?;
+    tail.written = SEGMENT_HEADER_BYTES;
+    Ok(())
+}
+
+fn io_error(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> WalError {
+    move |source| WalError::Io { doing, name: name.into(), source }
+}
+
+fn segment_name(prefix: &str, sequence: u64) -> String {
+    format!("{prefix}{sequence:016x}")
+}
+
+/// The number in `name`, if it is `prefix` and 16 lower-case hexadecimal digits.
+pub(crate) fn number_in(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?;
+    let written = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if digits.len() != 16 || !digits.as_bytes().iter().all(written) {
+        return None;
+    }
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// The numbers of all segments, in order.
+fn segments<F: Files>(files: &F, prefix: &str) -> Result<Vec<u64>, WalError> {
+    let list = files.list().map_err(io_error("list the directory for", prefix))?;
+    let mut numbers: Vec<u64> = list.iter().filter_map(|name| number_in(name, prefix)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}

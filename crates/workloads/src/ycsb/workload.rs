@@ -1,0 +1,236 @@
+//! The operations of a run, generated before it.
+
+use super::spec::{Spec, SpecError};
+use super::values::Values;
+use super::{COLUMNS, spec};
+use crate::random::{Random, mix};
+
+const UPDATE: u64 = 1 << 63;
+const COLUMN_SHIFT: u32 = 56;
+
+/// One transaction in eight bytes:
+///
+/// ```text
+/// 63       59..56         43..0
+/// | update | first column | key |
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation(u64);
+
+impl Operation {
+    fn read(key: u64) -> Self {
+        Self(key)
+    }
+
+    fn update(key: u64, first_column: u64) -> Self {
+        Self(UPDATE | first_column << COLUMN_SHIFT | key)
+    }
+
+    /// Key of the tuple.
+    #[must_use]
+    #[inline]
+    pub const fn key(self) -> u64 {
+        self.0 & ((1 << spec::KEY_BITS) - 1)
+    }
+
+    /// Whether it is an update rather than a read.
+    #[must_use]
+    #[inline]
+    pub const fn is_update(self) -> bool {
+        self.0 & UPDATE != 0
+    }
+
+    /// First of the columns that an update replaces; 0 for a read.
+    #[must_use]
+    #[inline]
+    pub const fn first_column(self) -> usize {
+        (self.0 >> COLUMN_SHIFT & 0xf) as usize
+    }
+}
+
+/// A fixed sequence of operations for each partition, and the values that go with them.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    spec: Spec,
+    values: Values,
+    partitions: Vec<Vec<Operation>>,
+}
+
+impl Workload {
+    /// Generates the workload; takes eight bytes a transaction.
+    ///
+    /// # Errors
+    /// If the specification cannot be run.
+    pub fn generate(spec: &Spec) -> Result<Self, SpecError> {
+        spec.validate()?;
+        let partitions = (0..spec.partitions).map(|p| operations(spec, p)).collect();
+        Ok(Self { spec: spec.clone(), values: Values::new(spec.seed), partitions })
+    }
+
+    /// What it was generated from.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// What its transactions write.
+    #[must_use]
+    pub fn values(&self) -> &Values {
+        &self.values
+    }
+
+    /// The transactions of a partition, in order.
+    #[must_use]
+    pub fn operations(&self, partition: usize) -> &[Operation] {
+        &self.partitions[partition]
+    }
+
+    /// A number that differs when any operation differs, for comparing two runs.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.partitions
+            .iter()
+            .flatten()
+            .fold(mix(self.spec.seed), |digest, operation| mix(digest.rotate_left(7) ^ operation.0))
+    }
+}
+
+/// Where the transactions of a partition go: `hot_percent` of them to the run of `hot` tuples that
+/// starts at `start` (positions in the partition, with wrap-around), the others to the rest.
+struct HotSpot {
+    hot_percent: u64,
+    hot: u64,
+    start: u64,
+    tuples: u64,
+}
+
+impl HotSpot {
+    fn new(spec: &Spec, partition: usize, random: &mut Random) -> Self {
+        let tuples = spec.tuples_of(partition);
+        let start = random.below(tuples);
+        match spec.skew.hot_spot_percent() {
+            Some((hot_percent, tuple_percent)) => {
+                let hot = (tuples * tuple_percent / 100).max(1);
+                // A single tuple has nothing besides its hot spot.
+                let hot_percent = if hot == tuples { 100 } else { hot_percent };
+                Self { hot_percent, hot, start, tuples }
+            }
+            None => Self { hot_percent: 100, hot: tuples, start, tuples },
+        }
+    }
+
+    fn draw(&self, random: &mut Random) -> u64 {
+        let from_start = if random.below(100) < self.hot_percent {
+            random.below(self.hot)
+        } else {
+            self.hot + random.below(self.tuples - self.hot)
+        };
+        let at = self.start + from_start;
+        if at < self.tuples { at } else { at - self.tuples }
+    }
+}
+
+fn operations(spec: &Spec, partition: usize) -> Vec<Operation> {
+    let mut random = Random::new(spec.seed, partition as u64);
+    let hot_spot = HotSpot::new(spec, partition, &mut random);
+    let update_percent = spec.mix.update_percent();
+    let first_columns = (COLUMNS - spec.update_columns + 1) as u64;
+    (0..spec.transactions_of(partition))
+        .map(|_| {
+            let position = hot_spot.draw(&mut random);
+            let key = partition as u64 + position * spec.partitions as u64;
+            // Drawn for reads too, so that mixtures of one seed touch the same keys.
+            let (kind, first_column) = (random.below(100), random.below(first_columns));
+            if kind < update_percent {
+                Operation::update(key, first_column)
+            } else {
+                Operation::read(key)
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ycsb::{Mix, Skew};
+
+    fn workload(skew: Skew, mix: Mix) -> Workload {
+        let spec = Spec {
+            tuples: 10_000,
+            transactions: 100_000,
+            partitions: 4,
+            skew,
+            mix,
+            ..Spec::default()
+        };
+        Workload::generate(&spec).expect("a valid specification")
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_workload_for_ever() {
+        let digests = [
+            workload(Skew::Low, Mix::Balanced).digest(),
+            workload(Skew::High, Mix::WriteHeavy).digest(),
+        ];
+        assert_eq!(digests, [2_051_462_050_494_235_702, 9_742_745_521_602_837_362]);
+    }
+
+    #[test]
+    fn another_seed_gives_another_workload() {
+        let one = Spec { tuples: 100, transactions: 100, ..Spec::default() };
+        let two = Spec { seed: 2, ..one.clone() };
+        let digest = |spec: &Spec| Workload::generate(spec).expect("valid").digest();
+        assert_ne!(digest(&one), digest(&two));
+    }
+
+    #[test]
+    fn mixtures_hold_within_one_percent() {
+        for mix in Mix::ALL {
+            let workload = workload(Skew::Low, mix);
+            let all = (0..4).flat_map(|p| workload.operations(p));
+            let updates = all.filter(|operation| operation.is_update()).count() as u64;
+            assert!(updates.abs_diff(mix.update_percent() * 1000) < 1000, "{mix}: {updates}");
+        }
+    }
+
+    #[test]
+    fn each_partition_has_a_hot_run_of_neighbours_of_the_right_weight() {
+        for (skew, weight, hot) in [(Skew::Low, 0.5, 500), (Skew::High, 0.9, 250)] {
+            let workload = workload(skew, Mix::ReadOnly);
+            for p in 0..4 {
+                let mut hits = vec![0_u32; 2500];
+                for operation in workload.operations(p) {
+                    assert_eq!(operation.key() % 4, p as u64);
+                    hits[(operation.key() / 4) as usize] += 1;
+                }
+                let heaviest = (0..2500)
+                    .map(|start| (start..start + hot).map(|at| hits[at % 2500]).sum::<u32>())
+                    .max();
+                let share = f64::from(heaviest.expect("not empty")) / 25_000.0;
+                assert!((share - weight).abs() < 0.02, "{skew}, partition {p}: {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn updates_stay_within_the_tuple_and_reach_every_column() {
+        for update_columns in [1, 3, 10] {
+            let spec = Spec { tuples: 50, transactions: 5000, update_columns, ..Spec::default() };
+            let workload = Workload::generate(&spec).expect("valid");
+            let mut seen = [false; COLUMNS];
+            for operation in workload.operations(0).iter().filter(|o| o.is_update()) {
+                let first = operation.first_column();
+                seen[first..first + update_columns].fill(true);
+            }
+            assert_eq!(seen, [true; COLUMNS]);
+        }
+    }
+
+    #[test]
+    fn one_tuple_a_partition_is_possible() {
+        let spec = Spec { tuples: 2, partitions: 2, transactions: 10, ..Spec::default() };
+        let workload = Workload::generate(&spec).expect("valid");
+        assert!(workload.operations(1).iter().all(|operation| operation.key() == 1));
+    }
+}
