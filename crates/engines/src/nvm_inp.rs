@@ -96,10 +96,9 @@ impl<E: Environment> NvmInp<E> {
             self.tables.lane.clear_persisted(*slot, &mut self.cleared)?;
         }
         let reclaimed = freed.len() as u64;
-        let undone = self.tables.undo(&work.open, &mut freed)?;
-        self.tables.lines.flush(memory);
         self.cleared.flush(memory);
         memory.fence();
+        let undone = self.tables.undo(&work.open, &mut freed)?;
         self.log.finish_recovery(memory);
         memory.fence();
         for slot in freed {
@@ -317,9 +316,6 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         if let Err(error) = undone {
             return self.stop(error);
         }
-        self.tables.lines.flush(memory);
-        self.cleared.flush(memory);
-        memory.fence();
         self.log.abort(memory);
         memory.fence();
         self.release_cleared();

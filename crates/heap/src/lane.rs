@@ -224,9 +224,9 @@ impl<M: Memory> Lane<M> {
         self.chunks[number as usize] = Some(Box::new(chunk));
     }
 
-    /// Takes a chunk for a class, one that was given back or a fresh one. Its tag is flushed but
-    /// not fenced: it must be durable before a slot of it is marked persisted, and the caller
-    /// fences before that.
+    /// Takes a chunk for a class, one that was given back or a fresh one. Its tag is durable when
+    /// this returns: a log entry or a mini-transaction that names one of its slots may be durable
+    /// before the next fence.
     fn carve(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
         let shape = self.heap.0.shapes[class];
         let tag = ChunkTag { class: class as u8, purpose: purpose as u8, lane: self.number as u16 };
@@ -260,8 +260,9 @@ impl<M: Memory> Lane<M> {
         memory.store(at, tag.encode());
         memory.flush(at.range());
         let hint = self.hint(class, purpose);
+        // Only a hint: it may be lost.
         memory.store(hint, u64::from(number) + 1);
-        memory.flush(hint.range());
+        memory.fence();
         let index = purpose as usize * CLASSES + class;
         self.adopt(number, Chunk::new(shape, index as u16, vec![0; shape.words()]));
         Ok(())
@@ -403,7 +404,7 @@ impl<M: Memory> Lane<M> {
     /// changes one of these words in another way.
     #[track_caller]
     pub fn mini_commit(&mut self, lines: &mut LineSet) {
-        mini::run(&self.heap.0.memory, self.area, &self.mini, lines);
+        mini::run(&self.heap.0.memory, self.area, &mut self.mini, lines);
         self.mini.clear();
         while let Some(offset) = self.mini_freed.pop() {
             self.release(offset);

@@ -2,50 +2,79 @@
 //!
 //! A split of a tree node, a new log segment and the like change a handful of words: pointers,
 //! bitmaps of nodes, persisted bits of slots. A mini-transaction is a redo log of those words, in
-//! the lane's area, with one header word that commits it.
+//! the lane's area, with one header word that commits it. What the words will lead to, fresh nodes
+//! and the like, has been written before; the record names its lines and covers their contents
+//! with its checksum, so that one fence serves both. (A word of the transaction that lies in one of
+//! these lines is left out of the checksum.)
 //!
-//! Invariant: a record whose header word matches its entries may be applied again at any time,
-//! since none of its words is changed by anything else until the header word is durably zero.
+//! Invariant: a record whose header word matches its entries and lines may be applied again at any
+//! time, since none of its words is changed by anything else until the header word is durably
+//! zero. (Its lines may change sooner, once the words are durable: the record then matches no
+//! more, and is not needed any more.)
 //!
-//! 1. Copy the entries; store the header word (checksum and count); flush; fence. *Committed.*
+//! 1. Copy the entries and the runs of lines; store the header word (checksum, counts); flush all
+//!    of it and the lines; fence. *Committed.*
 //! 2. Store every word; flush; fence.
 //! 3. Store zero into the header word; flush. The caller's next fence makes this durable, and
 //!    nothing may change one of the words before that fence.
 //!
-//! The header word is stored after the copy of the entries, but may persist before them: then the
-//! checksum does not match, and the record counts for nothing.
+//! The header word is stored last, but may persist first: then the checksum does not match, and
+//! the record counts for nothing.
 
 use std::sync::atomic::Ordering::Acquire;
 
-use pm::{Bad, LineSet, Memory, Off, Range};
+use pm::{Bad, LINE_BYTES, Line, LineSet, Memory, Off, Range, View};
 use zerocopy::IntoBytes;
 
 use crate::layout::{MINI_LOG_AT, MINI_LOG_WORDS, MiniEntry};
 
 /// Runs the protocol for `entries` in the log of the lane whose area is `area`. `lines` are
-/// written already and become durable together with the commit.
-pub(crate) fn run<M: Memory>(memory: &M, area: Range, entries: &[MiniEntry], lines: &mut LineSet) {
+/// written already and become durable together with the commit. `entries` is used up.
+#[track_caller]
+pub(crate) fn run<M: Memory>(
+    memory: &M,
+    area: Range,
+    entries: &mut Vec<MiniEntry>,
+    lines: &mut LineSet,
+) {
     if !M::DURABLE {
         lines.clear();
-        for entry in entries {
+        for entry in &*entries {
             memory.store(Off::new(entry.at), entry.value);
         }
         return;
     }
-    assert!(entries.len() <= MINI_LOG_WORDS, "a mini-transaction of {} words", entries.len());
+    let words = entries.len();
+    add_runs(entries, lines.lines());
+    assert!(entries.len() <= MINI_LOG_WORDS, "a mini-transaction of {} entries", entries.len());
     let header = Off::<u64>::new(area.start + MINI_LOG_AT);
+    let word = match header_word(memory, entries, words) {
+        Ok(word) => word,
+        Err(bad) => panic!("a line that was just written: {bad}"),
+    };
     let bytes = entries.as_bytes();
     memory.copy(Off::new(header.get() + 64), bytes);
-    memory.store(header, header_word(bytes, entries.len()));
+    memory.store(header, word);
     lines.add(header.range());
     lines.add(Range::new(header.get() + 64, bytes.len() as u64));
     lines.flush(memory);
     memory.fence();
-    apply(memory, entries, lines);
+    apply(memory, &entries[..words], lines);
     memory.store(header, 0);
     memory.flush(header.range());
 }
 
+/// Adds an entry for each run of neighbouring lines: its first line and how many there are.
+fn add_runs(entries: &mut Vec<MiniEntry>, lines: &[Line]) {
+    let mut rest = lines;
+    while let Some(first) = rest.first() {
+        let many = rest.iter().zip(first.0..).take_while(|(line, next)| line.0 == *next).count();
+        entries.push(MiniEntry { at: first.start(), value: many as u64 });
+        rest = &rest[many..];
+    }
+}
+
+#[track_caller]
 fn apply<M: Memory>(memory: &M, entries: &[MiniEntry], lines: &mut LineSet) {
     for entry in entries {
         memory.store(Off::new(entry.at), entry.value);
@@ -65,19 +94,20 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
     if word == 0 {
         return Ok(());
     }
-    let count = (word as u32) as usize;
-    let mut entries = Vec::new();
-    if (1..=MINI_LOG_WORDS).contains(&count) {
+    let (words, count) = (usize::from(word as u16), usize::from((word >> 16) as u16));
+    if words <= count && count <= MINI_LOG_WORDS {
+        let mut entries = Vec::with_capacity(count);
         for index in 0..count {
             let at = Off::<MiniEntry>::new(header.get() + 64 + index as u64 * 16);
             entries.push(memory.read(at)?);
         }
-    }
-    if !entries.is_empty() && word == header_word(entries.as_bytes(), count) {
-        for entry in &entries {
-            memory.load(Off::new(entry.at), Acquire)?;
+        // A record that names lines outside of the memory is none.
+        if header_word(memory, &entries, words) == Ok(word) {
+            for entry in &entries[..words] {
+                memory.load(Off::new(entry.at), Acquire)?;
+            }
+            apply(memory, &entries[..words], &mut LineSet::new());
         }
-        apply(memory, &entries, &mut LineSet::new());
     }
     memory.store(header, 0);
     memory.flush(header.range());
@@ -85,6 +115,26 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
     Ok(())
 }
 
-fn header_word(entries: &[u8], count: usize) -> u64 {
-    u64::from(crc32c::crc32c(entries)) << 32 | count as u64
+/// Checksum of the entries and of the lines that they name behind the first `words`, with both
+/// counts. Words that the transaction changes count as zero in these lines, so that the record
+/// still matches when it has been applied in part. Never zero for a record with a word.
+fn header_word<M: Memory>(memory: &M, entries: &[MiniEntry], words: usize) -> Result<u64, Bad> {
+    let mut sum = crc32c::crc32c(entries.as_bytes());
+    for run in &entries[words..] {
+        let bytes = run.value.checked_mul(LINE_BYTES).unwrap_or(u64::MAX);
+        let view = memory.view(Range::new(run.at, bytes))?;
+        for index in 0..run.value {
+            let start = index * LINE_BYTES;
+            let mut line = [0u8; LINE_BYTES as usize];
+            line.copy_from_slice(view.bytes(start as usize, LINE_BYTES as usize));
+            for word in &entries[..words] {
+                let within = word.at.wrapping_sub(run.at + start);
+                if within < LINE_BYTES {
+                    line[within as usize..within as usize + 8].fill(0);
+                }
+            }
+            sum = crc32c::crc32c_append(sum, &line);
+        }
+    }
+    Ok(u64::from(sum) << 32 | (entries.len() as u64) << 16 | words as u64)
 }

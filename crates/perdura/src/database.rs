@@ -442,6 +442,12 @@ impl<E: Environment> Database<E> {
         self.shut()
     }
 
+    /// Lets go of the database as a kill of the process would: nothing is finished, and the pool
+    /// stays marked as open. For tests of recovery.
+    pub fn abandon(mut self) {
+        self.closed = true;
+    }
+
     fn shut(&mut self) -> Result<(), Error> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());

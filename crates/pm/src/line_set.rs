@@ -48,6 +48,11 @@ impl LineSet {
         self.lines.clear();
     }
 
+    /// The lines, in the order in which they were first added.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
     /// Forgets the lines without flushing them: their contents are not part of anything any more.
     pub fn clear(&mut self) {
         self.lines.clear();

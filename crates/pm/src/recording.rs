@@ -80,9 +80,18 @@ pub struct Trace {
 impl Trace {
     /// The places in the source that flushed something, in the order of their first flush.
     pub fn flush_sites(&self) -> Vec<Site> {
+        self.sites(|event| matches!(event, Event::Flush { .. }))
+    }
+
+    /// The places in the source that fenced, in the order of their first fence.
+    pub fn fence_sites(&self) -> Vec<Site> {
+        self.sites(|event| matches!(event, Event::Fence))
+    }
+
+    fn sites(&self, wanted: impl Fn(&Event) -> bool) -> Vec<Site> {
         let mut sites: Vec<Site> = Vec::new();
         for recorded in &self.events {
-            if matches!(recorded.event, Event::Flush { .. }) && !sites.contains(&recorded.site) {
+            if wanted(&recorded.event) && !sites.contains(&recorded.site) {
                 sites.push(recorded.site);
             }
         }

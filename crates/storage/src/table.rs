@@ -115,6 +115,8 @@ pub struct Tables<M: Memory, L> {
     /// Where the open transaction has removed index entries: table, index, key.
     removed: Vec<(u16, u16, TableKey)>,
     words: Vec<u64>,
+    /// Index entries have been removed since the last fence: see [`Self::prepare_entry`].
+    unsettled: bool,
 }
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
@@ -180,6 +182,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             superseded: Vec::new(),
             removed: Vec::new(),
             words: Vec::new(),
+            unsettled: false,
         }
     }
 
@@ -340,6 +343,11 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(())
     }
 
+    /// Writes an index entry that does not count yet.
+    ///
+    /// It may take the place of one that was removed in the same transaction. Until that removal
+    /// is durable, a crash brings the removed entry back with what stands in its place: then a
+    /// fence comes first.
     fn prepare_entry(
         &mut self,
         layout: &TableLayout,
@@ -347,6 +355,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         key: &TableKey,
         tuple: u64,
     ) -> Result<PreparedEntry, StorageError> {
+        if std::mem::take(&mut self.unsettled) {
+            self.lines.flush(self.lane.memory());
+            self.lane.memory().fence();
+        }
         let table = &mut self.tables[usize::from(layout.number)];
         Ok(match (&mut table.indexes[index], key) {
             (TableIndex::Narrow(tree), TableKey::Narrow(key)) => PreparedEntry::Narrow(duplicate(
@@ -381,6 +393,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Second half of an insert, step one: the tuple and its fields become persisted.
     #[track_caller]
     pub fn mark_tuple(&mut self, tuple: &Durable<NewTuple>) {
+        self.unsettled = false;
         let NewTuple { table, offset, .. } = *tuple.get();
         let Self { lane, tables, lines, words, .. } = self;
         for (form, word) in tables[usize::from(table)].layout.forms.iter().zip(&*words) {
@@ -527,6 +540,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Damage.
     #[track_caller]
     pub fn replace_fields(&mut self, new: Durable<NewFields>) -> Result<(), Bad> {
+        self.unsettled = false;
         let NewFields { table, tuple, .. } = *new.get();
         let Self { lane, tables, lines, fields, superseded, .. } = self;
         let forms = &tables[usize::from(table)].layout.forms;
@@ -603,6 +617,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         };
         if removed {
             self.removed.push((table, index, *key));
+            self.unsettled = true;
         }
         Ok(())
     }
@@ -660,6 +675,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// # Errors
     /// Damage. A lack of room is none: the next removal nearby tries again.
     pub fn tidy_indexes(&mut self) -> Result<(), StorageError> {
+        self.unsettled = false;
         while let Some((table, index, key)) = self.removed.pop() {
             let tree = &mut self.tables[usize::from(table)].indexes[usize::from(index)];
             let result = match (tree, &key) {
@@ -677,6 +693,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
 
     /// After an abort: forgets what the transaction had collected.
     pub fn forget(&mut self) {
+        self.unsettled = false;
         self.removed.clear();
         self.superseded.clear();
         self.lines.clear();

@@ -4,7 +4,7 @@
 //! released; an update gets its old fields back; a delete gets its index entries back). Every step
 //! can be repeated after a crash in the middle: index entries are removed only if they lead to the
 //! tuple in question, restored only if they are gone, fields are set to fixed values, and freeing
-//! clears a bit.
+//! clears a bit. Each operation is durably undone before the next older one is.
 
 use pm::{Bad, Memory, Off};
 
@@ -18,8 +18,8 @@ use crate::undo_log::{UndoEntry, UndoKind};
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Undoes the operations of a transaction, whose entries are given oldest first. The slots
     /// that become free are added to `freed`; they may be released once the end of the
-    /// transaction is durable. Lines to flush are in [`Tables::lines`]. Returns how many
-    /// operations were undone.
+    /// transaction is durable. All of it is durable when this returns. Returns how many operations
+    /// were undone.
     ///
     /// # Errors
     /// Damage.
@@ -57,6 +57,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 }
                 None => return Err(Bad::Damaged { what: "log entry", at: tuple }.into()),
             }
+            // Keys are made of logged and of stored fields: should a crash repeat all of this, no
+            // older operation may be undone while this one is not.
+            self.lines.flush(self.lane.memory());
+            self.lane.memory().fence();
         }
         Ok(undone)
     }

@@ -2,14 +2,17 @@
 //!
 //! Column 0 of its table is the key; column `i + 1` is column `i` of the workload. Loading puts
 //! [`LOAD_BATCH`] tuples in a transaction; everything measured is one transaction an operation.
+//!
+//! A session keeps the ticket of its last commit, so that a sync waits for its own partition only
+//! and workers on other partitions go on.
 
 use std::path::{Path, PathBuf};
 
 use perdura::{
-    ColumnType, Database, Partition, ReadTx, Row, Schema, Table, TableSchema, Tx, Value,
+    ColumnType, Database, Error, Partition, ReadTx, Row, Schema, Table, TableSchema, Ticket, Value,
 };
 
-use crate::store::{RowBuffer, Session, Store, StoreError, allocated_bytes};
+use crate::store::{RowBuffer, Session, Store, StoreError};
 use crate::ycsb::{COLUMN_BYTES, COLUMNS, Column};
 
 /// Name of the table.
@@ -40,8 +43,8 @@ impl PerduraStore {
         Schema::new().table(columns.key(&["key"]))
     }
 
-    /// Wraps an open database: `name` is printed, `path` is what its footprint is taken of, and
-    /// `partitions` is how many it was created with.
+    /// Wraps an open database: `name` is printed, `path` is what errors name, and `partitions` is
+    /// how many it was created with.
     ///
     /// # Errors
     /// If it has no YCSB table.
@@ -87,13 +90,26 @@ impl Store for PerduraStore {
             database: &self.database,
             partition: self.database.partition(partition),
             table: self.table.clone(),
+            path: &self.path,
             row: Row::new(),
             batch: Vec::new(),
+            last: None,
         })
     }
 
     fn footprint_bytes(&self) -> Result<u64, StoreError> {
-        allocated_bytes(&self.path)
+        self.database.stored_bytes().map_err(|error| store_error(&self.path, 0, error))
+    }
+}
+
+/// What a driver can act on keeps its meaning; all else is Perdura's own.
+#[cold]
+fn store_error(path: &Path, key: u64, error: Error) -> StoreError {
+    match error {
+        Error::MissingKey { .. } => StoreError::Missing { key },
+        Error::Damaged(bad) => StoreError::Damaged { path: path.to_owned(), what: bad.to_string() },
+        Error::Io { path, source } => StoreError::Io { path: path.into(), source },
+        other => StoreError::engine(other),
     }
 }
 
@@ -102,26 +118,26 @@ pub struct PerduraSession<'a> {
     database: &'a Database,
     partition: Partition<'a>,
     table: Table,
+    path: &'a Path,
     row: Row,
     /// Tuples that are waiting to be inserted together.
     batch: Vec<(u64, [Column; COLUMNS])>,
+    /// The last commit; when it is durable, all of this session are.
+    last: Option<Ticket>,
 }
 
 impl PerduraSession<'_> {
     fn insert_batch(&mut self) -> Result<(), StoreError> {
-        let (table, batch) = (&self.table, &self.batch);
-        self.partition
-            .write(|tx: &mut Tx<'_>| {
-                for (key, columns) in batch {
-                    let tuple: [Value<'_>; COLUMNS + 1] = std::array::from_fn(|at| match at {
-                        0 => Value::U64(*key),
-                        _ => Value::Bytes(&columns[at - 1]),
-                    });
-                    tx.insert(table, &tuple)?;
-                }
-                Ok(())
-            })
-            .map_err(StoreError::engine)?;
+        let path = self.path;
+        let mut tx = self.partition.begin();
+        for (key, columns) in &self.batch {
+            let tuple: [Value<'_>; COLUMNS + 1] = std::array::from_fn(|at| match at {
+                0 => Value::U64(*key),
+                _ => Value::Bytes(&columns[at - 1]),
+            });
+            tx.insert(&self.table, &tuple).map_err(|error| store_error(path, *key, error))?;
+        }
+        self.last = Some(tx.commit().map_err(|error| store_error(path, 0, error))?);
         self.batch.clear();
         Ok(())
     }
@@ -148,7 +164,7 @@ impl Session for PerduraSession<'_> {
         let exists = self
             .partition
             .read(|tx: &ReadTx<'_>| tx.get(table, &[Value::U64(key)], found))
-            .map_err(StoreError::engine)?;
+            .map_err(|error| store_error(self.path, key, error))?;
         if exists {
             for (at, column) in row.columns_mut().iter_mut().enumerate() {
                 let bytes: &[u8] = self.row.bytes(at + 1);
@@ -174,13 +190,17 @@ impl Session for PerduraSession<'_> {
             *change = ((first_column + at + 1) as u16, Value::Bytes(value));
         }
         let changes = &changes[..values.len()];
-        self.partition
-            .write(|tx: &mut Tx<'_>| tx.update(table, &[Value::U64(key)], changes))
-            .map_err(StoreError::engine)
+        let failed = |error| store_error(self.path, key, error);
+        // Dropped on an error, which aborts it.
+        let mut tx = self.partition.begin();
+        tx.update(table, &[Value::U64(key)], changes).map_err(failed)?;
+        self.last = Some(tx.commit().map_err(failed)?);
+        Ok(())
     }
 
     #[inline]
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.database.sync().map_err(StoreError::engine)
+        let Some(ticket) = self.last.take() else { return Ok(()) };
+        self.database.wait(ticket).map_err(|error| store_error(self.path, 0, error))
     }
 }

@@ -1,0 +1,355 @@
+//! The command line, as `CLI.md` of the project has it.
+//!
+//! Invariant: what can be refused by looking at one option is refused here, with exit code 2; what
+//! needs two options to see is refused before any work is done.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use peers::PeerKind;
+use perdura::{Domain, EngineKind};
+use workloads::ycsb::{Mix, Skew};
+
+use crate::output::JsonTarget;
+use crate::units::{parse_number, parse_positive};
+
+/// An embedded transactional database that is already there when you restart it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "perdura",
+    version,
+    arg_required_else_help = true,
+    after_help = "Example:\n  perdura tour"
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show in under a minute what Perdura does: measure every engine, kill it, reopen it, verify.
+    #[command(after_help = "Example:\n  perdura tour")]
+    Tour(TourArgs),
+    /// Measure engines, and what a user would pick instead.
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Example:\n  perdura bench ycsb --engine all --peer lmdb --domain adr"
+    )]
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        bench: Bench,
+    },
+    /// Look at, check or create a pool file.
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Example:\n  perdura pool info /dev/shm/accounts"
+    )]
+    Pool {
+        /// What to do with it.
+        #[command(subcommand)]
+        pool: PoolCommand,
+    },
+    /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  perdura completions bash > ~/.local/share/bash-completion/completions/perdura"
+    )]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Sizes of a tour, for tests.
+#[derive(Debug, Args)]
+pub(crate) struct TourArgs {
+    /// Tuples in each pool.
+    #[arg(long, hide = true, default_value = "50k", value_parser = parse_positive)]
+    pub(crate) tuples: u64,
+    /// Transactions of each run.
+    #[arg(long, hide = true, default_value = "200k", value_parser = parse_positive)]
+    pub(crate) txns: u64,
+}
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// YCSB: reads and updates of tuples of 1 KB, each by its key.
+    #[command(
+        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json"
+    )]
+    Ycsb(YcsbArgs),
+    /// How soon data is there again after SIGKILL, and whether all of it is.
+    #[command(
+        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k --txns 10k,100k"
+    )]
+    Recovery(RecoveryArgs),
+}
+
+/// Options that all benchmarks have.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    /// Engines, by comma: inp, nvm-inp; `all`; `none` to run peers only.
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = engines)]
+    pub(crate) engine: List<EngineKind>,
+    /// What to compare with, by comma: lmdb, hashmap, btreemap, floor-undo, floor-redo, floor-copy.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
+          value_parser = peer_list)]
+    pub(crate) peer: List<PeerKind>,
+    /// Neighbouring columns that an update replaces.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub(crate) update_columns: u8,
+    /// Partitions; transactions of different partitions run at the same time.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) partitions: u32,
+    /// Threads, each pinned to a core [default: one for each partition, up to the cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) workers: Option<u32>,
+    /// What a commit survives: auto (the medium's own), process, adr, eadr, disk. One that is
+    /// stronger than the medium's is modelled.
+    #[arg(long, value_name = "DOMAIN", default_value = "auto", value_parser = domain)]
+    pub(crate) domain: DomainChoice,
+    /// When a commit returns.
+    #[arg(long, value_enum, default_value_t = CommitForm::Durable)]
+    pub(crate) commit: CommitForm,
+    /// Updates that one sync makes durable together, with --commit grouped [default: 100].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) group: Option<u32>,
+    /// Directory to make the pools in [default: /dev/shm, else the directory for temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+    /// Leave the pools where they are.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Seed of keys and values: the same seed gives the same work.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Do it so often and report the median.
+    #[arg(long, value_name = "R", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeat: u32,
+    /// Write the results as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// `perdura bench ycsb`.
+#[derive(Debug, Args)]
+pub(crate) struct YcsbArgs {
+    /// Mixtures, by comma: read-only, read-heavy, balanced, write-heavy; `all`.
+    #[arg(long, value_name = "LIST", default_value = "balanced", value_parser = mixes)]
+    pub(crate) mix: List<Mix>,
+    /// Where transactions go, by comma: low, high, uniform; `all`.
+    #[arg(long, value_name = "LIST", default_value = "low", value_parser = skews)]
+    pub(crate) skew: List<Skew>,
+    /// Tuples of 1 KB, in all partitions together.
+    #[arg(long, value_name = "N", default_value = "200k", value_parser = parse_positive)]
+    pub(crate) tuples: u64,
+    /// Transactions of a run, in all partitions together.
+    #[arg(long, value_name = "N", default_value = "800k", value_parser = parse_positive)]
+    pub(crate) txns: u64,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// `perdura bench recovery`.
+#[derive(Debug, Args)]
+pub(crate) struct RecoveryArgs {
+    /// The workload that is killed.
+    #[arg(long, value_enum, default_value_t = WorkloadName::Ycsb)]
+    pub(crate) workload: WorkloadName,
+    /// Mixture: read-only, read-heavy, balanced, write-heavy.
+    #[arg(long, default_value = "balanced", value_parser = Mix::from_str)]
+    pub(crate) mix: Mix,
+    /// Where transactions go: low, high, uniform.
+    #[arg(long, default_value = "low", value_parser = Skew::from_str)]
+    pub(crate) skew: Skew,
+    /// Tuples of 1 KB, by comma.
+    #[arg(long, value_name = "LIST", default_value = "200k", value_delimiter = ',',
+          value_parser = parse_positive)]
+    pub(crate) tuples: Vec<u64>,
+    /// Transactions before the kill, by comma.
+    #[arg(long, value_name = "LIST", default_value = "100k", value_delimiter = ',',
+          value_parser = parse_positive)]
+    pub(crate) txns: Vec<u64>,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// `perdura pool`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Say what a pool is: domain, engine, tables. The file is not changed, not even recovered.
+    #[command(after_help = "Example:\n  perdura pool info /dev/shm/accounts --json -")]
+    Info {
+        /// The pool file.
+        file: PathBuf,
+        /// Write it as JSON to a file, or to standard output with `-`.
+        #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+        json: Option<JsonTarget>,
+    },
+    /// Open a pool, which recovers it, and verify every tuple, index and object.
+    #[command(after_help = "Example:\n  perdura pool check /dev/shm/accounts")]
+    Check {
+        /// The pool file.
+        file: PathBuf,
+        /// Check a pool of domain `process` that was open when the machine went down, too.
+        #[arg(long)]
+        accept_loss: bool,
+    },
+    /// Create an empty database from a schema in JSON.
+    #[command(after_help = CREATE_HELP)]
+    Create(CreateArgs),
+}
+
+/// The example of `pool create`; a test creates a pool from this schema.
+const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes. Types are "u64", "i64", "f64",
+{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}:
+
+  {"tables": [{
+    "name": "account",
+    "columns": [
+      {"name": "id", "kind": "u64"},
+      {"name": "owner", "kind": {"text": {"max": 80}}},
+      {"name": "balance", "kind": "i64"}
+    ],
+    "key": ["id"],
+    "indexes": [{"name": "by_owner", "columns": ["owner"]}]
+  }]}
+
+Example:
+  perdura pool create /dev/shm/accounts --schema accounts.json --limit 1GiB"#;
+
+/// `perdura pool create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// The pool file, which must not exist.
+    pub(crate) file: PathBuf,
+    /// The tables; see below.
+    #[arg(long, value_name = "SCHEMA.json")]
+    pub(crate) schema: PathBuf,
+    /// The engine: inp, nvm-inp [default: nvm-inp, on a disk inp].
+    #[arg(long, value_parser = EngineKind::from_str)]
+    pub(crate) engine: Option<EngineKind>,
+    /// What a commit survives: auto (the medium's own), process, adr, eadr, disk.
+    #[arg(long, value_name = "DOMAIN", default_value = "auto", value_parser = domain)]
+    pub(crate) domain: DomainChoice,
+    /// Allow a domain that is stronger than the medium's: its instructions are executed, but the
+    /// medium does not keep its promise.
+    #[arg(long)]
+    pub(crate) model: bool,
+    /// Partitions.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) partitions: u32,
+    /// Size up to which the pool may grow.
+    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = parse_number)]
+    pub(crate) limit: u64,
+}
+
+/// When a commit returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CommitForm {
+    /// When the transaction is durable.
+    Durable,
+    /// At once; durable with its group.
+    Grouped,
+}
+
+/// What `bench recovery` kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WorkloadName {
+    /// YCSB.
+    Ycsb,
+    /// TPC-C.
+    Tpcc,
+}
+
+/// A domain, or the medium's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DomainChoice(pub(crate) Option<Domain>);
+
+/// A list whose items were given by comma, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+fn list<T: FromStr + Copy + PartialEq>(text: &str, all: Option<&[T]>) -> Result<List<T>, String>
+where
+    T::Err: ToString,
+{
+    let mut items = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !matches!(*word, "" | "none")) {
+        let more = match all {
+            Some(all) if word == "all" => all.to_vec(),
+            _ => vec![word.parse().map_err(|error: T::Err| error.to_string())?],
+        };
+        for item in more {
+            if !items.contains(&item) {
+                items.push(item);
+            }
+        }
+    }
+    Ok(List(items))
+}
+
+fn not_empty<T>(list: List<T>) -> Result<List<T>, String> {
+    if list.0.is_empty() { Err("name at least one".into()) } else { Ok(list) }
+}
+
+fn engines(text: &str) -> Result<List<EngineKind>, String> {
+    list(text, Some(&EngineKind::ALL))
+}
+
+fn peer_list(text: &str) -> Result<List<PeerKind>, String> {
+    list(text, None)
+}
+
+fn mixes(text: &str) -> Result<List<Mix>, String> {
+    list(text, Some(&Mix::ALL)).and_then(not_empty)
+}
+
+fn skews(text: &str) -> Result<List<Skew>, String> {
+    list(text, Some(&Skew::ALL)).and_then(not_empty)
+}
+
+fn domain(text: &str) -> Result<DomainChoice, String> {
+    match text {
+        "auto" => Ok(DomainChoice(None)),
+        word => word
+            .parse()
+            .map(|domain| DomainChoice(Some(domain)))
+            .map_err(|error: perdura::ParseDomainError| format!("{error}, and auto")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use perdura::EngineKind;
+
+    use super::{Cli, List, engines, mixes};
+
+    #[test]
+    fn the_definition_of_the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_name_each_item_once_and_may_name_all_or_none() {
+        assert_eq!(engines("all"), Ok(List(EngineKind::ALL.to_vec())));
+        assert_eq!(engines("inp,inp"), Ok(List(vec![EngineKind::Inp])));
+        assert_eq!(engines(""), Ok(List(Vec::new())));
+        assert_eq!(engines("none"), Ok(List(Vec::new())));
+        assert!(engines("ipn").is_err());
+        assert!(mixes("").is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! The benchmarks, and what their reports share.
+
+pub(crate) mod recovery;
+pub(crate) mod ycsb;
+
+use serde::Serialize;
+
+use crate::host::Host;
+
+/// A report as programs read it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<'a, R> {
+    perdura: &'static str,
+    host: &'a Host,
+    runs: &'a [R],
+}
+
+impl<'a, R: Serialize> Report<'a, R> {
+    /// Runs of this build on a host.
+    pub(crate) fn new(host: &'a Host, runs: &'a [R]) -> Self {
+        Self { perdura: env!("CARGO_PKG_VERSION"), host, runs }
+    }
+}
+
+/// The index of the median of `values`; of an even number the lower of the two in the middle, so
+/// that a figure reported is always one that was measured.
+pub(crate) fn median_index(values: &[f64]) -> usize {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&one, &two| values[one].total_cmp(&values[two]));
+    order[(values.len() - 1) / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median_index;
+
+    #[test]
+    fn the_median_is_a_measured_value() {
+        assert_eq!(median_index(&[5.0]), 0);
+        assert_eq!(median_index(&[5.0, 1.0, 3.0]), 2);
+        assert_eq!(median_index(&[5.0, 1.0, 3.0, 4.0]), 2);
+    }
+}

@@ -1,0 +1,291 @@
+//! `perdura bench ycsb`.
+//!
+//! 1. Every contestant gets a directory of its own, is created and loaded once. Loading depends on
+//!    tuples, partitions and seed alone, so the same loaded store serves every mix and skew, one
+//!    after the other: reloading for each would take longer than measuring. What this means: a
+//!    later cell finds a store that earlier cells have updated, as after any uptime.
+//! 2. For every mix and skew the rounds go around the contestants, so that a drift of the machine
+//!    hits all of them alike, and a ratio compares neighbours in time.
+//! 3. After the timed rounds of a cell the engines run it once more, off the clock, and count.
+
+use std::sync::Arc;
+
+use perdura::Counters;
+use serde::Serialize;
+use workloads::Measurement;
+use workloads::ycsb::{Spec, Workload};
+
+use super::{Report, median_index};
+use crate::args::YcsbArgs;
+use crate::contestant::{Contestant, Promise};
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::output::{check_target, report, table};
+use crate::plan::{Plan, commit_group, commit_name};
+use crate::progress::Bar;
+use crate::racer::{FootprintBytes, Racer, Setup};
+use crate::scratch::Scratch;
+use crate::units::grouped;
+
+/// Transactions of a counted pass at most: counts of a transaction settle long before.
+const COUNTED_TXNS: u64 = 200_000;
+
+/// Of several runs.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Spread {
+    min: f64,
+    max: f64,
+    n: usize,
+}
+
+/// Latencies to durability, over all rounds.
+#[derive(Debug, Clone, Serialize)]
+struct LatencyUs {
+    p50: f64,
+    p95: f64,
+    p99: f64,
+    max: f64,
+}
+
+/// What a transaction costs; `None` where it was not counted.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct PerTxn {
+    /// Cache lines written back.
+    pub(crate) flushed_lines: Option<f64>,
+    /// Fences.
+    pub(crate) fences: Option<f64>,
+    bytes_persisted: Option<f64>,
+    /// Known where the log is a file and nothing else is written; checkpoints are in it.
+    bytes_logged: Option<f64>,
+    file_bytes: Option<f64>,
+    syncs: Option<f64>,
+}
+
+impl PerTxn {
+    /// Divides what was counted.
+    pub(crate) fn new(contestant: Contestant, counted: Option<&Counters>, txns: u64) -> Self {
+        let Some(counted) = counted else { return Self::default() };
+        let each = |total: u64| Some(total as f64 / txns.max(1) as f64);
+        let logs_to_files = matches!(contestant, Contestant::Engine(kind) if kind.uses_files());
+        Self {
+            flushed_lines: each(counted.flushed_lines),
+            fences: each(counted.fences),
+            bytes_persisted: each(counted.bytes_persisted),
+            bytes_logged: each(counted.file_bytes).filter(|_| logs_to_files),
+            file_bytes: each(counted.file_bytes),
+            syncs: each(counted.syncs),
+        }
+    }
+}
+
+/// A run as programs read it; the keys are those of `CLI.md`.
+#[derive(Debug, Clone, Serialize)]
+struct Run {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<&'static str>,
+    workload: &'static str,
+    mix: &'static str,
+    skew: &'static str,
+    tuples: u64,
+    txns: u64,
+    partitions: usize,
+    domain: Option<&'static str>,
+    modelled: bool,
+    commit: &'static str,
+    group: Option<u32>,
+    seed: u64,
+    emulated: Option<()>,
+    seconds: f64,
+    throughput_txn_s: f64,
+    throughput_spread: Spread,
+    latency_us: LatencyUs,
+    per_txn: PerTxn,
+    footprint_bytes: FootprintBytes,
+    user_bytes: u64,
+    aborted: u64,
+    #[serde(skip)]
+    promise: Promise,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Options that contradict each other, or a store that failed.
+pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
+    let plan = Plan::new(&args.common)?;
+    check_target(args.common.json.as_ref())?;
+    let mut cells = Vec::new();
+    for &mix in &args.mix.0 {
+        for &skew in &args.skew.0 {
+            cells.push(plan.spec(mix, skew, args.tuples, args.txns)?);
+        }
+    }
+    let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
+    let host = Host::new(scratch.medium());
+    let mut bar = Bar::new();
+    let racers = start(&plan, &scratch, &cells[0], &mut bar)?;
+    let mut runs = Vec::new();
+    for spec in &cells {
+        runs.extend(cell(&plan, spec, &racers, &mut bar)?);
+    }
+    drop(bar);
+    let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
+    report(&text, &Report::new(&host, &runs), args.common.json.as_ref())
+}
+
+/// Creates and loads every contestant.
+fn start(
+    plan: &Plan,
+    scratch: &Scratch,
+    spec: &Spec,
+    bar: &mut Bar,
+) -> Result<Vec<Racer>, Failure> {
+    let workload = Arc::new(Workload::generate(&Spec { transactions: 0, ..spec.clone() })?);
+    let start = |&contestant: &Contestant| {
+        let setup = Setup {
+            contestant,
+            directory: scratch.directory(contestant.name())?,
+            medium: scratch.medium().clone(),
+            domain: plan.domain,
+            run: plan.run.clone(),
+            workload: workload.clone(),
+        };
+        Racer::start(setup, bar)
+    };
+    plan.contestants.iter().map(start).collect()
+}
+
+/// Measures all contestants on one mix and skew.
+fn cell(plan: &Plan, spec: &Spec, racers: &[Racer], bar: &mut Bar) -> Result<Vec<Run>, Failure> {
+    let workload = Arc::new(Workload::generate(spec)?);
+    let mut rounds: Vec<Vec<Measurement>> = racers.iter().map(|_| Vec::new()).collect();
+    for _ in 0..plan.repeat {
+        for (racer, rounds) in racers.iter().zip(&mut rounds) {
+            rounds.push(racer.run(&workload, bar)?);
+        }
+    }
+    let counted_txns = spec.transactions.min(COUNTED_TXNS);
+    let counted =
+        Arc::new(Workload::generate(&Spec { transactions: counted_txns, ..spec.clone() })?);
+    let finish = |(racer, rounds): (&Racer, &Vec<Measurement>)| {
+        let counters = racer.count(&counted, bar)?;
+        let per_txn = PerTxn::new(racer.contestant(), counters.as_ref(), counted_txns);
+        let footprint = racer.footprint(bar)?;
+        Ok(summary(plan, spec, racer, rounds, per_txn, footprint))
+    };
+    racers.iter().zip(&rounds).map(finish).collect()
+}
+
+fn summary(
+    plan: &Plan,
+    spec: &Spec,
+    racer: &Racer,
+    rounds: &[Measurement],
+    per_txn: PerTxn,
+    footprint_bytes: FootprintBytes,
+) -> Run {
+    let (throughput_txn_s, throughput_spread, median) = throughput(rounds);
+    let promise = racer.promise();
+    Run {
+        engine: racer.contestant().engine(),
+        peer: racer.contestant().peer(),
+        workload: "ycsb",
+        mix: spec.mix.name(),
+        skew: spec.skew.name(),
+        tuples: spec.tuples,
+        txns: spec.transactions,
+        partitions: spec.partitions,
+        domain: promise.domain.map(perdura::Domain::name),
+        modelled: promise.modelled,
+        commit: commit_name(plan.run.commit),
+        group: commit_group(plan.run.commit),
+        seed: spec.seed,
+        emulated: None,
+        seconds: rounds[median].seconds,
+        throughput_txn_s,
+        throughput_spread,
+        latency_us: latency(rounds),
+        per_txn,
+        footprint_bytes,
+        user_bytes: spec.user_bytes(),
+        aborted: rounds[median].aborted,
+        promise,
+    }
+}
+
+/// The median, the spread, and which round is the median.
+pub(crate) fn throughput(rounds: &[Measurement]) -> (f64, Spread, usize) {
+    let all: Vec<f64> = rounds.iter().map(Measurement::throughput_txn_s).collect();
+    let median = median_index(&all);
+    let min = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = all.iter().copied().fold(0.0, f64::max);
+    (all[median], Spread { min, max, n: all.len() }, median)
+}
+
+fn latency(rounds: &[Measurement]) -> LatencyUs {
+    let mut all = rounds[0].latency_ns.clone();
+    for round in &rounds[1..] {
+        all.add(&round.latency_ns).expect("all rounds have the same bounds");
+    }
+    let at = |quantile| all.value_at_quantile(quantile) as f64 / 1000.0;
+    LatencyUs { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: all.max() as f64 / 1000.0 }
+}
+
+/// The table, and what has to be known to read it.
+fn people(plan: &Plan, runs: &[Run]) -> String {
+    let peers: Vec<&str> = plan.contestants.iter().filter_map(|one| one.peer()).collect();
+    let words = ["store", "mix", "skew", "domain"];
+    let numbers = ["txn/s", "min - max", "p50 us", "p99 us", "lines/txn", "fences/txn"];
+    let head = words.iter().chain(&numbers).map(ToString::to_string);
+    let head: Vec<String> = head.chain(peers.iter().map(|peer| format!("x {peer}"))).collect();
+    let rows: Vec<Vec<String>> = runs.iter().map(|run| row(run, runs, &peers)).collect();
+    let group = commit_group(plan.run.commit).map(|n| format!(" by {n} updates"));
+    let mut text = format!(
+        "YCSB: {} tuples, {} transactions, {} partitions, {} workers, commits {}{}, median of {}\n\n",
+        grouped(runs[0].tuples),
+        grouped(runs[0].txns),
+        runs[0].partitions,
+        plan.run.workers.min(runs[0].partitions),
+        commit_name(plan.run.commit),
+        group.unwrap_or_default(),
+        plan.repeat,
+    );
+    text += &table(&head, &rows, words.len());
+    text.push('\n');
+    if runs.iter().any(|run| run.promise.modelled) {
+        text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
+    }
+    if !peers.is_empty() {
+        text += "x PEER: throughput divided by that peer's on the same mix and skew in this run. Databases are at their durable setting; maps and floors are no databases.\n";
+    }
+    text
+}
+
+fn row(run: &Run, runs: &[Run], peers: &[&str]) -> Vec<String> {
+    let whole = |value: f64| grouped(value.round() as u64);
+    let fine = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+    let Spread { min, max, n } = run.throughput_spread;
+    let name = run.engine.or(run.peer).unwrap_or_default();
+    let mut cells = vec![
+        name.to_owned(),
+        run.mix.to_owned(),
+        run.skew.to_owned(),
+        run.promise.text(),
+        whole(run.throughput_txn_s),
+        if n > 1 { format!("{} - {}", whole(min), whole(max)) } else { "-".into() },
+        format!("{:.2}", run.latency_us.p50),
+        format!("{:.2}", run.latency_us.p99),
+        fine(run.per_txn.flushed_lines),
+        fine(run.per_txn.fences),
+    ];
+    for peer in peers {
+        let of = runs.iter().find(|other| {
+            other.peer == Some(peer) && (other.mix, other.skew) == (run.mix, run.skew)
+        });
+        let ratio = of.map(|of| run.throughput_txn_s / of.throughput_txn_s.max(1e-9));
+        cells.push(fine(ratio));
+    }
+    cells
+}

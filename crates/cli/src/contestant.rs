@@ -1,0 +1,134 @@
+//! What is measured: an engine of Perdura, or a peer.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use peers::PeerKind;
+use perdura::{Database, Domain, EngineKind, Medium, Options, PoolError, Schema};
+use workloads::{PerduraStore, StoreError};
+
+/// An engine or a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contestant {
+    /// An engine of Perdura.
+    Engine(EngineKind),
+    /// Something that a user would pick instead.
+    Peer(PeerKind),
+}
+
+impl Contestant {
+    /// The name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Engine(kind) => kind.name(),
+            Self::Peer(kind) => kind.name(),
+        }
+    }
+
+    /// The engine's name, for JSON.
+    pub(crate) const fn engine(self) -> Option<&'static str> {
+        match self {
+            Self::Engine(kind) => Some(kind.name()),
+            Self::Peer(_) => None,
+        }
+    }
+
+    /// The peer's name, for JSON.
+    pub(crate) const fn peer(self) -> Option<&'static str> {
+        match self {
+            Self::Engine(_) => None,
+            Self::Peer(kind) => Some(kind.name()),
+        }
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a commit of a contestant survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Promise {
+    /// `None` for a map, which survives nothing.
+    pub(crate) domain: Option<Domain>,
+    /// Whether the medium does not keep the promise.
+    pub(crate) modelled: bool,
+}
+
+impl Promise {
+    /// What a database promises.
+    pub(crate) fn of_database(database: &Database) -> Self {
+        let header = database.pool_info().header;
+        Self { domain: Some(header.domain), modelled: header.modelled }
+    }
+
+    /// What a peer promises on a medium. A floor executes flushes and fences whatever it lies on; a
+    /// database asks the kernel to sync, which gives what the medium gives.
+    pub(crate) fn of_peer(kind: PeerKind, medium: &Medium) -> Self {
+        match kind {
+            PeerKind::HashMap | PeerKind::BTreeMap => Self { domain: None, modelled: false },
+            PeerKind::FloorUndo | PeerKind::FloorRedo | PeerKind::FloorCopy => Self {
+                domain: Some(Domain::Adr),
+                modelled: !Domain::Adr.is_given_by(medium.natural),
+            },
+            _ => Self { domain: Some(medium.natural), modelled: false },
+        }
+    }
+
+    /// As people read it.
+    pub(crate) fn text(self) -> String {
+        match self.domain {
+            None => "none".into(),
+            Some(domain) if self.modelled => format!("{domain} (modelled)"),
+            Some(domain) => domain.to_string(),
+        }
+    }
+}
+
+/// Where a contestant's pool is in its directory.
+pub(crate) fn pool_path(directory: &Path) -> PathBuf {
+    directory.join("pool")
+}
+
+/// Creates a database in `domain`, or in the medium's own; a domain that is stronger than that is
+/// modelled.
+///
+/// # Errors
+/// As [`Database::create`].
+pub(crate) fn create_database(
+    path: &Path,
+    schema: &Schema,
+    options: &Options,
+    domain: Option<Domain>,
+) -> Result<Database, perdura::Error> {
+    let options = match domain {
+        Some(domain) => options.clone().domain(domain),
+        None => options.clone(),
+    };
+    match Database::create(path, schema, &options) {
+        Err(perdura::Error::Pool(PoolError::DomainTooStrong { .. })) => {
+            Database::create(path, schema, &options.model(true))
+        }
+        other => other,
+    }
+}
+
+/// Creates a database with the YCSB table in `directory`.
+///
+/// # Errors
+/// As [`create_database`].
+pub(crate) fn create_store(
+    kind: EngineKind,
+    directory: &Path,
+    partitions: usize,
+    options: &Options,
+    domain: Option<Domain>,
+) -> Result<PerduraStore, StoreError> {
+    let path = pool_path(directory);
+    let options = options.clone().engine(kind).partitions(partitions as u32);
+    let database = create_database(&path, &PerduraStore::schema(), &options, domain)
+        .map_err(StoreError::engine)?;
+    PerduraStore::new(database, kind.name(), &path, partitions)
+}

@@ -1,0 +1,64 @@
+//! Why a command ends early, and with which exit code.
+//!
+//! Invariant: nobody exits the process below `main`; what was created is cleaned up by unwinding
+//! through `Result`s.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Why a command did not end with exit code 0.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It failed: exit code 1. The text names the file, what is wrong and what to do.
+    Failed(String),
+    /// It worked, and found what should not be; the report is printed already: exit code 1.
+    Found,
+    /// The options make no sense together: exit code 2, as for an option that does not exist.
+    Usage(String),
+    /// Whoever read the output has gone, as `head` does: not an error.
+    PipeClosed,
+}
+
+impl Failure {
+    /// A failure about something, usually a file. Errors of the layers below name the file
+    /// themselves where they can; then it is not named twice.
+    pub(crate) fn about(what: impl Display, error: impl Display) -> Self {
+        let (what, error) = (what.to_string(), error.to_string());
+        let text = if error.starts_with(&what) { error } else { format!("{what}: {error}") };
+        Self::Failed(text)
+    }
+
+    /// Says why on standard error, and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Self::Failed(why) => {
+                eprintln!("perdura: {why}");
+                ExitCode::from(1)
+            }
+            Self::Found => ExitCode::from(1),
+            Self::Usage(why) => {
+                eprintln!("perdura: {why}\n\nFor more information, try '--help'.");
+                ExitCode::from(2)
+            }
+            Self::PipeClosed => ExitCode::SUCCESS,
+        }
+    }
+}
+
+macro_rules! failed {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Failed(error.to_string())
+            }
+        })*
+    };
+}
+
+failed!(perdura::Error, workloads::StoreError, workloads::RunError);
+
+impl From<workloads::ycsb::SpecError> for Failure {
+    fn from(error: workloads::ycsb::SpecError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}

@@ -1,0 +1,163 @@
+//! Killing a process in the middle of its work, and having another one look at what is left.
+//!
+//! 1. A child process (the victim) creates a store, loads it, runs transactions and counts each
+//!    acknowledged one in a mapped file outside the store.
+//! 2. When enough are counted it is killed with SIGKILL. It has millions more to run, so the kill
+//!    hits it in the middle.
+//! 3. A second, fresh child process (the witness) opens the store on the clock and verifies it. A
+//!    fresh one, because an application that comes back after a crash is a new process too: nothing
+//!    is mapped, no allocator and no cache of ours is warm.
+//!
+//! What it shows: the `process` domain. The kernel keeps the pages of a killed process, so a kill
+//! says nothing about flushes.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use peers::AcknowledgedFile;
+use perdura::Domain;
+use workloads::RunOptions;
+use workloads::ycsb::Spec;
+
+use crate::child::{Found, Task, VICTIM, WITNESS};
+use crate::contestant::Contestant;
+use crate::failure::Failure;
+use crate::progress::{Bar, LOOK_EVERY};
+
+/// Transactions that the victim has left when it should be killed: seconds of work.
+const MORE_TXNS: u64 = 3_000_000;
+/// How often to look whether it is time to kill.
+const AIM_EVERY: Duration = Duration::from_micros(500);
+
+/// A kill to be made.
+#[derive(Debug, Clone)]
+pub(crate) struct Kill<'a> {
+    /// Who.
+    pub(crate) contestant: Contestant,
+    /// The domain of an engine.
+    pub(crate) domain: Option<Domain>,
+    /// How the victim runs.
+    pub(crate) run: RunOptions,
+    /// What the victim runs before it is killed.
+    pub(crate) spec: &'a Spec,
+    /// An empty directory.
+    pub(crate) directory: &'a Path,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// Transactions acknowledged before the kill.
+    pub(crate) acknowledged: u64,
+    /// What was there afterwards.
+    pub(crate) found: Found,
+}
+
+impl Kill<'_> {
+    /// Kills and looks.
+    ///
+    /// # Errors
+    /// A child process failed, or finished before it could be killed.
+    pub(crate) fn run(&self, bar: &mut Bar) -> Result<Outcome, Failure> {
+        let wanted = self.spec.transactions;
+        let spec = Spec { transactions: wanted + MORE_TXNS, ..self.spec.clone() };
+        spec.validate()?;
+        let store = self.directory.join("store");
+        std::fs::create_dir(&store).map_err(|error| Failure::about(store.display(), error))?;
+        let file = self.directory.join("acknowledged");
+        let acknowledged = AcknowledgedFile::create(&file, spec.partitions)?;
+        let task = Task::new(self.contestant, self.domain, &store, &file, &spec, &self.run);
+
+        bar.phase(format!("{}: to be killed", self.contestant), wanted);
+        let total = || acknowledged.counts().iter().sum::<u64>();
+        let mut victim = Guarded::start(VICTIM, &task)?;
+        while total() < wanted {
+            if victim.has_ended()? {
+                return Err(victim.failure(self.contestant));
+            }
+            thread::sleep(AIM_EVERY);
+            bar.at(total());
+        }
+        victim.kill()?;
+        let acknowledged = total();
+        if acknowledged >= spec.transactions {
+            let why = "it had finished before it could be killed; ask for more --txns";
+            return Err(Failure::about(self.contestant, why));
+        }
+
+        bar.phase(format!("{}: reopening and verifying", self.contestant), 1);
+        let found = self.look(&task, bar)?;
+        Ok(Outcome { acknowledged, found })
+    }
+
+    fn look(&self, task: &Task, bar: &mut Bar) -> Result<Found, Failure> {
+        let mut witness = Guarded::start(WITNESS, task)?;
+        // Its report is one line: it fits the pipe, and the witness can end before it is read.
+        while !witness.has_ended()? {
+            thread::sleep(LOOK_EVERY.min(Duration::from_millis(5)));
+            bar.at(0);
+        }
+        let text = witness.output();
+        serde_json::from_str(&text).map_err(|_| witness.failure(self.contestant))
+    }
+}
+
+/// A child process that is killed when this is dropped, and that ends by itself when this process
+/// does, because the kernel then closes its standard input.
+struct Guarded(Child);
+
+impl Guarded {
+    fn start(what: &str, task: &Task) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::about("a child process", error);
+        let binary = std::env::current_exe().map_err(|error| failed(&error))?;
+        let encoded = serde_json::to_string(task).map_err(|error| failed(&error))?;
+        Command::new(binary)
+            .args([what, &encoded])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map(Self)
+            .map_err(|error| failed(&error))
+    }
+
+    fn has_ended(&mut self) -> Result<bool, Failure> {
+        let ended = self.0.try_wait().map_err(|error| Failure::about("a child process", error))?;
+        Ok(ended.is_some())
+    }
+
+    /// SIGKILL, and waits until it has hit.
+    fn kill(&mut self) -> Result<(), Failure> {
+        let killed = self.0.kill().and_then(|()| self.0.wait());
+        killed.map(|_| ()).map_err(|error| Failure::about("a child process", error))
+    }
+
+    fn output(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(pipe) = &mut self.0.stdout {
+            let _ = pipe.read_to_string(&mut text);
+        }
+        text
+    }
+
+    /// What a child that has ended said of its failure.
+    fn failure(&mut self, contestant: Contestant) -> Failure {
+        let mut text = String::new();
+        if let Some(pipe) = &mut self.0.stderr {
+            let _ = pipe.read_to_string(&mut text);
+        }
+        let text = text.trim().strip_prefix("perdura: ").unwrap_or(text.trim());
+        let text = if text.is_empty() { "a child process ended without a word" } else { text };
+        Failure::about(contestant, text)
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

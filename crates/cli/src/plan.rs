@@ -1,0 +1,119 @@
+//! The options of a benchmark, checked against each other.
+
+use peers::PeerKind;
+use perdura::{Domain, Options};
+use workloads::ycsb::{Mix, Skew, Spec};
+use workloads::{Commit, RunOptions};
+
+use crate::args::{CommitForm, CommonArgs};
+use crate::contestant::Contestant;
+use crate::failure::Failure;
+use crate::host::cores;
+
+/// Updates that are synced together where the user does not say.
+const DEFAULT_GROUP: u32 = 100;
+
+/// What all runs of a benchmark have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Engines, then peers, in the order in which they were named.
+    pub(crate) contestants: Vec<Contestant>,
+    /// The domain of the engines; `None` is the medium's own.
+    pub(crate) domain: Option<Domain>,
+    /// How the driver runs.
+    pub(crate) run: RunOptions,
+    /// How often.
+    pub(crate) repeat: u32,
+    update_columns: usize,
+    partitions: usize,
+    seed: u64,
+}
+
+impl Plan {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// Which of them contradict each other, or what this build cannot run.
+    pub(crate) fn new(args: &CommonArgs) -> Result<Self, Failure> {
+        let engines = args.engine.0.iter().map(|&kind| Contestant::Engine(kind));
+        let peers = args.peer.0.iter().map(|&kind| Contestant::Peer(kind));
+        let contestants: Vec<_> = engines.chain(peers).collect();
+        if contestants.is_empty() {
+            let why = "there is nothing to run: name an engine with --engine or a peer with --peer";
+            return Err(Failure::Usage(why.into()));
+        }
+        if let Some(peer) = args.peer.0.iter().find(|peer| !peer.is_available()) {
+            let known: Vec<_> =
+                PeerKind::ALL.into_iter().filter(|kind| kind.is_available()).collect();
+            let known: Vec<_> = known.iter().map(|kind| kind.name()).collect();
+            return Err(Failure::Failed(format!(
+                "peer {peer} comes with a later version; this one has {}",
+                known.join(", ")
+            )));
+        }
+        let commit = match (args.commit, args.group) {
+            (CommitForm::Durable, None) => Commit::Durable,
+            (CommitForm::Grouped, group) => Commit::Grouped(group.unwrap_or(DEFAULT_GROUP)),
+            (CommitForm::Durable, Some(_)) => {
+                return Err(Failure::Usage("--group needs --commit grouped".into()));
+            }
+        };
+        let partitions = args.partitions as usize;
+        let workers = args.workers.map_or_else(|| partitions.min(cores()), |n| n as usize);
+        Ok(Self {
+            contestants,
+            domain: args.domain.0,
+            run: run_options(workers, commit),
+            repeat: args.repeat,
+            update_columns: usize::from(args.update_columns),
+            partitions,
+            seed: args.seed,
+        })
+    }
+
+    /// The specification of a run.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn spec(
+        &self,
+        mix: Mix,
+        skew: Skew,
+        tuples: u64,
+        transactions: u64,
+    ) -> Result<Spec, Failure> {
+        let Self { update_columns, partitions, seed, .. } = *self;
+        let spec = Spec { tuples, transactions, mix, skew, update_columns, partitions, seed };
+        spec.validate()?;
+        Ok(spec)
+    }
+}
+
+/// How the driver runs: every worker on a core of its own.
+pub(crate) fn run_options(workers: usize, commit: Commit) -> RunOptions {
+    RunOptions { workers, commit, pin: Some(peers::pin_to_core), ..RunOptions::default() }
+}
+
+/// The options of a database whose commits have this form.
+pub(crate) fn database_options(commit: Commit) -> Options {
+    Options::new().commit(match commit {
+        Commit::Durable => perdura::Commit::Durable,
+        Commit::Grouped(updates) => perdura::Commit::Grouped(updates),
+    })
+}
+
+/// How JSON calls a commit form.
+pub(crate) const fn commit_name(commit: Commit) -> &'static str {
+    match commit {
+        Commit::Durable => "durable",
+        Commit::Grouped(_) => "grouped",
+    }
+}
+
+/// The size of the group, if there is one.
+pub(crate) const fn commit_group(commit: Commit) -> Option<u32> {
+    match commit {
+        Commit::Durable => None,
+        Commit::Grouped(updates) => Some(updates),
+    }
+}

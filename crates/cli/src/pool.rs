@@ -1,0 +1,225 @@
+//! `perdura pool`: looking at, checking and creating a pool file.
+//!
+//! Invariant: `info` changes nothing; `check` says that it recovers before it reports.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use perdura::{ColumnType, Database, Inspection, Options, PoolError, Schema, TableSchema, inspect};
+use serde::Serialize;
+
+use crate::args::{CreateArgs, PoolCommand};
+use crate::failure::Failure;
+use crate::output::{JsonTarget, print, report};
+use crate::units::{bytes, grouped};
+
+/// Runs a command on a pool.
+///
+/// # Errors
+/// What is wrong with the pool, or [`Failure::Found`] if a check found something.
+pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
+    match command {
+        PoolCommand::Info { file, json } => info(file, json.as_ref()),
+        PoolCommand::Check { file, accept_loss } => check(file, *accept_loss),
+        PoolCommand::Create(args) => create(args),
+    }
+}
+
+/// What `pool info --json` writes.
+#[derive(Debug, Serialize)]
+struct Info<'a> {
+    perdura: &'static str,
+    file: String,
+    uuid: String,
+    engine: &'a str,
+    domain: &'static str,
+    modelled: bool,
+    survives: &'static str,
+    medium: &'a str,
+    flush: Option<&'static str>,
+    clean: bool,
+    size_bytes: u64,
+    limit_bytes: u64,
+    tail_bytes: u64,
+    header_damage: Option<&'static str>,
+    partitions: u32,
+    node_bytes: u32,
+    chunk_bytes: u64,
+    tables: &'a [TableSchema],
+}
+
+impl<'a> Info<'a> {
+    fn new(found: &'a Inspection) -> Self {
+        let (pool, header) = (&found.pool, &found.pool.header);
+        Self {
+            perdura: env!("CARGO_PKG_VERSION"),
+            file: pool.path.display().to_string(),
+            uuid: header.uuid.iter().fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").expect("a string takes everything");
+                text
+            }),
+            engine: &found.engine,
+            domain: header.domain.name(),
+            modelled: header.modelled,
+            survives: header.domain.survives(),
+            medium: &pool.medium.name,
+            flush: pool.flush.map(perdura::FlushInstruction::name),
+            clean: header.clean,
+            size_bytes: header.size,
+            limit_bytes: header.limit,
+            tail_bytes: pool.tail_bytes,
+            header_damage: pool.header_damage.map(|damage| damage.what()),
+            partitions: found.partitions,
+            node_bytes: found.node_bytes,
+            chunk_bytes: found.chunk_bytes,
+            tables: found.schema.tables(),
+        }
+    }
+
+    fn text(&self, domain: &str) -> String {
+        let survives = if self.modelled {
+            format!("{}; only modelled: the medium does not keep this promise", self.survives)
+        } else {
+            self.survives.to_owned()
+        };
+        let closed = if self.clean { "yes" } else { "no; the next opening recovers" };
+        let lines = [
+            ("file", self.file.clone()),
+            ("uuid", self.uuid.clone()),
+            ("engine", self.engine.to_owned()),
+            ("domain", domain.to_owned()),
+            ("survives", survives),
+            ("medium", self.medium.to_owned()),
+            ("flush", self.flush.unwrap_or("none needed").to_owned()),
+            ("closed", closed.to_owned()),
+            ("size", format!("{}, limit {}", bytes(self.size_bytes), bytes(self.limit_bytes))),
+            ("partitions", self.partitions.to_string()),
+            ("index node", bytes(u64::from(self.node_bytes))),
+            ("chunk", bytes(self.chunk_bytes)),
+        ];
+        let mut text = String::new();
+        for (name, value) in lines {
+            text += &format!("{name:<12}{value}\n");
+        }
+        if self.tail_bytes > 0 {
+            let tail = bytes(self.tail_bytes);
+            text += &format!("tail        {tail} behind the end of the pool belong to nothing\n");
+        }
+        if let Some(damage) = self.header_damage {
+            text +=
+                &format!("DAMAGE      one copy of the header: {damage}; the other one is whole\n");
+        }
+        for table in self.tables {
+            text += &table_text(table);
+        }
+        text
+    }
+}
+
+fn table_text(table: &TableSchema) -> String {
+    let mut text = format!("\ntable {}\n", table.name());
+    for column in table.columns() {
+        text += &format!("  {:<24}{}\n", column.name, type_text(column.kind));
+    }
+    text += &format!("  primary key ({})\n", table.key_columns().join(", "));
+    for index in table.indexes() {
+        text += &format!("  index {} ({})\n", index.name, index.columns.join(", "));
+    }
+    text
+}
+
+fn type_text(kind: ColumnType) -> String {
+    match kind {
+        ColumnType::U64 => "u64".into(),
+        ColumnType::I64 => "i64".into(),
+        ColumnType::F64 => "f64".into(),
+        ColumnType::Text { max } => format!("text, at most {max} bytes"),
+        ColumnType::Bytes { max } => format!("bytes, at most {max}"),
+    }
+}
+
+fn info(file: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
+    let found = inspect(file).map_err(|error| Failure::about(file.display(), error))?;
+    let info = Info::new(&found);
+    report(&info.text(&found.pool.domain_text()), &info, json)
+}
+
+fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
+    let about = |error: perdura::Error| match error {
+        perdura::Error::Pool(error @ PoolError::Rebooted { .. }) if !accept_loss => {
+            Failure::about(file.display(), format!("{error} --accept-loss"))
+        }
+        error => Failure::about(file.display(), error),
+    };
+    let database = Database::open(file, &Options::new().accept_loss(accept_loss)).map_err(about)?;
+    let pool = database.pool_info();
+    let recovered = database.recovery_report();
+    let mut text = format!(
+        "{}: engine {}, domain {}\nrecovered   {} operations undone, {} transactions redone, {} slots reclaimed\n",
+        file.display(),
+        database.engine(),
+        pool.domain_text(),
+        grouped(recovered.undone),
+        grouped(recovered.redone),
+        grouped(recovered.reclaimed),
+    );
+    let header_damage = pool.header_damage;
+    if let Some(damage) = header_damage {
+        let repaired = "the other one is whole and was used";
+        text += &format!("DAMAGE      one copy of the header: {}; {repaired}\n", damage.what());
+    }
+    let found = database.check().map_err(about)?;
+    text += &format!(
+        "tuples      {}\nobjects     {}\nleaked      {}\ndangling    {}\n",
+        grouped(found.tuples),
+        grouped(found.objects),
+        grouped(found.leaked),
+        grouped(found.dangling),
+    );
+    database.close().map_err(about)?;
+    let good = found.leaked == 0 && found.dangling == 0 && header_damage.is_none();
+    text += if good { "no damage found\n" } else { "" };
+    print(&text)?;
+    if good {
+        return Ok(());
+    }
+    let name = file.display();
+    if found.dangling > 0 {
+        eprintln!("perdura: {name}: data lead to objects that are not stored; restore a backup");
+    }
+    if found.leaked > 0 {
+        eprintln!("perdura: {name}: stored objects that nothing leads to take up space");
+    }
+    Err(Failure::Found)
+}
+
+fn create(args: &CreateArgs) -> Result<(), Failure> {
+    let at = args.schema.display();
+    let text = fs::read_to_string(&args.schema).map_err(|error| Failure::about(at, error))?;
+    let schema: Schema = serde_json::from_str(&text).map_err(|error| {
+        let hint = "`perdura pool create --help` shows a schema";
+        Failure::about(args.schema.display(), format!("is no schema: {error}; {hint}"))
+    })?;
+    let mut options =
+        Options::new().model(args.model).partitions(args.partitions).pool_limit(args.limit);
+    if let Some(engine) = args.engine {
+        options = options.engine(engine);
+    }
+    if let Some(domain) = args.domain.0 {
+        options = options.domain(domain);
+    }
+    let database = Database::create(&args.file, &schema, &options).map_err(|error| {
+        let model = matches!(error, perdura::Error::Pool(PoolError::DomainTooStrong { .. }));
+        let hint = if model { " (--model)" } else { "" };
+        Failure::about(args.file.display(), format!("{error}{hint}"))
+    })?;
+    let made = format!(
+        "{}: created, engine {}, domain {}\n",
+        args.file.display(),
+        database.engine(),
+        database.pool_info().domain_text(),
+    );
+    database.close().map_err(|error| Failure::about(args.file.display(), error))?;
+    print(&made)
+}

@@ -1,0 +1,51 @@
+//! Progress bars: on standard error, only on a terminal, only for what takes over two seconds.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How long a command runs before it shows how far it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long to sleep between two looks at the counters of a run.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The progress of a command, one phase after the other. It disappears when it is dropped.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    started: Instant,
+    shown: bool,
+}
+
+impl Bar {
+    /// A bar that is not seen yet.
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{msg:36} {wide_bar} {human_pos}/{human_len}");
+        bar.set_style(style.expect("the template is a constant that parses"));
+        Self { bar, started: Instant::now(), shown: false }
+    }
+
+    /// Begins a phase of `total` steps.
+    pub(crate) fn phase(&mut self, what: impl Into<String>, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_message(what.into());
+        self.at(0);
+    }
+
+    /// The phase has come so far.
+    pub(crate) fn at(&mut self, done: u64) {
+        if !self.shown && self.started.elapsed() > PATIENCE {
+            self.shown = true;
+            // Draws nothing where standard error is no terminal.
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_position(done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

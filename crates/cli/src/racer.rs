@@ -1,0 +1,305 @@
+//! A store in a thread of its own, so that several can be open at once and take turns.
+//!
+//! Invariants:
+//! - At most one racer works at a time: whoever gives an order waits for the answer.
+//! - A racer's store is closed when the racer is gone.
+//!
+//! Why threads: a peer is lent to a visitor for as long as the visitor runs, and rounds that are
+//! interleaved over the stores (so that a drift of the machine hits all alike) need all of them
+//! open. A racer without an order sleeps.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use peers::{Access, Visitor, with_store};
+use perdura::{Counters, Database, Domain, Medium};
+use workloads::ycsb::{self, Workload};
+use workloads::{Measurement, Progress, RunOptions, Store};
+
+use crate::contestant::{Contestant, Promise, create_store};
+use crate::failure::Failure;
+use crate::plan::database_options;
+use crate::progress::{Bar, LOOK_EVERY};
+
+/// Bytes by component; what a store does not tell apart is in `other`, and what it cannot know is
+/// `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct FootprintBytes {
+    table: Option<u64>,
+    index: Option<u64>,
+    log: Option<u64>,
+    checkpoint: Option<u64>,
+    other: u64,
+}
+
+/// What a racer is made from.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    /// Who races.
+    pub(crate) contestant: Contestant,
+    /// An empty directory of its own.
+    pub(crate) directory: PathBuf,
+    /// What that lies on.
+    pub(crate) medium: Medium,
+    /// The domain of an engine.
+    pub(crate) domain: Option<Domain>,
+    /// How the driver runs.
+    pub(crate) run: RunOptions,
+    /// What to load; every later workload has its tuples, partitions and seed.
+    pub(crate) workload: Arc<Workload>,
+}
+
+/// What to do.
+enum Order {
+    Load,
+    Run(Arc<Workload>),
+    Count(Arc<Workload>),
+    Footprint,
+}
+
+/// What came of it.
+enum Answer {
+    Opened(Promise),
+    Loaded,
+    Ran(Measurement),
+    Counted(Option<Counters>),
+    Footprint(FootprintBytes),
+}
+
+type Answers = Sender<Result<Answer, Failure>>;
+
+/// A loaded store that waits for its turn.
+pub(crate) struct Racer {
+    contestant: Contestant,
+    promise: Promise,
+    /// `None` only while it is dropped.
+    orders: Option<Sender<Order>>,
+    answers: Receiver<Result<Answer, Failure>>,
+    progress: Arc<Progress>,
+    partitions: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Racer {
+    /// Creates the store and loads it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn start(setup: Setup, bar: &mut Bar) -> Result<Self, Failure> {
+        let (contestant, spec) = (setup.contestant, setup.workload.spec().clone());
+        let progress = Arc::new(Progress::new(spec.partitions));
+        let (orders, orders_in) = channel();
+        let (answers, answers_in) = channel();
+        let counters = progress.clone();
+        let thread = thread::spawn(move || race(&setup, &counters, &orders_in, &answers));
+        let mut racer = Self {
+            contestant,
+            promise: Promise { domain: None, modelled: false },
+            orders: Some(orders),
+            answers: answers_in,
+            progress,
+            partitions: spec.partitions,
+            thread: Some(thread),
+        };
+        bar.phase(format!("{contestant}: creating"), 1);
+        if let Answer::Opened(promise) = racer.wait(bar)? {
+            racer.promise = promise;
+        }
+        bar.phase(format!("{contestant}: loading"), spec.tuples);
+        racer.order(Order::Load, bar)?;
+        Ok(racer)
+    }
+
+    /// Who it is.
+    pub(crate) fn contestant(&self) -> Contestant {
+        self.contestant
+    }
+
+    /// What its commits survive.
+    pub(crate) fn promise(&self) -> Promise {
+        self.promise
+    }
+
+    /// Runs a workload on the clock.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn run(
+        &self,
+        workload: &Arc<Workload>,
+        bar: &mut Bar,
+    ) -> Result<Measurement, Failure> {
+        let spec = workload.spec();
+        let what = format!("{}: {} {}", self.contestant, spec.mix, spec.skew);
+        bar.phase(what, spec.transactions);
+        match self.order(Order::Run(workload.clone()), bar)? {
+            Answer::Ran(measurement) => Ok(measurement),
+            _ => Err(self.confused()),
+        }
+    }
+
+    /// Runs a workload off the clock and counts; `None` for a store that does not count.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn count(
+        &self,
+        workload: &Arc<Workload>,
+        bar: &mut Bar,
+    ) -> Result<Option<Counters>, Failure> {
+        bar.phase(format!("{}: counting", self.contestant), workload.spec().transactions);
+        match self.order(Order::Count(workload.clone()), bar)? {
+            Answer::Counted(counters) => Ok(counters),
+            _ => Err(self.confused()),
+        }
+    }
+
+    /// What it takes on its medium.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn footprint(&self, bar: &mut Bar) -> Result<FootprintBytes, Failure> {
+        match self.order(Order::Footprint, bar)? {
+            Answer::Footprint(footprint) => Ok(footprint),
+            _ => Err(self.confused()),
+        }
+    }
+
+    fn order(&self, order: Order, bar: &mut Bar) -> Result<Answer, Failure> {
+        for partition in 0..self.partitions {
+            workloads::Observer::completed(&*self.progress, partition, 0);
+        }
+        let sent = self.orders.as_ref().map(|orders| orders.send(order));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(self.confused());
+        }
+        self.wait(bar)
+    }
+
+    fn wait(&self, bar: &mut Bar) -> Result<Answer, Failure> {
+        loop {
+            match self.answers.recv_timeout(LOOK_EVERY) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) => bar.at(self.progress.total()),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.confused()),
+            }
+        }
+    }
+
+    /// A bug of ours, most likely a panic in the racer's thread, which has been printed.
+    fn confused(&self) -> Failure {
+        let what = "its thread stopped unexpectedly; this is a bug of Perdura, please report it";
+        Failure::about(self.contestant, what)
+    }
+}
+
+impl Drop for Racer {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        // A panic over there has been answered for by `confused`.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The racer's thread.
+fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &Answers) {
+    let raced = match setup.contestant {
+        Contestant::Engine(kind) => {
+            let (partitions, options) =
+                (setup.workload.spec().partitions, database_options(setup.run.commit));
+            create_store(kind, &setup.directory, partitions, &options, setup.domain).map(|store| {
+                let promise = Promise::of_database(store.database());
+                let serve = Serve { setup, database: Some(store.database()), progress, promise };
+                serve.all(&store, orders, answers);
+            })
+        }
+        Contestant::Peer(kind) => {
+            let promise = Promise::of_peer(kind, &setup.medium);
+            let serve = Serve { setup, database: None, progress, promise };
+            let visit = Visit { serve, orders, answers };
+            with_store(kind, &setup.directory, setup.workload.spec(), Access::Create, visit)
+        }
+    };
+    if let Err(error) = raced {
+        // Nobody listens if the command has failed in the meantime.
+        let _ = answers.send(Err(Failure::about(setup.contestant, error)));
+    }
+}
+
+/// What the orders of one racer are carried out with.
+struct Serve<'a> {
+    setup: &'a Setup,
+    database: Option<&'a Database>,
+    progress: &'a Progress,
+    promise: Promise,
+}
+
+/// The same as a visitor of a peer.
+struct Visit<'a> {
+    serve: Serve<'a>,
+    orders: &'a Receiver<Order>,
+    answers: &'a Answers,
+}
+
+impl Visitor for Visit<'_> {
+    type Output = ();
+
+    fn visit<S: Store>(self, store: &S) {
+        self.serve.all(store, self.orders, self.answers);
+    }
+}
+
+impl Serve<'_> {
+    /// Carries out orders until there are no more.
+    fn all<S: Store>(&self, store: &S, orders: &Receiver<Order>, answers: &Answers) {
+        let mut answer = Ok(Answer::Opened(self.promise));
+        loop {
+            if answers.send(answer).is_err() {
+                return;
+            }
+            let Ok(order) = orders.recv() else { return };
+            answer = self.one(store, &order);
+        }
+    }
+
+    fn one<S: Store>(&self, store: &S, order: &Order) -> Result<Answer, Failure> {
+        let run = &self.setup.run;
+        match order {
+            Order::Load => {
+                ycsb::load(store, &self.setup.workload, run.workers, self.progress)?;
+                Ok(Answer::Loaded)
+            }
+            Order::Run(workload) => {
+                Ok(Answer::Ran(ycsb::run(store, workload, run, self.progress)?))
+            }
+            Order::Count(workload) => {
+                let Some(database) = self.database else { return Ok(Answer::Counted(None)) };
+                database.count(true);
+                let before = database.counters();
+                let ran = ycsb::run(store, workload, run, self.progress);
+                let counted = database.counters().since(&before);
+                database.count(false);
+                ran?;
+                Ok(Answer::Counted(Some(counted)))
+            }
+            Order::Footprint => self.footprint(store).map(Answer::Footprint),
+        }
+    }
+
+    fn footprint<S: Store>(&self, store: &S) -> Result<FootprintBytes, Failure> {
+        if let Some(database) = self.database {
+            let found = database.footprint()?;
+            return Ok(FootprintBytes {
+                table: Some(found.table),
+                index: Some(found.index),
+                log: Some(found.log),
+                checkpoint: Some(found.checkpoint),
+                other: found.other,
+            });
+        }
+        let other = store.footprint_bytes()?;
+        Ok(FootprintBytes { table: None, index: None, log: None, checkpoint: None, other })
+    }
+}

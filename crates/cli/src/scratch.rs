@@ -1,0 +1,155 @@
+//! The directory in which a command makes its pools, and its certain removal.
+//!
+//! Invariants:
+//! - Whatever ends the command (its end, an error, Ctrl-C, SIGKILL), the directory goes, unless it
+//!   is to be kept.
+//! - Only a directory that [`Scratch::new`] made itself is ever removed.
+//!
+//! How:
+//! 1. A second process of this binary, the janitor, holds the reading end of a pipe whose other
+//!    end only the command has. It is in a process group of its own, so Ctrl-C does not reach it.
+//! 2. When the command ends, however, the kernel closes the pipe; the janitor reads its end and
+//!    removes the directory.
+//! 3. An orderly end removes the directory itself and then waits for the janitor.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use perdura::{Domain, Medium, medium_of};
+
+use crate::failure::Failure;
+
+/// First argument of the janitor.
+pub(crate) const JANITOR: &str = "__janitor";
+/// How the name of a scratch directory begins; the janitor touches no other.
+const PREFIX: &str = "perdura-scratch-";
+/// Memory as a file system, on every Linux.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// A directory of this command's own.
+pub(crate) struct Scratch {
+    path: PathBuf,
+    medium: Medium,
+    /// `None` if the directory is to be kept.
+    janitor: Option<Child>,
+}
+
+impl Scratch {
+    /// Makes a directory below `parent`, or on the best medium there is.
+    ///
+    /// # Errors
+    /// The directory cannot be made or looked at.
+    pub(crate) fn new(parent: Option<&Path>, keep: bool) -> Result<Self, Failure> {
+        let parent = parent.map_or_else(best_directory, Path::to_owned);
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("{PREFIX}{}-{}", std::process::id(), time.as_nanos());
+        let path = parent.join(name);
+        fs::create_dir(&path).map_err(|error| {
+            let hint = "choose another directory with --path";
+            Failure::about(parent.display(), format!("cannot make a directory: {error}; {hint}"))
+        })?;
+        let janitor = if keep { None } else { Some(hire(&path)?) };
+        let medium = Medium { name: String::new(), natural: Domain::Process };
+        let mut scratch = Self { path, medium, janitor };
+        scratch.medium =
+            probe(&scratch.path).map_err(|error| Failure::about(scratch.path.display(), error))?;
+        Ok(scratch)
+    }
+
+    /// What it lies on.
+    pub(crate) fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// Makes a directory inside.
+    ///
+    /// # Errors
+    /// It exists or cannot be made.
+    pub(crate) fn directory(&self, name: &str) -> Result<PathBuf, Failure> {
+        let path = self.path.join(name);
+        fs::create_dir(&path).map_err(|error| Failure::about(path.display(), error))?;
+        Ok(path)
+    }
+
+    /// Removes a directory inside before its time, unless all is to be kept.
+    pub(crate) fn discard(&self, directory: &Path) {
+        if self.janitor.is_some() {
+            // What cannot be removed now is removed with all else.
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+
+    /// What to tell the user who wanted to keep it.
+    pub(crate) fn kept(&self) -> Option<String> {
+        self.janitor.is_none().then(|| format!("Kept: {}\n", self.path.display()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let Some(janitor) = &mut self.janitor else { return };
+        // The janitor tries again, and nobody is left to be told of a failure.
+        let _ = fs::remove_dir_all(&self.path);
+        drop(janitor.stdin.take());
+        let _ = janitor.wait();
+    }
+}
+
+/// `/dev/shm` if it is a tmpfs that can be written to, else the directory for temporary files.
+fn best_directory() -> PathBuf {
+    let shared = Path::new(SHARED_MEMORY);
+    match probe(shared) {
+        Ok(medium) if medium.natural == Domain::Process => shared.to_owned(),
+        _ => std::env::temp_dir(),
+    }
+}
+
+/// What a directory lies on. Asked of a file: whether a medium is persistent memory shows only when
+/// a file is mapped.
+fn probe(directory: &Path) -> io::Result<Medium> {
+    let path = directory.join(format!("{PREFIX}{}.probe", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let medium = file.set_len(4096).and_then(|()| medium_of(&file));
+    fs::remove_file(&path)?;
+    medium
+}
+
+/// Starts the janitor.
+fn hire(path: &Path) -> Result<Child, Failure> {
+    let binary = std::env::current_exe().map_err(|error| Failure::about("perdura", error))?;
+    Command::new(binary)
+        .arg(JANITOR)
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| {
+            let _ = fs::remove_dir(path);
+            Failure::about("the process that cleans up", error)
+        })
+}
+
+/// The janitor: waits until the command has ended and removes its directory.
+pub(crate) fn janitor(path: &Path) -> ExitCode {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !name.starts_with(PREFIX) {
+        return ExitCode::from(2);
+    }
+    // An error means as much as the end: there is nobody at the other end.
+    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    // A child of the command may still be writing for a moment: it ends when its own pipe closes.
+    for _ in 0..50 {
+        match fs::remove_dir_all(path) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return ExitCode::SUCCESS,
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+    ExitCode::from(1)
+}

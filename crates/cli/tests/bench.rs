@@ -1,0 +1,342 @@
+//! The benchmarks and the tour at tiny sizes: what they report, and what they leave behind. No test
+//! looks at a time.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Ran, perdura, run};
+use serde_json::Value;
+
+const RUN_KEYS: [&str; 22] = [
+    "workload",
+    "mix",
+    "skew",
+    "tuples",
+    "txns",
+    "partitions",
+    "domain",
+    "modelled",
+    "commit",
+    "group",
+    "seed",
+    "emulated",
+    "seconds",
+    "throughput_txn_s",
+    "throughput_spread",
+    "latency_us",
+    "per_txn",
+    "footprint_bytes",
+    "user_bytes",
+    "aborted",
+    "engine",
+    "peer",
+];
+const RECOVERY_KEYS: [&str; 15] = [
+    "workload",
+    "tuples",
+    "txns",
+    "user_bytes",
+    "open_ms",
+    "first_read_ms",
+    "first_commit_ms",
+    "undone",
+    "redone",
+    "reclaimed",
+    "acknowledged",
+    "lost",
+    "surplus",
+    "engine",
+    "peer",
+];
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+/// The keys of a run: it has an engine or a peer.
+fn expected<'a>(all: &[&'a str], run: &Value) -> BTreeSet<&'a str> {
+    let absent = if run.get("engine").is_some() { "peer" } else { "engine" };
+    all.iter().copied().filter(|key| *key != absent).collect()
+}
+
+fn runs(ran: &Ran) -> Vec<Value> {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(keys(&report), BTreeSet::from(["perdura", "host", "runs"]));
+    let host = BTreeSet::from(["cpu", "cores", "flush", "medium", "kernel"]);
+    assert_eq!(keys(&report["host"]), host);
+    report["runs"].as_array().expect("a list").clone()
+}
+
+/// Runs in a directory of its own, which is empty afterwards.
+fn run_in_empty(arguments: &[&str]) -> Ran {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("text");
+    let ran = run(&[arguments, &["--path", path]].concat());
+    assert_eq!(left_in(directory.path()), Vec::<String>::new());
+    ran
+}
+
+fn left_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("readable");
+    entries.map(|entry| entry.expect("readable").file_name().display().to_string()).collect()
+}
+
+#[test]
+fn ycsb_writes_exactly_the_documented_keys() {
+    let ran = run_in_empty(&[
+        "bench",
+        "ycsb",
+        "--engine",
+        "all",
+        "--peer",
+        "hashmap,lmdb",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--mix",
+        "read-only,write-heavy",
+        "--domain",
+        "adr",
+        "--repeat",
+        "3",
+        "--json",
+        "-",
+    ]);
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), 2 * 4);
+    for run in &runs {
+        assert_eq!(keys(run), expected(&RUN_KEYS, run));
+        assert_eq!(keys(&run["throughput_spread"]), BTreeSet::from(["min", "max", "n"]));
+        assert_eq!(keys(&run["latency_us"]), BTreeSet::from(["p50", "p95", "p99", "max"]));
+        let counted =
+            ["flushed_lines", "fences", "bytes_persisted", "bytes_logged", "file_bytes", "syncs"];
+        assert_eq!(keys(&run["per_txn"]), BTreeSet::from(counted));
+        let parts = ["table", "index", "log", "checkpoint", "other"];
+        assert_eq!(keys(&run["footprint_bytes"]), BTreeSet::from(parts));
+        assert_eq!(run["throughput_spread"]["n"], 3);
+        assert_eq!(run["user_bytes"], 300 * 1008);
+        assert!(run["emulated"].is_null());
+    }
+}
+
+#[test]
+fn counted_costs_are_those_of_the_engine() {
+    let ran = run_in_empty(&[
+        "bench",
+        "ycsb",
+        "--engine",
+        "all",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--mix",
+        "read-only,write-heavy",
+        "--domain",
+        "adr",
+        "--json",
+        "-",
+    ]);
+    for run in runs(&ran) {
+        let fences = run["per_txn"]["fences"].as_f64().expect("counted");
+        match run["mix"].as_str() {
+            Some("read-only") => assert!(fences.abs() < 1e-9, "{run}"),
+            _ => assert!(fences > 0.5, "{run}"),
+        }
+        // Of what a log in the pool takes nothing is known: no number is made up.
+        assert_eq!(run["per_txn"]["bytes_logged"].is_null(), run["engine"] == "nvm-inp");
+    }
+}
+
+#[test]
+fn ycsb_runs_peers_alone_in_groups_and_in_partitions() {
+    let ran = run_in_empty(&[
+        "bench",
+        "ycsb",
+        "--engine",
+        "none",
+        "--peer",
+        "btreemap,floor-redo",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--partitions",
+        "2",
+        "--workers",
+        "2",
+        "--json",
+        "-",
+    ]);
+    assert_eq!(runs(&ran).len(), 2);
+    let ran = run_in_empty(&[
+        "bench",
+        "ycsb",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--commit",
+        "grouped",
+        "--group",
+        "8",
+        "--partitions",
+        "3",
+        "--workers",
+        "2",
+        "--skew",
+        "all",
+        "--json",
+        "-",
+    ]);
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), 3 * 2);
+    assert!(runs.iter().all(|run| run["commit"] == "grouped" && run["group"] == 8));
+}
+
+#[test]
+fn the_table_has_a_ratio_for_each_peer_and_the_file_the_same_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("out.json");
+    let ran = run(&[
+        "bench",
+        "ycsb",
+        "--engine",
+        "nvm-inp",
+        "--peer",
+        "hashmap",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--json",
+        file.to_str().expect("text"),
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("x hashmap"), "{}", ran.out);
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(file).expect("written")).expect("JSON");
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn pools_are_kept_where_that_is_wanted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("text");
+    let ran = run(&[
+        "bench", "ycsb", "--engine", "nvm-inp", "--tuples", "300", "--txns", "1k", "--path", path,
+        "--keep",
+    ]);
+    assert!(ran.out.contains("Kept: "), "{ran:?}");
+    let kept = directory.path().join(&left_in(directory.path())[0]).join("nvm-inp/pool");
+    let ran = run(&["pool", "check", kept.to_str().expect("text")]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("tuples      300"), "{}", ran.out);
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged() {
+    let ran = run_in_empty(&[
+        "bench",
+        "recovery",
+        "--engine",
+        "all",
+        "--peer",
+        "lmdb",
+        "--tuples",
+        "300",
+        "--txns",
+        "500,2k",
+        "--mix",
+        "write-heavy",
+        "--json",
+        "-",
+    ]);
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), 2 * 3);
+    for run in &runs {
+        assert_eq!(keys(run), expected(&RECOVERY_KEYS, run));
+        assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+        assert!(run["acknowledged"].as_u64() >= run["txns"].as_u64(), "{run}");
+        if run["engine"] == "inp" {
+            // The log holds what ran since loading, and nine in ten of that are updates.
+            let redone = run["redone"].as_u64().expect("reported");
+            assert!(redone * 10 > run["acknowledged"].as_u64().expect("counted") * 8, "{run}");
+        }
+    }
+}
+
+#[test]
+fn groups_and_partitions_survive_a_kill_too() {
+    let ran = run_in_empty(&[
+        "bench",
+        "recovery",
+        "--engine",
+        "all",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--commit",
+        "grouped",
+        "--group",
+        "16",
+        "--partitions",
+        "2",
+        "--repeat",
+        "2",
+        "--json",
+        "-",
+    ]);
+    for run in runs(&ran) {
+        assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+    }
+}
+
+#[test]
+fn the_tour_shows_every_engine_and_what_was_not_shown() {
+    let ran = run(&["tour", "--tuples", "300", "--txns", "1k"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for engine in ["inp", "nvm-inp"] {
+        let row = ran.out.lines().find(|line| line.split_whitespace().next() == Some(engine));
+        let lost = row.and_then(|row| row.split_whitespace().last());
+        assert_eq!(lost, Some("0"), "{}", ran.out);
+    }
+    assert!(ran.out.contains("process evidence"), "{}", ran.out);
+}
+
+#[test]
+fn nothing_is_left_behind_however_the_command_ends() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = perdura()
+        .args(["bench", "ycsb", "--tuples", "1k", "--txns", "100M", "--engine", "nvm-inp"])
+        .arg("--path")
+        .arg(directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    while left_in(directory.path()).is_empty() {
+        assert!(child.try_wait().expect("ours").is_none(), "ended early");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    while !left_in(directory.path()).is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let missing = directory.path().join("no/such");
+    let ran = run(&["bench", "ycsb", "--path", missing.to_str().expect("text")]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("no/such") && ran.err.contains("--path"), "{}", ran.err);
+}

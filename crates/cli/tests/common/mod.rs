@@ -1,0 +1,36 @@
+//! Running the built command.
+
+use std::process::{Command, Output};
+
+/// The command, ready for arguments.
+pub fn perdura() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_perdura"))
+}
+
+/// What a run of the command came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).expect("text"),
+            err: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+}
+
+/// Runs the command to its end. It never panics, whatever is asked of it.
+pub fn run(arguments: &[&str]) -> Ran {
+    let ran = Ran::from(perdura().args(arguments).output().expect("the command starts"));
+    assert!(!ran.err.contains("panicked"), "{arguments:?}: {ran:?}");
+    ran
+}

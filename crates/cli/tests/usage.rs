@@ -1,0 +1,132 @@
+//! Help, wrong usage, completions: what needs no pool.
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{perdura, run};
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    let commands: [&[&str]; 10] = [
+        &[],
+        &["tour"],
+        &["bench"],
+        &["bench", "ycsb"],
+        &["bench", "recovery"],
+        &["pool"],
+        &["pool", "info"],
+        &["pool", "check"],
+        &["pool", "create"],
+        &["completions"],
+    ];
+    for command in commands {
+        let ran = run(&[command, &["--help"]].concat());
+        assert_eq!(ran.code, Some(0), "{command:?}");
+        let example = format!("perdura {}", command.join(" "));
+        let example = if command.is_empty() { "perdura tour" } else { example.as_str() };
+        let shown = ran.out.split("Example:").nth(1).unwrap_or_default();
+        assert!(shown.contains(example), "{command:?} shows no example:\n{}", ran.out);
+    }
+}
+
+#[test]
+fn help_names_every_option_of_the_benchmarks() {
+    let ycsb = run(&["bench", "ycsb", "--help"]).out;
+    let recovery = run(&["bench", "recovery", "--help"]).out;
+    for option in [
+        "engine",
+        "mix",
+        "skew",
+        "tuples",
+        "txns",
+        "update-columns",
+        "partitions",
+        "workers",
+        "domain",
+        "commit",
+        "group",
+        "path",
+        "keep",
+        "seed",
+        "repeat",
+        "peer",
+        "json",
+    ] {
+        assert!(ycsb.contains(&format!("--{option}")), "ycsb --{option}");
+        assert!(recovery.contains(&format!("--{option}")), "recovery --{option}");
+    }
+    assert!(recovery.contains("--workload"));
+    let hidden = run(&["tour", "--help"]).out;
+    assert!(!hidden.contains("--tuples"), "{hidden}");
+}
+
+#[test]
+fn wrong_usage_is_told_by_exit_code_2() {
+    for arguments in [
+        &[] as &[&str],
+        &["fly"],
+        &["bench"],
+        &["bench", "ycsb", "--engine", "ipn"],
+        &["bench", "ycsb", "--engine", "none"],
+        &["bench", "ycsb", "--engine", ""],
+        &["bench", "ycsb", "--peer", "oracle"],
+        &["bench", "ycsb", "--mix", "mixed"],
+        &["bench", "ycsb", "--mix", ""],
+        &["bench", "ycsb", "--skew", "round"],
+        &["bench", "ycsb", "--tuples", "0"],
+        &["bench", "ycsb", "--tuples", "2X"],
+        &["bench", "ycsb", "--tuples", "3", "--partitions", "4"],
+        &["bench", "ycsb", "--partitions", "0"],
+        &["bench", "ycsb", "--workers", "0"],
+        &["bench", "ycsb", "--update-columns", "11"],
+        &["bench", "ycsb", "--domain", "cloud"],
+        &["bench", "ycsb", "--commit", "later"],
+        &["bench", "ycsb", "--group", "7"],
+        &["bench", "ycsb", "--repeat", "0"],
+        &["bench", "ycsb", "--json", ""],
+        &["bench", "recovery", "--workload", "tpch"],
+        &["bench", "recovery", "--peer", "hashmap"],
+        &["bench", "recovery", "--txns", "1,x"],
+        &["pool"],
+        &["pool", "info"],
+        &["pool", "create", "x"],
+        &["completions", "cmd.exe"],
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+        assert!(!ran.err.is_empty(), "{arguments:?} says nothing");
+    }
+}
+
+#[test]
+fn what_comes_later_says_so() {
+    let ran = run(&["bench", "recovery", "--workload", "tpcc"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("comes with TPC-C"), "{}", ran.err);
+    let ran = run(&["bench", "ycsb", "--peer", "sqlite"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("sqlite comes with a later version"), "{}", ran.err);
+}
+
+#[test]
+fn completions_exist_for_the_common_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = run(&["completions", shell]);
+        assert_eq!(ran.code, Some(0));
+        assert!(ran.out.contains("recovery"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = perdura()
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    drop(child.stdout.take());
+    let ran = common::Ran::from(child.wait_with_output().expect("ends"));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+}
