@@ -348,7 +348,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         self.usable()?;
         let entries = std::mem::take(&mut self.undo);
         let mut freed = Vec::new();
-        if let Err(error) = self.tables.undo(&entries, &mut freed) {
+        if let Err(error) = self.tables.undo(&entries, &mut freed, |_| {}) {
             return self.stop(error);
         }
         for slot in freed {

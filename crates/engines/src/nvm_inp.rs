@@ -50,6 +50,8 @@ pub struct NvmInp<E: Environment> {
     to_clear: Vec<u64>,
     /// Cleared since: to release after the next end of a transaction.
     to_release: Vec<u64>,
+    /// The tuple that the last operation changed, until a fence has made that durable.
+    unsettled: Option<u64>,
     /// Lines of cleared bits, to be flushed with the next log entry.
     cleared: LineSet,
     stopped: Option<String>,
@@ -82,6 +84,16 @@ impl<E: Environment> NvmInp<E> {
         Ok(())
     }
 
+    /// Before a log entry about `tuple` is written: what the operation before did to the same
+    /// tuple must not persist after the entry, since undoing it makes index keys of logged and of
+    /// stored fields.
+    #[inline]
+    fn settle(&mut self, tuple: u64) {
+        if self.unsettled.replace(tuple) == Some(tuple) {
+            self.memory.fence();
+        }
+    }
+
     fn release_cleared(&mut self) {
         while let Some(slot) = self.to_release.pop() {
             self.tables.lane.release(slot);
@@ -98,7 +110,10 @@ impl<E: Environment> NvmInp<E> {
         let reclaimed = freed.len() as u64;
         self.cleared.flush(memory);
         memory.fence();
-        let undone = self.tables.undo(&work.open, &mut freed)?;
+        let log = &mut self.log;
+        let undone = self.tables.undo(&work.open, &mut freed, |first| {
+            log.retract(memory, first as u32);
+        })?;
         self.log.finish_recovery(memory);
         memory.fence();
         for slot in freed {
@@ -129,6 +144,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             root,
             to_clear: Vec::new(),
             to_release: Vec::new(),
+            unsettled: None,
             cleared: LineSet::new(),
             stopped: None,
         };
@@ -158,6 +174,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             root,
             to_clear: Vec::new(),
             to_release: Vec::new(),
+            unsettled: None,
             cleared: LineSet::new(),
             stopped: None,
         };
@@ -206,6 +223,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         self.clear_superseded()?;
         self.log.reserve(&mut self.tables.lane, changes.len().div_ceil(FIELDS_PER_ENTRY))?;
         let fields = self.tables.write_fields(table, tuple, changes)?;
+        self.settle(tuple);
         let memory = &self.memory;
         for (index, part) in self.tables.fields.chunks(FIELDS_PER_ENTRY).enumerate() {
             let entry = UndoEntry::update(table, tuple, part, index > 0);
@@ -231,6 +249,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         let tuple = self.tables.find_or_fail(table, &key)?;
         self.clear_superseded()?;
         self.log.reserve(&mut self.tables.lane, 1)?;
+        self.settle(tuple);
         let memory = &self.memory;
         self.log.append(memory, UndoEntry::delete(table, tuple), &mut self.tables.lines);
         self.cleared.flush(memory);
@@ -290,6 +309,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         if let Err(bad) = memory.healthy() {
             return self.stop(bad.into());
         }
+        self.unsettled = None;
         self.release_cleared();
         std::mem::swap(&mut self.to_clear, &mut self.tables.superseded);
         self.memory.mark(RECLAIM);
@@ -308,16 +328,18 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         }
         let memory = &self.memory;
         let mut freed = Vec::new();
-        let undone = self
-            .log
-            .open_entries(memory)
-            .map_err(EngineError::from)
-            .and_then(|entries| Ok(self.tables.undo(&entries, &mut freed)?));
+        let undone = self.log.open_entries(memory).map_err(EngineError::from).and_then(|entries| {
+            let log = &mut self.log;
+            Ok(self.tables.undo(&entries, &mut freed, |first| {
+                log.retract(memory, first as u32);
+            })?)
+        });
         if let Err(error) = undone {
             return self.stop(error);
         }
         self.log.abort(memory);
         memory.fence();
+        self.unsettled = None;
         self.release_cleared();
         for slot in freed {
             self.tables.lane.release(slot);

@@ -4,7 +4,11 @@
 //! released; an update gets its old fields back; a delete gets its index entries back). Every step
 //! can be repeated after a crash in the middle: index entries are removed only if they lead to the
 //! tuple in question, restored only if they are gone, fields are set to fixed values, and freeing
-//! clears a bit. Each operation is durably undone before the next older one is.
+//! clears a bit.
+//!
+//! An operation that is undone is taken out of the log, durably, before the next older one is
+//! undone: index keys are made of logged and of stored fields, and would come out wrong if an
+//! operation were undone again after an older one has been.
 
 use pm::{Bad, Memory, Off};
 
@@ -18,8 +22,8 @@ use crate::undo_log::{UndoEntry, UndoKind};
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Undoes the operations of a transaction, whose entries are given oldest first. The slots
     /// that become free are added to `freed`; they may be released once the end of the
-    /// transaction is durable. All of it is durable when this returns. Returns how many operations
-    /// were undone.
+    /// transaction is durable. After each operation, which is durably undone then, `retract` takes
+    /// the entries from its number on out of the log. Returns how many operations were undone.
     ///
     /// # Errors
     /// Damage.
@@ -28,6 +32,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         &mut self,
         entries: &[UndoEntry],
         freed: &mut Vec<u64>,
+        mut retract: impl FnMut(usize),
     ) -> Result<u64, StorageError> {
         let mut undone = 0;
         let mut rest = entries;
@@ -57,10 +62,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 }
                 None => return Err(Bad::Damaged { what: "log entry", at: tuple }.into()),
             }
-            // Keys are made of logged and of stored fields: should a crash repeat all of this, no
-            // older operation may be undone while this one is not.
             self.lines.flush(self.lane.memory());
             self.lane.memory().fence();
+            retract(first);
         }
         Ok(undone)
     }

@@ -286,9 +286,19 @@ impl UndoLog {
         self.sequence += 1;
     }
 
-    /// Takes the last `entries` entries back; they must not count at the next crash. For an
-    /// operation that failed after its log entries were written: the caller ends up with a
-    /// transaction that has fewer entries.
+    /// Takes the entries from number `first` on out of the log, durably, because their operations
+    /// have been undone.
+    #[track_caller]
+    pub fn retract<M: Memory>(&mut self, memory: &M, first: u32) {
+        let at = self.entry_at((self.transaction() & 1) as usize, first);
+        // An entry ends the log if its transaction number is wrong.
+        memory.store(at.plus(0), 0);
+        memory.flush(Range::new(at.get(), LINE));
+        memory.fence();
+        self.sequence = self.sequence.min(first);
+    }
+
+    /// The entries of the open transaction, oldest first.
     ///
     /// # Errors
     /// Damage.
@@ -306,7 +316,7 @@ impl UndoLog {
         self.finish(memory, STATE_COMMITTED);
     }
 
-    /// Ends the open transaction, which has been undone durably, or which never changed anything.
+    /// Ends the open transaction, which has been undone durably.
     #[track_caller]
     pub fn abort<M: Memory>(&mut self, memory: &M) {
         self.finish(memory, STATE_EMPTY);

@@ -3,19 +3,19 @@
 use std::process::{Command, Output};
 
 /// The command, ready for arguments.
-pub fn perdura() -> Command {
+pub(crate) fn perdura() -> Command {
     Command::new(env!("CARGO_BIN_EXE_perdura"))
 }
 
 /// What a run of the command came to.
 #[derive(Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     /// Exit code; `None` after a signal.
-    pub code: Option<i32>,
+    pub(crate) code: Option<i32>,
     /// Standard output.
-    pub out: String,
+    pub(crate) out: String,
     /// Standard error.
-    pub err: String,
+    pub(crate) err: String,
 }
 
 impl From<Output> for Ran {
@@ -29,7 +29,7 @@ impl From<Output> for Ran {
 }
 
 /// Runs the command to its end. It never panics, whatever is asked of it.
-pub fn run(arguments: &[&str]) -> Ran {
+pub(crate) fn run(arguments: &[&str]) -> Ran {
     let ran = Ran::from(perdura().args(arguments).output().expect("the command starts"));
     assert!(!ran.err.contains("panicked"), "{arguments:?}: {ran:?}");
     ran
