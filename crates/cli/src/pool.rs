@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use perdura::{ColumnType, Database, Inspection, Options, PoolError, Schema, TableSchema, inspect};
+use perdura::{
+    ColumnType, Database, Inspection, Options, PoolError, PoolInfo, Schema, TableSchema, inspect,
+};
 use serde::Serialize;
 
 use crate::args::{CreateArgs, PoolCommand};
@@ -69,7 +71,7 @@ impl<'a> Info<'a> {
             size_bytes: header.size,
             limit_bytes: header.limit,
             tail_bytes: pool.tail_bytes,
-            header_damage: pool.header_damage.map(|damage| damage.what()),
+            header_damage: damage_text(pool),
             partitions: found.partitions,
             node_bytes: found.node_bytes,
             chunk_bytes: found.chunk_bytes,
@@ -115,6 +117,12 @@ impl<'a> Info<'a> {
         }
         text
     }
+}
+
+/// What is wrong with one copy of the header, if anything is.
+fn damage_text(pool: &PoolInfo) -> Option<&'static str> {
+    let damage = pool.header_damage.as_ref()?;
+    Some(damage.what())
 }
 
 fn table_text(table: &TableSchema) -> String {
@@ -164,10 +172,11 @@ fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
         grouped(recovered.redone),
         grouped(recovered.reclaimed),
     );
-    let header_damage = pool.header_damage;
+    let header_damage = damage_text(pool);
     if let Some(damage) = header_damage {
-        let repaired = "the other one is whole and was used";
-        text += &format!("DAMAGE      one copy of the header: {}; {repaired}\n", damage.what());
+        text += &format!(
+            "DAMAGE      one copy of the header: {damage}; the other one is whole and was used\n"
+        );
     }
     let found = database.check().map_err(about)?;
     text += &format!(

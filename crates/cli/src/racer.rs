@@ -269,6 +269,11 @@ impl Serve<'_> {
         match order {
             Order::Load => {
                 ycsb::load(store, &self.setup.workload, run.workers, self.progress)?;
+                // What an engine logged while it was loaded, off the clock, must not bring a
+                // checkpoint into the first run on the clock.
+                if let Some(database) = self.database {
+                    database.checkpoint()?;
+                }
                 Ok(Answer::Loaded)
             }
             Order::Run(workload) => {

@@ -37,7 +37,7 @@ impl PerduraStore {
             TableSchema::new(TABLE).column("key", ColumnType::U64),
             |table, column| {
                 let bytes = ColumnType::Bytes { max: COLUMN_BYTES as _ };
-                table.column(&format!("field{column}"), bytes)
+                table.column(format!("field{column}"), bytes)
             },
         );
         Schema::new().table(columns.key(&["key"]))

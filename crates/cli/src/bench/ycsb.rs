@@ -3,7 +3,8 @@
 //! 1. Every contestant gets a directory of its own, is created and loaded once. Loading depends on
 //!    tuples, partitions and seed alone, so the same loaded store serves every mix and skew, one
 //!    after the other: reloading for each would take longer than measuring. What this means: a
-//!    later cell finds a store that earlier cells have updated, as after any uptime.
+//!    later cell finds a store that earlier cells have updated, as after any uptime. InP takes a
+//!    checkpoint after loading; later ones fall where they fall and are part of what is measured.
 //! 2. For every mix and skew the rounds go around the contestants, so that a drift of the machine
 //!    hits all of them alike, and a ratio compares neighbours in time.
 //! 3. After the timed rounds of a cell the engines run it once more, off the clock, and count.
@@ -243,7 +244,7 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     let rows: Vec<Vec<String>> = runs.iter().map(|run| row(run, runs, &peers)).collect();
     let group = commit_group(plan.run.commit).map(|n| format!(" by {n} updates"));
     let mut text = format!(
-        "YCSB: {} tuples, {} transactions, {} partitions, {} workers, commits {}{}, median of {}\n\n",
+        "YCSB: {} tuples, {} transactions, partitions: {}, workers: {}, commits {}{}, median of {}\n\n",
         grouped(runs[0].tuples),
         grouped(runs[0].txns),
         runs[0].partitions,
