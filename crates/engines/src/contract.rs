@@ -258,6 +258,20 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
         row: &mut Row,
     ) -> Result<bool, EngineError>;
 
+    /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
+    /// as eight little-endian bytes. Returns how many bytes they have, and copies nothing if `out`
+    /// is shorter; `None` if there is no such tuple.
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError>;
+
     /// Calls `visit` with the tuples of a range, in order, until it breaks. Sees what the open
     /// transaction has done.
     ///

@@ -227,10 +227,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
         self.usable()?;
-        let tuple = {
-            let key = self.tables.key(table, key)?;
-            self.tables.find_or_fail(table, &key)?
-        };
+        let tuple = self.tables.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -268,10 +265,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
         self.usable()?;
-        let tuple = {
-            let key = self.tables.key(table, key)?;
-            self.tables.find_or_fail(table, &key)?
-        };
+        let tuple = self.tables.find_or_fail(table, key)?;
         self.encoded.clear();
         self.encoded.push(DELETE);
         self.encoded.extend_from_slice(&table.to_le_bytes());
@@ -287,6 +281,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         Ok(())
     }
 
+    #[inline]
     fn get(
         &self,
         table: u16,
@@ -295,10 +290,22 @@ impl<E: Environment> Engine<E> for Inp<E> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         self.usable()?;
-        let key = self.tables.key(table, key)?;
-        let Some(tuple) = self.tables.find(table, &key)? else { return Ok(false) };
+        let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
         self.tables.read(table, tuple, columns, row)?;
         Ok(true)
+    }
+
+    #[inline]
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        self.usable()?;
+        let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
+        Ok(Some(self.tables.read_bytes(table, tuple, columns, out)?))
     }
 
     fn scan(
@@ -548,7 +555,6 @@ fn redo<M: Memory>(
                     decoder.value(kind)?;
                     changes.push((column, decoder.value(kind)?));
                 }
-                let key = tables.key(number, &key)?;
                 let tuple = tables.find_or_fail(number, &key)?;
                 let fields = tables.write_fields(number, tuple, &changes)?;
                 let fields = Flushed::lines(tables.lane.memory(), &mut tables.lines, fields);
@@ -557,7 +563,6 @@ fn redo<M: Memory>(
             DELETE => {
                 let key = decoder.values(key_kinds(table))?;
                 decoder.values(kinds(table))?;
-                let key = tables.key(number, &key)?;
                 let tuple = tables.find_or_fail(number, &key)?;
                 tables.unlink(number, tuple)?;
             }

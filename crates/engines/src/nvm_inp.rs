@@ -215,8 +215,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
         self.usable()?;
-        let key = self.tables.key(table, key)?;
-        let tuple = self.tables.find_or_fail(table, &key)?;
+        let tuple = self.tables.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -245,8 +244,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
         self.usable()?;
-        let key = self.tables.key(table, key)?;
-        let tuple = self.tables.find_or_fail(table, &key)?;
+        let tuple = self.tables.find_or_fail(table, key)?;
         self.clear_superseded()?;
         self.log.reserve(&mut self.tables.lane, 1)?;
         self.settle(tuple);
@@ -274,13 +272,29 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         self.usable()?;
-        let key = self.tables.key(table, key)?;
-        let Some(tuple) = self.tables.find(table, &key)? else { return Ok(false) };
+        let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
         self.tables.memory().mark(FIND);
         self.tables.read(table, tuple, columns, row)?;
         self.tables.memory().mark(RETRIEVE);
         self.tables.memory().healthy()?;
         Ok(true)
+    }
+
+    #[inline]
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        self.usable()?;
+        let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
+        self.memory.mark(FIND);
+        let bytes = self.tables.read_bytes(table, tuple, columns, out)?;
+        self.memory.mark(RETRIEVE);
+        self.memory.healthy()?;
+        Ok(Some(bytes))
     }
 
     fn scan(

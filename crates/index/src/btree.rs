@@ -16,7 +16,6 @@
 //! Removing never takes nodes away: [`BTree::tidy`] does, after the transaction has committed, so
 //! that undoing a removal always finds room.
 
-use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -52,11 +51,9 @@ pub(crate) struct Scratch<K> {
 /// An entry that has been written but does not count yet. To be published before anything else is
 /// done to its tree.
 #[derive(Debug)]
-pub struct Prepared<K> {
+pub struct Prepared {
     pub(crate) leaf: u64,
     pub(crate) slot: usize,
-    pub(crate) key: K,
-    pub(crate) value: u64,
 }
 
 /// The way from the root to a leaf: each inner node with the index of the child that was taken.
@@ -156,15 +153,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     /// if `below`, less than `key`.
     #[inline]
     pub(crate) fn child_for<V: View>(&self, node: &V, key: &K, below: bool) -> usize {
-        let (mut low, mut size) = (0, keys_of(node));
-        while size > 0 {
-            let half = size / 2;
-            let order = key.stored_cmp(node, self.shape.key_at(low + half), self.shape.width);
-            let right = order == Ordering::Less || (!below && order == Ordering::Equal);
-            low = if right { low + half + 1 } else { low };
-            size = if right { size - half - 1 } else { half };
-        }
-        low
+        key.child(node, self.shape.key_at(0), keys_of(node), self.shape.width, below)
     }
 
     /// The value of `key`.
@@ -205,7 +194,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         key: K,
         value: u64,
         lines: &mut LineSet,
-    ) -> Result<Prepared<K>, IndexError> {
+    ) -> Result<Prepared, IndexError> {
         let memory = lane.memory();
         let leaf = self.descend(memory, |node| self.child_for(node, &key, false), |_, _, _| {})?;
         let node = memory.view(self.shape.range(leaf))?;
@@ -214,13 +203,13 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
             return Err(IndexError::Duplicate { value });
         }
         if let Some(slot) = L::write(memory, leaf, &self.shape, &key, value, lines)? {
-            return Ok(Prepared { leaf, slot, key, value });
+            return Ok(Prepared { leaf, slot });
         }
         let leaf = self.split(lane, &key)?;
         let memory = lane.memory();
         let slot = L::write(memory, leaf, &self.shape, &key, value, lines)?
             .ok_or(Bad::Damaged { what: "leaf after a split", at: leaf })?;
-        Ok(Prepared { leaf, slot, key, value })
+        Ok(Prepared { leaf, slot })
     }
 
     /// Makes a prepared entry count, by one 8-byte store in `Append` leaves.
@@ -232,11 +221,11 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     pub fn publish<M: Memory>(
         &mut self,
         memory: &M,
-        prepared: Durable<Prepared<K>>,
+        prepared: Durable<Prepared>,
         lines: &mut LineSet,
     ) -> Result<(), Bad> {
-        let Prepared { leaf, slot, key, value } = prepared.into_inner();
-        L::publish(memory, leaf, &self.shape, (slot, key, value), lines)
+        let Prepared { leaf, slot } = prepared.into_inner();
+        L::publish::<K, M>(memory, leaf, &self.shape, slot, lines)
     }
 
     /// Removes `key` if its value is `expected`; returns whether it was there. One 8-byte store

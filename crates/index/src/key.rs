@@ -16,8 +16,13 @@ pub trait Key: Copy + Ord + fmt::Debug + Send + Sync + 'static {
     fn stored_cmp<V: View>(&self, node: &V, at: usize, width: usize) -> Ordering;
     /// Stores the key into `out`, which has the tree's width.
     fn write(&self, out: &mut [u8]);
-    /// A bit for each of `count` entries of `stride` bytes whose key equals this one.
-    fn matches(&self, entries: &[u8], stride: usize) -> u64;
+    /// Which child of an inner node belongs to this key: how many of its `count` keys from byte
+    /// `at` on are at most this one or, if `below`, less than this one.
+    fn child<V: View>(&self, node: &V, at: usize, count: usize, width: usize, below: bool)
+    -> usize;
+    /// A bit for each of `count` (at most 64) leaf entries from byte `at` on whose key equals this
+    /// one.
+    fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, width: usize) -> u64;
 }
 
 impl Key for u64 {
@@ -36,17 +41,19 @@ impl Key for u64 {
     }
 
     #[inline]
-    fn matches(&self, entries: &[u8], _: usize) -> u64 {
+    fn child<V: View>(&self, node: &V, at: usize, count: usize, _: usize, below: bool) -> usize {
+        match (below, self.checked_sub(1)) {
+            (false, _) => node.rank(at, count, *self),
+            (true, Some(less)) => node.rank(at, count, less),
+            (true, None) => 0,
+        }
+    }
+
+    #[inline]
+    fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, _: usize) -> u64 {
         // The whole leaf is looked at without a branch: its lines are fetched together, and no
         // comparison waits for another.
-        let (pairs, _) = entries.as_chunks::<16>();
-        let mut found = 0;
-        for (index, pair) in pairs.iter().enumerate() {
-            let (key, _) = pair.split_at(8);
-            let key = u64::from_le_bytes(key.try_into().unwrap_or_default());
-            found |= u64::from(key == *self) << index;
-        }
-        found
+        leaf.matches(at, count, *self)
     }
 }
 
@@ -89,9 +96,32 @@ impl Key for WideKey {
         out.copy_from_slice(self.as_bytes());
     }
 
-    fn matches(&self, entries: &[u8], stride: usize) -> u64 {
+    fn child<V: View>(
+        &self,
+        node: &V,
+        at: usize,
+        count: usize,
+        width: usize,
+        below: bool,
+    ) -> usize {
+        let (mut low, mut size) = (0, count);
+        while size > 0 {
+            let half = size / 2;
+            let order = self.stored_cmp(node, at + (low + half) * width, width);
+            if order == Ordering::Less || (!below && order == Ordering::Equal) {
+                low += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        low
+    }
+
+    fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, width: usize) -> u64 {
+        let entries = leaf.bytes(at, count * (width + 8));
         let mut found = 0;
-        for (index, entry) in entries.chunks_exact(stride).enumerate() {
+        for (index, entry) in entries.chunks_exact(width + 8).enumerate() {
             found |= u64::from(entry.starts_with(self.as_bytes())) << index;
         }
         found

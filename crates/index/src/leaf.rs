@@ -45,7 +45,7 @@ pub trait LeafLayout: std::fmt::Debug + Send + Sync + 'static {
         memory: &M,
         leaf: u64,
         shape: &NodeShape,
-        entry: (usize, K, u64),
+        slot: usize,
         lines: &mut LineSet,
     ) -> Result<(), Bad>;
     /// Removes the entry in `slot`.
@@ -100,12 +100,11 @@ impl LeafLayout for Append {
 
     #[inline]
     fn find<K: Key, V: View>(leaf: &V, shape: &NodeShape, key: &K) -> Option<usize> {
-        let entry = shape.entry_bytes();
         let mut first = 0;
         for word in 0..shape.occupancy_words {
             let many = (shape.leaf_capacity - first).min(PER_WORD);
-            let entries = leaf.bytes(shape.entry_at(first), many * entry);
-            let found = key.matches(entries, entry) & leaf.word(OCCUPANCY_AT + word * 8);
+            let found = key.matches(leaf, shape.entry_at(first), many, shape.width)
+                & leaf.word(OCCUPANCY_AT + word * 8);
             if found != 0 {
                 return Some(first + found.trailing_zeros() as usize);
             }
@@ -160,7 +159,7 @@ impl LeafLayout for Append {
         memory: &M,
         leaf: u64,
         _: &NodeShape,
-        (slot, _, _): (usize, K, u64),
+        slot: usize,
         lines: &mut LineSet,
     ) -> Result<(), Bad> {
         let at = occupancy_word(leaf, slot / PER_WORD);
@@ -261,12 +260,17 @@ impl LeafLayout for Sorted {
         memory: &M,
         leaf: u64,
         shape: &NodeShape,
-        _: &K,
-        _: u64,
-        _: &mut LineSet,
+        key: &K,
+        value: u64,
+        lines: &mut LineSet,
     ) -> Result<Option<usize>, Bad> {
         let count = memory.load(occupancy_word(leaf, 0), Acquire)? as usize;
-        Ok((count < shape.leaf_capacity).then_some(count))
+        if count >= shape.leaf_capacity {
+            return Ok(None);
+        }
+        // Behind the others for now; publishing moves it to its place.
+        put_entry(memory, leaf, shape, count, (key, value), lines);
+        Ok(Some(count))
     }
 
     #[track_caller]
@@ -274,17 +278,18 @@ impl LeafLayout for Sorted {
         memory: &M,
         leaf: u64,
         shape: &NodeShape,
-        (_, key, value): (usize, K, u64),
+        written: usize,
         lines: &mut LineSet,
     ) -> Result<(), Bad> {
-        let (slot, count) = {
+        let (key, value, slot) = {
             let node = memory.view(shape.range(leaf))?;
-            let slot = Self::search(&node, shape, &key).unwrap_or_else(|slot| slot);
-            (slot, Self::count(&node, shape))
+            let key = K::read(&node, shape.entry_at(written), shape.width);
+            let value = value_at(&node, shape, written);
+            (key, value, Self::search(&node, shape, &key).unwrap_or_else(|slot| slot))
         };
-        Self::shift(memory, leaf, shape, (slot, count), slot + 1)?;
+        Self::shift(memory, leaf, shape, (slot, written), slot + 1)?;
         put_entry(memory, leaf, shape, slot, (&key, value), lines);
-        memory.store(occupancy_word(leaf, 0), count as u64 + 1);
+        memory.store(occupancy_word(leaf, 0), written as u64 + 1);
         lines.add(shape.range(leaf));
         Ok(())
     }

@@ -89,6 +89,17 @@ impl<E: Environment> AnyEngine<E> {
         dispatch!(self, engine => engine.get(table, key, columns, row))
     }
 
+    #[inline]
+    pub(crate) fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>> {
+        dispatch!(self, engine => engine.get_bytes(table, key, columns, out))
+    }
+
     pub(crate) fn scan(
         &self,
         table: u16,

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::media::Media;
 use crate::options::Options;
 use crate::table::Table;
-use crate::transaction::{ReadTx, Ticket, Tx};
+use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
 
 /// An open database. Shared between threads by reference or in an `Arc`; dropping it closes it.
 #[derive(Debug)]
@@ -100,8 +100,19 @@ impl Database<Native> {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref();
         let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
+        let was_clean = pool.info().header.clean;
+        let opened = Self::open_in(pool.clone(), path, options);
+        if opened.is_err() && was_clean {
+            // A refused opening must not cost the pool its clean mark.
+            let _ = pool.close();
+        }
+        opened
+    }
+
+    fn open_in(pool: Pool, path: &Path, options: &Options) -> Result<Self, Error> {
         let header = pool.info().header;
-        let files_at = files_directory(path);
+        // A symbolic link may lead to the pool; the files lie beside the pool itself.
+        let files_at = files_directory(&fs::canonicalize(path).unwrap_or_else(|_| path.into()));
         let files = files_at
             .exists()
             .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
@@ -520,11 +531,22 @@ impl<'a, E: Environment> Partition<'a, E> {
     #[inline]
     pub fn begin(&self) -> Tx<'a, E> {
         Tx {
-            engine: self.write_lock(),
+            engine: Writing::Locked(self.write_lock()),
             catalog: &self.database.catalog,
             partition: self.number,
             statements: 0,
             open: true,
+        }
+    }
+
+    /// Takes the partition for oneself, for as long as the result lives: a worker that owns a
+    /// partition (P1 3) pays for no lock, so that reads of the next transaction overlap with the
+    /// last fence of the one before.
+    pub fn exclusive(&self) -> Exclusive<'a, E> {
+        Exclusive {
+            engine: self.write_lock(),
+            catalog: &self.database.catalog,
+            partition: self.number,
         }
     }
 
@@ -538,17 +560,9 @@ impl<'a, E: Environment> Partition<'a, E> {
         mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut tx = self.begin();
-        match work(&mut tx) {
-            Ok(result) => {
-                // Durable already, or grouped because the options said so.
-                let _ticket = tx.commit()?;
-                Ok(result)
-            }
-            Err(error) => {
-                tx.abort()?;
-                Err(error)
-            }
-        }
+        let result = work(&mut tx)?;
+        let _ticket = tx.finish()?;
+        Ok(result)
     }
 
     /// As [`Database::read`], in this partition.
@@ -560,6 +574,61 @@ impl<'a, E: Environment> Partition<'a, E> {
         &self,
         work: impl FnOnce(&ReadTx<'a, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        work(&ReadTx { engine: self.read_lock(), catalog: &self.database.catalog })
+        let engine = Reading::Locked(self.read_lock());
+        work(&ReadTx { engine, catalog: &self.database.catalog })
+    }
+}
+
+/// A partition that nobody else can use meanwhile; see [`Partition::exclusive`].
+#[derive(Debug)]
+pub struct Exclusive<'a, E: Environment = Native> {
+    engine: RwLockWriteGuard<'a, AnyEngine<E>>,
+    catalog: &'a Catalog,
+    partition: usize,
+}
+
+impl<E: Environment> Exclusive<'_, E> {
+    /// Begins a transaction.
+    #[inline]
+    pub fn begin(&mut self) -> Tx<'_, E> {
+        Tx {
+            engine: Writing::Owned(&mut self.engine),
+            catalog: self.catalog,
+            partition: self.partition,
+            statements: 0,
+            open: true,
+        }
+    }
+
+    /// As [`Database::write`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    #[inline]
+    pub fn write<R>(
+        &mut self,
+        mut work: impl for<'t> FnMut(&mut Tx<'t, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut tx = self.begin();
+        let result = work(&mut tx)?;
+        let _ticket = tx.finish()?;
+        Ok(result)
+    }
+
+    /// As [`Database::read`], in this partition.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    #[inline]
+    pub fn read<R>(&self, work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>) -> Result<R, Error> {
+        work(&ReadTx { engine: Reading::Borrowed(&self.engine), catalog: self.catalog })
+    }
+
+    /// Makes everything committed so far in this partition durable.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        Ok(self.engine.sync()?)
     }
 }

@@ -53,9 +53,9 @@ mod options;
 mod table;
 mod transaction;
 
-pub use database::{Database, Partition};
+pub use database::{Database, Exclusive, Partition};
 pub use engines::below::{
-    Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction, Medium,
+    Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction, HeaderDamage, Medium,
     Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema,
     Value, boot_id, medium_of,
 };

@@ -1,6 +1,7 @@
 //! Transactions of one partition.
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
@@ -88,6 +89,52 @@ impl Ticket {
     }
 }
 
+/// A partition's engine, for one who may change it.
+#[derive(Debug)]
+pub(crate) enum Writing<'a, E: Environment> {
+    Locked(RwLockWriteGuard<'a, AnyEngine<E>>),
+    Owned(&'a mut AnyEngine<E>),
+}
+
+impl<E: Environment> Deref for Writing<'_, E> {
+    type Target = AnyEngine<E>;
+    #[inline]
+    fn deref(&self) -> &AnyEngine<E> {
+        match self {
+            Self::Locked(engine) => engine,
+            Self::Owned(engine) => engine,
+        }
+    }
+}
+
+impl<E: Environment> DerefMut for Writing<'_, E> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut AnyEngine<E> {
+        match self {
+            Self::Locked(engine) => engine,
+            Self::Owned(engine) => engine,
+        }
+    }
+}
+
+/// A partition's engine, for one who only reads.
+#[derive(Debug)]
+pub(crate) enum Reading<'a, E: Environment> {
+    Locked(RwLockReadGuard<'a, AnyEngine<E>>),
+    Borrowed(&'a AnyEngine<E>),
+}
+
+impl<E: Environment> Deref for Reading<'_, E> {
+    type Target = AnyEngine<E>;
+    #[inline]
+    fn deref(&self) -> &AnyEngine<E> {
+        match self {
+            Self::Locked(engine) => engine,
+            Self::Borrowed(engine) => engine,
+        }
+    }
+}
+
 fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> {
     match catalog.tables.get(usize::from(table.number)) {
         Some(layout) if Arc::ptr_eq(layout, &table.layout) => Ok(table.number),
@@ -144,7 +191,7 @@ fn scan<E: Environment>(
 /// unwinds through it.
 #[derive(Debug)]
 pub struct Tx<'a, E: Environment = Native> {
-    pub(crate) engine: RwLockWriteGuard<'a, AnyEngine<E>>,
+    pub(crate) engine: Writing<'a, E>,
     pub(crate) catalog: &'a Catalog,
     pub(crate) partition: usize,
     pub(crate) statements: u64,
@@ -218,6 +265,25 @@ impl<E: Environment> Tx<'_, E> {
         get(&self.engine, self.catalog, table, key, Some(columns), row)
     }
 
+    /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
+    /// as eight little-endian bytes. Returns how many bytes they have, and copies nothing if `out`
+    /// is shorter; `None` if there is no such tuple. The fastest way to read.
+    ///
+    /// # Errors
+    /// As [`Tx::get`].
+    #[inline]
+    pub fn get_bytes(
+        &self,
+        table: &Table,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, Error> {
+        let number = own_table(self.catalog, table)?;
+        check_columns(table, columns)?;
+        Ok(self.engine.get_bytes(number, key, columns, out)?)
+    }
+
     /// Calls `visit` with the tuples of a range, in order, until it breaks.
     ///
     /// # Errors
@@ -242,6 +308,13 @@ impl<E: Environment> Tx<'_, E> {
     /// The medium failed: the transaction is not committed, and nothing more is acknowledged.
     #[inline]
     pub fn commit(mut self) -> Result<Ticket, Error> {
+        self.finish()
+    }
+
+    /// Commits without moving the transaction: a value that is moved right behind a fence is
+    /// waited for until the fence is done.
+    #[inline]
+    pub(crate) fn finish(&mut self) -> Result<Ticket, Error> {
         self.open = false;
         let (number, durable) = match self.engine.commit() {
             Ok(done) => done,
@@ -276,7 +349,7 @@ impl<E: Environment> Drop for Tx<'_, E> {
 /// A transaction that only reads. Several can run at the same time.
 #[derive(Debug)]
 pub struct ReadTx<'a, E: Environment = Native> {
-    pub(crate) engine: RwLockReadGuard<'a, AnyEngine<E>>,
+    pub(crate) engine: Reading<'a, E>,
     pub(crate) catalog: &'a Catalog,
 }
 
@@ -303,6 +376,23 @@ impl<E: Environment> ReadTx<'_, E> {
         row: &mut Row,
     ) -> Result<bool, Error> {
         get(&self.engine, self.catalog, table, key, Some(columns), row)
+    }
+
+    /// As [`Tx::get_bytes`].
+    ///
+    /// # Errors
+    /// As [`Tx::get`].
+    #[inline]
+    pub fn get_bytes(
+        &self,
+        table: &Table,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, Error> {
+        let number = own_table(self.catalog, table)?;
+        check_columns(table, columns)?;
+        Ok(self.engine.get_bytes(number, key, columns, out)?)
     }
 
     /// As [`Tx::scan`].

@@ -107,9 +107,13 @@ impl<'a, E: Environment> Driver<'a, E> {
 }
 
 fn recorded() -> (Database<Recorded>, Recording) {
+    recorded_with(&options())
+}
+
+fn recorded_with(options: &Options) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(POOL_BYTES, 64 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    (Database::create_on(media, &schema(), &options()).unwrap(), memory)
+    (Database::create_on(media, &schema(), options).unwrap(), memory)
 }
 
 /// What one transaction did.
@@ -198,13 +202,24 @@ fn an_update_that_changes_sizes_costs_the_same_but_for_new_chunks() {
     db.abandon();
 }
 
+/// In small chunks hardly a slot is free, each in another chunk: eleven bitmaps an insert. In
+/// large ones many are.
 #[test]
 fn an_insert_is_three_fences_and_at_most_48_lines() {
-    let (db, memory) = recorded();
+    for (chunk_bytes, most_expected) in [(16 << 10, 43.0), (256 << 10, 36.0)] {
+        println!("chunks of {} KiB", chunk_bytes >> 10);
+        let mean = measure_inserts(chunk_bytes);
+        assert!(mean <= most_expected, "mean {mean}");
+    }
+}
+
+fn measure_inserts(chunk_bytes: u64) -> f64 {
+    let (db, memory) = recorded_with(&options().chunk_bytes(chunk_bytes));
     let mut driver = Driver::worn_in(&db, 3, 2000);
+    // Every field has moved once or twice: those of a tuple lie anywhere.
+    (0..30_000).for_each(|_| driver.update(100));
     let (mut plain, mut after_delete, mut others, mut deletes) = (vec![], vec![], vec![], vec![]);
     for round in 0..150 {
-        // Few free slots, far apart, and in other rounds many.
         let tuples = [4, 12, 40][round % 3];
         deletes.extend(measure(&memory, tuples, |_| driver.delete()));
         for (time, cost) in measure(&memory, tuples, |_| driver.insert()).into_iter().enumerate() {
@@ -217,7 +232,7 @@ fn an_insert_is_three_fences_and_at_most_48_lines() {
     }
     let (mean, most) = summary("insert", &plain);
     assert!(plain.len() > 2000 && plain.iter().all(|cost| cost.fences == 3));
-    assert!(mean <= 43.0 && most <= 48, "mean {mean}, at most {most} lines");
+    assert!(most <= 48, "at most {most} lines");
     // The first insert after a delete clears the bits of the eleven slots of the deleted tuple.
     let (_, most) = summary("insert after a delete", &after_delete);
     assert!(most <= 48 + 11 && after_delete.iter().all(|cost| cost.fences == 3));
@@ -232,9 +247,9 @@ fn an_insert_is_three_fences_and_at_most_48_lines() {
     let (_, most) = summary("delete", &plain);
     assert!(plain.iter().all(|cost| cost.fences == 3));
     assert!(most <= 3 + 11, "the log entry, the index, the state word, bits cleared before");
-    summary("delete with a merge", &others);
     assert!(others.iter().all(|cost| cost.fences <= 3 + 3 * cost.minis && cost.chunks == 0));
     db.abandon();
+    mean
 }
 
 /// What a growing table pays on top: splits, chunks, growth of the pool.

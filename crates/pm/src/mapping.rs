@@ -2,7 +2,6 @@
 //! native memories share, each behind a bounds check.
 
 use std::io;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::bulk;
@@ -17,7 +16,7 @@ pub(crate) struct Mapping {
     base: *mut u8,
     len: AtomicU64,
     reserved: u64,
-    gather: bulk::Gather,
+    kernels: bulk::Kernels,
 }
 
 // SAFETY: the mapping is plain memory; all shared accesses go through atomics or are ordered by
@@ -54,7 +53,7 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { base: base.cast(), len: AtomicU64::new(0), reserved, gather: bulk::gather() })
+        Ok(Self { base: base.cast(), len: AtomicU64::new(0), reserved, kernels: bulk::kernels() })
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -110,7 +109,7 @@ impl Mapping {
 
     #[inline]
     pub(crate) fn view(&self, range: Range) -> Result<NativeView<'_>, Bad> {
-        Ok(NativeView { start: self.at(range)?, len: range.len as usize, memory: PhantomData })
+        Ok(NativeView { start: self.at(range)?, len: range.len as usize, memory: self })
     }
 
     #[inline]
@@ -120,16 +119,11 @@ impl Mapping {
         for part in parts {
             checked_range(*part, len)?;
             total += part.len;
-            let (first, end) = part.lines();
-            for line in first..end {
-                // SAFETY: within the mapping, rounded down to a line.
-                bulk::prefetch(unsafe { self.base.add((line * LINE_BYTES) as usize) });
-            }
         }
         assert!(total == out.len() as u64, "the buffer has the length of the parts");
         // SAFETY: every part lies within the mapping; `out` has exactly their total length and is
         // a distinct buffer.
-        unsafe { (self.gather)(self.base, parts, out.as_mut_ptr()) };
+        unsafe { (self.kernels.gather)(self.base, parts, out.as_mut_ptr()) };
         Ok(())
     }
 
@@ -209,7 +203,7 @@ fn outside(bad: Bad) -> ! {
 pub struct NativeView<'a> {
     start: *const u8,
     len: usize,
-    memory: PhantomData<&'a Mapping>,
+    memory: &'a Mapping,
 }
 
 impl View for NativeView<'_> {
@@ -226,5 +220,19 @@ impl View for NativeView<'_> {
         // SAFETY: within the view; the owner of the bytes does not store to them while the caller
         // holds the slice, which lives no longer than this short-lived view.
         unsafe { std::slice::from_raw_parts(self.start.add(at), len) }
+    }
+
+    #[inline]
+    fn rank(&self, at: usize, count: usize, key: u64) -> usize {
+        assert!(at <= self.len && count <= (self.len - at) / 8, "within the view");
+        // SAFETY: `count` words lie within the view.
+        unsafe { (self.memory.kernels.rank)(self.start.add(at).cast(), count, key) }
+    }
+
+    #[inline]
+    fn matches(&self, at: usize, count: usize, key: u64) -> u64 {
+        assert!(count <= 64 && at <= self.len && count <= (self.len - at) / 16, "within the view");
+        // SAFETY: `count` pairs lie within the view.
+        unsafe { (self.memory.kernels.matches)(self.start.add(at).cast(), count, key) }
     }
 }

@@ -39,6 +39,33 @@ pub trait View: Copy {
     /// # Panics
     /// As [`View::word`].
     fn bytes(&self, at: usize, len: usize) -> &[u8];
+    /// How many of the `count` ascending words from byte `at` on are at most `key`.
+    ///
+    /// # Panics
+    /// As [`View::word`].
+    fn rank(&self, at: usize, count: usize, key: u64) -> usize {
+        let (mut low, mut size) = (0, count);
+        while size > 0 {
+            let half = size / 2;
+            if self.word(at + (low + half) * 8) <= key {
+                low += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        low
+    }
+    /// A bit for each of `count` (at most 64) pairs of words from byte `at` on whose first word
+    /// is `key`.
+    ///
+    /// # Panics
+    /// As [`View::word`].
+    fn matches(&self, at: usize, count: usize, key: u64) -> u64 {
+        (0..count).fold(0, |found, index| {
+            found | u64::from(self.word(at + index * 16) == key) << index
+        })
+    }
 }
 
 /// Byte-addressable memory, volatile or durable.

@@ -15,7 +15,7 @@ use index::{MAX_KEY_BYTES, WideKey};
 use pm::Bad;
 
 use crate::error::StorageError;
-use crate::schema::{KeyLayout, TableSchema, encoded_bytes};
+use crate::schema::{KeyLayout, TableLayout, TableSchema, encoded_bytes};
 use crate::value::{ColumnType, Value};
 
 /// A key of a table's index.
@@ -117,6 +117,22 @@ pub(crate) fn encode_key(
         return Ok(TableKey::Narrow(ordered_word(kind, values[0].as_word().unwrap_or(0))));
     }
     encode_prefix(table, layout, values, 0)
+}
+
+/// The key of a table whose primary key is a single number.
+#[inline]
+pub(crate) fn narrow_key(layout: &TableLayout, value: &Value<'_>) -> Result<u64, StorageError> {
+    let column = layout.primary.columns[0];
+    check_value(&layout.schema, column, value)?;
+    let kind = layout.schema.columns()[usize::from(column)].kind;
+    Ok(ordered_word(kind, value.as_word().unwrap_or(0)))
+}
+
+/// The key of an index on a single number, of a tuple with these words.
+#[inline]
+pub(crate) fn ordered_field(table: &TableSchema, layout: &KeyLayout, words: &[u64]) -> u64 {
+    let column = usize::from(layout.columns[0]);
+    ordered_word(table.columns()[column].kind, words[column])
 }
 
 /// The key that starts with these values; the rest is filled up with `fill`.

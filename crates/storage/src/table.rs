@@ -25,10 +25,12 @@ use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
 use zerocopy::IntoBytes;
 
 use crate::error::StorageError;
-use crate::key::{TableKey, check_value, encode_key, encode_range, key_of_fields};
+use crate::key::{
+    TableKey, check_value, encode_key, encode_range, key_of_fields, narrow_key, ordered_field,
+};
 use crate::schema::{Catalog, FieldForm, KeyLayout, TableLayout};
 use crate::tuple::{
-    field_at, owned_slot, read_tuple, short_bytes, short_word, slot_range, slot_word,
+    field_at, owned_slot, read_tuple, read_tuple_bytes, short_bytes, short_word, slot_range, slot_word,
 };
 use crate::value::{Row, Value};
 
@@ -40,22 +42,15 @@ pub(crate) enum TableIndex<L> {
 }
 
 #[derive(Debug)]
-pub(crate) enum PreparedEntry {
-    Narrow(Prepared<u64>),
-    Wide(Prepared<WideKey>),
-}
-
-#[derive(Debug)]
 pub(crate) struct Table<L> {
     pub(crate) layout: Arc<TableLayout>,
     /// The primary index, then the secondary ones.
     pub(crate) indexes: Vec<TableIndex<L>>,
 }
 
-impl<L> Table<L> {
-    fn key_layout(&self, index: usize) -> &KeyLayout {
-        if index == 0 { &self.layout.primary } else { &self.layout.secondary[index - 1] }
-    }
+/// The layout of an index's keys; index 0 is the primary one.
+fn key_layout(layout: &TableLayout, index: usize) -> &KeyLayout {
+    if index == 0 { &layout.primary } else { &layout.secondary[index - 1] }
 }
 
 /// A tuple that is written but that nobody can see yet. Owns its slots until it is published or
@@ -69,8 +64,6 @@ pub struct NewTuple {
     pub offset: u64,
     /// Checksum of its words; a log entry carries it.
     pub image: u32,
-    /// Its entries in the indexes, which do not count yet.
-    entries: Vec<(u16, PreparedEntry)>,
 }
 
 /// A field whose new value is written but not in place yet.
@@ -92,8 +85,6 @@ pub struct NewFields {
     pub table: u16,
     /// Where the tuple lies.
     pub tuple: u64,
-    /// Entries in secondary indexes that will replace others.
-    entries: Vec<(u16, PreparedEntry)>,
 }
 
 /// All tables of a partition in one memory, with their allocator.
@@ -106,8 +97,10 @@ pub struct Tables<M: Memory, L> {
     pub lines: LineSet,
     /// The fields of the update that is being prepared.
     pub fields: Vec<NewField>,
-    /// Room for prepared index entries, empty between operations.
-    prepared: Vec<(u16, PreparedEntry)>,
+    /// Index entries of the operation that is being prepared, which do not count yet. Here and
+    /// not in what the first half returns: a value that is moved right behind a fence is waited
+    /// for until the fence is done.
+    prepared: Vec<(u16, Prepared)>,
     /// Index entries that the update in preparation replaces: index, old key.
     outdated: Vec<(u16, TableKey)>,
     /// Slots that the open transaction has replaced or deleted.
@@ -115,7 +108,7 @@ pub struct Tables<M: Memory, L> {
     /// Where the open transaction has removed index entries: table, index, key.
     removed: Vec<(u16, u16, TableKey)>,
     words: Vec<u64>,
-    /// Index entries have been removed since the last fence: see [`Self::prepare_entry`].
+    /// Index entries have been removed since the last fence: see [`Self::settle_removals`].
     unsettled: bool,
 }
 
@@ -197,34 +190,64 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         &self.tables[usize::from(table)].layout
     }
 
-    /// The primary key with these values.
-    ///
-    /// # Errors
-    /// Wrong number, type or length of values.
-    #[inline]
-    pub fn key(&self, table: u16, values: &[Value<'_>]) -> Result<TableKey, StorageError> {
-        let layout = &self.tables[usize::from(table)].layout;
-        encode_key(&layout.schema, &layout.primary, values)
-    }
-
     /// Where the tuple with this primary key lies.
     ///
     /// # Errors
-    /// Damage.
+    /// Wrong number, type or length of values; damage.
     #[inline]
-    pub fn find(&self, table: u16, key: &TableKey) -> Result<Option<u64>, Bad> {
-        index_get(&self.tables[usize::from(table)].indexes[0], self.lane.memory(), key)
+    pub fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, StorageError> {
+        let Table { layout, indexes } = &self.tables[usize::from(table)];
+        // Wide keys are large: the fast path must not even move one.
+        if let (TableIndex::Narrow(tree), [value]) = (&indexes[0], key) {
+            let key = narrow_key(layout, value)?;
+            return Ok(tree.get(self.lane.memory(), &key)?);
+        }
+        self.find_wide(table, key)
+    }
+
+    #[inline(never)]
+    fn find_wide(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, StorageError> {
+        let Table { layout, indexes } = &self.tables[usize::from(table)];
+        match (encode_key(&layout.schema, &layout.primary, key)?, &indexes[0]) {
+            (TableKey::Wide(key), TableIndex::Wide(tree)) => {
+                Ok(tree.get(self.lane.memory(), &key)?)
+            }
+            _ => unreachable!("a key has the form of its index"),
+        }
     }
 
     /// As [`Self::find`], where a missing tuple is an error.
     ///
     /// # Errors
-    /// No such tuple, or damage.
+    /// No such tuple, and as [`Self::find`].
     #[inline]
-    pub fn find_or_fail(&self, table: u16, key: &TableKey) -> Result<u64, StorageError> {
-        self.find(table, key)?.ok_or_else(|| StorageError::MissingKey {
-            table: self.layout(table).schema.name().into(),
-        })
+    pub fn find_or_fail(&self, table: u16, key: &[Value<'_>]) -> Result<u64, StorageError> {
+        match self.find(table, key)? {
+            Some(tuple) => Ok(tuple),
+            None => Err(self.missing(table)),
+        }
+    }
+
+    #[cold]
+    fn missing(&self, table: u16) -> StorageError {
+        StorageError::MissingKey { table: self.layout(table).schema.name().into() }
+    }
+
+    /// Copies columns of a tuple one behind the other into `out`, numbers as eight little-endian
+    /// bytes; returns how many bytes there are. If `out` is too short for them, nothing is copied.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn read_bytes(
+        &self,
+        table: u16,
+        tuple: u64,
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<usize, Bad> {
+        let layout = &self.tables[usize::from(table)].layout;
+        read_tuple_bytes(self.lane.memory(), layout, tuple, columns, out)
     }
 
     /// Copies columns of a tuple, all of them if none are named, into `row`.
@@ -262,132 +285,61 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         table: u16,
         values: &[Value<'_>],
     ) -> Result<NewTuple, StorageError> {
-        let layout = self.tables[usize::from(table)].layout.clone();
-        let columns = layout.schema.columns();
-        if values.len() != columns.len() {
-            return Err(StorageError::WrongCount {
-                what: format!("table `{}`", layout.schema.name()),
-                wanted: columns.len(),
-                found: values.len(),
-            });
-        }
-        for (column, value) in values.iter().enumerate() {
-            check_value(&layout.schema, column as u16, value)?;
-        }
-        self.words.clear();
-        let written = self.write_values(&layout, values).and_then(|()| {
-            let offset = self.lane.allocate(layout.tuple_bytes(), Purpose::Table)?;
-            let bytes = self.words.as_bytes();
-            self.lane.memory().copy(Off::new(offset), bytes);
-            self.lines.add(Range::new(offset, bytes.len() as u64));
-            let entries = std::mem::take(&mut self.prepared);
-            Ok(NewTuple { table, offset, image: crc32c::crc32c(bytes), entries })
-        });
-        let mut tuple = match written {
-            Ok(tuple) => tuple,
+        self.settle_removals(table, None);
+        let Self { lane, tables, lines, words, prepared, .. } = self;
+        let Table { layout, indexes } = &mut tables[usize::from(table)];
+        check_tuple(layout, values)?;
+        words.clear();
+        let written = write_words(lane, lines, layout, values, words);
+        let offset = match written {
+            Ok(offset) => offset,
             Err(error) => {
-                self.release_words(&layout, self.words.len());
+                release_words(lane, layout, words);
+                lines.clear();
                 return Err(error);
             }
         };
-        if let Err(error) = self.prepare_entries(&layout, tuple.offset, &mut tuple.entries) {
-            self.give_back_tuple(tuple);
-            return Err(error);
+        let tuple = NewTuple { table, offset, image: crc32c::crc32c(words.as_bytes()) };
+        prepared.clear();
+        for index in 0..=layout.secondary.len() {
+            match prepare_for_words(lane, lines, layout, (index, &mut indexes[index]), words, offset) {
+                Ok(entry) => prepared.push((index as u16, entry)),
+                Err(error) => {
+                    self.give_back_tuple(tuple);
+                    return Err(error);
+                }
+            }
         }
         Ok(tuple)
     }
 
-    fn write_values(
-        &mut self,
-        layout: &TableLayout,
-        values: &[Value<'_>],
-    ) -> Result<(), StorageError> {
-        for (form, value) in layout.forms.iter().zip(values) {
-            let word = self.write_value(*form, value)?;
-            self.words.push(word);
-        }
-        Ok(())
-    }
-
+    /// An index entry that is about to be written may take the place of one that was removed in
+    /// the same transaction. Until that removal is durable, a crash brings the removed entry back
+    /// with what stands in its place: then a fence comes first. `columns` are those that change;
+    /// without an indexed one among them no entry is written.
     #[inline]
-    fn write_value(&mut self, form: FieldForm, value: &Value<'_>) -> Result<u64, StorageError> {
-        let Some(bytes) = value.as_bytes() else { return Ok(value.as_word().unwrap_or(0)) };
-        if form == FieldForm::Short {
-            return Ok(short_word(bytes));
+    #[track_caller]
+    fn settle_removals(&mut self, table: u16, columns: Option<&[(u16, Value<'_>)]>) {
+        if self.unsettled {
+            let indexed = &self.tables[usize::from(table)].layout.indexed;
+            let writes = |columns: &[(u16, Value<'_>)]| {
+                columns.iter().any(|(column, _)| indexed[usize::from(*column)])
+            };
+            if columns.is_none_or(writes) {
+                self.unsettled = false;
+                self.lines.flush(self.lane.memory());
+                self.lane.memory().fence();
+            }
         }
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        let slot = self.lane.allocate(bytes.len() as u64, Purpose::Table)?;
-        self.lane.memory().copy(Off::new(slot), bytes);
-        self.lines.add(Range::new(slot, bytes.len() as u64));
-        Ok(slot_word(slot, bytes.len() as u64))
-    }
-
-    /// Prepares an entry in every index for the tuple whose words are `self.words`.
-    fn prepare_entries(
-        &mut self,
-        layout: &TableLayout,
-        tuple: u64,
-        entries: &mut Vec<(u16, PreparedEntry)>,
-    ) -> Result<(), StorageError> {
-        for index in 0..=layout.secondary.len() {
-            let key_layout =
-                if index == 0 { &layout.primary } else { &layout.secondary[index - 1] };
-            let words = &self.words;
-            let memory = self.lane.memory();
-            let key =
-                key_of_words(memory, layout, key_layout, |column| Ok(words[usize::from(column)]))?;
-            entries.push((index as u16, self.prepare_entry(layout, index, &key, tuple)?));
-        }
-        Ok(())
-    }
-
-    /// Writes an index entry that does not count yet.
-    ///
-    /// It may take the place of one that was removed in the same transaction. Until that removal
-    /// is durable, a crash brings the removed entry back with what stands in its place: then a
-    /// fence comes first.
-    fn prepare_entry(
-        &mut self,
-        layout: &TableLayout,
-        index: usize,
-        key: &TableKey,
-        tuple: u64,
-    ) -> Result<PreparedEntry, StorageError> {
-        if std::mem::take(&mut self.unsettled) {
-            self.lines.flush(self.lane.memory());
-            self.lane.memory().fence();
-        }
-        let table = &mut self.tables[usize::from(layout.number)];
-        Ok(match (&mut table.indexes[index], key) {
-            (TableIndex::Narrow(tree), TableKey::Narrow(key)) => PreparedEntry::Narrow(duplicate(
-                layout,
-                tree.prepare(&mut self.lane, *key, tuple, &mut self.lines),
-            )?),
-            (TableIndex::Wide(tree), TableKey::Wide(key)) => PreparedEntry::Wide(duplicate(
-                layout,
-                tree.prepare(&mut self.lane, *key, tuple, &mut self.lines),
-            )?),
-            _ => unreachable!("a key has the form of its index"),
-        })
     }
 
     /// Gives a tuple back that was written and will not be published.
     pub fn give_back_tuple(&mut self, tuple: NewTuple) {
-        let layout = self.tables[usize::from(tuple.table)].layout.clone();
-        self.release_words(&layout, layout.forms.len());
-        self.lane.release(tuple.offset);
-        self.lines.clear();
-    }
-
-    fn release_words(&mut self, layout: &TableLayout, count: usize) {
-        for (form, word) in layout.forms.iter().zip(&self.words[..count]) {
-            if let Some(slot) = owned_slot(*form, *word) {
-                self.lane.release(slot);
-            }
-        }
-        self.lines.clear();
+        let Self { lane, tables, lines, words, .. } = self;
+        release_words(lane, &tables[usize::from(tuple.table)].layout, words);
+        lane.release(tuple.offset);
+        lines.clear();
+        self.prepared.clear();
     }
 
     /// Second half of an insert, step one: the tuple and its fields become persisted.
@@ -411,14 +363,15 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[track_caller]
     pub fn publish_tuple(&mut self, tuple: Durable<NewTuple>) -> Result<(), Bad> {
         let table = tuple.get().table;
-        self.publish_entries(table, tuple.part(|tuple| tuple.entries))
+        let entries = tuple.part(|_| std::mem::take(&mut self.prepared));
+        self.publish_entries(table, entries)
     }
 
     #[track_caller]
     fn publish_entries(
         &mut self,
         table: u16,
-        mut entries: Durable<Vec<(u16, PreparedEntry)>>,
+        mut entries: Durable<Vec<(u16, Prepared)>>,
     ) -> Result<(), Bad> {
         let Self { lane, tables, lines, .. } = self;
         for entry in entries.drain() {
@@ -441,40 +394,41 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         tuple: u64,
         changes: &[(u16, Value<'_>)],
     ) -> Result<NewFields, StorageError> {
-        let layout = self.tables[usize::from(table)].layout.clone();
+        let layout = &self.tables[usize::from(table)].layout;
         for (column, value) in changes {
-            check_change(&layout, *column, value)?;
+            check_change(layout, *column, value)?;
         }
+        self.settle_removals(table, Some(changes));
         self.fields.clear();
         self.outdated.clear();
-        let mut new = NewFields { table, tuple, entries: std::mem::take(&mut self.prepared) };
+        self.prepared.clear();
+        let new = NewFields { table, tuple };
         let mut indexed = false;
         for (column, value) in changes {
+            let Self { lane, tables, lines, fields, .. } = self;
+            let layout = &tables[usize::from(table)].layout;
             indexed |= layout.indexed[usize::from(*column)];
-            let written = self.write_value(layout.forms[usize::from(*column)], value);
             // The same column twice: the later value replaces the earlier one.
-            let earlier = self.fields.iter().rev().find(|field| field.column == *column);
-            let old = match earlier {
+            let earlier = fields.iter().rev().find(|field| field.column == *column);
+            let field = match earlier {
                 Some(earlier) => Ok(earlier.new),
-                None => self.field(tuple, *column),
-            };
-            match (written, old) {
-                (Ok(word), Ok(old)) => {
-                    self.fields.push(NewField { column: *column, old, new: word });
-                }
-                (written, old) => {
-                    if let Ok(word) = written {
-                        self.fields.push(NewField { column: *column, old: 0, new: word });
-                    }
+                None => lane.memory().load(field_at(tuple, *column), Acquire),
+            }
+            .map_err(StorageError::from)
+            .and_then(|old| {
+                let form = layout.forms[usize::from(*column)];
+                let new = write_value(lane, lines, form, value)?;
+                Ok(NewField { column: *column, old, new })
+            });
+            match field {
+                Ok(field) => fields.push(field),
+                Err(error) => {
                     self.give_back_fields(new);
-                    return Err(written
-                        .err()
-                        .or(old.err().map(Into::into))
-                        .unwrap_or(StorageError::Bad(Bad::Damaged { what: "tuple", at: tuple })));
+                    return Err(error);
                 }
             }
         }
-        if indexed && let Err(error) = self.prepare_changed_entries(&layout, &mut new) {
+        if indexed && let Err(error) = self.prepare_changed_entries(&new) {
             self.give_back_fields(new);
             return Err(error);
         }
@@ -482,16 +436,15 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// Prepares the index entries that the update in `self.fields` makes necessary.
-    fn prepare_changed_entries(
-        &mut self,
-        layout: &TableLayout,
-        fields: &mut NewFields,
-    ) -> Result<(), StorageError> {
+    fn prepare_changed_entries(&mut self, fields: &NewFields) -> Result<(), StorageError> {
+        let layout = self.tables[usize::from(fields.table)].layout.clone();
         for index in 0..layout.secondary.len() {
-            let (old, new) = self.keys_around(layout, index, fields.tuple, &self.fields)?;
+            let (old, new) = self.keys_around(&layout, index, fields.tuple, &self.fields)?;
             if old != new {
-                let entry = self.prepare_entry(layout, index + 1, &new, fields.tuple)?;
-                fields.entries.push((index as u16 + 1, entry));
+                let Self { lane, tables, lines, .. } = self;
+                let tree = &mut tables[usize::from(fields.table)].indexes[index + 1];
+                let entry = prepare_entry(lane, lines, &layout, tree, &new, fields.tuple)?;
+                self.prepared.push((index as u16 + 1, entry));
                 self.outdated.push((index as u16 + 1, old));
             }
         }
@@ -523,12 +476,13 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
 
     /// Gives new values back that will not be put in place.
     pub fn give_back_fields(&mut self, new: NewFields) {
-        let layout = self.tables[usize::from(new.table)].layout.clone();
+        let layout = &self.tables[usize::from(new.table)].layout;
         while let Some(field) = self.fields.pop() {
             if let Some(slot) = owned_slot(layout.forms[usize::from(field.column)], field.new) {
                 self.lane.release(slot);
             }
         }
+        self.prepared.clear();
         self.outdated.clear();
         self.lines.clear();
     }
@@ -541,7 +495,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[track_caller]
     pub fn replace_fields(&mut self, new: Durable<NewFields>) -> Result<(), Bad> {
         self.unsettled = false;
-        let NewFields { table, tuple, .. } = *new.get();
+        let NewFields { table, tuple } = *new.get();
         let Self { lane, tables, lines, fields, superseded, .. } = self;
         let forms = &tables[usize::from(table)].layout.forms;
         for field in &*fields {
@@ -554,7 +508,11 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             lane.memory().store(at, field.new);
             lines.add(at.range());
         }
-        self.publish_entries(table, new.part(|new| new.entries))?;
+        if self.prepared.is_empty() {
+            return Ok(());
+        }
+        let entries = new.part(|_| std::mem::take(&mut self.prepared));
+        self.publish_entries(table, entries)?;
         while let Some((index, key)) = self.outdated.pop() {
             self.remove_entry(table, index, &key, tuple)?;
         }
@@ -568,8 +526,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Damage.
     #[track_caller]
     pub fn unlink(&mut self, table: u16, tuple: u64) -> Result<(), Bad> {
-        let layout = self.tables[usize::from(table)].layout.clone();
-        for index in 0..=layout.secondary.len() {
+        for index in 0..self.tables[usize::from(table)].indexes.len() {
             let key = self.key_of_tuple(table, index, tuple)?;
             self.remove_entry(table, index as u16, &key, tuple)?;
         }
@@ -632,8 +589,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         key: &TableKey,
         tuple: u64,
     ) -> Result<(), StorageError> {
-        let layout = self.tables[usize::from(table)].layout.clone();
-        match self.prepare_entry(&layout, index, key, tuple) {
+        self.settle_removals(table, None);
+        let Self { lane, tables, lines, .. } = self;
+        let Table { layout, indexes } = &mut tables[usize::from(table)];
+        match prepare_entry(lane, lines, layout, &mut indexes[index], key, tuple) {
             Err(StorageError::DuplicateKey { .. }) => Ok(()),
             Err(error) => Err(error),
             Ok(entry) => {
@@ -653,7 +612,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         tuple: u64,
     ) -> Result<TableKey, Bad> {
         let table = &self.tables[usize::from(table)];
-        key_of_words(self.lane.memory(), &table.layout, table.key_layout(index), |column| {
+        key_of_words(self.lane.memory(), &table.layout, key_layout(&table.layout, index), |column| {
             self.field(tuple, column)
         })
     }
@@ -718,7 +677,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     ) -> Result<(), StorageError> {
         let table = &self.tables[usize::from(table)];
         let position = index.map_or(0, |index| index + 1);
-        let layout = table.key_layout(position);
+        let layout = key_layout(&table.layout, position);
         let (low, high) = encode_range(&table.layout.schema, layout, low, high)?;
         let memory = self.lane.memory();
         let mut show = |tuple| match read_tuple(memory, &table.layout, tuple, columns, row) {
@@ -813,43 +772,122 @@ fn check_index<M: Memory, L: LeafLayout>(
 }
 
 #[inline]
-fn index_get<M: Memory, L: LeafLayout>(
-    index: &TableIndex<L>,
-    memory: &M,
-    key: &TableKey,
-) -> Result<Option<u64>, Bad> {
-    match (index, key) {
-        (TableIndex::Narrow(tree), TableKey::Narrow(key)) => tree.get(memory, key),
-        (TableIndex::Wide(tree), TableKey::Wide(key)) => tree.get(memory, key),
-        _ => unreachable!("a key has the form of its index"),
-    }
-}
-
-#[inline]
 #[track_caller]
 fn publish_entry<M: Memory, L: LeafLayout>(
     index: &mut TableIndex<L>,
     memory: &M,
-    entry: Durable<PreparedEntry>,
+    entry: Durable<Prepared>,
     lines: &mut LineSet,
 ) -> Result<(), Bad> {
     match index {
-        TableIndex::Narrow(tree) => tree.publish(memory, entry.part(narrow_entry), lines),
-        TableIndex::Wide(tree) => tree.publish(memory, entry.part(wide_entry), lines),
+        TableIndex::Narrow(tree) => tree.publish(memory, entry, lines),
+        TableIndex::Wide(tree) => tree.publish(memory, entry, lines),
     }
 }
 
-fn narrow_entry(entry: PreparedEntry) -> Prepared<u64> {
-    match entry {
-        PreparedEntry::Narrow(entry) => entry,
-        PreparedEntry::Wide(_) => unreachable!("an entry has the form of its index"),
+/// Writes an index entry for the tuple at `offset`, whose words are `words`.
+#[inline]
+#[track_caller]
+fn prepare_for_words<M: Memory, L: LeafLayout>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    layout: &TableLayout,
+    (index, tree): (usize, &mut TableIndex<L>),
+    words: &[u64],
+    offset: u64,
+) -> Result<Prepared, StorageError> {
+    let keys = key_layout(layout, index);
+    if let TableIndex::Narrow(tree) = tree {
+        let key = ordered_field(&layout.schema, keys, words);
+        return duplicate(layout, tree.prepare(lane, key, offset, lines));
     }
+    let key =
+        key_of_words(lane.memory(), layout, keys, |column| Ok(words[usize::from(column)]))?;
+    prepare_entry(lane, lines, layout, tree, &key, offset)
 }
 
-fn wide_entry(entry: PreparedEntry) -> Prepared<WideKey> {
-    match entry {
-        PreparedEntry::Wide(entry) => entry,
-        PreparedEntry::Narrow(_) => unreachable!("an entry has the form of its index"),
+/// Writes an index entry that does not count yet. The caller has settled removals.
+#[inline]
+#[track_caller]
+fn prepare_entry<M: Memory, L: LeafLayout>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    layout: &TableLayout,
+    index: &mut TableIndex<L>,
+    key: &TableKey,
+    tuple: u64,
+) -> Result<Prepared, StorageError> {
+    Ok(match (index, key) {
+        (TableIndex::Narrow(tree), TableKey::Narrow(key)) => {
+            duplicate(layout, tree.prepare(lane, *key, tuple, lines))?
+        }
+        (TableIndex::Wide(tree), TableKey::Wide(key)) => {
+            duplicate(layout, tree.prepare(lane, *key, tuple, lines))?
+        }
+        _ => unreachable!("a key has the form of its index"),
+    })
+}
+
+fn check_tuple(layout: &TableLayout, values: &[Value<'_>]) -> Result<(), StorageError> {
+    let columns = layout.schema.columns();
+    if values.len() != columns.len() {
+        return Err(StorageError::WrongCount {
+            what: format!("table `{}`", layout.schema.name()),
+            wanted: columns.len(),
+            found: values.len(),
+        });
+    }
+    for (column, value) in values.iter().enumerate() {
+        check_value(&layout.schema, column as u16, value)?;
+    }
+    Ok(())
+}
+
+/// Writes a tuple's fields and its words, which are in `words` then; returns where the tuple lies.
+fn write_words<M: Memory>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    layout: &TableLayout,
+    values: &[Value<'_>],
+    words: &mut Vec<u64>,
+) -> Result<u64, StorageError> {
+    for (form, value) in layout.forms.iter().zip(values) {
+        words.push(write_value(lane, lines, *form, value)?);
+    }
+    let offset = lane.allocate(layout.tuple_bytes(), Purpose::Table)?;
+    let bytes = words.as_bytes();
+    lane.memory().copy(Off::new(offset), bytes);
+    lines.add(Range::new(offset, bytes.len() as u64));
+    Ok(offset)
+}
+
+/// Writes what of a value does not fit into its field's word, and returns the word.
+#[inline]
+fn write_value<M: Memory>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    form: FieldForm,
+    value: &Value<'_>,
+) -> Result<u64, StorageError> {
+    let Some(bytes) = value.as_bytes() else { return Ok(value.as_word().unwrap_or(0)) };
+    if form == FieldForm::Short {
+        return Ok(short_word(bytes));
+    }
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    let slot = lane.allocate(bytes.len() as u64, Purpose::Table)?;
+    lane.memory().copy(Off::new(slot), bytes);
+    lines.add(Range::new(slot, bytes.len() as u64));
+    Ok(slot_word(slot, bytes.len() as u64))
+}
+
+/// Gives the slots back that these words own.
+fn release_words<M: Memory>(lane: &mut Lane<M>, layout: &TableLayout, words: &[u64]) {
+    for (form, word) in layout.forms.iter().zip(words) {
+        if let Some(slot) = owned_slot(*form, *word) {
+            lane.release(slot);
+        }
     }
 }
 

@@ -49,10 +49,11 @@ pub(crate) fn short_bytes(word: u64) -> ([u8; 8], usize) {
     (bytes, usize::from(bytes[7]).min(7))
 }
 
-/// The word of a column.
+/// The word of a column. The tuple's offset may come from a damaged index: a word beyond all
+/// memory stays there.
 #[inline]
 pub(crate) fn field_at(tuple: u64, column: u16) -> Off<u64> {
-    Off::new(tuple + u64::from(column) * 8)
+    Off::new(tuple.saturating_add(u64::from(column) * 8))
 }
 
 /// Copies the chosen columns of the tuple at `tuple` into `row`.
@@ -103,6 +104,63 @@ pub(crate) fn read_tuple<M: Memory>(
         check_text(row, tuple)?;
     }
     Ok(())
+}
+
+/// Runs that are gathered in one go.
+const RUNS: usize = 16;
+
+/// Copies the chosen columns of the tuple at `tuple` one behind the other into `out`, numbers as
+/// eight little-endian bytes. Returns how many bytes they have; copies nothing if `out` is shorter.
+#[inline]
+pub(crate) fn read_tuple_bytes<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    tuple: u64,
+    columns: &[u16],
+    out: &mut [u8],
+) -> Result<usize, Bad> {
+    let view = memory.view(Range::new(tuple, layout.tuple_bytes()))?;
+    let mut total = 0;
+    for column in columns {
+        let word = view.word(usize::from(*column) * 8);
+        total += match layout.forms[usize::from(*column)] {
+            FieldForm::Word => 8,
+            FieldForm::Short => short_bytes(word).1,
+            FieldForm::Slot => slot_range(word).len as usize,
+        };
+    }
+    if total > out.len() {
+        return Ok(total);
+    }
+    let mut rest = &mut out[..total];
+    for some in columns.chunks(RUNS) {
+        let mut parts = [Range::new(0, 0); RUNS];
+        let (mut runs, mut bytes) = (0, 0);
+        for column in some {
+            let word = view.word(usize::from(*column) * 8);
+            if layout.forms[usize::from(*column)] == FieldForm::Slot {
+                parts[runs] = slot_range(word);
+                bytes += parts[runs].len as usize;
+                runs += 1;
+                continue;
+            }
+            // What stands in the tuple itself comes between the runs.
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(bytes);
+            memory.gather(&parts[..runs], now)?;
+            (runs, bytes) = (0, 0);
+            let (short, len) = match layout.forms[usize::from(*column)] {
+                FieldForm::Word => (word.to_le_bytes(), 8),
+                _ => short_bytes(word),
+            };
+            let (now, later) = later.split_at_mut(len);
+            now.copy_from_slice(&short[..len]);
+            rest = later;
+        }
+        let (now, later) = std::mem::take(&mut rest).split_at_mut(bytes);
+        memory.gather(&parts[..runs], now)?;
+        rest = later;
+    }
+    Ok(total)
 }
 
 fn check_text(row: &Row, tuple: u64) -> Result<(), Bad> {

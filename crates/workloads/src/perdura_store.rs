@@ -3,13 +3,13 @@
 //! Column 0 of its table is the key; column `i + 1` is column `i` of the workload. Loading puts
 //! [`LOAD_BATCH`] tuples in a transaction; everything measured is one transaction an operation.
 //!
-//! A session keeps the ticket of its last commit, so that a sync waits for its own partition only
-//! and workers on other partitions go on.
+//! A session owns its partition while it lives, as a worker of P1's testbed does (P1 3): it pays
+//! for no lock, and a sync concerns its own partition only.
 
 use std::path::{Path, PathBuf};
 
 use perdura::{
-    ColumnType, Database, Error, Partition, ReadTx, Row, Schema, Table, TableSchema, Ticket, Value,
+    ColumnType, Database, Error, Exclusive, ReadTx, Schema, Table, TableSchema, Ticket, Value,
 };
 
 use crate::store::{RowBuffer, Session, Store, StoreError};
@@ -17,6 +17,8 @@ use crate::ycsb::{COLUMN_BYTES, COLUMNS, Column};
 
 /// Name of the table.
 const TABLE: &str = "usertable";
+/// The columns behind the key.
+const ALL_FIELDS: [u16; COLUMNS] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /// Tuples inserted by one transaction while loading.
 const LOAD_BATCH: usize = 64;
 
@@ -87,13 +89,10 @@ impl Store for PerduraStore {
             return Err(StoreError::NoPartition { partition, partitions: self.partitions });
         }
         Ok(PerduraSession {
-            database: &self.database,
-            partition: self.database.partition(partition),
+            partition: self.database.partition(partition).exclusive(),
             table: self.table.clone(),
             path: &self.path,
-            row: Row::new(),
             batch: Vec::new(),
-            last: None,
         })
     }
 
@@ -115,15 +114,12 @@ fn store_error(path: &Path, key: u64, error: Error) -> StoreError {
 
 /// One partition of a Perdura database.
 pub struct PerduraSession<'a> {
-    database: &'a Database,
-    partition: Partition<'a>,
+    /// Taken for as long as the session lives, as a worker of P1's testbed owns its partitions.
+    partition: Exclusive<'a>,
     table: Table,
     path: &'a Path,
-    row: Row,
     /// Tuples that are waiting to be inserted together.
     batch: Vec<(u64, [Column; COLUMNS])>,
-    /// The last commit; when it is durable, all of this session are.
-    last: Option<Ticket>,
 }
 
 impl PerduraSession<'_> {
@@ -137,7 +133,7 @@ impl PerduraSession<'_> {
             });
             tx.insert(&self.table, &tuple).map_err(|error| store_error(path, *key, error))?;
         }
-        self.last = Some(tx.commit().map_err(|error| store_error(path, 0, error))?);
+        let _ticket: Ticket = tx.commit().map_err(|error| store_error(path, 0, error))?;
         self.batch.clear();
         Ok(())
     }
@@ -160,21 +156,17 @@ impl Session for PerduraSession<'_> {
 
     #[inline]
     fn read(&mut self, key: u64, row: &mut RowBuffer) -> Result<bool, StoreError> {
-        let (table, found) = (&self.table, &mut self.row);
-        let exists = self
+        let (table, out) = (&self.table, row.bytes_mut());
+        let wanted = out.len();
+        let found = self
             .partition
-            .read(|tx: &ReadTx<'_>| tx.get(table, &[Value::U64(key)], found))
+            .read(|tx: &ReadTx<'_>| tx.get_bytes(table, &[Value::U64(key)], &ALL_FIELDS, out))
             .map_err(|error| store_error(self.path, key, error))?;
-        if exists {
-            for (at, column) in row.columns_mut().iter_mut().enumerate() {
-                let bytes: &[u8] = self.row.bytes(at + 1);
-                *column = *bytes.first_chunk().ok_or_else(|| {
-                    let length = bytes.len();
-                    StoreError::engine(format!("key {key}: column {at} has only {length} bytes"))
-                })?;
-            }
+        match found {
+            None => Ok(false),
+            Some(bytes) if bytes == wanted => Ok(true),
+            Some(bytes) => Err(StoreError::engine(format!("key {key}: a row of {bytes} bytes"))),
         }
-        Ok(exists)
     }
 
     #[inline]
@@ -184,23 +176,23 @@ impl Session for PerduraSession<'_> {
         first_column: usize,
         values: &[Column],
     ) -> Result<(), StoreError> {
-        let table = &self.table;
+        let (table, path) = (&self.table, self.path);
+        let failed = |error| store_error(path, key, error);
+        let key = [Value::U64(key)];
+        let column = |at: usize| ((first_column + at + 1) as u16, Value::Bytes(&values[at]));
+        if values.len() == 1 {
+            let changes = [column(0)];
+            return self.partition.write(|tx| tx.update(table, &key, &changes)).map_err(failed);
+        }
         let mut changes = [(0_u16, Value::U64(0)); COLUMNS];
-        for ((at, change), value) in changes.iter_mut().enumerate().zip(values) {
-            *change = ((first_column + at + 1) as u16, Value::Bytes(value));
+        for (at, change) in changes.iter_mut().enumerate().take(values.len()) {
+            *change = column(at);
         }
         let changes = &changes[..values.len()];
-        let failed = |error| store_error(self.path, key, error);
-        // Dropped on an error, which aborts it.
-        let mut tx = self.partition.begin();
-        tx.update(table, &[Value::U64(key)], changes).map_err(failed)?;
-        self.last = Some(tx.commit().map_err(failed)?);
-        Ok(())
+        self.partition.write(|tx| tx.update(table, &key, changes)).map_err(failed)
     }
 
-    #[inline]
     fn sync(&mut self) -> Result<(), StoreError> {
-        let Some(ticket) = self.last.take() else { return Ok(()) };
-        self.database.wait(ticket).map_err(|error| store_error(self.path, 0, error))
+        self.partition.sync().map_err(|error| store_error(self.path, 0, error))
     }
 }

@@ -1,0 +1,306 @@
+//! The allocator under power cuts (`docs/format/crash-model.md`): at every fence, in every state
+//! that lines and their stores can be in.
+//!
+//! An object becomes part of the heap in the order: contents durable, marked persisted durably,
+//! then a root leads to it. After a crash in between it is there, whole, or its slot is free: never
+//! half, never lost, never handed out again. A mini-transaction changes all of its words or none,
+//! and its lines are durable when it is. And without one of its flushes or fences the test fails.
+
+use std::collections::BTreeSet;
+
+use heap::{Heap, HeapOptions, Lane, Purpose};
+use pm::{LineSet, Memory, Off, Range, Recording, Replay, Trace};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+const LIMIT: u64 = 1 << 20;
+const WORDS: u64 = 6;
+const LINES_OF_WORK: u64 = 3;
+
+fn options() -> HeapOptions {
+    HeapOptions { chunk_bytes: 4 << 10, lanes: 1 }
+}
+
+fn open(image: &[u8]) -> Result<Heap<Recording>, String> {
+    let whole = Recording::from_image(image, LIMIT).unwrap();
+    let (header, _) = pm::read_header(&whole).map_err(|bad| bad.to_string())?;
+    let memory = Recording::from_image(&image[..header.size as usize], LIMIT).unwrap();
+    Heap::open(memory).map_err(|error| error.to_string())
+}
+
+fn contents(stamp: u64, bytes: u64) -> Vec<u8> {
+    let mut contents = vec![(stamp * 7 + 1) as u8; bytes as usize];
+    contents[..8].copy_from_slice(&stamp.to_le_bytes());
+    contents
+}
+
+fn size(stamp: u64) -> u64 {
+    [8, 24, 100, 300, 64, 1500][stamp as usize % 6]
+}
+
+fn name(slot: u64) -> String {
+    format!("object {slot}")
+}
+
+/// Durably replaces the object under a name: the documented protocol, then the old one is freed.
+fn replace(lane: &mut Lane<Recording>, slot: u64, stamp: u64) {
+    let (heap, memory) = (lane.heap().clone(), lane.memory().clone());
+    let old = heap.root(&name(slot)).unwrap().filter(|old| *old != 0);
+    let mut lines = LineSet::new();
+    let bytes = size(stamp);
+    let at = lane.allocate(bytes, Purpose::Table).unwrap();
+    memory.copy(Off::new(at), &contents(stamp, bytes));
+    lines.add(Range::new(at, bytes));
+    lines.flush(&memory);
+    memory.fence();
+    lane.mark_persisted(at, &mut lines);
+    lines.flush(&memory);
+    memory.fence();
+    heap.set_root(&name(slot), at).unwrap();
+    if let Some(old) = old {
+        lane.clear_persisted(old, &mut lines).unwrap();
+        lines.flush(&memory);
+        memory.fence();
+        lane.release(old);
+    }
+}
+
+const NAMES: u64 = 4;
+
+/// What each note acknowledges: the stamp under each name.
+struct Story {
+    trace: Trace,
+    acknowledged: Vec<[u64; NAMES as usize]>,
+}
+
+fn story(seed: u64, steps: u64) -> Story {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let heap = Heap::format(memory.clone(), options()).unwrap();
+    let mut lane = heap.lane(0);
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut acknowledged = vec![[0; NAMES as usize]];
+    memory.start();
+    for stamp in 1..=steps {
+        let slot = random.random_range(0..NAMES);
+        // Each in a thread of its own: no fence may be relied on that another one makes.
+        std::thread::scope(|scope| {
+            scope.spawn(|| replace(&mut lane, slot, stamp)).join().unwrap();
+        });
+        let mut now = acknowledged[acknowledged.len() - 1];
+        now[slot as usize] = stamp;
+        acknowledged.push(now);
+        memory.note(stamp);
+    }
+    Story { trace: memory.stop(), acknowledged }
+}
+
+/// What is wrong with the state that a crash left behind, if anything.
+fn verdict(image: &[u8], story: &Story, noted: u64) -> Result<(), String> {
+    let heap = open(image)?;
+    let memory = heap.memory().clone();
+    let mut found = [0; NAMES as usize];
+    let mut reachable = BTreeSet::new();
+    for slot in 0..NAMES {
+        let Some(at) = heap.root(&name(slot)).map_err(|error| error.to_string())? else { continue };
+        let stamp: u64 = memory.read(Off::new(at)).map_err(|bad| bad.to_string())?;
+        let bytes = size(stamp) as usize;
+        let mut object = vec![0; bytes];
+        memory.read_into(Off::new(at), &mut object).map_err(|bad| bad.to_string())?;
+        if object != contents(stamp, bytes as u64) {
+            return Err(format!("the object at {at:#x} is not whole"));
+        }
+        if !heap.is_persisted(at).map_err(|bad| bad.to_string())? {
+            return Err(format!("the object at {at:#x} has a name and is not persisted"));
+        }
+        found[slot as usize] = stamp;
+        reachable.insert(at);
+    }
+    let before = story.acknowledged[noted as usize];
+    let after = story.acknowledged.get(noted as usize + 1).copied().unwrap_or(before);
+    if found != before && found != after {
+        return Err(format!("{found:?} is neither {before:?} nor {after:?}"));
+    }
+    let mut persisted = BTreeSet::new();
+    heap.for_each_persisted(|at, _| assert!(persisted.insert(at))).map_err(|bad| bad.to_string())?;
+    // The replaced object and the one not yet named may be persisted without a name: this protocol
+    // has no log that would know them.
+    if !persisted.is_superset(&reachable) || persisted.len() > reachable.len() + 2 {
+        return Err(format!("persisted {persisted:x?}, named {reachable:x?}"));
+    }
+    // What is allocated now is nobody else's.
+    let mut lane = heap.lane(0);
+    for stamp in 0..60 {
+        let at = lane.allocate(size(stamp), Purpose::Table).map_err(|error| error.to_string())?;
+        if !persisted.insert(at) {
+            return Err(format!("{at:#x} is handed out twice"));
+        }
+    }
+    Ok(())
+}
+
+/// Looks at every crash point; stops at the first violation.
+fn explore(
+    trace: &Trace,
+    bound: u64,
+    mut check: impl FnMut(&[u8], u64) -> Result<(), String>,
+) -> (u64, u64, Option<String>) {
+    let mut replay = Replay::new(trace);
+    let (mut points, mut states, mut failed) = (0, 0, None);
+    while failed.is_none()
+        && let Some(point) = replay.next_point()
+    {
+        points += 1;
+        let (position, noted) = (point.position, point.last_note.unwrap_or(0));
+        states += point
+            .for_each_state(bound, 11, |image| {
+                if failed.is_none()
+                    && let Err(why) = check(image, noted)
+                {
+                    failed = Some(format!("event {position}: {why}"));
+                }
+            })
+            .visited;
+    }
+    (points, states, failed)
+}
+
+/// The sites without whose flushes, or fences, the check still passes.
+fn unseen(
+    trace: &Trace,
+    mut check: impl FnMut(&[u8], u64) -> Result<(), String>,
+) -> Vec<String> {
+    let mut unseen = Vec::new();
+    for site in trace.flush_sites() {
+        if explore(&trace.without_flushes_of(site), 60, &mut check).2.is_none() {
+            unseen.push(format!("flush at {}:{}", site.file(), site.line()));
+        }
+    }
+    for site in trace.fence_sites() {
+        if explore(&trace.without_fences_of(site), 60, &mut check).2.is_none() {
+            unseen.push(format!("fence at {}:{}", site.file(), site.line()));
+        }
+    }
+    unseen
+}
+
+#[test]
+fn objects_are_there_or_not_at_every_fence() {
+    for seed in [1, 2, 3] {
+        let story = story(seed, 60);
+        let (points, states, failed) =
+            explore(&story.trace, 200, |image, noted| verdict(image, &story, noted));
+        println!("seed {seed}: {points} points, {states} states");
+        assert_eq!(failed, None, "seed {seed}");
+        assert!(points > 150 && states > 1_000);
+    }
+}
+
+#[test]
+fn a_kill_leaves_the_heap_sound_at_every_store() {
+    let story = story(4, 40);
+    let mut noted = vec![0];
+    for recorded in &story.trace.events {
+        let note = match recorded.event {
+            pm::Event::Note(note) => note,
+            _ => noted[noted.len() - 1],
+        };
+        noted.push(note);
+    }
+    story.trace.process_states(|events, image| {
+        assert_eq!(verdict(image, &story, noted[events]), Ok(()), "after event {events}");
+    });
+}
+
+#[test]
+fn the_test_of_objects_fails_without_one_flush_or_fence() {
+    let story = story(5, 40);
+    let unseen = unseen(&story.trace, |image, noted| verdict(image, &story, noted));
+    assert_eq!(unseen, [""; 0]);
+}
+
+/// A trace of mini-transactions: words that all get the same number, lines that get it too before,
+/// an object that becomes persisted and one that is freed, all together.
+fn mini_story(steps: u64) -> (Trace, u64) {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let heap = Heap::format(memory.clone(), options()).unwrap();
+    let mut lane = heap.lane(0);
+    let mut lines = LineSet::new();
+    let area = lane.allocate(1024, Purpose::Log).unwrap();
+    memory.copy(Off::new(area), &[0; 1024]);
+    lane.mark_persisted(area, &mut lines);
+    lines.add(Range::new(area, 1024));
+    lines.flush(&memory);
+    memory.fence();
+    heap.set_root("area", area).unwrap();
+    let mut current = None;
+    memory.start();
+    for step in 1..=steps {
+        let object = lane.allocate(LINES_OF_WORK * 64, Purpose::Table).unwrap();
+        memory.copy(Off::new(object), &contents(step, LINES_OF_WORK * 64));
+        lines.add(Range::new(object, LINES_OF_WORK * 64));
+        // Words on lines of their own, so that they persist independently.
+        for word in 0..WORDS {
+            lane.mini_store(Off::new(area + word * 64), step);
+        }
+        lane.mini_store(Off::new(area + WORDS * 64), object);
+        lane.mini_persist(object).unwrap();
+        if let Some(old) = current.replace(object) {
+            lane.mini_free(old).unwrap();
+        }
+        lane.mini_commit(&mut lines);
+        memory.note(step);
+        // The caller's next fence, before one of the words changes again.
+        memory.fence();
+    }
+    (memory.stop(), area)
+}
+
+fn mini_verdict(image: &[u8], area: u64, noted: u64) -> Result<(), String> {
+    let heap = open(image)?;
+    let memory = heap.memory();
+    let word = |index: u64| memory.read::<u64>(Off::new(area + index * 64)).unwrap();
+    let step = word(0);
+    if step != noted && step != noted + 1 {
+        return Err(format!("{step} after {noted} acknowledged"));
+    }
+    if let Some(other) = (1..WORDS).map(word).find(|other| *other != step) {
+        return Err(format!("half a mini-transaction: {step} and {other}"));
+    }
+    let object = word(WORDS);
+    let mut persisted = Vec::new();
+    heap.for_each_persisted(|at, _| persisted.push(at)).map_err(|bad| bad.to_string())?;
+    if step == 0 {
+        return if persisted == [area] { Ok(()) } else { Err("something leaked".into()) };
+    }
+    let expected = BTreeSet::from([area, object]);
+    if persisted.iter().copied().collect::<BTreeSet<_>>() != expected {
+        return Err(format!("persisted {persisted:x?} instead of {expected:x?}"));
+    }
+    let mut bytes = vec![0; (LINES_OF_WORK * 64) as usize];
+    memory.read_into(Off::new(object), &mut bytes).unwrap();
+    if bytes != contents(step, LINES_OF_WORK * 64) {
+        return Err("the lines of the mini-transaction are not durable with it".into());
+    }
+    // Opened again, the record is not applied a second time.
+    let again = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+    let before = again.contents();
+    Heap::open(again.clone()).map_err(|error| error.to_string())?;
+    if again.contents() == before { Ok(()) } else { Err("opening again changed something".into()) }
+}
+
+#[test]
+fn mini_transactions_are_atomic_at_every_fence() {
+    let (trace, area) = mini_story(40);
+    let (points, states, failed) =
+        explore(&trace, 600, |image, noted| mini_verdict(image, area, noted));
+    println!("{points} points, {states} states");
+    assert_eq!(failed, None);
+    assert!(points > 100 && states > 20_000);
+}
+
+#[test]
+fn the_test_of_mini_transactions_fails_without_one_flush_or_fence() {
+    let (trace, area) = mini_story(12);
+    let unseen = unseen(&trace, |image, noted| mini_verdict(image, area, noted));
+    assert_eq!(unseen, [""; 0]);
+}

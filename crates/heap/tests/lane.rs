@@ -1,0 +1,358 @@
+//! The allocator alone, against a model: no slot is handed out twice or too small, what is
+//! persisted and only that is there after reopening, and space comes back.
+//!
+//! Over volatile and over recording memory; crashes are in `crash.rs`.
+
+use std::collections::BTreeMap;
+
+use heap::{Heap, HeapError, HeapOptions, Lane, Purpose};
+use pm::{Dram, LineSet, Memory, Off, Recording};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+const PURPOSES: [Purpose; 3] = [Purpose::Table, Purpose::Index, Purpose::Log];
+const LIMIT: u64 = 64 << 20;
+
+fn options(chunk_bytes: u64, lanes: u32) -> HeapOptions {
+    HeapOptions { chunk_bytes, lanes }
+}
+
+fn recording() -> Recording {
+    Recording::pool(16 << 10, LIMIT).unwrap()
+}
+
+/// What an object was given when it was allocated.
+#[derive(Clone, Copy, Debug)]
+struct Object {
+    bytes: u64,
+    stamp: u64,
+    persisted: bool,
+}
+
+/// Objects by their offset, with every byte that they own.
+#[derive(Default)]
+struct Model {
+    objects: BTreeMap<u64, Object>,
+    stamp: u64,
+}
+
+impl Model {
+    fn allocate<M: Memory>(&mut self, lane: &mut Lane<M>, bytes: u64, purpose: Purpose) -> u64 {
+        let at = lane.allocate(bytes, purpose).unwrap();
+        self.add(lane.memory(), at, bytes);
+        at
+    }
+
+    fn add<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
+        assert!(at.is_multiple_of(8), "{at:#x} is aligned");
+        if bytes.is_power_of_two() && bytes >= 64 {
+            assert!(at.is_multiple_of(64), "{bytes} bytes at {at:#x} start on a line");
+        }
+        if let Some((other, object)) = self.objects.range(..at + bytes).next_back() {
+            assert!(other + object.bytes <= at, "{at:#x} overlaps {object:?} at {other:#x}");
+        }
+        self.stamp += 1;
+        let object = Object { bytes, stamp: self.stamp, persisted: false };
+        memory.copy(Off::new(at), &contents(object));
+        assert!(self.objects.insert(at, object).is_none());
+    }
+
+    /// All objects still have the contents that they were given.
+    fn check<M: Memory>(&self, memory: &M) {
+        for (at, object) in &self.objects {
+            let mut found = vec![0; object.bytes as usize];
+            memory.read_into(Off::new(*at), &mut found).unwrap();
+            assert_eq!(found, contents(*object), "at {at:#x}");
+        }
+    }
+
+    fn any(&self, random: &mut SmallRng) -> Option<u64> {
+        let from = random.random_range(0..LIMIT);
+        let next = self.objects.range(from..).next().or_else(|| self.objects.iter().next());
+        next.map(|(at, _)| *at)
+    }
+}
+
+fn contents(object: Object) -> Vec<u8> {
+    let mut bytes = vec![object.stamp as u8; object.bytes as usize];
+    let stamp = object.stamp.to_le_bytes();
+    let many = bytes.len().min(8);
+    bytes[..many].copy_from_slice(&stamp[..many]);
+    bytes
+}
+
+/// Sizes around the borders of classes, mostly small.
+fn size(random: &mut SmallRng, most: u64) -> u64 {
+    let around = 1u64 << random.random_range(0..=most.ilog2());
+    let size = match random.random_range(0..4) {
+        0 => around,
+        1 => around + 1,
+        2 => around.saturating_sub(1),
+        _ => random.random_range(1..=around),
+    };
+    size.clamp(1, most)
+}
+
+fn random_operations<M: Memory>(memory: &M, seed: u64, chunk_bytes: u64, rounds: u64) {
+    println!("seed {seed}, chunks of {chunk_bytes}");
+    let heap = Heap::format(memory.clone(), options(chunk_bytes, 1)).unwrap();
+    let most = heap.max_object_bytes();
+    assert!(most * 2 >= chunk_bytes.min(256 << 10), "{most}");
+    let mut lane = heap.lane(0);
+    let (mut random, mut model) = (SmallRng::seed_from_u64(seed), Model::default());
+    let mut lines = LineSet::new();
+    for round in 0..rounds {
+        match random.random_range(0..10) {
+            // More are allocated than freed, then the other way round.
+            0..6 if round / 500 % 2 == 0 => {
+                let bytes = size(&mut random, most.min(8192));
+                model.allocate(&mut lane, bytes, PURPOSES[random.random_range(0..3)]);
+            }
+            0..3 => {
+                let bytes = size(&mut random, 512);
+                model.allocate(&mut lane, bytes, Purpose::Table);
+            }
+            3..5 => {
+                if let Some(at) = model.any(&mut random) {
+                    lane.mark_persisted(at, &mut lines);
+                    model.objects.get_mut(&at).unwrap().persisted = true;
+                }
+            }
+            _ => {
+                if let Some(at) = model.any(&mut random) {
+                    model.objects.remove(&at);
+                    lane.clear_persisted(at, &mut lines).unwrap();
+                    lane.release(at);
+                }
+            }
+        }
+        if round % 1000 == 999 {
+            model.check(memory);
+        }
+    }
+    model.check(memory);
+    if M::DURABLE {
+        for (at, object) in &model.objects {
+            assert_eq!(heap.is_persisted(*at).unwrap(), object.persisted, "{at:#x}");
+        }
+    }
+    assert!(matches!(
+        lane.allocate(most + 1, Purpose::Table),
+        Err(HeapError::TooLarge { bytes, max }) if bytes == most + 1 && max == most
+    ));
+}
+
+#[test]
+fn no_slot_is_handed_out_twice() {
+    for (seed, chunk_bytes) in [(1, 4 << 10), (2, 16 << 10), (3, 256 << 10), (4, 1 << 20)] {
+        random_operations(&Dram::new(256 << 20).unwrap(), seed, chunk_bytes, 10_000);
+        random_operations(&Recording::pool(16 << 10, 256 << 20).unwrap(), seed, chunk_bytes, 10_000);
+    }
+}
+
+#[test]
+fn reopening_finds_the_persisted_objects_and_reuses_the_rest() {
+    for seed in 0..6 {
+        println!("seed {seed}");
+        let memory = recording();
+        let mut heap = Heap::format(memory.clone(), options(8 << 10, 1)).unwrap();
+        let (mut random, mut model) = (SmallRng::seed_from_u64(seed), Model::default());
+        let mut bytes_of_pool = Vec::new();
+        for _ in 0..8 {
+            let mut lane = heap.lane(0);
+            let mut lines = LineSet::new();
+            for _ in 0..400 {
+                let bytes = size(&mut random, 2048);
+                let at = model.allocate(&mut lane, bytes, PURPOSES[random.random_range(0..3)]);
+                if random.random_bool(0.6) {
+                    lane.mark_persisted(at, &mut lines);
+                    model.objects.get_mut(&at).unwrap().persisted = true;
+                }
+            }
+            while model.objects.values().filter(|object| object.persisted).count() > 200 {
+                let at = model.any(&mut random).unwrap();
+                model.objects.remove(&at);
+                lane.clear_persisted(at, &mut lines).unwrap();
+                lane.release(at);
+            }
+            drop(lane);
+            model.objects.retain(|_, object| object.persisted);
+            let image = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+            memory.copy(Off::new(0), &image.contents());
+            heap = Heap::open(memory.clone()).unwrap();
+            let mut found = Vec::new();
+            heap.for_each_persisted(|at, bytes| found.push((at, bytes))).unwrap();
+            assert!(found.iter().map(|(at, _)| at).eq(model.objects.keys()));
+            for (at, bytes) in found {
+                assert!(bytes >= model.objects[&at].bytes, "its slot is large enough");
+            }
+            model.check(&memory);
+            bytes_of_pool.push(memory.len());
+        }
+        println!("bytes of the pool after each reopening: {bytes_of_pool:?}");
+        // Unfinished objects, 160 a round, would be more than the whole pool if they were lost.
+        assert!(bytes_of_pool[7] - bytes_of_pool[3] < 4 * 80 << 10);
+    }
+}
+
+#[test]
+fn two_threads_with_two_lanes_never_meet() {
+    let memory = recording();
+    let heap = Heap::format(memory.clone(), options(8 << 10, 2)).unwrap();
+    let models: Vec<Model> = std::thread::scope(|scope| {
+        let work = |number: u32| {
+            let mut lane = heap.lane(number);
+            let mut random = SmallRng::seed_from_u64(u64::from(number));
+            let (mut model, mut lines) = (Model::default(), LineSet::new());
+            for _ in 0..6_000 {
+                if random.random_bool(0.6) {
+                    let bytes = size(&mut random, 1024);
+                    let at = model.allocate(&mut lane, bytes, Purpose::Table);
+                    lane.mark_persisted(at, &mut lines);
+                } else if let Some(at) = model.any(&mut random) {
+                    model.objects.remove(&at);
+                    lane.clear_persisted(at, &mut lines).unwrap();
+                    lane.release(at);
+                }
+            }
+            model
+        };
+        let threads: Vec<_> = (0..2).map(|number| scope.spawn(move || work(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut both = Model::default();
+    for model in &models {
+        model.check(&memory);
+        for (at, object) in &model.objects {
+            if let Some((other, before)) = both.objects.range(..at + object.bytes).next_back() {
+                assert!(other + before.bytes <= *at, "{at:#x} overlaps {other:#x}");
+            }
+            both.objects.insert(*at, *object);
+        }
+    }
+    let mut persisted = 0;
+    heap.for_each_persisted(|at, _| persisted += usize::from(both.objects.contains_key(&at)))
+        .unwrap();
+    assert_eq!(persisted, both.objects.len());
+}
+
+#[test]
+#[should_panic(expected = "has an owner")]
+fn a_lane_has_one_owner() {
+    let heap = Heap::format(recording(), options(8 << 10, 2)).unwrap();
+    let _mine = heap.lane(1);
+    let _again = heap.lane(1);
+}
+
+#[test]
+fn churn_with_changing_sizes_keeps_the_footprint_flat() {
+    let memory = recording();
+    let heap = Heap::format(memory.clone(), options(16 << 10, 1)).unwrap();
+    let mut lane = heap.lane(0);
+    let (mut random, mut lines) = (SmallRng::seed_from_u64(5), LineSet::new());
+    let mut live: Vec<u64> = Vec::new();
+    let mut high_water = Vec::new();
+    for phase in 0..12u64 {
+        // Each phase likes other sizes; the number of bytes alive is about the same.
+        let bytes = [64, 100, 300, 1000][phase as usize % 4];
+        for _ in 0..4_000 {
+            while live.len() as u64 * bytes > 400_000 {
+                let at = live.swap_remove(random.random_range(0..live.len()));
+                lane.clear_persisted(at, &mut lines).unwrap();
+                lane.release(at);
+            }
+            let at = lane.allocate(bytes, Purpose::Table).unwrap();
+            lane.mark_persisted(at, &mut lines);
+            live.push(at);
+        }
+        high_water.push(memory.len() >> 10);
+    }
+    println!("KiB after each phase: {high_water:?}");
+    assert!(high_water[11] <= high_water[3] * 102 / 100, "flat after a turn through the sizes");
+}
+
+#[test]
+fn a_full_heap_gives_an_error_and_goes_on_when_something_is_freed() {
+    let memory = Recording::pool(16 << 10, 128 << 10).unwrap();
+    let heap = Heap::format(memory, options(8 << 10, 1)).unwrap();
+    let mut lane = heap.lane(0);
+    let mut lines = LineSet::new();
+    for bytes in [40, 500, 3000] {
+        let mut all = Vec::new();
+        let error = loop {
+            match lane.allocate(bytes, Purpose::Table) {
+                Ok(at) => all.push(at),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, HeapError::Full(_)), "{error}");
+        assert!(matches!(lane.allocate(bytes, Purpose::Index), Err(HeapError::Full(_))));
+        for at in &all {
+            lane.mark_persisted(*at, &mut lines);
+        }
+        let freed = all.swap_remove(all.len() / 2);
+        lane.clear_persisted(freed, &mut lines).unwrap();
+        lane.release(freed);
+        assert_eq!(lane.allocate(bytes, Purpose::Table).unwrap(), freed, "the one free slot");
+        // All of it goes back, for the next size.
+        lane.mark_persisted(freed, &mut lines);
+        for at in all.into_iter().chain([freed]) {
+            lane.clear_persisted(at, &mut lines).unwrap();
+            lane.release(at);
+        }
+    }
+}
+
+#[test]
+fn names_are_few_short_and_replaced_in_place() {
+    let memory = recording();
+    let heap = Heap::format(memory.clone(), options(8 << 10, 1)).unwrap();
+    for name in ["", &"x".repeat(49), "nul\0"] {
+        assert!(matches!(heap.set_root(name, 1), Err(HeapError::BadName { .. })), "{name:?}");
+    }
+    let longest = "x".repeat(48);
+    heap.set_root(&longest, 7).unwrap();
+    let mut count = 1;
+    while heap.set_root(&format!("name {count}"), count).is_ok() {
+        count += 1;
+    }
+    assert!(matches!(heap.set_root("one more", 1), Err(HeapError::NamesFull { .. })));
+    heap.set_root(&longest, 8).unwrap();
+    let heap = Heap::open(memory).unwrap();
+    assert_eq!(heap.root(&longest).unwrap(), Some(8));
+    assert_eq!(heap.roots().unwrap().len() as u64, count);
+    assert_eq!(heap.root("none").unwrap(), None);
+}
+
+#[test]
+fn impossible_shapes_are_refused() {
+    for (chunk_bytes, lanes) in [(0, 1), (2048, 1), (5000, 1), (8 << 20, 1), (8192, 0), (8192, 5000)]
+    {
+        let made = Heap::format(recording(), options(chunk_bytes, lanes));
+        assert!(matches!(made, Err(HeapError::Options { .. })), "{chunk_bytes} {lanes}");
+    }
+}
+
+/// What an object costs that is allocated, marked and freed on its own: no fence is the
+/// allocator's, and one line of a bitmap each time.
+#[test]
+fn allocating_and_freeing_cost_a_line_each_and_no_fence() {
+    let memory = recording();
+    let heap = Heap::format(memory.clone(), options(16 << 10, 1)).unwrap();
+    let mut lane = heap.lane(0);
+    let warm = lane.allocate(100, Purpose::Table).unwrap();
+    lane.release(warm);
+    let mut lines = LineSet::new();
+    memory.start();
+    for _ in 0..100 {
+        let at = lane.allocate(100, Purpose::Table).unwrap();
+        lane.mark_persisted(at, &mut lines);
+        lines.flush(&memory);
+        lane.clear_persisted(at, &mut lines).unwrap();
+        lines.flush(&memory);
+        lane.release(at);
+    }
+    let counted = memory.stop().counters();
+    println!("100 objects: {} lines, {} fences", counted.flushed_lines, counted.fences);
+    assert_eq!((counted.flushed_lines, counted.fences), (200, 0));
+}

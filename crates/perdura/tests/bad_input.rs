@@ -1,0 +1,489 @@
+//! What users and the world hand in (`FAULTS.md`, "Bad inputs" 12, 13, 15, 18, 19): each bad path,
+//! option, handle and value gives a clear error, or works, and nothing is lost.
+//!
+//! Damaged bytes are in `bad_pool.rs`, full pools in `full_pool.rs`.
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use perdura::{
+    ColumnType, Database, Domain, EngineKind, Error, Options, PoolError, Row, Schema, TableSchema,
+    Value,
+};
+use support::{Model, Tables, compare, contents, schema};
+
+fn options() -> Options {
+    Options::new()
+        .engine(EngineKind::NvmInp)
+        .domain(Domain::Process)
+        .pool_limit(1 << 30)
+        .volatile_limit(1 << 30)
+        .chunk_bytes(16 << 10)
+}
+
+/// A pool with a few tuples in it, closed.
+fn small_pool(directory: &Path) -> PathBuf {
+    let path = directory.join("db");
+    let db = Database::create(&path, &schema(), &options()).unwrap();
+    fill(&db);
+    db.close().unwrap();
+    path
+}
+
+fn item(number: u64) -> support::Item {
+    support::Item {
+        name: format!("n{number}"),
+        payload: vec![number as u8; 100],
+        count: -1,
+        flag: vec![],
+        score: 1.5,
+    }
+}
+
+fn fill(db: &Database) {
+    let tables = Tables::of(db);
+    for key in 0..20 {
+        db.write(|tx| support::insert_item(tx, &tables, key, &item(key))).unwrap();
+    }
+}
+
+fn filled() -> Model {
+    Model { items: (0..20).map(|key| (key, item(key))).collect(), ..Model::default() }
+}
+
+fn in_use(result: Result<Database, Error>) {
+    match result {
+        Err(Error::Pool(PoolError::InUse { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_handle_at_a_time_under_every_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = small_pool(directory.path());
+    let (hard, soft) = (directory.path().join("hard"), directory.path().join("soft"));
+    std::fs::hard_link(&path, &hard).unwrap();
+    std::os::unix::fs::symlink(&path, &soft).unwrap();
+    let roundabout = directory.path().join(".").join("db");
+    let db = Database::open(&path, &options()).unwrap();
+    for name in [&path, &hard, &soft, &roundabout] {
+        in_use(Database::open(name, &options()));
+        assert!(perdura::inspect(name).is_err(), "not even looked at");
+    }
+    compare(&db, &filled());
+    db.close().unwrap();
+    for name in [&hard, &soft, &roundabout, &path] {
+        let db = Database::open(name, &options()).unwrap();
+        compare(&db, &filled());
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn the_files_of_inp_are_found_through_a_symbolic_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let options = options().engine(EngineKind::Inp);
+    let db = Database::create(&path, &schema(), &options).unwrap();
+    fill(&db);
+    db.close().unwrap();
+    let links = directory.path().join("links");
+    std::fs::create_dir(&links).unwrap();
+    std::os::unix::fs::symlink(&path, links.join("soft")).unwrap();
+    let db = Database::open(links.join("soft"), &options).unwrap();
+    compare(&db, &filled());
+    db.close().unwrap();
+    // A pool without its files is not an empty database.
+    std::fs::hard_link(&path, links.join("hard")).unwrap();
+    assert!(Database::open(links.join("hard"), &options).is_err());
+    compare(&Database::open(&path, &options).unwrap(), &filled());
+}
+
+#[test]
+fn a_pool_opens_twice_one_after_the_other_at_other_addresses() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = small_pool(directory.path());
+    let mut others = Vec::new();
+    for round in 0..6 {
+        // Something else takes the addresses that were used before.
+        let name = directory.path().join(format!("other-{round}"));
+        others.push(Database::create(&name, &schema(), &options()).unwrap());
+        let db = Database::open(&path, &options()).unwrap();
+        compare(&db, &filled());
+        if round % 2 == 0 { db.abandon() } else { db.close().unwrap() }
+    }
+}
+
+const CHILD: &str = "PERDURA_TEST_CHILD_PATH";
+
+/// Runs the test `name` of this binary in a process of its own, which finds `path` in [`CHILD`].
+fn child(name: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, path);
+    command
+}
+
+#[test]
+fn another_process_is_kept_out() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        in_use(Database::open(&path, &options()));
+        in_use(Database::open_or_create(&path, &schema(), &options()));
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = small_pool(directory.path());
+    let db = Database::open(&path, &options()).unwrap();
+    let done = child("another_process_is_kept_out", &path).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    compare(&db, &filled());
+}
+
+/// Of many that create the same pool one succeeds; the others get an error and break nothing.
+#[test]
+fn processes_that_race_at_creating_leave_one_database() {
+    let exit = |created: bool| std::process::exit(if created { 42 } else { 43 });
+    if let Some(path) = std::env::var_os(CHILD) {
+        match Database::create(&path, &schema(), &options()) {
+            Ok(db) => {
+                fill(&db);
+                db.close().unwrap();
+                exit(true);
+            }
+            Err(Error::Pool(PoolError::Exists { .. })) => exit(false),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let name = "processes_that_race_at_creating_leave_one_database";
+    let mut children: Vec<_> = (0..6)
+        .map(|_| child(name, &path).stderr(std::process::Stdio::null()).spawn().unwrap())
+        .collect();
+    let codes: Vec<_> = children.iter_mut().map(|child| child.wait().unwrap().code()).collect();
+    assert_eq!(codes.iter().filter(|code| **code == Some(42)).count(), 1, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == Some(43)).count(), 5, "{codes:?}");
+    let db = Database::open(&path, &options()).unwrap();
+    compare(&db, &filled());
+}
+
+#[test]
+fn threads_that_race_at_creating_leave_one_database() {
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let made = std::thread::scope(|scope| {
+            let create = || Database::create(&path, &schema(), &options());
+            let racers: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+        drop(made);
+        Database::open(&path, &options()).unwrap();
+    }
+}
+
+#[test]
+fn starting_a_program_takes_neither_the_lock_nor_the_handle_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = small_pool(directory.path());
+    let db = Database::open(&path, &options()).unwrap();
+    assert!(Command::new("true").status().unwrap().success());
+    compare(&db, &filled());
+    in_use(Database::open(&path, &options()));
+}
+
+fn euid() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").unwrap().uid()
+}
+
+#[test]
+fn without_permission_there_is_an_error_and_nothing_left_behind() {
+    use std::os::unix::fs::PermissionsExt;
+    if euid() == 0 {
+        println!("skipped: permissions do not bind root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = small_pool(directory.path());
+    for mode in [0o400, 0o000] {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        let error = Database::open(&path, &options()).unwrap_err();
+        assert!(matches!(error, Error::Pool(PoolError::Io { .. })), "{error}");
+    }
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    let closed = directory.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o500)).unwrap();
+    let error = Database::create(closed.join("db"), &schema(), &options()).unwrap_err();
+    assert!(matches!(error, Error::Pool(PoolError::Io { .. })), "{error}");
+    compare(&Database::open(&path, &options()).unwrap(), &filled());
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let socket = directory.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let zero = PathBuf::from("/dev/zero");
+    for path in [directory.path(), &fifo, &socket, &zero] {
+        // None of these may hang: a FIFO without a writer would, if it were opened.
+        let error = Database::open(path, &options()).unwrap_err();
+        assert!(matches!(error, Error::Pool(PoolError::NotAFile { .. })), "{error}");
+        assert!(perdura::inspect(path).is_err());
+        let error = Database::create(path, &schema(), &options()).unwrap_err();
+        assert!(matches!(error, Error::Pool(PoolError::Exists { .. })), "{error}");
+        assert!(path.exists(), "what was there stays");
+    }
+    let error = Database::open(directory.path().join("none"), &options()).unwrap_err();
+    assert!(matches!(error, Error::Pool(PoolError::Io { .. })), "{error}");
+    let error = Database::create(directory.path().join("no/db"), &schema(), &options());
+    assert!(matches!(error, Err(Error::Pool(PoolError::Io { .. }))));
+    let dangling = directory.path().join("dangling");
+    std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
+    assert!(Database::open(&dangling, &options()).is_err());
+    assert!(Database::create(&dangling, &schema(), &options()).is_err());
+}
+
+#[test]
+fn a_panic_in_a_transaction_undoes_it_and_the_database_goes_on() {
+    for engine in EngineKind::ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let options = options().engine(engine);
+        let db = Database::create(&path, &schema(), &options).unwrap();
+        fill(&db);
+        let tables = Tables::of(&db);
+        for statements in 0..4 {
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                db.write(|tx| -> Result<(), Error> {
+                    if statements > 0 {
+                        support::insert_item(tx, &tables, 100, &item(7))?;
+                    }
+                    if statements > 1 {
+                        support::update_item(tx, &tables, 3, &item(9), 31)?;
+                    }
+                    if statements > 2 {
+                        tx.delete(&tables.item, &[Value::U64(5)])?;
+                    }
+                    panic!("the application's own")
+                })
+            }));
+            assert!(panicked.is_err());
+            compare(&db, &filled());
+        }
+        let reading = catch_unwind(AssertUnwindSafe(|| {
+            db.read(|_| -> Result<(), Error> { panic!("while reading") })
+        }));
+        assert!(reading.is_err());
+        db.write(|tx| tx.delete(&tables.item, &[Value::U64(5)])).unwrap();
+        db.close().unwrap();
+        let db = Database::open(&path, &options).unwrap();
+        assert_eq!(contents(&db).unwrap().items.len(), 19);
+    }
+}
+
+#[test]
+fn values_at_and_beyond_their_limits() {
+    for engine in EngineKind::ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let schema = Schema::new().table(
+            TableSchema::new("t")
+                .column("key", ColumnType::Text { max: 10 })
+                .column("id", ColumnType::U64)
+                .column("long", ColumnType::Bytes { max: 5000 })
+                .column("short", ColumnType::Text { max: 7 })
+                .key(&["key", "id"]),
+        );
+        let options = options().engine(engine);
+        let db = Database::create(&path, &schema, &options).unwrap();
+        let table = db.table("t").unwrap();
+        let keys = [("", 0), ("", 1 << 31), ("", u64::MAX), ("ten bytes!", u64::MAX)];
+        let insert = |key: &str, id, long: &[u8], short: &str| {
+            let values = [Value::Text(key), Value::U64(id), Value::Bytes(long), Value::Text(short)];
+            db.write(|tx| tx.insert(&table, &values))
+        };
+        for (key, id) in keys {
+            insert(key, id, &[], "").unwrap();
+        }
+        insert("full", 1, &[9; 5000], "seven b").unwrap();
+        for (key, long, short) in [
+            ("eleven byte", 5, "a"),
+            ("a", 5001, "a"),
+            ("a", 1 << 20, "a"),
+            ("a", 5, "eight by"),
+            ("", 5001, ""),
+        ] {
+            let error = insert(key, 77, &vec![1; long], short).unwrap_err();
+            assert!(matches!(error, Error::Invalid(_)), "{engine}: {error}");
+            assert!(error.to_string().contains("at most"), "{error}");
+        }
+        // In a transaction the failed statement leaves the others as they are.
+        db.write(|tx| {
+            let place = [Value::Text(""), Value::U64(1 << 31)];
+            tx.update(&table, &place, &[(2, Value::Bytes(b"new"))])?;
+            for (column, value) in [
+                (2, Value::Bytes(&[0; 5001])),
+                (3, Value::Text("eight by")),
+                (2, Value::Text("text")),
+                (9, Value::U64(1)),
+                (1, Value::U64(1)),
+            ] {
+                let error = tx.update(&table, &place, &[(column, value)]).unwrap_err();
+                assert!(matches!(error, Error::Invalid(_)), "{engine}: {error}");
+            }
+            assert!(tx.insert(&table, &[Value::U64(1)]).is_err(), "too few values");
+            assert!(tx.delete(&table, &[Value::U64(1)]).is_err(), "too few key columns");
+            assert_eq!(tx.statements_done(), 1);
+            Ok(())
+        })
+        .unwrap();
+        db.close().unwrap();
+        let db = Database::open(&path, &options).unwrap();
+        let table = db.table("t").unwrap();
+        let mut row = Row::new();
+        for (key, id) in keys {
+            let place = [Value::Text(key), Value::U64(id)];
+            assert!(db.read(|tx| tx.get(&table, &place, &mut row)).unwrap(), "{key:?} {id}");
+            let expected: &[u8] = if id == 1 << 31 { b"new" } else { b"" };
+            assert_eq!((row.bytes(2), row.text(3)), (expected, ""));
+        }
+        assert_eq!(db.check().unwrap().tuples, 5);
+    }
+}
+
+#[test]
+fn narrow_keys_at_the_ends_of_their_range() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut schema = Schema::new();
+    for (name, kind) in [("u", ColumnType::U64), ("i", ColumnType::I64), ("f", ColumnType::F64)] {
+        schema = schema.table(TableSchema::new(name).column("k", kind).key(&["k"]));
+    }
+    let db = Database::create(directory.path().join("db"), &schema, &options()).unwrap();
+    let ascending: [(&str, Vec<Value<'_>>); 3] = [
+        ("u", [0, 1, 1 << 31, 1 << 32, 1 << 63, u64::MAX].map(Value::U64).into()),
+        ("i", [i64::MIN, -1, 0, 1, i64::MAX].map(Value::I64).into()),
+        ("f", [f64::NEG_INFINITY, -0.0, 0.0, 1e-300, f64::INFINITY, f64::NAN].map(Value::F64).into()),
+    ];
+    for (name, values) in &ascending {
+        let table = db.table(name).unwrap();
+        for value in values.iter().rev() {
+            db.write(|tx| tx.insert(&table, &[*value])).unwrap();
+            let again = db.write(|tx| tx.insert(&table, &[*value]));
+            assert!(matches!(again, Err(Error::DuplicateKey { .. })));
+        }
+        let mut found = Vec::new();
+        db.read(|tx| {
+            tx.scan(&table, &perdura::Scan::all(), |row| {
+                found.push(format!("{:?}", row.get(0)));
+                std::ops::ControlFlow::Continue(())
+            })
+        })
+        .unwrap();
+        let expected: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn contradictory_options_are_refused_and_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = small_pool(directory.path());
+    let before = std::fs::read(&path).unwrap();
+    let error = Database::open(&path, &options().engine(EngineKind::Inp)).unwrap_err();
+    assert!(matches!(error, Error::WrongEngine { .. }), "{error}");
+    let error = Database::open(&path, &options().partitions(3)).unwrap_err();
+    assert!(matches!(error, Error::WrongPartitions { found: 1, wanted: 3 }), "{error}");
+    let error = Database::open(&path, &options().domain(Domain::Disk)).unwrap_err();
+    assert!(matches!(error, Error::Pool(PoolError::DomainDiffers { .. })), "{error}");
+    let error = Database::create(&path, &schema(), &options()).unwrap_err();
+    assert!(matches!(error, Error::Pool(PoolError::Exists { .. })), "{error}");
+    let after = std::fs::read(&path).unwrap();
+    assert_eq!(before[8192..], after[8192..], "behind the header nothing has changed");
+    let other = Schema::new().table(TableSchema::new("t").column("a", ColumnType::U64).key(&["a"]));
+    let error = Database::open_or_create(&path, &other, &options()).unwrap_err();
+    assert!(matches!(error, Error::WrongSchema), "{error}");
+    compare(&Database::open(&path, &options()).unwrap(), &filled());
+
+    let fresh = directory.path().join("fresh");
+    for (schema, options) in [
+        (Schema::new(), options()),
+        (schema(), options().partitions(0)),
+        (schema(), options().partitions(257)),
+        (schema(), options().node_bytes(100)),
+        (schema(), options().chunk_bytes(5000)),
+        (schema(), options().pool_limit(4096)),
+        (schema(), options().domain(Domain::Eadr)),
+    ] {
+        assert!(Database::create(&fresh, &schema, &options).is_err(), "{options:?}");
+        assert!(!fresh.exists(), "nothing is left behind: {options:?}");
+    }
+}
+
+#[test]
+fn a_table_of_another_database_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let create = |name| Database::create(directory.path().join(name), &schema(), &options());
+    let (one, two) = (create("one").unwrap(), create("two").unwrap());
+    fill(&one);
+    let foreign = Tables::of(&two);
+    let error = one.write(|tx| tx.delete(&foreign.item, &[Value::U64(1)])).unwrap_err();
+    assert!(matches!(error, Error::ForeignTable { .. }), "{error}");
+    let error = one.read(|tx| tx.get(&foreign.item, &[Value::U64(1)], &mut Row::new()));
+    assert!(matches!(error, Err(Error::ForeignTable { .. })));
+    assert!(matches!(one.table("none"), Err(Error::NoTable { .. })));
+    let two_parts = create_partitioned(directory.path());
+    assert!(matches!(two_parts.begin(), Err(Error::PartitionNeeded { partitions: 2 })));
+    assert!(matches!(two_parts.try_partition(2), Err(Error::NoPartition { .. })));
+    compare(&one, &filled());
+}
+
+fn create_partitioned(directory: &Path) -> Database {
+    Database::create(directory.join("parts"), &schema(), &options().partitions(2)).unwrap()
+}
+
+#[test]
+fn a_process_pool_that_a_reboot_hit_is_refused_unless_it_was_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let boot = |number| options().boot_id([number; 16]);
+    let db = Database::create(&path, &schema(), &boot(1)).unwrap();
+    fill(&db);
+    db.abandon();
+    Database::open(&path, &boot(1)).unwrap().abandon();
+    for _ in 0..2 {
+        let error = Database::open(&path, &boot(2)).unwrap_err();
+        assert!(matches!(error, Error::Pool(PoolError::Rebooted { .. })), "{error}");
+        assert!(error.to_string().contains("accept_loss"), "it says what to do");
+    }
+    perdura::inspect(&path).unwrap();
+    let db = Database::open(&path, &boot(2).accept_loss(true)).unwrap();
+    compare(&db, &filled());
+    db.abandon();
+    // Accepted once is not accepted for ever, but this boot knows what is there.
+    Database::open(&path, &boot(2)).unwrap().abandon();
+    assert!(Database::open(&path, &boot(3)).is_err());
+    Database::open(&path, &boot(3).accept_loss(true)).unwrap().close().unwrap();
+    let db = Database::open(&path, &boot(4)).unwrap();
+    compare(&db, &filled());
+}
+
+/// An opening that is refused leaves a pool that was closed cleanly as it was: a reboot later it
+/// still opens.
+#[test]
+fn a_refused_opening_does_not_make_a_clean_pool_unclean() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let boot = |number| options().boot_id([number; 16]);
+    Database::create(&path, &schema(), &boot(1)).unwrap().close().unwrap();
+    assert!(Database::open(&path, &boot(1).engine(EngineKind::Inp)).is_err());
+    assert!(Database::open(&path, &boot(2).partitions(5)).is_err());
+    Database::open(&path, &boot(3)).unwrap().close().unwrap();
+}

@@ -1,0 +1,275 @@
+//! A full pool (`FAULTS.md`, "Bad inputs" 14): an ordinary error, wherever it comes.
+//!
+//! After it the transaction can go on or abort, nothing that was there is lost, nothing leaks,
+//! reading and deleting work, what is deleted makes room, and the pool opens again. Growing fails
+//! at every place in turn: in a tuple, in a split at every level, in an index of its own, in the
+//! log, at a chunk of every size class.
+
+mod support;
+
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{
+    ColumnType, Database, Domain, EngineKind, Environment, Error, Media, Options, Recorded, Schema,
+    Table, TableSchema, Value,
+};
+use rand::Rng;
+use support::{Driver, Model, Tables, compare, schema};
+
+const LIMIT: u64 = 512 << 10;
+
+fn options(engine: EngineKind) -> Options {
+    Options::new()
+        .engine(engine)
+        .domain(Domain::Process)
+        .chunk_bytes(8 << 10)
+        .pool_limit(LIMIT)
+        .volatile_limit(12 << 20)
+        .node_bytes(128)
+}
+
+/// Runs transactions until the memory is full so many times; the model follows.
+fn run_into_the_limit<E: Environment>(
+    db: &Database<E>,
+    driver: &mut Driver,
+    model: &mut Model,
+    failures: usize,
+) {
+    let tables = Tables::of(db);
+    let mut failed = 0;
+    for transaction in 0..20_000 {
+        match driver.transaction(db, &tables, model, 1 + transaction % 12) {
+            Ok(_) => {}
+            Err(Error::User(_) | Error::Full(_)) => {
+                failed += 1;
+                if failed % 8 == 1 {
+                    compare(db, model);
+                }
+                if failed == failures {
+                    return;
+                }
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("full only {failed} times");
+}
+
+fn delete_everything<E: Environment>(db: &Database<E>, model: &mut Model) {
+    let tables = Tables::of(db);
+    for key in std::mem::take(&mut model.items).into_keys() {
+        db.write(|tx| tx.delete(&tables.item, &[Value::U64(key)])).unwrap();
+    }
+    for (left, right) in std::mem::take(&mut model.pairs).into_keys() {
+        let key = [Value::Text(&left), Value::I64(right)];
+        db.write(|tx| tx.delete(&tables.pair, &key)).unwrap();
+    }
+}
+
+#[test]
+fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
+    // InP's 12 MiB of volatile memory are filled with more and larger tuples.
+    for (engine, keys) in [(EngineKind::NvmInp, 3_000), (EngineKind::Inp, 200_000)] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let mut db = Database::create(&path, &schema(), &options(engine)).unwrap();
+        let (mut driver, mut model) = (Driver::new(1, keys), Model::default());
+        for round in 0..3 {
+            run_until_full(&db, engine, &mut driver, &mut model);
+            compare(&db, &model);
+            // Deleting works when full, also in a transaction that has just been refused.
+            let (tables, key) = (Tables::of(&db), *model.items.keys().next().unwrap());
+            db.write(|tx| {
+                let refused = until_full(tx, &tables, &mut driver);
+                assert!(matches!(refused, Error::Full(_)), "{refused}");
+                tx.delete(&tables.item, &[Value::U64(key)])?;
+                Err::<(), _>(Error::user("and nothing of it stays"))
+            })
+            .unwrap_err();
+            compare(&db, &model);
+            db.write(|tx| tx.delete(&tables.item, &[Value::U64(key)])).unwrap();
+            model.items.remove(&key);
+            if round == 1 { db.abandon() } else { db.close().unwrap() }
+            db = Database::open(&path, &options(engine)).unwrap();
+            compare(&db, &model);
+            delete_everything(&db, &mut model);
+            compare(&db, &model);
+        }
+    }
+}
+
+fn run_until_full(db: &Database, engine: EngineKind, driver: &mut Driver, model: &mut Model) {
+    if engine == EngineKind::Inp {
+        // Chunks of InP's tables are large: this fills them quickly.
+        let tables = Tables::of(db);
+        let mut item = large_item();
+        for key in 0.. {
+            item.count = key as i64;
+            match db.write(|tx| support::insert_item(tx, &tables, key, &item)) {
+                Ok(()) => assert!(model.items.insert(key, item.clone()).is_none()),
+                Err(Error::Full(_)) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    run_into_the_limit(db, driver, model, if engine == EngineKind::Inp { 2 } else { 40 });
+}
+
+fn large_item() -> support::Item {
+    support::Item {
+        name: "large".into(),
+        payload: vec![7; 300],
+        count: 0,
+        flag: b"full".to_vec(),
+        score: 0.0,
+    }
+}
+
+/// Inserts until there is no room, at keys that no test uses.
+fn until_full<E: Environment>(
+    tx: &mut perdura::Tx<'_, E>,
+    tables: &Tables,
+    driver: &mut Driver,
+) -> Error {
+    let from = 1 << 40 | driver.random.random::<u32>() as u64;
+    (from..).find_map(|key| support::insert_item(tx, tables, key, &large_item()).err()).unwrap()
+}
+
+fn recorded(initial: u64) -> (Database<Recorded>, Recording) {
+    let memory = Recording::pool(initial, 16 << 20).unwrap();
+    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let db = Database::create_on(media, &schema(), &options(EngineKind::NvmInp)).unwrap();
+    (db, memory)
+}
+
+fn reopen(memory: &Recording) -> Result<Database<Recorded>, Error> {
+    let copy = Recording::from_image(&memory.contents(), 16 << 20).unwrap();
+    // No room for recovery either.
+    copy.fail_growth_after(Some(0));
+    Database::open_on(Media::recorded(copy, RecordingFiles::new()), &Options::new())
+}
+
+#[test]
+fn every_growth_fails_in_turn_and_nothing_is_lost_or_leaked() {
+    let mut growths = 0;
+    for allowed in 0.. {
+        let (db, memory) = recorded(64 << 10);
+        memory.fail_growth_after(Some(allowed));
+        let (tables, mut driver, mut model) =
+            (Tables::of(&db), Driver::new(7, 1200), Model::default());
+        let mut failed = 0;
+        for transaction in 0..300 {
+            // The second failure in a row would say the same: from then on there is room.
+            match driver.transaction(&db, &tables, &mut model, 1 + transaction % 10) {
+                Ok(_) => {}
+                Err(Error::User(_) | Error::Full(_)) => {
+                    failed += 1;
+                    compare(&db, &model);
+                    let again = reopen(&memory).unwrap();
+                    compare(&again, &model);
+                    again.abandon();
+                    if failed == 2 {
+                        memory.fail_growth_after(None);
+                    }
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        compare(&db, &model);
+        db.abandon();
+        compare(&reopen(&memory).unwrap(), &model);
+        if failed == 0 {
+            growths = allowed;
+            break;
+        }
+    }
+    println!("{growths} growths failed in turn");
+    assert!(growths > 20, "{growths}");
+}
+
+#[test]
+fn creating_without_room_is_an_error_at_every_growth() {
+    for allowed in 0.. {
+        let memory = Recording::pool(8 << 10, 16 << 20).unwrap();
+        memory.fail_growth_after(Some(allowed));
+        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        match Database::create_on(media, &schema(), &options(EngineKind::NvmInp)) {
+            Ok(_) => {
+                println!("{allowed} growths of a new database failed in turn");
+                assert!(allowed >= 3);
+                return;
+            }
+            Err(Error::Full(_)) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn recovery_of_a_full_pool_needs_no_room() {
+    for seed in 0..6 {
+        let (db, memory) = recorded(64 << 10);
+        let (tables, mut driver, mut model) =
+            (Tables::of(&db), Driver::new(seed, 300), Model::default());
+        for transaction in 0..60 {
+            driver.transaction(&db, &tables, &mut model, 1 + transaction % 10).unwrap();
+        }
+        memory.fail_growth_after(Some(0));
+        // A transaction that removes and moves index entries, cut off.
+        let mut tx = db.begin().unwrap();
+        let keys: Vec<u64> = model.items.keys().copied().collect();
+        for (at, key) in keys.iter().enumerate() {
+            let done = match at % 3 {
+                0 => tx.delete(&tables.item, &[Value::U64(*key)]),
+                1 => support::update_item(&mut tx, &tables, *key, &large_item(), 1 | 4),
+                _ => support::insert_item(&mut tx, &tables, key + 1000, &large_item()),
+            };
+            assert!(matches!(done, Ok(()) | Err(Error::Full(_))), "{done:?}");
+        }
+        let again = reopen(&memory).unwrap();
+        compare(&again, &model);
+        again.abandon();
+        // And undone in place.
+        tx.abort().unwrap();
+        compare(&db, &model);
+        db.abandon();
+    }
+}
+
+/// As small as a pool can be, the limit strikes in the first nodes and chunks.
+#[test]
+fn pools_of_every_small_limit_work_or_say_that_they_are_full() {
+    let schema = Schema::new()
+        .table(TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]).index("i", &["k"]));
+    let directory = tempfile::tempdir().unwrap();
+    let (mut refused, mut created) = (0, 0);
+    for pages in 1..60 {
+        let path = directory.path().join(format!("db-{pages}"));
+        let options = options(EngineKind::NvmInp).pool_limit(pages * 4096);
+        let db = match Database::create(&path, &schema, &options) {
+            Ok(db) => db,
+            Err(error) => {
+                assert!(matches!(error, Error::Full(_) | Error::Pool(_)), "{error}");
+                assert!(!path.exists(), "nothing is left behind");
+                refused += 1;
+                continue;
+            }
+        };
+        created += 1;
+        let table: Table = db.table("t").unwrap();
+        let mut inserted = 0;
+        let error = loop {
+            match db.write(|tx| tx.insert(&table, &[Value::U64(inserted)])) {
+                Ok(()) => inserted += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::Full(_)), "{error}");
+        assert_eq!(db.check().unwrap().tuples, inserted);
+        for key in 0..inserted {
+            db.write(|tx| tx.delete(&table, &[Value::U64(key)])).unwrap();
+        }
+        let report = db.check().unwrap();
+        assert_eq!((report.tuples, report.leaked, report.dangling), (0, 0, 0));
+    }
+    assert!(refused > 3 && created > 30, "{refused} {created}");
+}
