@@ -1,4 +1,4 @@
-//! The command line, as `CLI.md` of the project has it.
+//! The command line.
 //!
 //! Invariant: what can be refused by looking at one option is refused here, with exit code 2; what
 //! needs two options to see is refused before any work is done.

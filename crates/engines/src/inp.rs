@@ -42,6 +42,9 @@ pub struct Inp<E: Environment> {
     tables: Tables<E::Volatile, Sorted>,
     wal: Wal<E::Files, E::Volatile>,
     files: E::Files,
+    /// The pool, which holds only the description: asked whether it, and with it this process, is
+    /// still good.
+    pool: E::Durable,
     catalog: Arc<Catalog>,
     partition: u32,
     checkpoint_bytes: u64,
@@ -76,7 +79,7 @@ impl<E: Environment> Inp<E> {
         match &self.stopped {
             Some(why) => Err(EngineError::Stopped { why: why.clone() }),
             None if self.must_abort => Err(EngineError::MustAbort),
-            None => Ok(()),
+            None => Ok(self.pool.healthy()?),
         }
     }
 
@@ -102,7 +105,7 @@ impl<E: Environment> Inp<E> {
     }
 
     fn assemble(
-        (partition, files): (u32, E::Files),
+        (partition, files, pool): (u32, E::Files, E::Durable),
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
         tables: Tables<E::Volatile, Sorted>,
@@ -112,6 +115,7 @@ impl<E: Environment> Inp<E> {
             tables,
             wal,
             files,
+            pool,
             catalog: catalog.clone(),
             partition,
             checkpoint_bytes: options.checkpoint_bytes,
@@ -167,7 +171,8 @@ impl<E: Environment> Engine<E> for Inp<E> {
             buffer,
             wal_options(options),
         )?;
-        Ok(Self::assemble((resources.partition, files), catalog, options, tables, wal))
+        let parts = (resources.partition, files, resources.durable.memory().clone());
+        Ok(Self::assemble(parts, catalog, options, tables, wal))
     }
 
     fn open(
@@ -196,7 +201,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
             wal_options(options),
             |_, payload: &[u8]| redo(&mut tables, catalog, payload),
         )?;
-        let parts = (resources.partition, files);
+        let parts = (resources.partition, files, resources.durable.memory().clone());
         let mut partition = Self::assemble(parts, catalog, options, tables, wal);
         partition.checkpoint_file_bytes = checkpoint_file_bytes;
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
@@ -389,9 +394,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.usable()?;
-        if self.logging {
-            return Err(EngineError::MustAbort);
-        }
+        assert!(!self.logging, "a checkpoint is taken between transactions");
         let start = self.wal.rotate()?;
         let prefix = checkpoint_prefix(self.partition);
         let (tables, catalog) = (&self.tables, &self.catalog);

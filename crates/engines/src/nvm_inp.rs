@@ -64,7 +64,7 @@ fn root_name(partition: u32) -> String {
 impl<E: Environment> NvmInp<E> {
     fn usable(&self) -> Result<(), EngineError> {
         match &self.stopped {
-            None => Ok(()),
+            None => Ok(self.memory.healthy()?),
             Some(why) => Err(EngineError::Stopped { why: why.clone() }),
         }
     }
@@ -194,6 +194,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         self.cleared.flush(memory);
         let tuple = Flushed::lines(memory, &mut self.tables.lines, tuple);
         let tuple = fence_for(memory, tuple);
+        self.unsettled = None;
         memory.mark(SYNC_TUPLE);
         memory.mark(RECORD);
         memory.mark(SYNC_LOG_ENTRY);

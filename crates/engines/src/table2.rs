@@ -1,30 +1,29 @@
-//! P1's Table 2 as constants: the steps of the NVM-aware engines, in the paper's order and close to
-//! its words. Engines mark a step when it is done; a test compares the marks with these lists, and
+//! P1's Table 2 as constants: the steps of the NVM-aware engines, in the paper's order. Engines mark a step when it is done; a test compares the marks with these lists, and
 //! checks in the recorded trace that what a step calls synced was flushed and fenced before.
 
 use pm::Step;
 
-/// "Sync tuple with NVM."
+/// The tuple and its fields are durable.
 pub const SYNC_TUPLE: Step = Step("sync tuple");
-/// "Record tuple pointer in WAL", or "Record tuple changes in WAL".
+/// The log has an entry for the operation.
 pub const RECORD: Step = Step("record in WAL");
-/// "Sync log entry with NVM."
+/// The log entry is durable.
 pub const SYNC_LOG_ENTRY: Step = Step("sync log entry");
-/// "Mark tuple state as persisted."
+/// The slots of the tuple count as persisted.
 pub const MARK_PERSISTED: Step = Step("mark persisted");
-/// "Add tuple entry in indexes."
+/// The indexes lead to the tuple.
 pub const ADD_TO_INDEXES: Step = Step("add to indexes");
-/// "Perform modifications on the tuple."
+/// The new values stand in the tuple.
 pub const MODIFY: Step = Step("modify tuple");
-/// "Sync tuple changes with NVM."
+/// The changes of the tuple are written back.
 pub const SYNC_CHANGES: Step = Step("sync tuple changes");
-/// "Discard entry from table and indexes."
+/// No index leads to the tuple any more.
 pub const DISCARD: Step = Step("discard entries");
-/// "Reclaim space at the end of transaction."
+/// What the transaction superseded is on its way to be reused.
 pub const RECLAIM: Step = Step("reclaim space");
-/// "Find tuple pointer using index/table."
+/// The index has said where the tuple lies.
 pub const FIND: Step = Step("find tuple");
-/// "Retrieve tuple contents."
+/// The tuple's contents are copied.
 pub const RETRIEVE: Step = Step("retrieve contents");
 
 /// INSERT of NVM-InP.

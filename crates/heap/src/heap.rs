@@ -24,7 +24,7 @@ pub const MAX_NAME_BYTES: usize = NAME_BYTES;
 /// How a heap is formatted.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapOptions {
-    /// Bytes of a chunk: a power of two from 4 KiB to 4 MiB. An object is a little smaller at most.
+    /// Bytes of a chunk: a power of two from 8 KiB to 4 MiB. An object is a little smaller at most.
     pub chunk_bytes: u64,
     /// How many lanes there are: one for each partition.
     pub lanes: u32,
@@ -81,7 +81,7 @@ impl<M: Memory> Heap<M> {
     /// The options are impossible, or the memory cannot grow to the size of the fixed parts.
     pub fn format(memory: M, options: HeapOptions) -> Result<Self, HeapError> {
         let HeapOptions { chunk_bytes, lanes } = options;
-        if !chunk_bytes.is_power_of_two() || !(4 << 10..=4 << 20).contains(&chunk_bytes) {
+        if !chunk_bytes.is_power_of_two() || !(8 << 10..=4 << 20).contains(&chunk_bytes) {
             return Err(HeapError::Options { what: format!("chunks of {chunk_bytes} bytes") });
         }
         if lanes == 0 || lanes > 4096 {

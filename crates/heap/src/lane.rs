@@ -190,7 +190,10 @@ impl<M: Memory> Lane<M> {
         if self.chunks.get(number as usize).is_some_and(Option::is_some) {
             return Ok(());
         }
-        let Some(tag) = self.heap.tag(number)? else { return Ok(()) };
+        let Some(tag) = self.heap.tag(number)? else {
+            self.salvage(number)?;
+            return Ok(());
+        };
         if u32::from(tag.lane) != self.number {
             return Ok(());
         }
@@ -202,6 +205,18 @@ impl<M: Memory> Lane<M> {
         }
         let index = usize::from(tag.purpose) * CLASSES + usize::from(tag.class);
         self.adopt(number, Chunk::new(shape, index as u16, persisted));
+        Ok(())
+    }
+
+    /// A crash in the middle of [`Self::carve`] can leave a chunk without a tag below the
+    /// high-water mark: it is free.
+    #[cold]
+    fn salvage(&mut self, number: u32) -> Result<(), Bad> {
+        let mut supply = self.heap.supply();
+        // Under the lock, since another lane may have found it too, or taken it since.
+        if self.heap.tag(number)?.is_none() && !supply.free.contains(&number) {
+            supply.free.push(number);
+        }
         Ok(())
     }
 
@@ -255,10 +270,10 @@ impl<M: Memory> Lane<M> {
             memory.flush(HIGH_WATER.range());
             number
         };
-        drop(supply);
         let at = Off::<u64>::new(heap.chunk_at(number));
         memory.store(at, tag.encode());
         memory.flush(at.range());
+        drop(supply);
         let hint = self.hint(class, purpose);
         // Only a hint: it may be lost.
         memory.store(hint, u64::from(number) + 1);

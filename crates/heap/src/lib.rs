@@ -16,7 +16,6 @@
 mod chunk;
 mod classes;
 mod error;
-#[expect(clippy::module_inception, reason = "the crate is named after its one main structure")]
 mod heap;
 mod lane;
 mod layout;

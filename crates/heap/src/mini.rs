@@ -121,7 +121,7 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
 fn header_word<M: Memory>(memory: &M, entries: &[MiniEntry], words: usize) -> Result<u64, Bad> {
     let mut sum = crc32c::crc32c(entries.as_bytes());
     for run in &entries[words..] {
-        let bytes = run.value.checked_mul(LINE_BYTES).unwrap_or(u64::MAX);
+        let bytes = run.value.saturating_mul(LINE_BYTES);
         let view = memory.view(Range::new(run.at, bytes))?;
         for index in 0..run.value {
             let start = index * LINE_BYTES;

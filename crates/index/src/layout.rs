@@ -39,14 +39,14 @@ pub struct NodeShape {
 }
 
 impl NodeShape {
-    /// The shape of nodes of `node_bytes` bytes, a power of two of at least 64, with keys of
-    /// `width` bytes, a multiple of 8.
+    /// The shape of nodes of `node_bytes` bytes, a power of two from 64 to 16,384, with keys
+    /// of `width` bytes, a multiple of 8.
     ///
     /// # Errors
     /// A leaf or an inner node could hold fewer than two keys.
     pub fn new(node_bytes: u32, width: u32) -> Result<Self, IndexError> {
         let impossible = IndexError::NodeSize { node_bytes, key_bytes: width };
-        let sound = node_bytes.is_power_of_two() && (64..=1 << 16).contains(&node_bytes);
+        let sound = node_bytes.is_power_of_two() && (64..=1 << 14).contains(&node_bytes);
         if !sound || width == 0 || !width.is_multiple_of(8) {
             return Err(impossible);
         }
@@ -142,6 +142,7 @@ mod tests {
             assert!(shape.leaf_capacity <= shape.occupancy_words * PER_WORD);
         }
         assert!(NodeShape::new(64, 64).is_err());
+        assert!(NodeShape::new(32 << 10, 8).is_err());
         assert!(NodeShape::new(100, 8).is_err());
         assert!(NodeShape::new(512, 12).is_err());
     }

@@ -63,8 +63,8 @@ fn insert<K: Drawn>(tree: &mut Tree<K>, lane: &mut Lane<Recording>, key: K, valu
 fn prepare_only<K: Drawn>(tree: &mut Tree<K>, lane: &mut Lane<Recording>, key: K) {
     let memory = lane.memory().clone();
     let mut lines = LineSet::new();
-    drop(tree.prepare(lane, key, 5, &mut lines).unwrap());
-    lines.flush(&memory);
+    let _unpublished = tree.prepare(lane, key, 5, &mut lines).unwrap();
+    // A split must not be applied again once its words change in another way.
     memory.fence();
 }
 
@@ -79,7 +79,7 @@ fn remove<K: Drawn>(tree: &mut Tree<K>, lane: &mut Lane<Recording>, key: K, valu
 fn story<K: Drawn>(seed: u64, entries: usize) -> Story<K> {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let heap =
-        Heap::format(memory.clone(), HeapOptions { chunk_bytes: 4 << 10, lanes: 1 }).unwrap();
+        Heap::format(memory.clone(), HeapOptions { chunk_bytes: 8 << 10, lanes: 1 }).unwrap();
     let mut lane = heap.lane(0);
     let mut lines = LineSet::new();
     let cell = lane.allocate(64, Purpose::Log).unwrap();
@@ -91,23 +91,32 @@ fn story<K: Drawn>(seed: u64, entries: usize) -> Story<K> {
     heap.set_root(ROOT, cell).unwrap();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut models = vec![Model::new()];
-    let (mut levels, mut operation) = (0, 0);
+    let (mut levels, mut operation, mut last, mut prepared) = (0, 0, 0, false);
     memory.start();
     for growing in [true, false] {
         loop {
             operation += 1;
             let mut model = models[models.len() - 1].clone();
-            let key = K::draw(random.random_range(0..1 << 20));
-            let inserts = if growing { 7 } else { 2 };
+            // Often near the place of the operation before.
+            let fresh = random.random_range(0..1 << 20);
+            let before = last;
+            last = if random.random_bool(0.4) { last + 1 } else { fresh };
+            let mut choice = random.random_range(0..10);
+            if std::mem::take(&mut prepared) {
+                // The key that was not published: what is removed is its neighbour.
+                (last, choice) = (before, 7);
+            }
+            let key = K::draw(last);
+            prepared = choice >= 8 && !model.contains_key(&key);
+            let inserts = if growing { 6 } else { 2 };
             // Each operation in a thread of its own: no fence may be relied on that another makes.
             let (tree, lane) = (&mut tree, &mut lane);
             std::thread::scope(|scope| {
                 let known = model.range(key..).next().or(model.iter().next());
                 let known = known.map(|(key, value)| (*key, *value));
-                let choice = random.random_range(0..10);
-                let model = &mut model;
+                let (model, prepares) = (&mut model, prepared);
                 let act = move || match known {
-                    _ if choice == 9 && !model.contains_key(&key) => prepare_only(tree, lane, key),
+                    _ if prepares => prepare_only(tree, lane, key),
                     Some((known, value)) if choice >= inserts => {
                         remove(tree, lane, known, value);
                         model.remove(&known);
@@ -191,11 +200,7 @@ fn verdict<K: Drawn>(image: &[u8], story: &Story<K>, noted: u64) -> Result<(), S
     if now == found { Ok(()) } else { Err("the tree does not go on".into()) }
 }
 
-fn explore<K: Drawn>(
-    trace: &Trace,
-    story: &Story<K>,
-    bound: u64,
-) -> (u64, u64, Option<String>) {
+fn explore<K: Drawn>(trace: &Trace, story: &Story<K>, bound: u64) -> (u64, u64, Option<String>) {
     let mut replay = Replay::new(trace);
     let (mut points, mut states, mut failed) = (0, 0, None);
     while failed.is_none()

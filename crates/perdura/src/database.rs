@@ -1,7 +1,6 @@
 //! A database: a pool, its partitions, and who may use them when.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -61,17 +60,17 @@ impl Database<Native> {
             options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
         let pool = Pool::create(path, &pool_options)?;
         let files_at = files_directory(path);
-        let made = Self::create_in(pool, catalog.schema, &files_at, options);
+        let made = Self::create_in(pool, &catalog.schema, &files_at, options);
         made.inspect_err(|_| {
             // Everything here was made by this call.
-            let _ = fs::remove_file(path);
-            let _ = fs::remove_dir_all(&files_at);
+            let _ = Pool::remove(path);
+            let _ = HostFiles::remove(&files_at);
         })
     }
 
     fn create_in(
         pool: Pool,
-        schema: Schema,
+        schema: &Schema,
         files_at: &Path,
         options: &Options,
     ) -> Result<Self, Error> {
@@ -87,7 +86,7 @@ impl Database<Native> {
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
         let media = Media::native(pool.clone(), files, options.volatile_bytes);
-        let mut database = Self::create_on(media, &schema, &options.clone().engine(kind))?;
+        let mut database = Self::create_on(media, schema, &options.clone().engine(kind))?;
         database.pool = Some(pool);
         Ok(database)
     }
@@ -100,26 +99,16 @@ impl Database<Native> {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref();
         let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
-        let was_clean = pool.info().header.clean;
-        let opened = Self::open_in(pool.clone(), path, options);
-        if opened.is_err() && was_clean {
-            // A refused opening must not cost the pool its clean mark.
-            let _ = pool.close();
-        }
-        opened
-    }
-
-    fn open_in(pool: Pool, path: &Path, options: &Options) -> Result<Self, Error> {
         let header = pool.info().header;
         // A symbolic link may lead to the pool; the files lie beside the pool itself.
-        let files_at = files_directory(&fs::canonicalize(path).unwrap_or_else(|_| path.into()));
-        let files = files_at
-            .exists()
+        let files_at = files_directory(&Pool::real_path(path));
+        let files = Pool::exists(&files_at)
             .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
         let media = Media::native(pool.clone(), files, options.volatile_bytes);
-        let mut database = Self::open_on(media, options)?;
+        let mark = || Ok(pool.mark_open(&options.pool)?);
+        let mut database = Self::open_checked(media, options, mark)?;
         database.pool = Some(pool);
         Ok(database)
     }
@@ -135,7 +124,7 @@ impl Database<Native> {
         options: &Options,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
-        if !path.exists() {
+        if !Pool::exists(path) {
             return Self::create(path, schema, options);
         }
         let database = Self::open(path, options)?;
@@ -220,6 +209,16 @@ impl<E: Environment> Database<E> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_on(media: Media<E>, options: &Options) -> Result<Self, Error> {
+        Self::open_checked(media, options, || Ok(()))
+    }
+
+    /// Opens the database; `begin` is called when it is clear that the options fit, before
+    /// anything is changed that a clean pool would not need changed.
+    fn open_checked(
+        media: Media<E>,
+        options: &Options,
+        begin: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let heap = Heap::open(media.durable.clone())?;
         let Some((description, _)) = Description::read(&heap)? else {
             return Err(Error::Unfinished { path: media.name });
@@ -231,6 +230,7 @@ impl<E: Environment> Database<E> {
             return Err(Error::WrongPartitions { found: description.partitions, wanted });
         }
         let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+        begin()?;
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
         for partition in 0..description.partitions {
@@ -466,6 +466,11 @@ impl<E: Environment> Database<E> {
         for partition in &mut self.partitions {
             partition.get_mut().unwrap_or_else(PoisonError::into_inner).close()?;
         }
+        self.heap.memory().healthy()?;
+        if let Some(files) = &self.files {
+            let error = |source| Error::Io { path: "the database's files".into(), source };
+            files.sync_all().map_err(error)?;
+        }
         match &self.pool {
             Some(pool) => Ok(pool.close()?),
             None => Ok(()),
@@ -620,7 +625,10 @@ impl<E: Environment> Exclusive<'_, E> {
     /// # Errors
     /// What `work` returned.
     #[inline]
-    pub fn read<R>(&self, work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>) -> Result<R, Error> {
+    pub fn read<R>(
+        &self,
+        work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         work(&ReadTx { engine: Reading::Borrowed(&self.engine), catalog: self.catalog })
     }
 

@@ -26,7 +26,7 @@
 //!     tx.update(&account, &[Value::U64(1)], &[(2, Value::I64(70))])?;
 //!     tx.update(&account, &[Value::U64(2)], &[(2, Value::I64(80))])
 //! })?;
-//! drop(db); // or kill -9: the data is there again in less than a millisecond
+//! drop(db); // or kill -9: the data is there again at once
 //!
 //! let db = Database::open(&path, &Options::new())?;
 //! let account = db.table("account")?;
@@ -55,9 +55,9 @@ mod transaction;
 
 pub use database::{Database, Exclusive, Partition};
 pub use engines::below::{
-    Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction, HeaderDamage, Medium,
-    Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema,
-    Value, boot_id, medium_of,
+    Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
+    HeaderDamage, Medium, Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded,
+    Row, Schema, TableSchema, Value, boot_id, medium_of,
 };
 pub use engines::{CheckReport, EngineKind, Footprint, ParseEngineError, RecoveryReport};
 pub use error::Error;

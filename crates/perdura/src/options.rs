@@ -105,7 +105,7 @@ impl Options {
         self
     }
 
-    /// Bytes of the allocator's chunks, a power of two from 4 KiB to 4 MiB. Larger values need
+    /// Bytes of the allocator's chunks, a power of two from 8 KiB to 4 MiB. Larger values need
     /// larger chunks; small pools waste less with small ones.
     #[must_use]
     pub fn chunk_bytes(mut self, bytes: u64) -> Self {

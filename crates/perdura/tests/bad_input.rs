@@ -370,7 +370,10 @@ fn narrow_keys_at_the_ends_of_their_range() {
     let ascending: [(&str, Vec<Value<'_>>); 3] = [
         ("u", [0, 1, 1 << 31, 1 << 32, 1 << 63, u64::MAX].map(Value::U64).into()),
         ("i", [i64::MIN, -1, 0, 1, i64::MAX].map(Value::I64).into()),
-        ("f", [f64::NEG_INFINITY, -0.0, 0.0, 1e-300, f64::INFINITY, f64::NAN].map(Value::F64).into()),
+        (
+            "f",
+            [f64::NEG_INFINITY, -0.0, 0.0, 1e-300, f64::INFINITY, f64::NAN].map(Value::F64).into(),
+        ),
     ];
     for (name, values) in &ascending {
         let table = db.table(name).unwrap();

@@ -7,8 +7,8 @@
 
 mod support;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use perdura::recording::{Recording, read_header};
@@ -37,7 +37,8 @@ fn pool(seed: u64, transactions: usize) -> (Vec<u8>, Model) {
     let path = directory.path().join("db");
     let small = schema();
     let db = Database::create(&path, &small, &options()).unwrap();
-    let (tables, mut driver, mut model) = (Tables::of(&db), Driver::new(seed, 120), Model::default());
+    let (tables, mut driver, mut model) =
+        (Tables::of(&db), Driver::new(seed, 120), Model::default());
     for transaction in 0..transactions {
         driver.transaction(&db, &tables, &mut model, 1 + transaction % 9).unwrap();
     }
@@ -77,7 +78,10 @@ fn files_that_are_too_short_for_a_header() {
     let path = directory.path().join("db");
     for len in [0, 1, 7, 8, HEADER_BYTES - 1] {
         let error = pool_error(&path, &whole[..len]);
-        assert!(matches!(error, PoolError::TooShort { bytes, .. } if bytes == len as u64), "{error}");
+        assert!(
+            matches!(error, PoolError::TooShort { bytes, .. } if bytes == len as u64),
+            "{error}"
+        );
     }
     for (len, fill) in [(128, 0), (4096, 0), (100_000, 0), (100_000, 0xff), (100_000, b' ')] {
         let error = pool_error(&path, &vec![fill; len]);
@@ -227,7 +231,8 @@ fn a_truncated_file_is_refused_and_a_garbage_tail_cut_off() {
         assert_eq!(db.pool_info().tail_bytes, tail as u64);
         compare(&db, &model);
         // Growing over the garbage finds zeros.
-        let (tables, mut driver, mut model) = (Tables::of(&db), Driver::new(9, 2000), model.clone());
+        let (tables, mut driver, mut model) =
+            (Tables::of(&db), Driver::new(9, 2000), model.clone());
         for _ in 0..60 {
             driver.transaction(&db, &tables, &mut model, 20).unwrap();
         }
@@ -397,16 +402,14 @@ fn mutate(random: &mut SmallRng, bytes: &mut [u8]) {
 
 /// Places that something was ever stored to are better targets than free space.
 fn in_use(bytes: &[u8]) -> Vec<usize> {
-    (DATA_START..bytes.len() - 8)
-        .step_by(8)
-        .filter(|at| bytes[*at..*at + 8] != [0; 8])
-        .collect()
+    (DATA_START..bytes.len() - 8).step_by(8).filter(|at| bytes[*at..*at + 8] != [0; 8]).collect()
 }
 
 fn fuzz(seed: u64, rounds: u64) {
     let (whole, _) = pool(seed, 60);
     let words = in_use(&whole);
-    let directory = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" });
+    let directory =
+        tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" });
     let directory = directory.unwrap();
     let path = directory.path().join("db");
     let Outcome::Works(sound) = use_it(&path, &whole) else { panic!("a sound pool works") };
@@ -429,7 +432,9 @@ fn fuzz(seed: u64, rounds: u64) {
             Err(_) => panic!("seed {seed}, round {round} panics"),
         }
     }
-    println!("seed {seed}: {rounds} mutations: {errors} errors, {intact} intact, {changed} changed");
+    println!(
+        "seed {seed}: {rounds} mutations: {errors} errors, {intact} intact, {changed} changed"
+    );
     assert!(errors > rounds / 10, "the mutations hit something");
 }
 

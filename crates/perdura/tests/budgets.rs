@@ -191,7 +191,8 @@ fn an_update_of_one_column_is_three_fences_and_at_most_eight_lines() {
 fn an_update_that_changes_sizes_costs_the_same_but_for_new_chunks() {
     let (db, memory) = recorded();
     let mut driver = Driver::worn_in(&db, 2, 1000);
-    let costs = measure(&memory, 2000, |time| driver.update([8, 100, 33, 72, 1][time as usize % 5]));
+    let costs =
+        measure(&memory, 2000, |time| driver.update([8, 100, 33, 72, 1][time as usize % 5]));
     let (plain, others): (Vec<_>, Vec<_>) = costs.iter().partition(|cost| cost.is_plain());
     summary("update, changing sizes", &plain);
     assert!(plain.iter().all(|cost| cost.fences == 3 && cost.lines <= 8));

@@ -99,8 +99,12 @@ impl Store {
     }
 
     fn insert(&self, number: u64) {
-        let values =
-            [Value::U64(key(number)), Value::Text("a name"), Value::Bytes(&[1; 100]), Value::I64(0)];
+        let values = [
+            Value::U64(key(number)),
+            Value::Text("a name"),
+            Value::Bytes(&[1; 100]),
+            Value::I64(0),
+        ];
         self.db.write(|tx| tx.insert(&self.table, &values)).unwrap();
     }
 

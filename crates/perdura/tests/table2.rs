@@ -87,7 +87,8 @@ struct Lines {
 
 impl Lines {
     fn see(&mut self, event: &Event) {
-        let mut stored = |at: u64, bytes: u64| self.dirty.extend(at / 64..(at + bytes).div_ceil(64));
+        let mut stored =
+            |at: u64, bytes: u64| self.dirty.extend(at / 64..(at + bytes).div_ceil(64));
         match event {
             Event::Store { at, .. } => stored(*at, 8),
             Event::Copy { at, bytes } => stored(*at, bytes.len() as u64),

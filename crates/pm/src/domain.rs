@@ -1,4 +1,4 @@
-//! What a commit promises: the durability domains of DESIGN.md, section 3.
+//! What a commit promises: the durability domains.
 
 use std::fmt;
 use std::str::FromStr;

@@ -35,6 +35,11 @@ pub enum Bad {
         /// Where it starts.
         at: u64,
     },
+    /// The process is a forked child of the one that opened the pool.
+    #[error(
+        "the pool belongs to the parent process; open it there only, or close it before the fork"
+    )]
+    Forked,
     /// The medium reported an error under the mapping, or a sync failed.
     #[error(
         "the medium failed under this pool; nothing more is acknowledged: close it and run `perdura pool check`"

@@ -1,6 +1,6 @@
 //! The lines that an operation has written and must flush before its next fence.
 //!
-//! Rule of `anchors` and of every write path here: first all the stores, then all the flushes,
+//! The rule of every write path: first all the stores, then all the flushes,
 //! then one fence. A flush right after the store to a cold line waits for that line; a flush some
 //! stores later does not.
 

@@ -2,7 +2,7 @@
 //!
 //! No `&mut T` into a memory is ever handed out. A value is built on the stack and copied in, and
 //! stores whose order matters are 8-byte stores: that is the only way in which every store can be
-//! seen, recorded and counted, and it makes the crash model of the design exact.
+//! seen, recorded and counted, and it makes the crash model (`docs/format/crash-model.md`) exact.
 
 use std::sync::atomic::Ordering;
 
@@ -62,9 +62,8 @@ pub trait View: Copy {
     /// # Panics
     /// As [`View::word`].
     fn matches(&self, at: usize, count: usize, key: u64) -> u64 {
-        (0..count).fold(0, |found, index| {
-            found | u64::from(self.word(at + index * 16) == key) << index
-        })
+        (0..count)
+            .fold(0, |found, index| found | u64::from(self.word(at + index * 16) == key) << index)
     }
 }
 

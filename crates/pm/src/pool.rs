@@ -195,6 +195,7 @@ impl Pool {
         let pool =
             Self::map(path, file, header, None, medium, Access::ReadWrite, options, registered)?;
         header.write(&pool);
+        sync_name(path).map_err(io_error(path, "make the pool's name durable"))?;
         Ok(pool)
     }
 
@@ -243,14 +244,39 @@ impl Pool {
                 natural: medium.natural,
             });
         }
-        let pool = Self::map(path, file, header, damage, medium, access, options, registered)?;
-        if access == Access::ReadWrite {
-            pool.change_header(|header| {
-                header.clean = false;
-                header.boot_id = boot;
-            });
-        }
-        Ok(pool)
+        Self::map(path, file, header, damage, medium, access, options, registered)
+    }
+
+    /// Marks the pool as open in this boot of the machine. To be called before anything in it is
+    /// changed; [`Pool::open`] alone leaves the file as it is.
+    ///
+    /// # Errors
+    /// The kernel does not tell which boot this is.
+    pub fn mark_open(&self, options: &PoolOptions) -> Result<(), PoolError> {
+        let boot = this_boot(&self.0.info.path, options)?;
+        self.change_header(|header| {
+            header.clean = false;
+            header.boot_id = boot;
+        });
+        Ok(())
+    }
+
+    /// Whether there is something at `path`.
+    pub fn exists(path: &Path) -> bool {
+        path.symlink_metadata().is_ok()
+    }
+
+    /// The path behind symbolic links, or `path` itself where there is nothing.
+    pub fn real_path(path: &Path) -> PathBuf {
+        std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
+    }
+
+    /// Removes the pool file at `path`, to take a creation back that failed half-way.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn remove(path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one place where a handle is put together")]
@@ -499,7 +525,7 @@ impl Memory for Pool {
         }
         map_file(&shared.mapping, &shared.file, Range::new(from, to - from), shared.access)
             .map_err(medium)?;
-        if shared.domain == Domain::Disk {
+        if shared.domain != Domain::Process && !header.modelled {
             // The file's length must be durable before anything in the new part is.
             shared.file.sync_all().map_err(medium)?;
         }
@@ -512,10 +538,10 @@ impl Memory for Pool {
 
     #[inline]
     fn healthy(&self) -> Result<(), Bad> {
-        if self.0.poisoned.load(Ordering::Relaxed) || self.0.forks != fork_generation() {
-            return Err(Bad::Poisoned);
+        if self.0.forks != fork_generation() {
+            return Err(Bad::Forked);
         }
-        Ok(())
+        if self.0.poisoned.load(Ordering::Relaxed) { Err(Bad::Poisoned) } else { Ok(()) }
     }
 
     #[inline]
@@ -590,6 +616,12 @@ impl Memory for Pool {
     fn prefetch(&self, at: Range) {
         self.0.mapping.prefetch(at);
     }
+}
+
+/// Makes the directory entry of a new file durable.
+fn sync_name(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn map_file(mapping: &Mapping, file: &File, part: Range, access: Access) -> io::Result<()> {
@@ -762,8 +794,11 @@ impl Drop for Shared {
         // Order matters: stop watching before the addresses go, let others in last. The file's
         // lock goes with its descriptor, so it must be closed before the registry forgets it.
         self.watch = None;
-        // SAFETY: unlocks our own open file; errors change nothing.
-        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        // A forked child shares the open file, and the lock is the parent's.
+        if self.forks == fork_generation() {
+            // SAFETY: unlocks our own open file; errors change nothing.
+            unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        }
         self.registered = None;
     }
 }

@@ -19,6 +19,10 @@ use crate::schema::{KeyLayout, TableLayout, TableSchema, encoded_bytes};
 use crate::value::{ColumnType, Value};
 
 /// A key of a table's index.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation; the hot path of narrow keys moves none of these"
+)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKey {
     /// A single number.

@@ -30,7 +30,8 @@ use crate::key::{
 };
 use crate::schema::{Catalog, FieldForm, KeyLayout, TableLayout};
 use crate::tuple::{
-    field_at, owned_slot, read_tuple, read_tuple_bytes, short_bytes, short_word, slot_range, slot_word,
+    field_at, owned_slot, read_tuple, read_tuple_bytes, short_bytes, short_word, slot_range,
+    slot_word,
 };
 use crate::value::{Row, Value};
 
@@ -301,8 +302,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         };
         let tuple = NewTuple { table, offset, image: crc32c::crc32c(words.as_bytes()) };
         prepared.clear();
-        for index in 0..=layout.secondary.len() {
-            match prepare_for_words(lane, lines, layout, (index, &mut indexes[index]), words, offset) {
+        for (index, tree) in indexes.iter_mut().enumerate() {
+            match prepare_for_words(lane, lines, layout, (index, tree), words, offset) {
                 Ok(entry) => prepared.push((index as u16, entry)),
                 Err(error) => {
                     self.give_back_tuple(tuple);
@@ -334,6 +335,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// Gives a tuple back that was written and will not be published.
+    #[expect(clippy::needless_pass_by_value, reason = "the tuple is used up")]
     pub fn give_back_tuple(&mut self, tuple: NewTuple) {
         let Self { lane, tables, lines, words, .. } = self;
         release_words(lane, &tables[usize::from(tuple.table)].layout, words);
@@ -475,6 +477,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// Gives new values back that will not be put in place.
+    #[expect(clippy::needless_pass_by_value, reason = "the fields are used up")]
     pub fn give_back_fields(&mut self, new: NewFields) {
         let layout = &self.tables[usize::from(new.table)].layout;
         while let Some(field) = self.fields.pop() {
@@ -612,9 +615,12 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         tuple: u64,
     ) -> Result<TableKey, Bad> {
         let table = &self.tables[usize::from(table)];
-        key_of_words(self.lane.memory(), &table.layout, key_layout(&table.layout, index), |column| {
-            self.field(tuple, column)
-        })
+        key_of_words(
+            self.lane.memory(),
+            &table.layout,
+            key_layout(&table.layout, index),
+            |column| self.field(tuple, column),
+        )
     }
 
     /// The keys of a secondary index before and after the change that a log entry describes.
@@ -801,8 +807,7 @@ fn prepare_for_words<M: Memory, L: LeafLayout>(
         let key = ordered_field(&layout.schema, keys, words);
         return duplicate(layout, tree.prepare(lane, key, offset, lines));
     }
-    let key =
-        key_of_words(lane.memory(), layout, keys, |column| Ok(words[usize::from(column)]))?;
+    let key = key_of_words(lane.memory(), layout, keys, |column| Ok(words[usize::from(column)]))?;
     prepare_entry(lane, lines, layout, tree, &key, offset)
 }
 

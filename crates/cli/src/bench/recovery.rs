@@ -22,7 +22,7 @@ use crate::progress::Bar;
 use crate::scratch::Scratch;
 use crate::units::grouped;
 
-/// A run as programs read it; the keys are those of `CLI.md`.
+/// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]
 struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -79,7 +79,7 @@ impl PerTxn {
     }
 }
 
-/// A run as programs read it; the keys are those of `CLI.md`.
+/// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]
 struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -162,9 +162,9 @@ impl Driver {
                 if model.pairs.contains_key(&place) && self.random.random_bool(0.5) {
                     tx.delete(&tables.pair, &key)?;
                     model.pairs.remove(&place);
-                } else if model.pairs.contains_key(&place) {
+                } else if let Some(stored) = model.pairs.get_mut(&place) {
                     tx.update(&tables.pair, &key, &[(2, Value::Bytes(&value))])?;
-                    model.pairs.insert(place, value);
+                    *stored = value;
                 } else {
                     tx.insert(&tables.pair, &[key[0], key[1], Value::Bytes(&value)])?;
                     model.pairs.insert(place, value);

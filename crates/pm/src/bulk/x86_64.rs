@@ -3,8 +3,9 @@
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm256_loadu_si256, _mm256_storeu_si256,
-    _mm512_cmpeq_epi64_mask, _mm512_cmple_epu64_mask, _mm512_mask_cmpeq_epi64_mask,
-    _mm512_mask_cmple_epu64_mask, _mm512_maskz_loadu_epi64, _mm512_loadu_si512, _mm512_set1_epi64,
+    _mm512_cmpeq_epi64_mask, _mm512_cmple_epu64_mask, _mm512_loadu_si512,
+    _mm512_mask_cmpeq_epi64_mask, _mm512_mask_cmple_epu64_mask, _mm512_maskz_loadu_epi64,
+    _mm512_set1_epi64,
 };
 
 use crate::Range;
@@ -31,18 +32,18 @@ unsafe fn copy_run(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: in each arm the highest byte touched is `len - 1`, since the last piece is taken
     // from the end backwards.
     unsafe {
-        if len >= 64 && len <= 128 {
+        if (64..=128).contains(&len) {
             let (a, b) = (load32(from), load32(from.add(32)));
             let (c, d) = (load32(from.add(len - 64)), load32(from.add(len - 32)));
             store32(to, a);
             store32(to.add(32), b);
             store32(to.add(len - 64), c);
             store32(to.add(len - 32), d);
-        } else if len >= 32 && len < 64 {
+        } else if (32..64).contains(&len) {
             let (a, b) = (load32(from), load32(from.add(len - 32)));
             store32(to, a);
             store32(to.add(len - 32), b);
-        } else if len >= 16 && len < 32 {
+        } else if (16..32).contains(&len) {
             let a = _mm_loadu_si128(from.cast::<__m128i>());
             let b = _mm_loadu_si128(from.add(len - 16).cast::<__m128i>());
             _mm_storeu_si128(to.cast::<__m128i>(), a);

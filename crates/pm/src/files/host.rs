@@ -81,6 +81,15 @@ impl Directory {
 pub struct HostFiles(Arc<Directory>);
 
 impl HostFiles {
+    /// Removes the directory at `path` with everything in it, to take a creation back that failed
+    /// half-way.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn remove(path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
     /// Creates the directory, for its owner only, or takes an empty one. `modelled` says that the
     /// medium does not really give `domain`.
     ///
@@ -216,6 +225,13 @@ impl Files for HostFiles {
         }
         directory.counted(|tally| bump(&tally.syncs, 1));
         Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        for name in self.list()? {
+            fs::File::open(self.place(&name)?)?.sync_all()?;
+        }
+        self.0.handle.sync_all()
     }
 
     fn counters(&self) -> Counters {

@@ -57,6 +57,12 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The sync failed: what is durable is unknown, and the caller must acknowledge nothing more.
     #[track_caller]
     fn sync_directory(&self) -> io::Result<()>;
+    /// Makes all files as durable as their medium can, whatever the domain: for closing, after
+    /// which a clean mark speaks for them.
+    ///
+    /// # Errors
+    /// A sync failed.
+    fn sync_all(&self) -> io::Result<()>;
     /// What was written and synced so far, if it is counted.
     fn counters(&self) -> Counters;
     /// Starts or stops counting.

@@ -293,6 +293,13 @@ impl Files for RecordingFiles {
         Ok(())
     }
 
+    fn sync_all(&self) -> io::Result<()> {
+        for name in self.list()? {
+            self.open(&name)?.sync()?;
+        }
+        self.sync_directory()
+    }
+
     fn counters(&self) -> Counters {
         self.state().counters
     }

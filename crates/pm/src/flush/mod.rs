@@ -1,6 +1,6 @@
 //! The flush and fence instructions, found at run time.
 //!
-//! The flow, by domain (DESIGN 3):
+//! The flow, by domain:
 //!
 //! ```text
 //! process:  flush = nothing                     fence = compiler fence
