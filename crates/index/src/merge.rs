@@ -1,8 +1,8 @@
 //! Giving space back after removals.
 //!
 //! A leaf that is less than a quarter full goes together with a neighbour under the same parent,
-//! if both fit into three quarters of one leaf; inner nodes likewise, up to a root with one child,
-//! which the child replaces. All of it is one mini-transaction, and settled when it returns: its
+//! if both fit into three quarters of one leaf (or one is empty); inner nodes likewise (or one has
+//! an only child), up to a root with one child, which the child replaces. All of it is one mini-transaction, and settled when it returns: its
 //! words may be changed again at once.
 
 use heap::Lane;
@@ -30,25 +30,24 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         if entries * 4 >= self.shape.leaf_capacity {
             return Ok(());
         }
-        self.merge(lane, key)
+        // A leaf that was an only child has neighbours once its parent has been joined: again.
+        while self.merge(lane, key)? {}
+        Ok(())
     }
 
+    /// Makes the tree around `key` smaller by one step; returns whether it could.
     #[cold]
-    fn merge<M: Memory>(&mut self, lane: &mut Lane<M>, key: &K) -> Result<(), IndexError> {
+    fn merge<M: Memory>(&mut self, lane: &mut Lane<M>, key: &K) -> Result<bool, IndexError> {
         let mut lines = LineSet::new();
         self.scratch.fresh.clear();
-        match self.try_merge(lane, key, &mut lines) {
-            Ok(true) => {
-                lane.mini_commit(&mut lines);
-                lane.memory().fence();
-                Ok(())
-            }
-            Ok(false) => Ok(()),
-            Err(error) => {
-                self.abandon(lane);
-                Err(error)
-            }
+        let merged = self.try_merge(lane, key, &mut lines);
+        if matches!(merged, Ok(true)) {
+            lane.mini_commit(&mut lines);
+            lane.memory().fence();
+        } else {
+            self.abandon(lane);
         }
+        merged
     }
 
     fn try_merge<M: Memory>(
@@ -58,7 +57,11 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         lines: &mut LineSet,
     ) -> Result<bool, IndexError> {
         let path = self.path(lane.memory(), key)?;
-        let Some(((parent, index), _)) = path.steps().split_last() else { return Ok(false) };
+        let leaf = lane.memory().view(self.shape.range(path.leaf))?;
+        if L::count(&leaf, &self.shape) * 4 >= self.shape.leaf_capacity {
+            return Ok(false);
+        }
+        let Some(((parent, index), above)) = path.steps().split_last() else { return Ok(false) };
         let mut inner = std::mem::take(&mut self.scratch.left);
         inner.read(lane.memory(), *parent, &self.shape)?;
         let index = usize::from(*index);
@@ -73,14 +76,24 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
                 let result = self.shrink_parents(lane, &path, &mut inner, lines);
                 self.scratch.left = inner;
                 result?;
-                for index in 0..self.scratch.fresh.len() {
-                    lane.mini_persist(self.scratch.fresh[index])?;
-                }
-                return Ok(true);
+                return self.persist_fresh(lane);
             }
         }
+        let mut joined = false;
+        if inner.keys.is_empty() && !above.is_empty() {
+            // The leaf is an only child: its parent goes together with a neighbour of its own.
+            lane.mini_free(*parent)?;
+            joined = self.shrink_parents(lane, &path, &mut inner, lines)?;
+        }
         self.scratch.left = inner;
-        Ok(false)
+        if joined { self.persist_fresh(lane) } else { Ok(false) }
+    }
+
+    fn persist_fresh<M: Memory>(&mut self, lane: &mut Lane<M>) -> Result<bool, IndexError> {
+        for node in &self.scratch.fresh {
+            lane.mini_persist(*node)?;
+        }
+        Ok(true)
     }
 
     /// Moves all entries of `right` into free slots of `left`, if there is ample room.
@@ -126,17 +139,19 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     }
 
     /// Writes `inner`, the changed parent of the leaf, and what follows from it further up.
+    /// Returns whether an inner node was joined with another, or the root was replaced.
     fn shrink_parents<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
         path: &Path,
         inner: &mut Inner<K>,
         lines: &mut LineSet,
-    ) -> Result<(), IndexError> {
+    ) -> Result<bool, IndexError> {
         let shape = self.shape;
         let mut steps = &path.steps()[..path.steps().len() - 1];
         let mut image = std::mem::take(&mut self.scratch.image);
         let mut other = std::mem::take(&mut self.scratch.right);
+        let mut smaller = false;
         loop {
             let Some(((parent, index), above)) = steps.split_last() else {
                 let root = if inner.keys.is_empty() {
@@ -147,6 +162,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
                     root
                 };
                 lane.mini_store(self.root_cell, root);
+                smaller |= inner.keys.is_empty();
                 break;
             };
             let mut grown = Inner::default();
@@ -170,6 +186,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
                 lane.mini_store(self.pointer_above(steps), copy);
                 break;
             };
+            smaller = true;
             lane.mini_free(sibling)?;
             lane.mini_free(*parent)?;
             grown.children[place] = copy;
@@ -178,7 +195,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         }
         self.scratch.image = image;
         self.scratch.right = other;
-        Ok(())
+        Ok(smaller)
     }
 }
 
@@ -201,7 +218,9 @@ fn join_with_sibling<K: Key, M: Memory>(
         if other.height != inner.height {
             return Err(Bad::Damaged { what: "tree node height", at: sibling });
         }
-        if inner.keys.len() + other.keys.len() + 1 > shape.inner_capacity * 3 / 4 {
+        let only_child = inner.keys.is_empty() || other.keys.is_empty();
+        let room = shape.inner_capacity * if only_child { 4 } else { 3 } / 4;
+        if inner.keys.len() + other.keys.len() + 1 > room {
             continue;
         }
         let separator = parent.keys.remove(left);

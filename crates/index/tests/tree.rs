@@ -302,7 +302,6 @@ fn taking_everything_out_gives_all_nodes_back() {
 }
 
 #[test]
-#[ignore = "with two or three keys a node, inner nodes with one child stay"]
 fn taking_everything_out_gives_all_nodes_of_the_smallest_size_back() {
     taking_everything_out::<u64, Append, _>(&recording(), 64);
     taking_everything_out::<WideKey, Append, _>(&recording(), 128);

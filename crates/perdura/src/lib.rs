@@ -70,7 +70,7 @@ pub use transaction::{ReadTx, Scan, Ticket, Tx};
 /// The recording media of crash tests; see [`Media`].
 pub mod recording {
     pub use engines::below::{
-        CrashPoint, DiskReplay, Dram, Event, Memory, Recording, RecordingFiles, Replay, Step,
+        CrashPoint, DiskReplay, Dram, Event, Memory, Recording, RecordingFiles, Replay, Site, Step,
         Trace, read_header,
     };
     pub use engines::table2;
