@@ -7,7 +7,7 @@
 //!   to it may be gone.
 //! - A checkpoint names the log segment from which on it needs the log, and its first transaction.
 //!
-//! 1. [`write`] fills `<name>.tmp`: header, gzip stream, trailer; syncs it; renames it; syncs the
+//! 1. [`write()`] fills `<name>.tmp`: header, gzip stream, trailer; syncs it; renames it; syncs the
 //!    directory. Now the checkpoint counts.
 //! 2. It removes older checkpoints. A crash before that leaves two, of which the newer counts.
 //! 3. The caller removes the log before the checkpoint: [`crate::wal::Wal::remove_before`].
