@@ -547,6 +547,10 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// Takes the partition for oneself, for as long as the result lives: a worker that owns a
     /// partition (P1 3) pays for no lock, so that reads of the next transaction overlap with the
     /// last fence of the one before.
+    ///
+    /// Everybody else waits meanwhile, also calls that look at the whole database, such as
+    /// [`Database::footprint`] and [`Database::check`]: do not make them in the thread that has
+    /// the partition.
     pub fn exclusive(&self) -> Exclusive<'a, E> {
         Exclusive {
             engine: self.write_lock(),
