@@ -47,9 +47,9 @@ impl Chunk {
         chunk
     }
 
-    /// Takes the first free slot from `cursor` on.
+    /// The first free slot from `cursor` on.
     #[inline]
-    pub(crate) fn take_from(&mut self, cursor: u32) -> Option<u32> {
+    pub(crate) fn free_from(&self, cursor: u32) -> Option<u32> {
         let mut word = (cursor / 64) as usize;
         let free_here = !*self.taken.get(word)? & (!0 << (cursor % 64));
         let bits = if free_here != 0 {
@@ -58,13 +58,20 @@ impl Chunk {
             word = self.next_word_with_space(word + 1)?;
             !self.taken[word]
         };
-        let bit = bits.trailing_zeros();
+        Some(word as u32 * 64 + bits.trailing_zeros())
+    }
+
+    /// Takes the first free slot from `cursor` on.
+    #[inline]
+    pub(crate) fn take_from(&mut self, cursor: u32) -> Option<u32> {
+        let slot = self.free_from(cursor)?;
+        let (word, bit) = ((slot / 64) as usize, slot % 64);
         self.taken[word] |= 1 << bit;
         self.free -= 1;
         if self.taken[word] == !0 {
             self.update_group(word / self.words_per_group);
         }
-        Some(word as u32 * 64 + bit)
+        Some(slot)
     }
 
     fn next_word_with_space(&self, from: usize) -> Option<usize> {

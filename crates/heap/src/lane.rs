@@ -141,11 +141,38 @@ impl<M: Memory> Lane<M> {
                 if chunk.free == 0 {
                     class.with_space[class.position / 64] &= !(1 << (class.position % 64));
                 }
-                let at = chunk.shape.offset_of(slot);
-                return self.heap.chunk_at(number) + at;
+                let at = self.heap.chunk_at(number) + chunk.shape.offset_of(slot);
+                self.bring_next(index);
+                return at;
             }
             class.position = next_set(&class.with_space, class.position + 1);
             class.slot = 0;
+        }
+    }
+
+    /// Brings the slot that will be taken next, and its bit, closer: the cursor rotates, so that
+    /// both are cold, and a flush would wait for them.
+    #[inline]
+    fn bring_next(&self, index: usize) {
+        let class = &self.classes[index];
+        if !M::DURABLE || class.free == 0 {
+            return;
+        }
+        let chunk = |position: usize| {
+            let number = class.chunks[position];
+            Some((number, self.chunks.get(number as usize)?.as_deref()?))
+        };
+        let here = chunk(class.position)
+            .and_then(|(number, chunk)| Some((number, chunk, chunk.free_from(class.slot)?)));
+        let next = here.or_else(|| {
+            let (number, chunk) = chunk(next_set(&class.with_space, class.position + 1))?;
+            Some((number, chunk, chunk.free_from(0)?))
+        });
+        if let Some((number, chunk, slot)) = next {
+            let start = self.heap.chunk_at(number);
+            let bytes = u64::from(chunk.shape.slot_bytes).min(256);
+            self.memory().prefetch(Range::new(start + chunk.shape.offset_of(slot), bytes));
+            self.memory().prefetch(bitmap_word(start, slot).range());
         }
     }
 
