@@ -1,21 +1,47 @@
 //! A reserved run of addresses of which a growing front part is mapped: the raw accesses that all
 //! native memories share, each behind a bounds check.
 
+use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
 use crate::bulk;
 use crate::error::Bad;
 use crate::memory::{Pod, View, checked_range};
 use crate::offset::{LINE_BYTES, Off, Range};
 
+/// How the pages of a file are mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    /// Stores stay in this process and never reach the file.
+    Private,
+    /// Stores are the file's contents.
+    Shared,
+    /// Shared, and on persistent memory the file system's metadata are durable when a page is
+    /// first written (`MAP_SYNC`).
+    Synchronous,
+}
+
+impl Sharing {
+    fn flags(self) -> libc::c_int {
+        match self {
+            Self::Private => libc::MAP_PRIVATE,
+            Self::Shared => libc::MAP_SHARED,
+            Self::Synchronous => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+        }
+    }
+}
+
 /// Invariant: `base` starts a reservation of `reserved` bytes that lives as long as `self`; its
-/// first `len` bytes are mapped readable and writable, and `len` never shrinks.
+/// first `len` bytes are mapped readable and writable, and `len` never shrinks. Where `torn` is
+/// set, addresses of the reservation behind `len` may belong to somebody else.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
     len: AtomicU64,
     reserved: u64,
+    torn: AtomicBool,
     kernels: bulk::Kernels,
 }
 
@@ -53,7 +79,57 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { base: base.cast(), len: AtomicU64::new(0), reserved, kernels: bulk::kernels() })
+        Ok(Self {
+            base: base.cast(),
+            len: AtomicU64::new(0),
+            reserved,
+            torn: AtomicBool::new(false),
+            kernels: bulk::kernels(),
+        })
+    }
+
+    /// Maps a part of `file` at the same place of the reservation, behind what is usable.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn map_file(&self, file: &File, part: Range, sharing: Sharing) -> io::Result<()> {
+        assert!(
+            part.start >= self.len() && part.end() <= self.reserved,
+            "grows in its reservation"
+        );
+        if self.torn.load(Ordering::Relaxed) {
+            return Err(io::Error::other("an earlier growth lost its addresses; open it again"));
+        }
+        let map = |at: *mut libc::c_void, flags| {
+            // SAFETY: with no address the kernel chooses a free one; otherwise the part lies
+            // within our reservation and replaces pages that nothing uses yet.
+            unsafe {
+                libc::mmap(
+                    at,
+                    part.len as usize,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    flags,
+                    file.as_raw_fd(),
+                    part.start as libc::off_t,
+                )
+            }
+        };
+        // A file system may refuse after the kernel has unmapped what was at a fixed address, and
+        // another thread's memory may fall into the hole. So it is asked elsewhere first.
+        let probe = map(std::ptr::null_mut(), sharing.flags());
+        if probe == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping above, which nobody knows of.
+        unsafe { libc::munmap(probe, part.len as usize) };
+        // SAFETY: the part lies within the reservation.
+        let at = unsafe { self.base.add(part.start as usize) };
+        if map(at.cast(), sharing.flags() | libc::MAP_FIXED) == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            self.torn.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        Ok(())
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -187,8 +263,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours, and no reference into it outlives `self`.
-        unsafe { libc::munmap(self.base.cast(), self.reserved as usize) };
+        // What is usable is ours in any case; a torn reservation behind it is left alone.
+        let ours = if *self.torn.get_mut() { *self.len.get_mut() } else { self.reserved };
+        // SAFETY: these addresses are ours, and no reference into them outlives `self`.
+        unsafe { libc::munmap(self.base.cast(), ours as usize) };
     }
 }
 

@@ -16,6 +16,13 @@ pub struct Medium {
     pub natural: Domain,
 }
 
+impl Medium {
+    /// Whether the kernel grants `MAP_SYNC` on it.
+    pub(crate) fn maps_synchronously(&self) -> bool {
+        matches!(self.natural, Domain::Adr | Domain::Eadr)
+    }
+}
+
 const TMPFS: i64 = 0x0102_1994;
 const HUGETLBFS: i64 = 0x9584_58f6;
 const RAMFS: i64 = 0x8584_58f6;

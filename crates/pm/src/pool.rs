@@ -23,7 +23,7 @@ use crate::domain::Domain;
 use crate::error::{Bad, GrowError, PoolError};
 use crate::flush::{FlushInstruction, store_fence};
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START};
-use crate::mapping::{Mapping, NativeView};
+use crate::mapping::{Mapping, NativeView, Sharing};
 use crate::media::{Medium, boot_id, medium_of};
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
@@ -126,6 +126,7 @@ struct Shared {
     header: Mutex<Header>,
     info: PoolInfo,
     access: Access,
+    sharing: Sharing,
     watch: Option<Watch>,
     registered: Option<Registered>,
 }
@@ -300,7 +301,13 @@ impl Pool {
         let reserved = if access == Access::Inspect { header.size } else { header.limit };
         let mapping =
             Mapping::reserve(reserved).map_err(io_error(path, "reserve the address range"))?;
-        map_file(&mapping, &file, Range::new(0, header.size), access)
+        let sharing = match access {
+            Access::Inspect => Sharing::Private,
+            Access::ReadWrite if medium.maps_synchronously() => Sharing::Synchronous,
+            Access::ReadWrite => Sharing::Shared,
+        };
+        mapping
+            .map_file(&file, Range::new(0, header.size), sharing)
             .map_err(io_error(path, "map the pool"))?;
         mapping.set_len(header.size);
         let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
@@ -330,6 +337,7 @@ impl Pool {
                 tail_bytes: file_bytes - header.size,
             },
             access,
+            sharing,
             watch: None,
             registered: Some(registered),
             mapping,
@@ -523,7 +531,9 @@ impl Memory for Pool {
             let _ = shared.file.set_len(from);
             return Err(medium(source));
         }
-        map_file(&shared.mapping, &shared.file, Range::new(from, to - from), shared.access)
+        shared
+            .mapping
+            .map_file(&shared.file, Range::new(from, to - from), shared.sharing)
             .map_err(medium)?;
         if shared.domain != Domain::Process && !header.modelled {
             // The file's length must be durable before anything in the new part is.
@@ -622,36 +632,6 @@ impl Memory for Pool {
 fn sync_name(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn map_file(mapping: &Mapping, file: &File, part: Range, access: Access) -> io::Result<()> {
-    let (protection, kind) = match access {
-        Access::ReadWrite => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED),
-        Access::Inspect => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE),
-    };
-    let map = |kind| {
-        // SAFETY: the part lies within our reservation and replaces pages that nothing uses yet.
-        unsafe {
-            libc::mmap(
-                mapping.base().add(part.start as usize).cast(),
-                part.len as usize,
-                protection,
-                kind | libc::MAP_FIXED,
-                file.as_raw_fd(),
-                part.start as libc::off_t,
-            )
-        }
-    };
-    assert!(part.end() <= mapping.reserved(), "the pool grows within its reservation");
-    // On persistent memory a synchronous mapping makes the file system's metadata durable too.
-    let mut at = libc::MAP_FAILED;
-    if access == Access::ReadWrite {
-        at = map(libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC);
-    }
-    if at == libc::MAP_FAILED {
-        at = map(kind);
-    }
-    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
