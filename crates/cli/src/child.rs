@@ -7,10 +7,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use peers::{Access, AcknowledgedFile, PeerKind, Visitor, with_store};
-use perdura::{Database, Domain, EngineKind, Options, RecoveryReport};
+use perdura::{Database, Domain, EngineKind, OpeningTimes, Options, RecoveryReport};
 use serde::{Deserialize, Serialize};
 use workloads::ycsb::{self, Spec, Verification, Workload};
 use workloads::{Commit, PerduraStore, Random, RowBuffer, Session, Store};
@@ -132,6 +132,70 @@ pub(crate) struct Found {
     pub(crate) surplus: u64,
     /// Whole transactions that were under way when the process was killed: allowed to be there.
     pub(crate) in_flight: u64,
+    /// Where the open call's time went; `None` for a peer, which does not say.
+    pub(crate) opening: Option<Opening>,
+    /// Mean microseconds of a read, from the first on.
+    pub(crate) reads: Reads,
+}
+
+/// Microseconds of each part of an open call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Opening {
+    /// File, lock, header, mapping.
+    pub(crate) map: f64,
+    /// Mini-transactions, description, schema.
+    pub(crate) describe: f64,
+    /// The mark that the pool is open.
+    pub(crate) mark: f64,
+    /// Recovery.
+    pub(crate) recovery: f64,
+}
+
+impl From<OpeningTimes> for Opening {
+    fn from(times: OpeningTimes) -> Self {
+        let us = |part: Duration| part.as_secs_f64() * 1e6;
+        Self {
+            map: us(times.map),
+            describe: us(times.describe),
+            mark: us(times.mark),
+            recovery: us(times.recovery),
+        }
+    }
+}
+
+/// Mean microseconds of a read of a whole tuple, by how many came before it since the store was
+/// opened. The first one was timed for [`Found::first_read_ms`] and is not among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reads {
+    /// Reads 2 to 10.
+    pub(crate) ten: f64,
+    /// Reads 11 to 100.
+    pub(crate) hundred: f64,
+    /// Reads 101 to 1,000.
+    pub(crate) thousand: f64,
+    /// 1,000 more, of tuples that have been read before.
+    pub(crate) again: f64,
+}
+
+impl Reads {
+    /// Reads 1,000 tuples at random, and those again.
+    fn measure<S: Session>(session: &mut S, mut key: impl FnMut() -> u64) -> Result<Self, Failure> {
+        let keys: Vec<u64> = (0..1000).map(|_| key()).collect();
+        let mut row = RowBuffer::new();
+        let mut mean = |keys: &[u64]| -> Result<f64, Failure> {
+            let start = Instant::now();
+            for &key in keys {
+                session.read(key, &mut row)?;
+            }
+            Ok(start.elapsed().as_secs_f64() * 1e6 / keys.len() as f64)
+        };
+        Ok(Self {
+            ten: mean(&keys[1..10])?,
+            hundred: mean(&keys[10..100])?,
+            thousand: mean(&keys[100..])?,
+            again: mean(&keys)?,
+        })
+    }
 }
 
 /// A recovery report.
@@ -253,9 +317,10 @@ impl Witness<'_> {
         let database = Database::open(&path, &options)?;
         let open_ms = self.elapsed_ms();
         let report = database.recovery_report();
+        let opening = database.opening_times().map(Opening::from);
         let store = PerduraStore::new(database, kind.name(), &path, self.task.partitions)?;
         let found = self.look(&store, open_ms)?;
-        Ok(Found { recovered: Some(report.into()), ..found })
+        Ok(Found { recovered: Some(report.into()), opening, ..found })
     }
 
     fn at_peer(mut self, kind: PeerKind) -> Result<Found, Failure> {
@@ -271,18 +336,24 @@ impl Witness<'_> {
     /// Times the first read and the first commit, then verifies. The commit writes back what the
     /// read found, so that the verification sees what recovery left.
     fn look<S: Store>(&self, store: &S, open_ms: f64) -> Result<Found, Failure> {
-        let key = Random::new(self.task.seed, u64::MAX).below(self.task.tuples);
-        let partition = key as usize % self.task.partitions;
+        let mut random = Random::new(self.task.seed, u64::MAX);
+        let partitions = self.task.partitions as u64;
+        let key = random.below(self.task.tuples);
+        let partition = key % partitions;
         let mut row = RowBuffer::new();
-        let (first_read_ms, first_commit_ms) = {
-            let mut session = store.session(partition)?;
+        let (first_read_ms, first_commit_ms, reads) = {
+            let mut session = store.session(partition as usize)?;
             let there = session.read(key, &mut row)?;
             let first_read_ms = self.elapsed_ms();
             if there {
                 session.update(key, 0, &row.columns()[..1])?;
                 session.sync()?;
             }
-            (first_read_ms, self.elapsed_ms())
+            let first_commit_ms = self.elapsed_ms();
+            let here = self.task.tuples.saturating_sub(partition).div_ceil(partitions).max(1);
+            let reads =
+                Reads::measure(&mut session, || random.below(here) * partitions + partition)?;
+            (first_read_ms, first_commit_ms, reads)
         };
         let Verification { lost, surplus, torn, missing_tuples, damaged_columns, .. } =
             ycsb::verify(store, self.workload, self.counts, self.window())?;
@@ -294,6 +365,8 @@ impl Witness<'_> {
             lost: lost + missing_tuples,
             surplus: torn + damaged_columns,
             in_flight: surplus,
+            opening: None,
+            reads,
         })
     }
 

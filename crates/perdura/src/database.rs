@@ -13,6 +13,7 @@ use engines::{CheckReport, EngineKind, Footprint, RecoveryReport, Resources};
 use crate::any_engine::AnyEngine;
 use crate::error::Error;
 use crate::media::Media;
+use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::Options;
 use crate::table::Table;
 use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
@@ -26,6 +27,7 @@ pub struct Database<E: Environment = Native> {
     files: Option<E::Files>,
     kind: EngineKind,
     report: RecoveryReport,
+    opening: Option<OpeningTimes>,
     pool: Option<Pool>,
     closed: bool,
 }
@@ -98,6 +100,7 @@ impl Database<Native> {
     /// do. The pool is unchanged then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref();
+        let mut watch = Stopwatch::start();
         let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
         let header = pool.info().header;
         // A symbolic link may lead to the pool; the files lie beside the pool itself.
@@ -107,8 +110,10 @@ impl Database<Native> {
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
         let media = Media::native(pool.clone(), files, options.volatile_bytes);
+        let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
         let mut database = Self::open_checked(media, options, mark)?;
+        database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
         database.pool = Some(pool);
         Ok(database)
     }
@@ -219,6 +224,7 @@ impl<E: Environment> Database<E> {
         options: &Options,
         begin: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Self, Error> {
+        let mut watch = Stopwatch::start();
         let heap = Heap::open(media.durable.clone())?;
         let Some((description, _)) = Description::read(&heap)? else {
             return Err(Error::Unfinished { path: media.name });
@@ -230,7 +236,9 @@ impl<E: Environment> Database<E> {
             return Err(Error::WrongPartitions { found: description.partitions, wanted });
         }
         let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+        let describe = watch.lap();
         begin()?;
+        let mark = watch.lap();
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
         for partition in 0..description.partitions {
@@ -241,7 +249,10 @@ impl<E: Environment> Database<E> {
             engines.push(engine);
         }
         heap.memory().healthy()?;
-        Ok(Self::assemble(engines, catalog, heap, media.files, kind, report))
+        let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
+        let mut database = Self::assemble(engines, catalog, heap, media.files, kind, report);
+        database.opening = Some(times);
+        Ok(database)
     }
 
     fn assemble(
@@ -253,7 +264,17 @@ impl<E: Environment> Database<E> {
         report: RecoveryReport,
     ) -> Self {
         let partitions = engines.into_iter().map(RwLock::new).collect();
-        Self { partitions, catalog, heap, files, kind, report, pool: None, closed: false }
+        Self {
+            partitions,
+            catalog,
+            heap,
+            files,
+            kind,
+            report,
+            opening: None,
+            pool: None,
+            closed: false,
+        }
     }
 
     /// The engine.
@@ -269,6 +290,11 @@ impl<E: Environment> Database<E> {
     /// What opening had to recover.
     pub fn recovery_report(&self) -> RecoveryReport {
         self.report
+    }
+
+    /// Where the time of opening went; `None` for a database that this handle created.
+    pub fn opening_times(&self) -> Option<OpeningTimes> {
+        self.opening
     }
 
     /// The table `name`.

@@ -49,6 +49,7 @@ mod database;
 mod error;
 mod inspect;
 mod media;
+mod opening;
 mod options;
 mod table;
 mod transaction;
@@ -63,6 +64,7 @@ pub use engines::{CheckReport, EngineKind, Footprint, ParseEngineError, Recovery
 pub use error::Error;
 pub use inspect::{Inspection, inspect};
 pub use media::Media;
+pub use opening::OpeningTimes;
 pub use options::{Commit, Options};
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};

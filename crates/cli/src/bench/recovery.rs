@@ -12,6 +12,7 @@ use workloads::ycsb::Spec;
 
 use super::{Report, median_index};
 use crate::args::{RecoveryArgs, WorkloadName};
+use crate::child::{Opening, Reads};
 use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::host::Host;
@@ -42,6 +43,10 @@ struct Run {
     acknowledged: u64,
     lost: u64,
     surplus: u64,
+    /// Microseconds of the parts of the open call.
+    opening_us: Option<Opening>,
+    /// Mean microseconds of the reads after it.
+    reads_us: Reads,
     #[serde(skip)]
     in_flight: u64,
     #[serde(skip)]
@@ -131,6 +136,8 @@ fn summary(contestant: Contestant, spec: &Spec, outcomes: &[Outcome]) -> Run {
         acknowledged: sum(|outcome| outcome.acknowledged),
         lost: sum(|outcome| outcome.found.lost),
         surplus: sum(|outcome| outcome.found.surplus),
+        opening_us: found.opening,
+        reads_us: found.reads,
         in_flight: sum(|outcome| outcome.found.in_flight),
         spread_ms: (
             times.iter().copied().fold(f64::INFINITY, f64::min),
@@ -162,8 +169,56 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     if plan.repeat > 1 {
         text += "\nTimes and what recovery did are those of the median kill; acknowledged, in flight, lost and surplus are sums over all kills.";
     }
+    text += &format!("\nWhere the time goes, in microseconds\n\n{}", parts(runs));
     text += "\nTimes are taken in a fresh process, from the start of its open call. In flight: whole transactions that were under way at the kill, which may be there or not.\nProcess evidence: the kernel keeps the pages of a killed process, so a kill says nothing about flushes or power loss.\n";
     text
+}
+
+/// The parts of opening, and the reads after it.
+fn parts(runs: &[Run]) -> String {
+    let head = [
+        "store",
+        "tuples",
+        "txns",
+        "map",
+        "describe",
+        "mark",
+        "recovery",
+        "all of open",
+        "first read",
+        "first commit",
+        "reads 2-10",
+        "11-100",
+        "101-1,000",
+        "again",
+    ];
+    let us = |value: f64| format!("{value:.1}");
+    let rows: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| {
+            let part =
+                |of: fn(&Opening) -> f64| run.opening_us.map_or("-".into(), |all| us(of(&all)));
+            let reads = run.reads_us;
+            vec![
+                run.engine.or(run.peer).unwrap_or_default().to_owned(),
+                grouped(run.tuples),
+                grouped(run.txns),
+                part(|all| all.map),
+                part(|all| all.describe),
+                part(|all| all.mark),
+                part(|all| all.recovery),
+                us(run.open_ms * 1e3),
+                us((run.first_read_ms - run.open_ms) * 1e3),
+                us((run.first_commit_ms - run.first_read_ms) * 1e3),
+                us(reads.ten),
+                us(reads.hundred),
+                us(reads.thousand),
+                us(reads.again),
+            ]
+        })
+        .collect();
+    let note = "\nMap: file, lock, header, mapping. Describe: the allocator's unfinished changes, description and schema. Mark: that the pool is open. Reads: the mean of one, of tuples chosen at random, by how many came before it; again: the same thousand once more.\n";
+    table(&head.map(str::to_owned), &rows, 1) + note
 }
 
 fn row(run: &Run) -> Vec<String> {
