@@ -516,8 +516,10 @@ fn resources<E: Environment>(
     heap: &Heap<E::Durable>,
     partition: u32,
 ) -> Result<Resources<E>, Error> {
-    let volatile = (media.volatile)(partition)
-        .map_err(|source| Error::Io { path: "volatile memory".into(), source })?;
+    let volatile = (media.volatile)(partition).map_err(|source| Error::Io {
+        path: "volatile memory (a smaller `volatile_limit` reserves fewer addresses)".into(),
+        source,
+    })?;
     Ok(Resources { partition, volatile, durable: heap.clone(), files: media.files.clone() })
 }
 

@@ -299,8 +299,10 @@ impl Pool {
             _ => None,
         };
         let reserved = if access == Access::Inspect { header.size } else { header.limit };
-        let mapping =
-            Mapping::reserve(reserved).map_err(io_error(path, "reserve the address range"))?;
+        let mapping = Mapping::reserve(reserved).map_err(io_error(
+            path,
+            "reserve addresses up to its limit; a smaller `pool_limit` needs fewer",
+        ))?;
         let sharing = match access {
             Access::Inspect => Sharing::Private,
             Access::ReadWrite if medium.maps_synchronously() => Sharing::Synchronous,
