@@ -120,7 +120,8 @@ impl Options {
         self
     }
 
-    /// Bytes of file log after which InP takes a checkpoint.
+    /// Bytes of file log after which InP takes a checkpoint, or the size of the last one if that is
+    /// more.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.engine_options.checkpoint_bytes = bytes;

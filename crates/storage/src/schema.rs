@@ -161,6 +161,11 @@ pub struct TableLayout {
 }
 
 impl TableLayout {
+    /// The places of the primary key's columns, in the key's order.
+    pub fn key_columns(&self) -> impl Iterator<Item = usize> {
+        self.primary.columns.iter().map(|column| usize::from(*column))
+    }
+
     /// Bytes of a tuple's slot: a word for each column.
     pub fn tuple_bytes(&self) -> u64 {
         self.forms.len() as u64 * 8
