@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::COLUMNS;
+use crate::crew::share;
 
 /// Keys leave four bits for a column and fit the 48 bits of a value's stamp.
 pub(super) const KEY_BITS: u32 = 44;
@@ -219,11 +220,6 @@ impl Spec {
     pub fn user_bytes(&self) -> u64 {
         self.tuples * super::TUPLE_USER_BYTES
     }
-}
-
-fn share(total: u64, partitions: usize, partition: usize) -> u64 {
-    let partitions = partitions as u64;
-    total / partitions + u64::from((partition as u64) < total % partitions)
 }
 
 #[cfg(test)]
