@@ -3,22 +3,26 @@
 //! Both are this binary, started by [`crate::kill`] with a task in JSON. They end when their
 //! standard input does, so that none outlives the command that started it.
 
+mod tpcc;
+mod ycsb;
+
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-use peers::{Access, AcknowledgedFile, PeerKind, Visitor, with_store};
-use perdura::{Database, Domain, EngineKind, Options, RecoveryReport};
+use peers::AcknowledgedFile;
+use perdura::{Domain, Options, RecoveryReport};
 use serde::{Deserialize, Serialize};
-use workloads::ycsb::{self, Spec, Verification, Workload};
-use workloads::{Commit, PerduraStore, Random, RowBuffer, Session, Store};
+use workloads::Commit;
 
-use crate::contestant::{Contestant, create_store, pool_path};
+use crate::contestant::Contestant;
 use crate::failure::Failure;
+use crate::job::Job;
 use crate::output::print;
-use crate::plan::{database_options, run_options};
+use crate::plan::database_options;
 use crate::scratch;
 
 /// First argument of the process that is killed.
@@ -37,13 +41,7 @@ pub(crate) struct Task {
     domain: Option<String>,
     directory: PathBuf,
     acknowledged: PathBuf,
-    mix: String,
-    skew: String,
-    tuples: u64,
-    transactions: u64,
-    partitions: usize,
-    update_columns: usize,
-    seed: u64,
+    job: Job,
     workers: usize,
     group: Option<u32>,
 }
@@ -55,7 +53,7 @@ impl Task {
         domain: Option<Domain>,
         directory: &Path,
         acknowledged: &Path,
-        spec: &Spec,
+        job: &Job,
         run: &workloads::RunOptions,
     ) -> Self {
         Self {
@@ -64,13 +62,7 @@ impl Task {
             domain: domain.map(|domain| domain.name().into()),
             directory: directory.to_owned(),
             acknowledged: acknowledged.to_owned(),
-            mix: spec.mix.name().into(),
-            skew: spec.skew.name().into(),
-            tuples: spec.tuples,
-            transactions: spec.transactions,
-            partitions: spec.partitions,
-            update_columns: spec.update_columns,
-            seed: spec.seed,
+            job: job.clone(),
             workers: run.workers,
             group: crate::plan::commit_group(run.commit),
         }
@@ -94,19 +86,6 @@ impl Task {
 
     fn options(&self) -> Options {
         database_options(self.commit()).checkpoint_bytes(NO_CHECKPOINT_BYTES)
-    }
-
-    fn workload(&self) -> Result<Workload, Failure> {
-        let spec = Spec {
-            tuples: self.tuples,
-            transactions: self.transactions,
-            mix: self.mix.parse().map_err(wrong)?,
-            skew: self.skew.parse().map_err(wrong)?,
-            update_columns: self.update_columns,
-            partitions: self.partitions,
-            seed: self.seed,
-        };
-        Ok(Workload::generate(&spec)?)
     }
 }
 
@@ -132,6 +111,14 @@ pub(crate) struct Found {
     pub(crate) surplus: u64,
     /// Whole transactions that were under way when the process was killed: allowed to be there.
     pub(crate) in_flight: u64,
+    /// TPC-C: tuples of all tables when it was reopened.
+    pub(crate) tuples: Option<u64>,
+    /// TPC-C: bytes of their values.
+    pub(crate) user_bytes: Option<u64>,
+    /// TPC-C: which consistency conditions hold.
+    pub(crate) consistency: Option<BTreeMap<u8, bool>>,
+    /// What is wrong, in words.
+    pub(crate) wrong: Vec<String>,
 }
 
 /// A recovery report.
@@ -180,45 +167,14 @@ fn end_with_standard_input() {
 
 /// Loads, runs and counts until it is killed; when it runs out of work it waits for that.
 fn victim(task: &Task) -> Result<(), Failure> {
-    let workload = task.workload()?;
-    match task.contestant()? {
-        Contestant::Engine(kind) => {
-            let (partitions, options) = (task.partitions, task.options());
-            let store = create_store(kind, &task.directory, partitions, &options, task.domain()?)?;
-            run_until_killed(&store, task, &workload, Some(store.database()))
-        }
-        Contestant::Peer(kind) => {
-            let visit = Victim { task, workload: &workload };
-            with_store(kind, &task.directory, workload.spec(), Access::Create, visit)?
-        }
+    match &task.job {
+        Job::Ycsb(spec) => ycsb::victim(task, spec),
+        Job::Tpcc(spec) => tpcc::victim(task, spec),
     }
 }
 
-struct Victim<'a> {
-    task: &'a Task,
-    workload: &'a Workload,
-}
-
-impl Visitor for Victim<'_> {
-    type Output = Result<(), Failure>;
-
-    fn visit<S: Store>(self, store: &S) -> Self::Output {
-        run_until_killed(store, self.task, self.workload, None)
-    }
-}
-
-fn run_until_killed<S: Store>(
-    store: &S,
-    task: &Task,
-    workload: &Workload,
-    database: Option<&Database>,
-) -> Result<(), Failure> {
-    ycsb::load(store, workload, task.workers, &())?;
-    if let Some(database) = database {
-        database.checkpoint()?;
-    }
-    let acknowledged = AcknowledgedFile::open(&task.acknowledged, task.partitions)?;
-    ycsb::run(store, workload, &run_options(task.workers, task.commit()), &acknowledged)?;
+/// The work is done, but the end has to come from outside; until then the store stays open.
+fn wait_for_the_end() -> ! {
     loop {
         thread::park();
     }
@@ -226,119 +182,46 @@ fn run_until_killed<S: Store>(
 
 /// Opens what is left on the clock, then verifies all of it; prints what it found.
 fn witness(task: &Task) -> Result<(), Failure> {
-    let workload = task.workload()?;
-    let counts = AcknowledgedFile::open(&task.acknowledged, task.partitions)?.counts();
-    let look = Witness { task, workload: &workload, counts: &counts, started: Instant::now() };
-    let found = match task.contestant()? {
-        Contestant::Engine(kind) => look.at_engine(kind)?,
-        Contestant::Peer(kind) => look.at_peer(kind)?,
+    let counts = AcknowledgedFile::open(&task.acknowledged, task.job.partitions())?.counts();
+    let found = match &task.job {
+        Job::Ycsb(spec) => ycsb::witness(task, spec, &counts)?,
+        Job::Tpcc(spec) => tpcc::witness(task, spec, &counts)?,
     };
     let encoded = serde_json::to_string(&found).map_err(wrong)?;
     print(&(encoded + "\n"))
 }
 
-struct Witness<'a> {
-    task: &'a Task,
-    workload: &'a Workload,
-    counts: &'a [u64],
-    /// The start of the open call.
-    started: Instant,
-}
-
-impl Witness<'_> {
-    fn at_engine(mut self, kind: EngineKind) -> Result<Found, Failure> {
-        let path = pool_path(&self.task.directory);
-        let options = self.task.options();
-        self.started = Instant::now();
-        let database = Database::open(&path, &options)?;
-        let open_ms = self.elapsed_ms();
-        let report = database.recovery_report();
-        let store = PerduraStore::new(database, kind.name(), &path, self.task.partitions)?;
-        let found = self.look(&store, open_ms)?;
-        Ok(Found { recovered: Some(report.into()), ..found })
-    }
-
-    fn at_peer(mut self, kind: PeerKind) -> Result<Found, Failure> {
-        let (directory, spec) = (&self.task.directory, self.workload.spec());
-        self.started = Instant::now();
-        with_store(kind, directory, spec, Access::OpenExisting, self)?
-    }
-
-    fn elapsed_ms(&self) -> f64 {
-        self.started.elapsed().as_secs_f64() * 1000.0
-    }
-
-    /// Times the first read and the first commit, then verifies. The commit writes back what the
-    /// read found, so that the verification sees what recovery left.
-    fn look<S: Store>(&self, store: &S, open_ms: f64) -> Result<Found, Failure> {
-        let key = Random::new(self.task.seed, u64::MAX).below(self.task.tuples);
-        let partition = key as usize % self.task.partitions;
-        let mut row = RowBuffer::new();
-        let (first_read_ms, first_commit_ms) = {
-            let mut session = store.session(partition)?;
-            let there = session.read(key, &mut row)?;
-            let first_read_ms = self.elapsed_ms();
-            if there {
-                session.update(key, 0, &row.columns()[..1])?;
-                session.sync()?;
-            }
-            (first_read_ms, self.elapsed_ms())
-        };
-        let Verification { lost, surplus, torn, missing_tuples, damaged_columns, .. } =
-            ycsb::verify(store, self.workload, self.counts, self.window())?;
-        Ok(Found {
-            open_ms,
-            first_read_ms,
-            first_commit_ms,
-            recovered: None,
-            lost: lost + missing_tuples,
-            surplus: torn + damaged_columns,
-            in_flight: surplus,
-        })
-    }
-
-    /// Transactions of a partition that may have been under way: one, or as many as it takes to
-    /// fill a group with updates.
-    fn window(&self) -> u64 {
-        let Commit::Grouped(updates) = self.task.commit() else { return 1 };
-        let window = |(partition, &count): (usize, &u64)| {
-            let open = &self.workload.operations(partition)[count as usize..];
-            let ends = open.iter().enumerate().filter(|(_, operation)| operation.is_update());
-            ends.take(updates as usize).last().map_or(0, |(at, _)| at as u64 + 1)
-        };
-        self.counts.iter().enumerate().map(window).max().unwrap_or(0)
-    }
-}
-
-impl Visitor for Witness<'_> {
-    type Output = Result<Found, Failure>;
-
-    fn visit<S: Store>(self, store: &S) -> Self::Output {
-        let open_ms = self.elapsed_ms();
-        self.look(store, open_ms)
-    }
+/// Milliseconds since the start of the open call.
+fn elapsed_ms(started: Instant) -> f64 {
+    started.elapsed().as_secs_f64() * 1000.0
 }
 
 #[cfg(test)]
 mod tests {
-    use workloads::ycsb::{Mix, Skew};
+    use peers::PeerKind;
+    use perdura::EngineKind;
+    use workloads::ycsb::{Mix, Skew, Spec};
 
     use super::*;
+    use crate::plan::run_options;
 
     #[test]
     fn a_task_survives_the_command_line() {
         let spec = Spec { mix: Mix::WriteHeavy, skew: Skew::High, ..Spec::default() };
-        let run = run_options(3, Commit::Grouped(7));
-        let contestant = Contestant::Peer(PeerKind::Lmdb);
-        let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
-        let task = Task::new(contestant, Some(Domain::Adr), here, there, &spec, &run);
-        let encoded = serde_json::to_string(&task).expect("encodes");
-        let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
-        assert_eq!(decoded.contestant().expect("named"), contestant);
-        assert_eq!(decoded.domain().expect("named"), Some(Domain::Adr));
-        assert_eq!(decoded.commit(), Commit::Grouped(7));
-        assert_eq!(*decoded.workload().expect("valid").spec(), spec);
-        assert_eq!(decoded.acknowledged, there);
+        let shop = workloads::tpcc::Spec { remote: true, ..workloads::tpcc::Spec::default() };
+        for job in [Job::Ycsb(spec), Job::Tpcc(shop)] {
+            let run = run_options(3, Commit::Grouped(7));
+            let contestant = Contestant::Peer(PeerKind::Lmdb);
+            let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
+            let task = Task::new(contestant, Some(Domain::Adr), here, there, &job, &run);
+            let encoded = serde_json::to_string(&task).expect("encodes");
+            let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
+            assert_eq!(decoded.contestant().expect("named"), contestant);
+            assert_eq!(decoded.domain().expect("named"), Some(Domain::Adr));
+            assert_eq!(decoded.commit(), Commit::Grouped(7));
+            assert_eq!(decoded.job, job);
+            assert_eq!(decoded.acknowledged, there);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use perdura::{Database, Domain, EngineKind, Options, Row, Scan, Table, Value};
-use workloads::tpcc::{self, Condition, Kind, Measured, Spec, Workload};
+use workloads::tpcc::{self, Condition, Kind, Measured, Spec, Verification, Workload};
 use workloads::ycsb::{self, Mix};
 use workloads::{Commit, Contents, PerduraStore, Progress, RunError, RunOptions, contents};
 
@@ -403,4 +403,68 @@ fn a_database_that_is_cut_otherwise_is_refused() {
 
 fn options_of_default() -> Options {
     options(EngineKind::NvmInp)
+}
+
+/// What verifying finds in a database that has acknowledged so many of its transactions.
+fn verified(database: &Database, workload: &Workload, completed: &[u64]) -> Verification {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(EngineKind::Inp).partitions(workload.spec().partitions as u32);
+    let reference =
+        Database::create(directory.path().join("db"), &tpcc::schema(), &options).unwrap();
+    let commit = Commit::Durable;
+    tpcc::verify(database, &reference, workload, completed, commit).unwrap()
+}
+
+#[test]
+fn the_verifier_notices_what_is_lost_surplus_or_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = Spec { partitions: 2, transactions: 400, ..spec() };
+    let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec);
+    let workload = Workload::generate(&spec).unwrap();
+    run(&database, &workload);
+    assert_eq!(verified(&database, &workload, &[200, 200]), Verification::default());
+
+    // Acknowledged one less than there are: the last change of a partition may be there.
+    let last_change = |partition: usize| {
+        let changes = |input: &tpcc::Input| !input.kind().is_read_only() && !input.is_rolled_back();
+        workload.inputs(partition).all().iter().rposition(changes).unwrap() as u64
+    };
+    let before_last = [last_change(0), last_change(1)];
+    let found = verified(&database, &workload, &before_last);
+    assert_eq!(found, Verification { in_flight: 2, ..Verification::default() });
+    // Two less: they cannot all have been under way.
+    let found = verified(&database, &workload, &[before_last[0] - 1, 200]);
+    assert!(found.surplus > 0 && !found.is_clean(), "{found:?}");
+
+    // Of a longer run, what comes behind is lost.
+    let more = Workload::generate(&Spec { transactions: 440, ..spec.clone() }).unwrap();
+    let changes = |partition: usize| {
+        let inputs = &more.inputs(partition).all()[200..];
+        let changes =
+            |input: &&tpcc::Input| !input.kind().is_read_only() && !input.is_rolled_back();
+        inputs.iter().filter(changes).count() as u64
+    };
+    let found = verified(&database, &more, &[220, 220]);
+    assert_eq!(found, Verification { lost: changes(0) + changes(1), ..Verification::default() });
+
+    // A tuple of which one column is wrong.
+    let stock = database.table("stock").unwrap();
+    let change = [(stock.column("s_quantity").unwrap(), I64(-1))];
+    database.partition(1).write(|tx| tx.update(&stock, &[U64(2), U64(7)], &change)).unwrap();
+    let found = verified(&database, &workload, &[200, 200]);
+    let tables = vec!["stock".to_owned()];
+    let expected =
+        Verification { differing_tuples: 1, differing_tables: tables, ..Verification::default() };
+    assert_eq!(found, expected);
+    assert!(!found.is_clean());
+}
+
+#[test]
+fn the_first_commit_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec());
+    let before = contents(&database).unwrap();
+    let name = tpcc::first_read(&database).unwrap();
+    tpcc::first_commit(&database, &name).unwrap();
+    assert_eq!(contents(&database).unwrap(), before);
 }

@@ -29,6 +29,7 @@ mod schema;
 mod spec;
 mod stock_level;
 mod terminal;
+mod verify;
 
 pub use consistency::{Condition, check};
 pub use drive::{Measured, run};
@@ -37,6 +38,7 @@ pub use load::load;
 pub use schema::schema;
 pub use spec::{CUSTOMERS, DISTRICTS, ITEMS, Spec, SpecError};
 pub use terminal::{Outcome, Terminal};
+pub use verify::{Verification, first_commit, first_read, verify};
 
 use perdura::{Database, Environment, Error};
 

@@ -1,5 +1,7 @@
 //! What a TPC-C run consists of.
 
+use serde::{Deserialize, Serialize};
+
 use crate::crew::share;
 
 /// Districts of a warehouse (clause 1.2.1).
@@ -10,7 +12,7 @@ pub const CUSTOMERS: u32 = 3000;
 pub const ITEMS: u32 = 100_000;
 
 /// Everything that determines a population and what is run on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Warehouses, numbered from 1; warehouse `w` lies in partition `(w - 1) % partitions`.
     pub warehouses: u32,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::COLUMNS;
 use crate::crew::share;
 
@@ -10,7 +12,7 @@ use crate::crew::share;
 pub(super) const KEY_BITS: u32 = 44;
 
 /// How many of the transactions are updates (P1 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mix {
     /// 100% reads.
     ReadOnly,
@@ -50,7 +52,7 @@ impl Mix {
 }
 
 /// Where transactions go inside a partition (P1 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Skew {
     /// 50% of the transactions access 20% of the tuples.
     Low,
@@ -122,7 +124,7 @@ named!(Mix, "mix");
 named!(Skew, "skew");
 
 /// Everything that determines a workload.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Tuples in all partitions together; their keys are `0..tuples`.
     pub tuples: u64,
