@@ -13,7 +13,7 @@ use perdura::{Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
 
 use crate::output::JsonTarget;
-use crate::units::{parse_number, parse_positive};
+use crate::units::{parse_number, parse_positive, parse_u32};
 
 /// An embedded transactional database that is already there when you restart it.
 #[derive(Debug, Parser)]
@@ -84,9 +84,14 @@ pub(crate) enum Bench {
         after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json"
     )]
     Ycsb(YcsbArgs),
+    /// TPC-C: orders, payments and deliveries of a wholesale supplier, 45/43/4/4/4.
+    #[command(
+        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr --repeat 3 --check --json tpcc.json"
+    )]
+    Tpcc(TpccArgs),
     /// How soon data is there again after SIGKILL, and whether all of it is.
     #[command(
-        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k --txns 10k,100k"
+        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExamples:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 --txns 20k"
     )]
     Recovery(RecoveryArgs),
 }
@@ -101,10 +106,6 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
           value_parser = peer_list)]
     pub(crate) peer: List<PeerKind>,
-    /// Neighbouring columns that an update replaces.
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u8).range(1..=10))]
-    pub(crate) update_columns: u8,
     /// Partitions; transactions of different partitions run at the same time.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -155,6 +156,45 @@ pub(crate) struct YcsbArgs {
     /// Transactions of a run, in all partitions together.
     #[arg(long, value_name = "N", default_value = "800k", value_parser = parse_positive)]
     pub(crate) txns: u64,
+    /// Neighbouring columns that an update replaces.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub(crate) update_columns: u8,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// The scale of TPC-C.
+#[derive(Debug, Args)]
+pub(crate) struct TpccScale {
+    /// TPC-C: items, and stock of each warehouse.
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_u32)]
+    pub(crate) items: u32,
+    /// TPC-C: customers of a district, and orders that it has had; for tests.
+    #[arg(long, hide = true, value_name = "N", default_value = "3000", value_parser = parse_u32)]
+    pub(crate) customers: u32,
+    /// TPC-C: 1% of the order lines and 15% of the payments concern another warehouse; needs
+    /// --partitions 1.
+    #[arg(long)]
+    pub(crate) remote: bool,
+}
+
+/// `perdura bench tpcc`.
+#[derive(Debug, Args)]
+pub(crate) struct TpccArgs {
+    /// Warehouses; warehouse w lies in partition (w - 1) modulo the partitions.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_u32)]
+    pub(crate) warehouses: u32,
+    /// The rest of the scale.
+    #[command(flatten)]
+    pub(crate) scale: TpccScale,
+    /// Transactions of a run, in all partitions together.
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_positive)]
+    pub(crate) txns: u64,
+    /// Check the consistency conditions 1 to 12 (clause 3.3.2) after the run.
+    #[arg(long)]
+    pub(crate) check: bool,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -166,16 +206,24 @@ pub(crate) struct RecoveryArgs {
     /// The workload that is killed.
     #[arg(long, value_enum, default_value_t = WorkloadName::Ycsb)]
     pub(crate) workload: WorkloadName,
-    /// Mixture: read-only, read-heavy, balanced, write-heavy.
-    #[arg(long, default_value = "balanced", value_parser = Mix::from_str)]
-    pub(crate) mix: Mix,
-    /// Where transactions go: low, high, uniform.
-    #[arg(long, default_value = "low", value_parser = Skew::from_str)]
-    pub(crate) skew: Skew,
-    /// Tuples of 1 KB, by comma.
-    #[arg(long, value_name = "LIST", default_value = "200k", value_delimiter = ',',
-          value_parser = parse_positive)]
-    pub(crate) tuples: Vec<u64>,
+    /// YCSB: mixture: read-only, read-heavy, balanced, write-heavy [default: balanced].
+    #[arg(long, value_parser = Mix::from_str)]
+    pub(crate) mix: Option<Mix>,
+    /// YCSB: where transactions go: low, high, uniform [default: low].
+    #[arg(long, value_parser = Skew::from_str)]
+    pub(crate) skew: Option<Skew>,
+    /// YCSB: tuples of 1 KB, by comma [default: 200k].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_positive)]
+    pub(crate) tuples: Option<Vec<u64>>,
+    /// YCSB: neighbouring columns that an update replaces [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub(crate) update_columns: Option<u8>,
+    /// TPC-C: warehouses, by comma [default: 1].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_u32)]
+    pub(crate) warehouses: Option<Vec<u32>>,
+    /// The rest of the scale.
+    #[command(flatten)]
+    pub(crate) scale: TpccScale,
     /// Transactions before the kill, by comma.
     #[arg(long, value_name = "LIST", default_value = "100k", value_delimiter = ',',
           value_parser = parse_positive)]

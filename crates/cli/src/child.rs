@@ -3,23 +3,30 @@
 //! Both are this binary, started by [`crate::kill`] with a task in JSON. They end when their
 //! standard input does, so that none outlives the command that started it.
 
+mod opening;
+mod tpcc;
+mod ycsb;
+
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use peers::{Access, AcknowledgedFile, PeerKind, Visitor, with_store};
-use perdura::{Database, Domain, EngineKind, OpeningTimes, Options, RecoveryReport};
+use peers::AcknowledgedFile;
+use perdura::{Domain, Options, RecoveryReport};
 use serde::{Deserialize, Serialize};
-use workloads::ycsb::{self, Spec, Verification, Workload};
-use workloads::{Commit, PerduraStore, Random, RowBuffer, Session, Store};
+use workloads::Commit;
 
-use crate::contestant::{Contestant, create_store, pool_path};
+use crate::contestant::Contestant;
 use crate::failure::Failure;
+use crate::job::Job;
 use crate::output::print;
-use crate::plan::{database_options, run_options};
+use crate::plan::database_options;
 use crate::scratch;
+
+pub(crate) use opening::{Opening, Reads};
 
 /// First argument of the process that is killed.
 pub(crate) const VICTIM: &str = "__victim";
@@ -37,13 +44,7 @@ pub(crate) struct Task {
     domain: Option<String>,
     directory: PathBuf,
     acknowledged: PathBuf,
-    mix: String,
-    skew: String,
-    tuples: u64,
-    transactions: u64,
-    partitions: usize,
-    update_columns: usize,
-    seed: u64,
+    job: Job,
     workers: usize,
     group: Option<u32>,
 }
@@ -55,7 +56,7 @@ impl Task {
         domain: Option<Domain>,
         directory: &Path,
         acknowledged: &Path,
-        spec: &Spec,
+        job: &Job,
         run: &workloads::RunOptions,
     ) -> Self {
         Self {
@@ -64,13 +65,7 @@ impl Task {
             domain: domain.map(|domain| domain.name().into()),
             directory: directory.to_owned(),
             acknowledged: acknowledged.to_owned(),
-            mix: spec.mix.name().into(),
-            skew: spec.skew.name().into(),
-            tuples: spec.tuples,
-            transactions: spec.transactions,
-            partitions: spec.partitions,
-            update_columns: spec.update_columns,
-            seed: spec.seed,
+            job: job.clone(),
             workers: run.workers,
             group: crate::plan::commit_group(run.commit),
         }
@@ -94,19 +89,6 @@ impl Task {
 
     fn options(&self) -> Options {
         database_options(self.commit()).checkpoint_bytes(NO_CHECKPOINT_BYTES)
-    }
-
-    fn workload(&self) -> Result<Workload, Failure> {
-        let spec = Spec {
-            tuples: self.tuples,
-            transactions: self.transactions,
-            mix: self.mix.parse().map_err(wrong)?,
-            skew: self.skew.parse().map_err(wrong)?,
-            update_columns: self.update_columns,
-            partitions: self.partitions,
-            seed: self.seed,
-        };
-        Ok(Workload::generate(&spec)?)
     }
 }
 
@@ -134,68 +116,16 @@ pub(crate) struct Found {
     pub(crate) in_flight: u64,
     /// Where the open call's time went; `None` for a peer, which does not say.
     pub(crate) opening: Option<Opening>,
-    /// Mean microseconds of a read, from the first on.
-    pub(crate) reads: Reads,
-}
-
-/// Microseconds of each part of an open call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Opening {
-    /// File, lock, header, mapping.
-    pub(crate) map: f64,
-    /// Mini-transactions, description, schema.
-    pub(crate) describe: f64,
-    /// The mark that the pool is open.
-    pub(crate) mark: f64,
-    /// Recovery.
-    pub(crate) recovery: f64,
-}
-
-impl From<OpeningTimes> for Opening {
-    fn from(times: OpeningTimes) -> Self {
-        let us = |part: Duration| part.as_secs_f64() * 1e6;
-        Self {
-            map: us(times.map),
-            describe: us(times.describe),
-            mark: us(times.mark),
-            recovery: us(times.recovery),
-        }
-    }
-}
-
-/// Mean microseconds of a read of a whole tuple, by how many came before it since the store was
-/// opened. The first one was timed for [`Found::first_read_ms`] and is not among them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Reads {
-    /// Reads 2 to 10.
-    pub(crate) ten: f64,
-    /// Reads 11 to 100.
-    pub(crate) hundred: f64,
-    /// Reads 101 to 1,000.
-    pub(crate) thousand: f64,
-    /// 1,000 more, of tuples that have been read before.
-    pub(crate) again: f64,
-}
-
-impl Reads {
-    /// Reads 1,000 tuples at random, and those again.
-    fn measure<S: Session>(session: &mut S, mut key: impl FnMut() -> u64) -> Result<Self, Failure> {
-        let keys: Vec<u64> = (0..1000).map(|_| key()).collect();
-        let mut row = RowBuffer::new();
-        let mut mean = |keys: &[u64]| -> Result<f64, Failure> {
-            let start = Instant::now();
-            for &key in keys {
-                session.read(key, &mut row)?;
-            }
-            Ok(start.elapsed().as_secs_f64() * 1e6 / keys.len() as f64)
-        };
-        Ok(Self {
-            ten: mean(&keys[1..10])?,
-            hundred: mean(&keys[10..100])?,
-            thousand: mean(&keys[100..])?,
-            again: mean(&keys)?,
-        })
-    }
+    /// YCSB: mean microseconds of a read, from the first on.
+    pub(crate) reads: Option<Reads>,
+    /// TPC-C: tuples of all tables when it was reopened.
+    pub(crate) tuples: Option<u64>,
+    /// TPC-C: bytes of their values.
+    pub(crate) user_bytes: Option<u64>,
+    /// TPC-C: which consistency conditions hold.
+    pub(crate) consistency: Option<BTreeMap<u8, bool>>,
+    /// What is wrong, in words.
+    pub(crate) wrong: Vec<String>,
 }
 
 /// A recovery report.
@@ -244,45 +174,14 @@ fn end_with_standard_input() {
 
 /// Loads, runs and counts until it is killed; when it runs out of work it waits for that.
 fn victim(task: &Task) -> Result<(), Failure> {
-    let workload = task.workload()?;
-    match task.contestant()? {
-        Contestant::Engine(kind) => {
-            let (partitions, options) = (task.partitions, task.options());
-            let store = create_store(kind, &task.directory, partitions, &options, task.domain()?)?;
-            run_until_killed(&store, task, &workload, Some(store.database()))
-        }
-        Contestant::Peer(kind) => {
-            let visit = Victim { task, workload: &workload };
-            with_store(kind, &task.directory, workload.spec(), Access::Create, visit)?
-        }
+    match &task.job {
+        Job::Ycsb(spec) => ycsb::victim(task, spec),
+        Job::Tpcc(spec) => tpcc::victim(task, spec),
     }
 }
 
-struct Victim<'a> {
-    task: &'a Task,
-    workload: &'a Workload,
-}
-
-impl Visitor for Victim<'_> {
-    type Output = Result<(), Failure>;
-
-    fn visit<S: Store>(self, store: &S) -> Self::Output {
-        run_until_killed(store, self.task, self.workload, None)
-    }
-}
-
-fn run_until_killed<S: Store>(
-    store: &S,
-    task: &Task,
-    workload: &Workload,
-    database: Option<&Database>,
-) -> Result<(), Failure> {
-    ycsb::load(store, workload, task.workers, &())?;
-    if let Some(database) = database {
-        database.checkpoint()?;
-    }
-    let acknowledged = AcknowledgedFile::open(&task.acknowledged, task.partitions)?;
-    ycsb::run(store, workload, &run_options(task.workers, task.commit()), &acknowledged)?;
+/// The work is done, but the end has to come from outside; until then the store stays open.
+fn wait_for_the_end() -> ! {
     loop {
         thread::park();
     }
@@ -290,128 +189,46 @@ fn run_until_killed<S: Store>(
 
 /// Opens what is left on the clock, then verifies all of it; prints what it found.
 fn witness(task: &Task) -> Result<(), Failure> {
-    let workload = task.workload()?;
-    let counts = AcknowledgedFile::open(&task.acknowledged, task.partitions)?.counts();
-    let look = Witness { task, workload: &workload, counts: &counts, started: Instant::now() };
-    let found = match task.contestant()? {
-        Contestant::Engine(kind) => look.at_engine(kind)?,
-        Contestant::Peer(kind) => look.at_peer(kind)?,
+    let counts = AcknowledgedFile::open(&task.acknowledged, task.job.partitions())?.counts();
+    let found = match &task.job {
+        Job::Ycsb(spec) => ycsb::witness(task, spec, &counts)?,
+        Job::Tpcc(spec) => tpcc::witness(task, spec, &counts)?,
     };
     let encoded = serde_json::to_string(&found).map_err(wrong)?;
     print(&(encoded + "\n"))
 }
 
-struct Witness<'a> {
-    task: &'a Task,
-    workload: &'a Workload,
-    counts: &'a [u64],
-    /// The start of the open call.
-    started: Instant,
-}
-
-impl Witness<'_> {
-    fn at_engine(mut self, kind: EngineKind) -> Result<Found, Failure> {
-        let path = pool_path(&self.task.directory);
-        let options = self.task.options();
-        self.started = Instant::now();
-        let database = Database::open(&path, &options)?;
-        let open_ms = self.elapsed_ms();
-        let report = database.recovery_report();
-        let opening = database.opening_times().map(Opening::from);
-        let store = PerduraStore::new(database, kind.name(), &path, self.task.partitions)?;
-        let found = self.look(&store, open_ms)?;
-        Ok(Found { recovered: Some(report.into()), opening, ..found })
-    }
-
-    fn at_peer(mut self, kind: PeerKind) -> Result<Found, Failure> {
-        let (directory, spec) = (&self.task.directory, self.workload.spec());
-        self.started = Instant::now();
-        with_store(kind, directory, spec, Access::OpenExisting, self)?
-    }
-
-    fn elapsed_ms(&self) -> f64 {
-        self.started.elapsed().as_secs_f64() * 1000.0
-    }
-
-    /// Times the first read and the first commit, then verifies. The commit writes back what the
-    /// read found, so that the verification sees what recovery left.
-    fn look<S: Store>(&self, store: &S, open_ms: f64) -> Result<Found, Failure> {
-        let mut random = Random::new(self.task.seed, u64::MAX);
-        let partitions = self.task.partitions as u64;
-        let key = random.below(self.task.tuples);
-        let partition = key % partitions;
-        let mut row = RowBuffer::new();
-        let (first_read_ms, first_commit_ms, reads) = {
-            let mut session = store.session(partition as usize)?;
-            let there = session.read(key, &mut row)?;
-            let first_read_ms = self.elapsed_ms();
-            if there {
-                session.update(key, 0, &row.columns()[..1])?;
-                session.sync()?;
-            }
-            let first_commit_ms = self.elapsed_ms();
-            let here = self.task.tuples.saturating_sub(partition).div_ceil(partitions).max(1);
-            let reads =
-                Reads::measure(&mut session, || random.below(here) * partitions + partition)?;
-            (first_read_ms, first_commit_ms, reads)
-        };
-        let Verification { lost, surplus, torn, missing_tuples, damaged_columns, .. } =
-            ycsb::verify(store, self.workload, self.counts, self.window())?;
-        Ok(Found {
-            open_ms,
-            first_read_ms,
-            first_commit_ms,
-            recovered: None,
-            lost: lost + missing_tuples,
-            surplus: torn + damaged_columns,
-            in_flight: surplus,
-            opening: None,
-            reads,
-        })
-    }
-
-    /// Transactions of a partition that may have been under way: one, or as many as it takes to
-    /// fill a group with updates.
-    fn window(&self) -> u64 {
-        let Commit::Grouped(updates) = self.task.commit() else { return 1 };
-        let window = |(partition, &count): (usize, &u64)| {
-            let open = &self.workload.operations(partition)[count as usize..];
-            let ends = open.iter().enumerate().filter(|(_, operation)| operation.is_update());
-            ends.take(updates as usize).last().map_or(0, |(at, _)| at as u64 + 1)
-        };
-        self.counts.iter().enumerate().map(window).max().unwrap_or(0)
-    }
-}
-
-impl Visitor for Witness<'_> {
-    type Output = Result<Found, Failure>;
-
-    fn visit<S: Store>(self, store: &S) -> Self::Output {
-        let open_ms = self.elapsed_ms();
-        self.look(store, open_ms)
-    }
+/// Milliseconds since the start of the open call.
+fn elapsed_ms(started: Instant) -> f64 {
+    started.elapsed().as_secs_f64() * 1000.0
 }
 
 #[cfg(test)]
 mod tests {
-    use workloads::ycsb::{Mix, Skew};
+    use peers::PeerKind;
+    use perdura::EngineKind;
+    use workloads::ycsb::{Mix, Skew, Spec};
 
     use super::*;
+    use crate::plan::run_options;
 
     #[test]
     fn a_task_survives_the_command_line() {
         let spec = Spec { mix: Mix::WriteHeavy, skew: Skew::High, ..Spec::default() };
-        let run = run_options(3, Commit::Grouped(7));
-        let contestant = Contestant::Peer(PeerKind::Lmdb);
-        let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
-        let task = Task::new(contestant, Some(Domain::Adr), here, there, &spec, &run);
-        let encoded = serde_json::to_string(&task).expect("encodes");
-        let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
-        assert_eq!(decoded.contestant().expect("named"), contestant);
-        assert_eq!(decoded.domain().expect("named"), Some(Domain::Adr));
-        assert_eq!(decoded.commit(), Commit::Grouped(7));
-        assert_eq!(*decoded.workload().expect("valid").spec(), spec);
-        assert_eq!(decoded.acknowledged, there);
+        let shop = workloads::tpcc::Spec { remote: true, ..workloads::tpcc::Spec::default() };
+        for job in [Job::Ycsb(spec), Job::Tpcc(shop)] {
+            let run = run_options(3, Commit::Grouped(7));
+            let contestant = Contestant::Peer(PeerKind::Lmdb);
+            let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
+            let task = Task::new(contestant, Some(Domain::Adr), here, there, &job, &run);
+            let encoded = serde_json::to_string(&task).expect("encodes");
+            let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
+            assert_eq!(decoded.contestant().expect("named"), contestant);
+            assert_eq!(decoded.domain().expect("named"), Some(Domain::Adr));
+            assert_eq!(decoded.commit(), Commit::Grouped(7));
+            assert_eq!(decoded.job, job);
+            assert_eq!(decoded.acknowledged, there);
+        }
     }
 
     #[test]

@@ -57,8 +57,14 @@ macro_rules! failed {
 
 failed!(perdura::Error, workloads::StoreError, workloads::RunError);
 
-impl From<workloads::ycsb::SpecError> for Failure {
-    fn from(error: workloads::ycsb::SpecError) -> Self {
-        Self::Usage(error.to_string())
-    }
+macro_rules! usage {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Usage(error.to_string())
+            }
+        })*
+    };
 }
+
+usage!(workloads::ycsb::SpecError, workloads::tpcc::SpecError);

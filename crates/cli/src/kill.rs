@@ -2,7 +2,7 @@
 //!
 //! 1. A child process (the victim) creates a store, loads it, runs transactions and counts each
 //!    acknowledged one in a mapped file outside the store.
-//! 2. When enough are counted it is killed with SIGKILL. It has millions more to run, so the kill
+//! 2. When enough are counted it is killed with SIGKILL. It has seconds of work left, so the kill
 //!    hits it in the middle.
 //! 3. A second, fresh child process (the witness) opens the store on the clock and verifies it. A
 //!    fresh one, because an application that comes back after a crash is a new process too: nothing
@@ -20,15 +20,13 @@ use std::time::Duration;
 use peers::AcknowledgedFile;
 use perdura::Domain;
 use workloads::RunOptions;
-use workloads::ycsb::Spec;
 
 use crate::child::{Found, Task, VICTIM, WITNESS};
 use crate::contestant::Contestant;
 use crate::failure::Failure;
+use crate::job::Job;
 use crate::progress::{Bar, LOOK_EVERY};
 
-/// Transactions that the victim has left when it should be killed: seconds of work.
-const MORE_TXNS: u64 = 3_000_000;
 /// How often to look whether it is time to kill.
 const AIM_EVERY: Duration = Duration::from_micros(500);
 
@@ -42,7 +40,7 @@ pub(crate) struct Kill<'a> {
     /// How the victim runs.
     pub(crate) run: RunOptions,
     /// What the victim runs before it is killed.
-    pub(crate) spec: &'a Spec,
+    pub(crate) job: &'a Job,
     /// An empty directory.
     pub(crate) directory: &'a Path,
 }
@@ -62,14 +60,13 @@ impl Kill<'_> {
     /// # Errors
     /// A child process failed, or finished before it could be killed.
     pub(crate) fn run(&self, bar: &mut Bar) -> Result<Outcome, Failure> {
-        let wanted = self.spec.transactions;
-        let spec = Spec { transactions: wanted + MORE_TXNS, ..self.spec.clone() };
-        spec.validate()?;
+        let wanted = self.job.transactions();
+        let job = self.job.with_more()?;
         let store = self.directory.join("store");
         std::fs::create_dir(&store).map_err(|error| Failure::about(store.display(), error))?;
         let file = self.directory.join("acknowledged");
-        let acknowledged = AcknowledgedFile::create(&file, spec.partitions)?;
-        let task = Task::new(self.contestant, self.domain, &store, &file, &spec, &self.run);
+        let acknowledged = AcknowledgedFile::create(&file, job.partitions())?;
+        let task = Task::new(self.contestant, self.domain, &store, &file, &job, &self.run);
 
         bar.phase(format!("{}: to be killed", self.contestant), wanted);
         let total = || acknowledged.counts().iter().sum::<u64>();
@@ -83,7 +80,7 @@ impl Kill<'_> {
         }
         victim.kill()?;
         let acknowledged = total();
-        if acknowledged >= spec.transactions {
+        if acknowledged >= job.transactions() {
             let why = "it had finished before it could be killed; ask for more --txns";
             return Err(Failure::about(self.contestant, why));
         }

@@ -10,7 +10,7 @@
 //! | `args` | what can be asked? |
 //! | `tour`, `bench`, `pool` | the commands |
 //! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
-//! | `kill`, `child` | who is killed, and who looks at what is left? |
+//! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
 //! | `scratch`, `host`, `progress`, `output`, `units`, `failure` | where, on what, how far, to whom |
 
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod child;
 mod contestant;
 mod failure;
 mod host;
+mod job;
 mod kill;
 mod output;
 mod plan;
@@ -53,6 +54,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Tour(args) => tour::run(args),
         Command::Bench { bench: Bench::Ycsb(args) } => bench::ycsb::run(args),
+        Command::Bench { bench: Bench::Tpcc(args) } => bench::tpcc::run(args),
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
         Command::Completions { shell } => {

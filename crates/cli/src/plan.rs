@@ -2,10 +2,10 @@
 
 use peers::PeerKind;
 use perdura::{Domain, Options};
-use workloads::ycsb::{Mix, Skew, Spec};
-use workloads::{Commit, RunOptions};
+use workloads::ycsb::{Mix, Skew};
+use workloads::{Commit, RunOptions, tpcc, ycsb};
 
-use crate::args::{CommitForm, CommonArgs};
+use crate::args::{CommitForm, CommonArgs, TpccScale};
 use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::host::cores;
@@ -24,7 +24,6 @@ pub(crate) struct Plan {
     pub(crate) run: RunOptions,
     /// How often.
     pub(crate) repeat: u32,
-    update_columns: usize,
     partitions: usize,
     seed: u64,
 }
@@ -65,25 +64,47 @@ impl Plan {
             domain: args.domain.0,
             run: run_options(workers, commit),
             repeat: args.repeat,
-            update_columns: usize::from(args.update_columns),
             partitions,
             seed: args.seed,
         })
     }
 
-    /// The specification of a run.
+    /// The specification of a YCSB run of so many tuples and transactions.
     ///
     /// # Errors
     /// It cannot be run.
-    pub(crate) fn spec(
+    pub(crate) fn ycsb(
         &self,
         mix: Mix,
         skew: Skew,
-        tuples: u64,
+        (tuples, transactions): (u64, u64),
+        update_columns: u8,
+    ) -> Result<ycsb::Spec, Failure> {
+        let Self { partitions, seed, .. } = *self;
+        let update_columns = usize::from(update_columns);
+        let spec = ycsb::Spec { tuples, transactions, mix, skew, update_columns, partitions, seed };
+        spec.validate()?;
+        Ok(spec)
+    }
+
+    /// The specification of a TPC-C run of so many warehouses and transactions.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn tpcc(
+        &self,
+        scale: &TpccScale,
+        warehouses: u32,
         transactions: u64,
-    ) -> Result<Spec, Failure> {
-        let Self { update_columns, partitions, seed, .. } = *self;
-        let spec = Spec { tuples, transactions, mix, skew, update_columns, partitions, seed };
+    ) -> Result<tpcc::Spec, Failure> {
+        if let Some(peer) = self.contestants.iter().find_map(|one| one.peer()) {
+            let why = format!("--peer {peer}: TPC-C runs on engines; peers have YCSB only");
+            return Err(Failure::Usage(why));
+        }
+        let Self { partitions, seed, .. } = *self;
+        let TpccScale { items, customers, remote } = *scale;
+        let spec =
+            tpcc::Spec { warehouses, items, customers, transactions, partitions, remote, seed };
         spec.validate()?;
         Ok(spec)
     }
@@ -116,4 +137,10 @@ pub(crate) const fn commit_group(commit: Commit) -> Option<u32> {
         Commit::Durable => None,
         Commit::Grouped(updates) => Some(updates),
     }
+}
+
+/// The form as people read it.
+pub(crate) fn commit_text(commit: Commit) -> String {
+    let group = commit_group(commit).map(|n| format!(" by {n} updates"));
+    commit_name(commit).to_owned() + &group.unwrap_or_default()
 }

@@ -1,5 +1,8 @@
 //! Progress bars: on standard error, only on a terminal, only for what takes over two seconds.
 
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -31,6 +34,26 @@ impl Bar {
         self.bar.set_length(total);
         self.bar.set_message(what.into());
         self.at(0);
+    }
+
+    /// Does some work in a thread of its own, and meanwhile shows how far it is.
+    pub(crate) fn watch<T: Send>(
+        &mut self,
+        done: impl Fn() -> u64,
+        work: impl FnOnce() -> T + Send,
+    ) -> T {
+        thread::scope(|scope| {
+            // Nothing is sent: the channel closes when the work ends, however it does.
+            let (working, ended) = channel::<()>();
+            let worker = scope.spawn(move || {
+                let _working = working;
+                work()
+            });
+            while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                self.at(done());
+            }
+            worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
     /// The phase has come so far.

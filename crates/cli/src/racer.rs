@@ -34,6 +34,23 @@ pub(crate) struct FootprintBytes {
     other: u64,
 }
 
+impl FootprintBytes {
+    /// Of a database.
+    ///
+    /// # Errors
+    /// As [`Database::footprint`].
+    pub(crate) fn of_database(database: &Database) -> Result<Self, Failure> {
+        let found = database.footprint()?;
+        Ok(Self {
+            table: Some(found.table),
+            index: Some(found.index),
+            log: Some(found.log),
+            checkpoint: Some(found.checkpoint),
+            other: found.other,
+        })
+    }
+}
+
 /// What a racer is made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
@@ -295,14 +312,7 @@ impl Serve<'_> {
 
     fn footprint<S: Store>(&self, store: &S) -> Result<FootprintBytes, Failure> {
         if let Some(database) = self.database {
-            let found = database.footprint()?;
-            return Ok(FootprintBytes {
-                table: Some(found.table),
-                index: Some(found.index),
-                log: Some(found.log),
-                checkpoint: Some(found.checkpoint),
-                other: found.other,
-            });
+            return FootprintBytes::of_database(database);
         }
         let other = store.footprint_bytes()?;
         Ok(FootprintBytes { table: None, index: None, log: None, checkpoint: None, other })

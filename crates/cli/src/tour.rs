@@ -14,10 +14,12 @@ use workloads::ycsb::{Mix, Skew, Spec, Workload};
 use workloads::{Commit, Measurement};
 
 use crate::args::TourArgs;
-use crate::bench::ycsb::{PerTxn, throughput};
+use crate::bench::figures::PerTxn;
+use crate::bench::ycsb::throughput;
 use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::job::Job;
 use crate::kill::{Kill, Outcome};
 use crate::output::{print, table};
 use crate::plan::run_options;
@@ -64,6 +66,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
     let host = Host::new(scratch.medium());
     let mut bar = Bar::new();
     let measured = measure(&spec, &scratch, &mut bar)?;
+    let job = Job::Ycsb(spec.clone());
     let mut rows = Vec::new();
     for (engine, throughput, per_txn) in measured {
         let directory = scratch.directory(&format!("{engine}.killed"))?;
@@ -71,7 +74,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
             contestant: Contestant::Engine(engine),
             domain: Some(Domain::Process),
             run: run_options(1, Commit::Durable),
-            spec: &spec,
+            job: &job,
             directory: &directory,
         };
         rows.push(Row { engine, throughput, per_txn, kill: kill.run(&mut bar)? });

@@ -38,6 +38,14 @@ pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     }
 }
 
+/// As [`parse_positive`], for numbers below 2^32.
+///
+/// # Errors
+/// As [`parse_positive`], and for larger numbers.
+pub(crate) fn parse_u32(text: &str) -> Result<u32, String> {
+    u32::try_from(parse_positive(text)?).map_err(|_| format!("`{text}` is too large"))
+}
+
 /// Digits in groups of three.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

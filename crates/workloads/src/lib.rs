@@ -1,24 +1,30 @@
 //! What is run?
 //!
-//! A workload is written once, against [`Store`] and [`Session`]; Perdura and every peer implement
-//! these two, so that all of them do the same work in the same loop. What keeps figures comparable:
+//! YCSB is written once, against [`Store`] and [`Session`]; Perdura and every peer implement these
+//! two, so that all of them do the same work in the same loop. TPC-C is written once against the
+//! public API of Perdura, so that all engines do. What keeps figures comparable:
 //!
 //! - The whole workload is generated before the clock starts and is a function of its
 //!   specification alone: same specification, same operations, on every machine.
 //! - Every store copies a row that is read out into a buffer of the caller.
 //! - A transaction counts, and its latency ends, when it is durable.
 //! - The measured loop allocates nothing and dispatches nothing dynamically.
-//! - Every value written is unique and can be recomputed, so that a verifier can tell a lost
-//!   transaction from a torn one and from damage.
+//! - What a run leaves can be recomputed, so that a verifier can tell a lost transaction from a torn
+//!   one and from damage; and [`contents`] of two databases that did the same are alike.
 
 #![forbid(unsafe_code)]
 
+mod contents;
+mod crew;
 mod measure;
 mod perdura_store;
 mod random;
+mod reads;
 mod store;
+pub mod tpcc;
 pub mod ycsb;
 
+pub use contents::{Contents, TableContents, contents};
 pub use measure::{Measurement, Observer, Progress, RunError, RunOptions};
 pub use perdura_store::PerduraStore;
 pub use random::Random;

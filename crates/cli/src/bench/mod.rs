@@ -1,6 +1,8 @@
 //! The benchmarks, and what their reports share.
 
+pub(crate) mod figures;
 pub(crate) mod recovery;
+pub(crate) mod tpcc;
 pub(crate) mod ycsb;
 
 use serde::Serialize;

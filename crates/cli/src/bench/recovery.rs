@@ -7,8 +7,10 @@
 //! Of several rounds, times and what recovery did are those of the kill with the median time from
 //! the open call to the first durable commit; acknowledged, lost and surplus are sums.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
-use workloads::ycsb::Spec;
+use workloads::ycsb::{Mix, Skew};
 
 use super::{Report, median_index};
 use crate::args::{RecoveryArgs, WorkloadName};
@@ -16,6 +18,7 @@ use crate::child::{Opening, Reads};
 use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::job::Job;
 use crate::kill::{Kill, Outcome};
 use crate::output::{check_target, report, table};
 use crate::plan::Plan;
@@ -31,6 +34,8 @@ struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
     workload: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warehouses: Option<u32>,
     tuples: u64,
     txns: u64,
     user_bytes: u64,
@@ -45,8 +50,13 @@ struct Run {
     surplus: u64,
     /// Microseconds of the parts of the open call.
     opening_us: Option<Opening>,
-    /// Mean microseconds of the reads after it.
-    reads_us: Reads,
+    /// Mean microseconds of the reads after it, of YCSB.
+    reads_us: Option<Reads>,
+    /// In all kills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consistency: Option<BTreeMap<u8, bool>>,
+    #[serde(skip)]
+    wrong: Vec<String>,
     #[serde(skip)]
     in_flight: u64,
     #[serde(skip)]
@@ -59,45 +69,78 @@ struct Run {
 /// Options that contradict each other, a store that failed, or [`Failure::Found`] if anything was
 /// lost.
 pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
-    if args.workload == WorkloadName::Tpcc {
-        let why = "--workload tpcc comes with TPC-C, in a later version; this one has ycsb";
-        return Err(Failure::Failed(why.into()));
-    }
     let plan = Plan::new(&args.common)?;
     if let Some(map) = args.common.peer.0.iter().find(|peer| !peer.is_durable()) {
         let why = format!("peer {map} keeps nothing in files: there is nothing to reopen");
         return Err(Failure::Usage(why));
     }
     check_target(args.common.json.as_ref())?;
-    let mut specs = Vec::new();
-    for &tuples in &args.tuples {
-        for &txns in &args.txns {
-            specs.push(plan.spec(args.mix, args.skew, tuples, txns)?);
-        }
-    }
+    let jobs = jobs(&plan, args)?;
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
     let mut bar = Bar::new();
     let mut runs = Vec::new();
-    for (number, spec) in specs.iter().enumerate() {
-        runs.extend(cell(&plan, spec, number, &scratch, &mut bar)?);
+    for (number, job) in jobs.iter().enumerate() {
+        runs.extend(cell(&plan, job, number, &scratch, &mut bar)?);
     }
     drop(bar);
     let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
     report(&text, &Report::new(&host, &runs), args.common.json.as_ref())?;
-    if runs.iter().any(|run| run.lost > 0 || run.surplus > 0) {
+    for run in &runs {
+        let name = run.engine.or(run.peer).unwrap_or_default();
+        run.wrong.iter().for_each(|wrong| eprintln!("perdura: {name}: {wrong}"));
+    }
+    let broken = |run: &Run| run.lost > 0 || run.surplus > 0;
+    if runs.iter().any(broken) {
         eprintln!(
             "perdura: acknowledged transactions were lost, or there is more than was written"
         );
-        return Err(Failure::Found);
     }
-    Ok(())
+    let found = runs.iter().any(|run| broken(run) || !run.wrong.is_empty());
+    if found { Err(Failure::Found) } else { Ok(()) }
+}
+
+/// Everything that is to be killed: for each size, each number of transactions.
+fn jobs(plan: &Plan, args: &RecoveryArgs) -> Result<Vec<Job>, Failure> {
+    let refuse = |given: bool, option: &str, of: &str, instead: &str| match given {
+        true => Err(Failure::Usage(format!("{option} is an option of {of}; {instead}"))),
+        false => Ok(()),
+    };
+    let mut jobs = Vec::new();
+    match args.workload {
+        WorkloadName::Ycsb => {
+            let instead = "add --workload tpcc, or leave it out";
+            refuse(args.warehouses.is_some(), "--warehouses", "TPC-C", instead)?;
+            refuse(args.scale.remote, "--remote", "TPC-C", instead)?;
+            let (mix, skew) = (args.mix.unwrap_or(Mix::Balanced), args.skew.unwrap_or(Skew::Low));
+            let update_columns = args.update_columns.unwrap_or(1);
+            for &tuples in args.tuples.as_deref().unwrap_or(&[200_000]) {
+                for &txns in &args.txns {
+                    let spec = plan.ycsb(mix, skew, (tuples, txns), update_columns)?;
+                    jobs.push(Job::Ycsb(spec));
+                }
+            }
+        }
+        WorkloadName::Tpcc => {
+            let instead = "with --workload tpcc give --warehouses and --items";
+            refuse(args.tuples.is_some(), "--tuples", "YCSB", instead)?;
+            refuse(args.mix.is_some(), "--mix", "YCSB", instead)?;
+            refuse(args.skew.is_some(), "--skew", "YCSB", instead)?;
+            refuse(args.update_columns.is_some(), "--update-columns", "YCSB", instead)?;
+            for &warehouses in args.warehouses.as_deref().unwrap_or(&[1]) {
+                for &txns in &args.txns {
+                    jobs.push(Job::Tpcc(plan.tpcc(&args.scale, warehouses, txns)?));
+                }
+            }
+        }
+    }
+    Ok(jobs)
 }
 
 /// All kills of one size.
 fn cell(
     plan: &Plan,
-    spec: &Spec,
+    job: &Job,
     number: usize,
     scratch: &Scratch,
     bar: &mut Bar,
@@ -107,26 +150,35 @@ fn cell(
         for (&contestant, outcomes) in plan.contestants.iter().zip(&mut outcomes) {
             let directory = scratch.directory(&format!("{contestant}.{number}.{round}"))?;
             let (domain, run) = (plan.domain, plan.run.clone());
-            let kill = Kill { contestant, domain, run, spec, directory: &directory };
+            let kill = Kill { contestant, domain, run, job, directory: &directory };
             outcomes.push(kill.run(bar)?);
             scratch.discard(&directory);
         }
     }
     let both = plan.contestants.iter().zip(&outcomes);
-    Ok(both.map(|(&contestant, outcomes)| summary(contestant, spec, outcomes)).collect())
+    Ok(both.map(|(&contestant, outcomes)| summary(contestant, job, outcomes)).collect())
 }
 
-fn summary(contestant: Contestant, spec: &Spec, outcomes: &[Outcome]) -> Run {
+fn summary(contestant: Contestant, job: &Job, outcomes: &[Outcome]) -> Run {
     let times: Vec<f64> = outcomes.iter().map(|outcome| outcome.found.first_commit_ms).collect();
     let found = &outcomes[median_index(&times)].found;
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
+    let (workload, warehouses, tuples, user_bytes) = match job {
+        Job::Ycsb(spec) => ("ycsb", None, spec.tuples, spec.user_bytes()),
+        Job::Tpcc(spec) => {
+            let (tuples, user_bytes) = (found.tuples, found.user_bytes);
+            let held = (tuples.unwrap_or_default(), user_bytes.unwrap_or_default());
+            ("tpcc", Some(spec.warehouses), held.0, held.1)
+        }
+    };
     Run {
         engine: contestant.engine(),
         peer: contestant.peer(),
-        workload: "ycsb",
-        tuples: spec.tuples,
-        txns: spec.transactions,
-        user_bytes: spec.user_bytes(),
+        workload,
+        warehouses,
+        tuples,
+        txns: job.transactions(),
+        user_bytes,
         open_ms: found.open_ms,
         first_read_ms: found.first_read_ms,
         first_commit_ms: found.first_commit_ms,
@@ -138,12 +190,24 @@ fn summary(contestant: Contestant, spec: &Spec, outcomes: &[Outcome]) -> Run {
         surplus: sum(|outcome| outcome.found.surplus),
         opening_us: found.opening,
         reads_us: found.reads,
+        consistency: consistency(outcomes),
+        wrong: outcomes.iter().flat_map(|outcome| outcome.found.wrong.clone()).collect(),
         in_flight: sum(|outcome| outcome.found.in_flight),
         spread_ms: (
             times.iter().copied().fold(f64::INFINITY, f64::min),
             times.iter().copied().fold(0.0, f64::max),
         ),
     }
+}
+
+/// A condition holds if it did after every kill; `None` if the workload has no conditions.
+fn consistency(outcomes: &[Outcome]) -> Option<BTreeMap<u8, bool>> {
+    let mut all = outcomes.iter().filter_map(|outcome| outcome.found.consistency.as_ref());
+    let first = all.next()?.clone();
+    Some(all.fold(first, |mut both, one| {
+        one.iter().for_each(|(number, holds)| *both.entry(*number).or_insert(true) &= holds);
+        both
+    }))
 }
 
 fn people(plan: &Plan, runs: &[Run]) -> String {
@@ -164,10 +228,17 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
         "surplus",
     ];
     let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
-    let mut text = format!("Recovery of YCSB after SIGKILL, median of {} kills\n\n", plan.repeat);
+    let workload = if runs[0].workload == "tpcc" { "TPC-C" } else { "YCSB" };
+    let mut text =
+        format!("Recovery of {workload} after SIGKILL, median of {} kills\n\n", plan.repeat);
     text += &table(&head.map(str::to_owned), &rows, 1);
     if plan.repeat > 1 {
         text += "\nTimes and what recovery did are those of the median kill; acknowledged, in flight, lost and surplus are sums over all kills.";
+    }
+    if runs.iter().all(|run| run.consistency.is_some())
+        && runs.iter().all(|run| run.wrong.is_empty())
+    {
+        text += "\nConsistency conditions 1 to 12 hold after every kill, and every tuple is what a second database of another engine came to.";
     }
     text += &format!("\nWhere the time goes, in microseconds\n\n{}", parts(runs));
     text += "\nTimes are taken in a fresh process, from the start of its open call. In flight: whole transactions that were under way at the kill, which may be there or not.\nProcess evidence: the kernel keeps the pages of a killed process, so a kill says nothing about flushes or power loss.\n";
@@ -198,7 +269,7 @@ fn parts(runs: &[Run]) -> String {
         .map(|run| {
             let part =
                 |of: fn(&Opening) -> f64| run.opening_us.map_or("-".into(), |all| us(of(&all)));
-            let reads = run.reads_us;
+            let reads = |of: fn(&Reads) -> f64| run.reads_us.map_or("-".into(), |all| us(of(&all)));
             vec![
                 run.engine.or(run.peer).unwrap_or_default().to_owned(),
                 grouped(run.tuples),
@@ -210,10 +281,10 @@ fn parts(runs: &[Run]) -> String {
                 us(run.open_ms * 1e3),
                 us((run.first_read_ms - run.open_ms) * 1e3),
                 us((run.first_commit_ms - run.first_read_ms) * 1e3),
-                us(reads.ten),
-                us(reads.hundred),
-                us(reads.thousand),
-                us(reads.again),
+                reads(|all| all.ten),
+                reads(|all| all.hundred),
+                reads(|all| all.thousand),
+                reads(|all| all.again),
             ]
         })
         .collect();

@@ -11,18 +11,18 @@
 
 use std::sync::Arc;
 
-use perdura::Counters;
 use serde::Serialize;
 use workloads::Measurement;
 use workloads::ycsb::{Spec, Workload};
 
-use super::{Report, median_index};
+use super::Report;
+use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use crate::args::YcsbArgs;
 use crate::contestant::{Contestant, Promise};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{check_target, report, table};
-use crate::plan::{Plan, commit_group, commit_name};
+use crate::plan::{Plan, commit_group, commit_name, commit_text};
 use crate::progress::Bar;
 use crate::racer::{FootprintBytes, Racer, Setup};
 use crate::scratch::Scratch;
@@ -30,54 +30,6 @@ use crate::units::grouped;
 
 /// Transactions of a counted pass at most: counts of a transaction settle long before.
 const COUNTED_TXNS: u64 = 200_000;
-
-/// Of several runs.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Spread {
-    min: f64,
-    max: f64,
-    n: usize,
-}
-
-/// Latencies to durability, over all rounds.
-#[derive(Debug, Clone, Serialize)]
-struct LatencyUs {
-    p50: f64,
-    p95: f64,
-    p99: f64,
-    max: f64,
-}
-
-/// What a transaction costs; `None` where it was not counted.
-#[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct PerTxn {
-    /// Cache lines written back.
-    pub(crate) flushed_lines: Option<f64>,
-    /// Fences.
-    pub(crate) fences: Option<f64>,
-    bytes_persisted: Option<f64>,
-    /// Known where the log is a file and nothing else is written; checkpoints are in it.
-    bytes_logged: Option<f64>,
-    file_bytes: Option<f64>,
-    syncs: Option<f64>,
-}
-
-impl PerTxn {
-    /// Divides what was counted.
-    pub(crate) fn new(contestant: Contestant, counted: Option<&Counters>, txns: u64) -> Self {
-        let Some(counted) = counted else { return Self::default() };
-        let each = |total: u64| Some(total as f64 / txns.max(1) as f64);
-        let logs_to_files = matches!(contestant, Contestant::Engine(kind) if kind.uses_files());
-        Self {
-            flushed_lines: each(counted.flushed_lines),
-            fences: each(counted.fences),
-            bytes_persisted: each(counted.bytes_persisted),
-            bytes_logged: each(counted.file_bytes).filter(|_| logs_to_files),
-            file_bytes: each(counted.file_bytes),
-            syncs: each(counted.syncs),
-        }
-    }
-}
 
 /// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]
@@ -120,7 +72,7 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     let mut cells = Vec::new();
     for &mix in &args.mix.0 {
         for &skew in &args.skew.0 {
-            cells.push(plan.spec(mix, skew, args.tuples, args.txns)?);
+            cells.push(plan.ycsb(mix, skew, (args.tuples, args.txns), args.update_columns)?);
         }
     }
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
@@ -207,7 +159,7 @@ fn summary(
         seconds: rounds[median].seconds,
         throughput_txn_s,
         throughput_spread,
-        latency_us: latency(rounds),
+        latency_us: LatencyUs::of(rounds.iter().map(|round| &round.latency_ns)),
         per_txn,
         footprint_bytes,
         user_bytes: spec.user_bytes(),
@@ -219,19 +171,7 @@ fn summary(
 /// The median, the spread, and which round is the median.
 pub(crate) fn throughput(rounds: &[Measurement]) -> (f64, Spread, usize) {
     let all: Vec<f64> = rounds.iter().map(Measurement::throughput_txn_s).collect();
-    let median = median_index(&all);
-    let min = all.iter().copied().fold(f64::INFINITY, f64::min);
-    let max = all.iter().copied().fold(0.0, f64::max);
-    (all[median], Spread { min, max, n: all.len() }, median)
-}
-
-fn latency(rounds: &[Measurement]) -> LatencyUs {
-    let mut all = rounds[0].latency_ns.clone();
-    for round in &rounds[1..] {
-        all.add(&round.latency_ns).expect("all rounds have the same bounds");
-    }
-    let at = |quantile| all.value_at_quantile(quantile) as f64 / 1000.0;
-    LatencyUs { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: all.max() as f64 / 1000.0 }
+    Spread::of(&all)
 }
 
 /// The table, and what has to be known to read it.
@@ -242,15 +182,13 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     let head = words.iter().chain(&numbers).map(ToString::to_string);
     let head: Vec<String> = head.chain(peers.iter().map(|peer| format!("x {peer}"))).collect();
     let rows: Vec<Vec<String>> = runs.iter().map(|run| row(run, runs, &peers)).collect();
-    let group = commit_group(plan.run.commit).map(|n| format!(" by {n} updates"));
     let mut text = format!(
-        "YCSB: {} tuples, {} transactions, partitions: {}, workers: {}, commits {}{}, median of {}\n\n",
+        "YCSB: {} tuples, {} transactions, partitions: {}, workers: {}, commits {}, median of {}\n\n",
         grouped(runs[0].tuples),
         grouped(runs[0].txns),
         runs[0].partitions,
         plan.run.workers.min(runs[0].partitions),
-        commit_name(plan.run.commit),
-        group.unwrap_or_default(),
+        commit_text(plan.run.commit),
         plan.repeat,
     );
     text += &table(&head, &rows, words.len());
@@ -265,9 +203,6 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
 }
 
 fn row(run: &Run, runs: &[Run], peers: &[&str]) -> Vec<String> {
-    let whole = |value: f64| grouped(value.round() as u64);
-    let fine = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
-    let Spread { min, max, n } = run.throughput_spread;
     let name = run.engine.or(run.peer).unwrap_or_default();
     let mut cells = vec![
         name.to_owned(),
@@ -275,7 +210,7 @@ fn row(run: &Run, runs: &[Run], peers: &[&str]) -> Vec<String> {
         run.skew.to_owned(),
         run.promise.text(),
         whole(run.throughput_txn_s),
-        if n > 1 { format!("{} - {}", whole(min), whole(max)) } else { "-".into() },
+        run.throughput_spread.text(),
         format!("{:.2}", run.latency_us.p50),
         format!("{:.2}", run.latency_us.p99),
         fine(run.per_txn.flushed_lines),

@@ -9,12 +9,12 @@
 
 use std::hint::black_box;
 use std::sync::Barrier;
-use std::thread;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
 use super::{COLUMN_BYTES, COLUMNS, Column, Operation, Values, Workload};
+use crate::crew::crew;
 use crate::measure::{Measurement, Observer, RunError, RunOptions, latency_histogram};
 use crate::store::{Commit, RowBuffer, Session, Store, StoreError};
 
@@ -33,18 +33,12 @@ pub fn load<S: Store, O: Observer>(
     observer: &O,
 ) -> Result<(), RunError> {
     let workers = check(store, workload, workers)?;
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers)
-            .map(|worker| {
-                scope.spawn(move || {
-                    (worker..store.partitions()).step_by(workers).try_for_each(|partition| {
-                        load_partition(store, workload, partition, observer)
-                    })
-                })
-            })
-            .collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("a worker does not panic"))
-    })
+    crew(workers, |worker, _| {
+        (worker..store.partitions())
+            .step_by(workers)
+            .try_for_each(|partition| load_partition(store, workload, partition, observer))
+    })?;
+    Ok(())
 }
 
 fn load_partition<S: Store, O: Observer>(
@@ -83,17 +77,8 @@ pub fn run<S: Store, O: Observer>(
     observer: &O,
 ) -> Result<Measurement, RunError> {
     let workers = check(store, workload, options.workers)?;
-    let barrier = Barrier::new(workers);
-    let shared = Shared { store, workload, options, observer, barrier: &barrier, workers };
-    let outcomes: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..workers).map(|number| scope.spawn(move || work(shared, number))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().expect("a worker does not panic")
-        };
-        threads.into_iter().map(join).collect()
-    });
-    let outcomes = outcomes.into_iter().collect::<Result<Vec<Outcome>, RunError>>()?;
+    let shared = Shared { store, workload, options, observer, workers };
+    let outcomes = crew(workers, |number, barrier| work(shared, number, barrier))?;
     let mut latency_ns = latency_histogram();
     for outcome in &outcomes {
         latency_ns.add(&outcome.latency_ns).expect("all histograms have the same bounds");
@@ -131,7 +116,6 @@ struct Shared<'a, S, O> {
     workload: &'a Workload,
     options: &'a RunOptions,
     observer: &'a O,
-    barrier: &'a Barrier,
     workers: usize,
 }
 
@@ -155,6 +139,7 @@ struct Outcome {
 fn work<S: Store, O: Observer>(
     shared: Shared<'_, S, O>,
     number: usize,
+    barrier: &Barrier,
 ) -> Result<Outcome, RunError> {
     if let Some(pin) = shared.options.pin {
         pin(number);
@@ -169,7 +154,7 @@ fn work<S: Store, O: Observer>(
         latency_ns: latency_histogram(),
     };
     // Before the error is looked at: the other workers wait here too.
-    shared.barrier.wait();
+    barrier.wait();
     let mut lanes = lanes?;
     let started = Instant::now();
     let mut running = lanes.len();

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::COLUMNS;
+use crate::crew::share;
 
 /// Keys leave four bits for a column and fit the 48 bits of a value's stamp.
 pub(super) const KEY_BITS: u32 = 44;
 
 /// How many of the transactions are updates (P1 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mix {
     /// 100% reads.
     ReadOnly,
@@ -49,7 +52,7 @@ impl Mix {
 }
 
 /// Where transactions go inside a partition (P1 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Skew {
     /// 50% of the transactions access 20% of the tuples.
     Low,
@@ -121,7 +124,7 @@ named!(Mix, "mix");
 named!(Skew, "skew");
 
 /// Everything that determines a workload.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Tuples in all partitions together; their keys are `0..tuples`.
     pub tuples: u64,
@@ -219,11 +222,6 @@ impl Spec {
     pub fn user_bytes(&self) -> u64 {
         self.tuples * super::TUPLE_USER_BYTES
     }
-}
-
-fn share(total: u64, partitions: usize, partition: usize) -> u64 {
-    let partitions = partitions as u64;
-    total / partitions + u64::from((partition as u64) < total % partitions)
 }
 
 #[cfg(test)]

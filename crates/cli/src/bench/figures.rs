@@ -1,0 +1,104 @@
+//! The figures that reports of all benchmarks have.
+
+use hdrhistogram::Histogram;
+use perdura::Counters;
+use serde::Serialize;
+
+use super::median_index;
+use crate::contestant::Contestant;
+use crate::units::grouped;
+
+/// Of several runs.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Spread {
+    min: f64,
+    max: f64,
+    n: usize,
+}
+
+impl Spread {
+    /// The median of what was measured, its spread, and which run is the median.
+    pub(crate) fn of(all: &[f64]) -> (f64, Self, usize) {
+        let median = median_index(all);
+        let min = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = all.iter().copied().fold(0.0, f64::max);
+        (all[median], Self { min, max, n: all.len() }, median)
+    }
+
+    /// As people read it.
+    pub(crate) fn text(&self) -> String {
+        match self.n {
+            1 => "-".into(),
+            _ => format!("{} - {}", whole(self.min), whole(self.max)),
+        }
+    }
+}
+
+/// Latencies to durability, over all rounds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LatencyUs {
+    /// Median.
+    pub(crate) p50: f64,
+    /// 95th percentile.
+    pub(crate) p95: f64,
+    /// 99th percentile.
+    pub(crate) p99: f64,
+    /// Longest.
+    pub(crate) max: f64,
+}
+
+impl LatencyUs {
+    /// Of all these taken together; zeros if there are none.
+    pub(crate) fn of<'a>(mut all: impl Iterator<Item = &'a Histogram<u64>>) -> Self {
+        let Some(first) = all.next() else {
+            return Self { p50: 0.0, p95: 0.0, p99: 0.0, max: 0.0 };
+        };
+        let mut sum = first.clone();
+        for one in all {
+            sum.add(one).expect("all rounds have the same bounds");
+        }
+        let at = |quantile| sum.value_at_quantile(quantile) as f64 / 1000.0;
+        Self { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: sum.max() as f64 / 1000.0 }
+    }
+}
+
+/// What a transaction costs; `None` where it was not counted.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct PerTxn {
+    /// Cache lines written back.
+    pub(crate) flushed_lines: Option<f64>,
+    /// Fences.
+    pub(crate) fences: Option<f64>,
+    bytes_persisted: Option<f64>,
+    /// Known where the log is a file and nothing else is written; checkpoints are in it.
+    bytes_logged: Option<f64>,
+    file_bytes: Option<f64>,
+    syncs: Option<f64>,
+}
+
+impl PerTxn {
+    /// Divides what was counted.
+    pub(crate) fn new(contestant: Contestant, counted: Option<&Counters>, txns: u64) -> Self {
+        let Some(counted) = counted else { return Self::default() };
+        let each = |total: u64| Some(total as f64 / txns.max(1) as f64);
+        let logs_to_files = matches!(contestant, Contestant::Engine(kind) if kind.uses_files());
+        Self {
+            flushed_lines: each(counted.flushed_lines),
+            fences: each(counted.fences),
+            bytes_persisted: each(counted.bytes_persisted),
+            bytes_logged: each(counted.file_bytes).filter(|_| logs_to_files),
+            file_bytes: each(counted.file_bytes),
+            syncs: each(counted.syncs),
+        }
+    }
+}
+
+/// A figure without decimals.
+pub(crate) fn whole(value: f64) -> String {
+    grouped(value.round() as u64)
+}
+
+/// A figure with two decimals, if there is one.
+pub(crate) fn fine(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.2}"))
+}

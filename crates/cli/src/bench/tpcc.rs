@@ -1,0 +1,346 @@
+//! `perdura bench tpcc`.
+//!
+//! 1. Every engine gets a directory of its own, is created and populated once, and takes a
+//!    checkpoint if it has such a thing.
+//! 2. The rounds go around the engines. Round `n` runs the `n`th piece of one sequence of inputs on
+//!    each of them, so that all have done the same when it ends.
+//! 3. One more piece runs off the clock and is counted.
+//! 4. What each engine then holds is read as a whole: the digests must agree. With `--check` the
+//!    consistency conditions are checked, too.
+
+use std::collections::BTreeMap;
+
+use perdura::{Counters, Database};
+use serde::Serialize;
+use workloads::tpcc::{self, Condition, Kind, Measured, Spec, Workload};
+use workloads::{Contents, Progress, contents};
+
+use super::Report;
+use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use crate::args::TpccArgs;
+use crate::contestant::{Contestant, Promise, create_database, pool_path};
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::output::{check_target, report, table};
+use crate::plan::{Plan, commit_group, commit_name, commit_text, database_options};
+use crate::progress::Bar;
+use crate::racer::FootprintBytes;
+use crate::scratch::Scratch;
+use crate::units::grouped;
+
+/// Transactions of a counted pass at most.
+const COUNTED_TXNS: u64 = 20_000;
+
+/// A run as programs read it; others rely on the keys to the letter.
+#[derive(Debug, Clone, Serialize)]
+struct Run {
+    engine: &'static str,
+    workload: &'static str,
+    mix: Option<()>,
+    skew: Option<()>,
+    warehouses: u32,
+    items: u32,
+    remote: bool,
+    txns: u64,
+    partitions: usize,
+    domain: Option<&'static str>,
+    modelled: bool,
+    commit: &'static str,
+    group: Option<u32>,
+    seed: u64,
+    emulated: Option<()>,
+    seconds: f64,
+    throughput_txn_s: f64,
+    throughput_spread: Spread,
+    new_orders_per_minute: f64,
+    latency_us: LatencyUs,
+    latency_us_by_transaction: BTreeMap<&'static str, LatencyUs>,
+    per_txn: PerTxn,
+    footprint_bytes: FootprintBytes,
+    user_bytes: u64,
+    tuples: u64,
+    aborted: u64,
+    /// `None` without `--check`.
+    consistency: Option<BTreeMap<u8, bool>>,
+    /// Of all that the database holds.
+    digest: String,
+    #[serde(skip)]
+    violations: Vec<String>,
+    #[serde(skip)]
+    promise: Promise,
+}
+
+/// An open, populated database and what was measured on it.
+struct Shop {
+    contestant: Contestant,
+    database: Database,
+    rounds: Vec<Measured>,
+    counted: Counters,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Options that contradict each other, an engine that failed, or [`Failure::Found`] if a condition
+/// does not hold or the engines do not agree.
+pub(crate) fn run(args: &TpccArgs) -> Result<(), Failure> {
+    let plan = Plan::new(&args.common)?;
+    let spec = plan.tpcc(&args.scale, args.warehouses, args.txns)?;
+    check_target(args.common.json.as_ref())?;
+    let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
+    let host = Host::new(scratch.medium());
+    let mut bar = Bar::new();
+    let mut shops = Vec::new();
+    for &contestant in &plan.contestants {
+        shops.push(open(&plan, &spec, contestant, &scratch, &mut bar)?);
+    }
+    measure(&plan, &spec, &mut shops, &mut bar)?;
+    let mut runs = Vec::new();
+    for shop in &shops {
+        runs.push(summary(&plan, &spec, shop, args.check, &mut bar)?);
+    }
+    drop(bar);
+    let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
+    report(&text, &Report::new(&host, &runs), args.common.json.as_ref())?;
+    judge(&runs)
+}
+
+/// Creates and populates a database.
+fn open(
+    plan: &Plan,
+    spec: &Spec,
+    contestant: Contestant,
+    scratch: &Scratch,
+    bar: &mut Bar,
+) -> Result<Shop, Failure> {
+    let directory = scratch.directory(contestant.name())?;
+    let options = database_options(plan.run.commit);
+    let database = create_shop(contestant, &pool_path(&directory), spec, &options, plan.domain)?;
+    bar.phase(format!("{contestant}: loading"), spec.tuples());
+    let progress = Progress::new(spec.partitions);
+    let load = || tpcc::load(&database, spec, plan.run.workers, &progress);
+    bar.watch(|| progress.total(), load)?;
+    // What an engine logged meanwhile must not bring a checkpoint into the first run on the clock.
+    database.checkpoint()?;
+    Ok(Shop { contestant, database, rounds: Vec::new(), counted: Counters::default() })
+}
+
+/// Creates a database with the tables of TPC-C.
+///
+/// # Errors
+/// As [`create_database`].
+pub(crate) fn create_shop(
+    contestant: Contestant,
+    path: &std::path::Path,
+    spec: &Spec,
+    options: &perdura::Options,
+    domain: Option<perdura::Domain>,
+) -> Result<Database, Failure> {
+    let Contestant::Engine(kind) = contestant else {
+        return Err(Failure::about(contestant, "peers have no TPC-C"));
+    };
+    let options = options.clone().engine(kind).partitions(spec.partitions as u32);
+    Ok(create_database(path, &tpcc::schema(), &options, domain)?)
+}
+
+/// Runs all rounds, and counts.
+fn measure(plan: &Plan, spec: &Spec, shops: &mut [Shop], bar: &mut Bar) -> Result<(), Failure> {
+    let mut workload = Workload::generate(spec)?;
+    for round in 0..plan.repeat {
+        if round > 0 {
+            workload = workload.after(spec.transactions)?;
+        }
+        for shop in &mut *shops {
+            let measured = run_once(plan, shop, &workload, "running", bar)?;
+            shop.rounds.push(measured);
+        }
+    }
+    let counted = workload.after(spec.transactions.min(COUNTED_TXNS))?;
+    for shop in shops {
+        shop.database.count(true);
+        let before = shop.database.counters();
+        run_once(plan, shop, &counted, "counting", bar)?;
+        shop.counted = shop.database.counters().since(&before);
+        shop.database.count(false);
+    }
+    Ok(())
+}
+
+fn run_once(
+    plan: &Plan,
+    shop: &Shop,
+    workload: &Workload,
+    what: &str,
+    bar: &mut Bar,
+) -> Result<Measured, Failure> {
+    bar.phase(format!("{}: {what}", shop.contestant), workload.spec().transactions);
+    let progress = Progress::new(workload.spec().partitions);
+    let work = || tpcc::run(&shop.database, workload, &plan.run, &progress);
+    Ok(bar.watch(|| progress.total(), work)?)
+}
+
+fn summary(
+    plan: &Plan,
+    spec: &Spec,
+    shop: &Shop,
+    check: bool,
+    bar: &mut Bar,
+) -> Result<Run, Failure> {
+    let Shop { contestant, database, rounds, counted } = shop;
+    let footprint_bytes = FootprintBytes::of_database(database)?;
+    bar.phase(format!("{contestant}: reading it all"), 1);
+    let held: Contents = bar.watch(|| 0, || contents(database))?;
+    let conditions = match check {
+        true => {
+            bar.phase(format!("{contestant}: checking"), 1);
+            Some(bar.watch(|| 0, || tpcc::check(database, spec))?)
+        }
+        false => None,
+    };
+    let throughputs: Vec<f64> = rounds.iter().map(Measured::throughput_txn_s).collect();
+    let (throughput_txn_s, throughput_spread, median) = Spread::of(&throughputs);
+    let of = |kind: Kind| rounds.iter().map(move |round| &round.latency_ns[kind as usize]);
+    let promise = Promise::of_database(database);
+    Ok(Run {
+        engine: contestant.name(),
+        workload: "tpcc",
+        mix: None,
+        skew: None,
+        warehouses: spec.warehouses,
+        items: spec.items,
+        remote: spec.remote,
+        txns: spec.transactions,
+        partitions: spec.partitions,
+        domain: promise.domain.map(perdura::Domain::name),
+        modelled: promise.modelled,
+        commit: commit_name(plan.run.commit),
+        group: commit_group(plan.run.commit),
+        seed: spec.seed,
+        emulated: None,
+        seconds: rounds[median].seconds,
+        throughput_txn_s,
+        throughput_spread,
+        new_orders_per_minute: rounds[median].new_orders_per_minute(),
+        latency_us: LatencyUs::of(Kind::ALL.into_iter().flat_map(of)),
+        latency_us_by_transaction: Kind::ALL
+            .into_iter()
+            .map(|kind| (kind.name(), LatencyUs::of(of(kind))))
+            .collect(),
+        per_txn: PerTxn::new(*contestant, Some(counted), spec.transactions.min(COUNTED_TXNS)),
+        footprint_bytes,
+        user_bytes: held.user_bytes(),
+        tuples: held.tuples(),
+        aborted: rounds[median].aborted,
+        violations: violations(conditions.as_deref().unwrap_or_default()),
+        consistency: conditions.as_deref().map(consistency),
+        digest: format!("{:016x}", held.digest()),
+        promise,
+    })
+}
+
+/// The conditions as programs read them.
+pub(crate) fn consistency(conditions: &[Condition]) -> BTreeMap<u8, bool> {
+    conditions.iter().map(|condition| (condition.number, condition.holds())).collect()
+}
+
+/// What contradicts the conditions, as people read it.
+pub(crate) fn violations(conditions: &[Condition]) -> Vec<String> {
+    let violation = |Condition { number, what, violation }: &Condition| {
+        let found = violation.as_ref()?;
+        Some(format!("condition {number} ({what}) does not hold: {found}"))
+    };
+    conditions.iter().filter_map(violation).collect()
+}
+
+/// Whether anything was found that should not be.
+fn judge(runs: &[Run]) -> Result<(), Failure> {
+    let mut found = false;
+    for run in runs {
+        for violation in &run.violations {
+            eprintln!("perdura: {}: {violation}", run.engine);
+            found = true;
+        }
+        if run.digest != runs[0].digest {
+            let (one, other) = (runs[0].engine, run.engine);
+            eprintln!("perdura: {one} and {other} did the same and hold different contents");
+            found = true;
+        }
+    }
+    if found { Err(Failure::Found) } else { Ok(()) }
+}
+
+/// The tables, and what has to be known to read them.
+fn people(plan: &Plan, runs: &[Run]) -> String {
+    let first = &runs[0];
+    let mut text = format!(
+        "TPC-C: warehouses: {}, {} items, {} transactions{}, partitions: {}, workers: {}, commits {}, median of {}\n\n",
+        first.warehouses,
+        grouped(u64::from(first.items)),
+        grouped(first.txns),
+        if first.remote { " with remote warehouses" } else { "" },
+        first.partitions,
+        plan.run.workers.min(first.partitions),
+        commit_text(plan.run.commit),
+        plan.repeat,
+    );
+    let head = [
+        "store",
+        "domain",
+        "txn/s",
+        "min - max",
+        "new orders/min",
+        "p50 us",
+        "p99 us",
+        "lines/txn",
+        "fences/txn",
+        "aborted",
+    ];
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    text += &table(&head.map(str::to_owned), &rows, 2);
+    let head = ["store", "transaction", "p50 us", "p95 us", "p99 us", "max us"];
+    let rows: Vec<Vec<String>> = runs.iter().flat_map(latency_rows).collect();
+    text += "\n";
+    text += &table(&head.map(str::to_owned), &rows, 2);
+    text += "\nLatencies are to durability. Aborted: new orders that the specification has rolled back.\n";
+    if runs.iter().any(|run| run.promise.modelled) {
+        text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
+    }
+    for run in runs.iter().filter(|run| run.consistency.is_some()) {
+        let holds = match run.violations.len() {
+            0 => "hold".to_owned(),
+            many => format!("{many} of 12 do not hold"),
+        };
+        text += &format!("Consistency conditions 1 to 12, {}: {holds}.\n", run.engine);
+    }
+    if runs.iter().all(|run| run.digest == first.digest) {
+        let what = if runs.len() > 1 { "Contents are alike" } else { "Contents" };
+        let tuples = grouped(first.tuples);
+        text += &format!("{what}: {tuples} tuples, digest {}.\n", first.digest);
+    }
+    text
+}
+
+fn row(run: &Run) -> Vec<String> {
+    vec![
+        run.engine.to_owned(),
+        run.promise.text(),
+        whole(run.throughput_txn_s),
+        run.throughput_spread.text(),
+        whole(run.new_orders_per_minute),
+        fine(Some(run.latency_us.p50)),
+        fine(Some(run.latency_us.p99)),
+        fine(run.per_txn.flushed_lines),
+        fine(run.per_txn.fences),
+        grouped(run.aborted),
+    ]
+}
+
+fn latency_rows(run: &Run) -> Vec<Vec<String>> {
+    let row = |kind: Kind| {
+        let name = kind.name();
+        let LatencyUs { p50, p95, p99, max } = run.latency_us_by_transaction[name];
+        let figures = [p50, p95, p99, max].map(|value| fine(Some(value)));
+        [run.engine.to_owned(), name.to_owned()].into_iter().chain(figures).collect()
+    };
+    Kind::ALL.into_iter().map(row).collect()
+}

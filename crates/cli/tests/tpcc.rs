@@ -1,0 +1,156 @@
+//! TPC-C through the command, at a tiny scale: what it reports, what it refuses, and that a kill
+//! loses nothing. No test looks at a time.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Ran, run};
+use serde_json::Value;
+
+const RUN_KEYS: [&str; 28] = [
+    "engine",
+    "workload",
+    "mix",
+    "skew",
+    "warehouses",
+    "items",
+    "remote",
+    "txns",
+    "partitions",
+    "domain",
+    "modelled",
+    "commit",
+    "group",
+    "seed",
+    "emulated",
+    "seconds",
+    "throughput_txn_s",
+    "throughput_spread",
+    "new_orders_per_minute",
+    "latency_us",
+    "latency_us_by_transaction",
+    "per_txn",
+    "footprint_bytes",
+    "user_bytes",
+    "tuples",
+    "aborted",
+    "consistency",
+    "digest",
+];
+const RECOVERY_KEYS: [&str; 18] = [
+    "opening_us",
+    "reads_us",
+    "engine",
+    "workload",
+    "warehouses",
+    "tuples",
+    "txns",
+    "user_bytes",
+    "open_ms",
+    "first_read_ms",
+    "first_commit_ms",
+    "undone",
+    "redone",
+    "reclaimed",
+    "acknowledged",
+    "lost",
+    "surplus",
+    "consistency",
+];
+const SCALE: [&str; 4] = ["--items", "200", "--customers", "30"];
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+fn tpcc(arguments: &[&str]) -> Ran {
+    run(&[&["bench", "tpcc"], &SCALE[..], arguments].concat())
+}
+
+fn runs(ran: &Ran) -> Vec<Value> {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    report["runs"].as_array().expect("a list").clone()
+}
+
+/// The twelve conditions, all true.
+fn all_hold(run: &Value) {
+    let conditions = run["consistency"].as_object().expect("checked");
+    assert!((1..=12).all(|number: u8| conditions[&number.to_string()] == true), "{run}");
+    assert_eq!(conditions.len(), 12);
+}
+
+#[test]
+fn the_report_has_the_documented_keys_and_engines_agree() {
+    let arguments = ["--warehouses", "2", "--partitions", "2", "--txns", "600", "--check"];
+    let ran =
+        tpcc(&[&arguments[..], &["--domain", "adr", "--repeat", "3", "--json", "-"]].concat());
+    let runs = runs(&ran);
+    assert!(runs.len() >= 2);
+    for run in &runs {
+        assert_eq!(keys(run), BTreeSet::from(RUN_KEYS));
+        assert_eq!(run["throughput_spread"]["n"], 3);
+        let by_transaction = keys(&run["latency_us_by_transaction"]);
+        let transactions = ["new_order", "payment", "order_status", "delivery", "stock_level"];
+        assert_eq!(by_transaction, BTreeSet::from(transactions));
+        let (all, orders) = (&run["throughput_txn_s"], &run["new_orders_per_minute"]);
+        let share = orders.as_f64().expect("a number") / 60.0 / all.as_f64().expect("a number");
+        assert!((0.35..0.55).contains(&share), "{run}");
+        assert!(run["per_txn"]["fences"].as_f64().expect("counted") > 0.8, "{run}");
+        assert_eq!(run["digest"], runs[0]["digest"]);
+        all_hold(run);
+    }
+}
+
+#[test]
+fn people_see_what_was_checked() {
+    let ran = tpcc(&["--txns", "300", "--check", "--warehouses", "2", "--remote"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for text in ["new orders/min", "stock_level", "1 to 12, nvm-inp: hold", "Contents are alike"] {
+        assert!(ran.out.contains(text), "{text}: {}", ran.out);
+    }
+    let ran = tpcc(&["--txns", "300", "--engine", "nvm-inp", "--commit", "grouped", "--json", "-"]);
+    let runs = runs(&ran);
+    assert!(runs[0]["consistency"].is_null() && runs[0]["group"] == 100, "{}", runs[0]);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_a_way_out() {
+    let refused = |arguments: &[&str], hint: &str| {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(hint), "{hint}: {}", ran.err);
+    };
+    let tpcc = ["bench", "tpcc", "--warehouses", "2"];
+    let with = |more: &[&'static str]| [&tpcc[..], more].concat();
+    refused(&with(&["--partitions", "2", "--remote"]), "--partitions 1");
+    refused(&with(&["--partitions", "3"]), "3 partitions for 2 warehouses");
+    refused(&with(&["--peer", "lmdb"]), "peers have YCSB only");
+    refused(&with(&["--items", "200k"]), "1 to 100000");
+    refused(&["bench", "tpcc", "--remote"], "at least 2 warehouses");
+    let recovery = ["bench", "recovery", "--workload", "tpcc"];
+    let with = |more: &[&'static str]| [&recovery[..], more].concat();
+    refused(&with(&["--tuples", "1k"]), "--warehouses");
+    refused(&with(&["--mix", "balanced"]), "--mix is an option of YCSB");
+    refused(&["bench", "recovery", "--warehouses", "2"], "--workload tpcc");
+}
+
+#[test]
+fn a_killed_process_loses_no_transaction() {
+    let cases: [&[&str]; 3] = [
+        &["--warehouses", "2", "--remote"],
+        &["--warehouses", "2", "--partitions", "2", "--workers", "2"],
+        &["--warehouses", "1", "--commit", "grouped", "--group", "16"],
+    ];
+    for more in cases {
+        let arguments = ["bench", "recovery", "--workload", "tpcc", "--txns", "300", "--json", "-"];
+        let ran = run(&[&arguments[..], &SCALE, more].concat());
+        for run in runs(&ran) {
+            assert_eq!(keys(&run), BTreeSet::from(RECOVERY_KEYS));
+            assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+            assert!(run["acknowledged"].as_u64() >= run["txns"].as_u64(), "{run}");
+            all_hold(&run);
+        }
+    }
+}
