@@ -91,7 +91,7 @@ pub(crate) enum Bench {
     Tpcc(TpccArgs),
     /// How soon data is there again after SIGKILL, and whether all of it is.
     #[command(
-        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExamples:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 --txns 20k"
+        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 --txns 20k"
     )]
     Recovery(RecoveryArgs),
 }
