@@ -106,6 +106,9 @@ impl PageBackend for PoolStore {
     fn mark(&self) -> u64 {
         self.0.mark()
     }
+    fn used_pages(&self) -> Result<u64, IndexError> {
+        self.0.used_pages()
+    }
     fn bytes(&self) -> u64 {
         self.0.bytes()
     }

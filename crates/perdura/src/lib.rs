@@ -50,6 +50,7 @@ mod error;
 mod inspect;
 mod media;
 mod options;
+mod snapshot;
 mod table;
 mod transaction;
 
@@ -64,6 +65,7 @@ pub use error::Error;
 pub use inspect::{Inspection, inspect};
 pub use media::Media;
 pub use options::{Commit, Options};
+pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};
 

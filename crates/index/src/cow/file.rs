@@ -174,6 +174,10 @@ impl<F: File, V: Memory> PageBackend for FilePages<F, V> {
         self.last
     }
 
+    fn used_pages(&self) -> Result<u64, IndexError> {
+        Ok(self.last)
+    }
+
     fn bytes(&self) -> u64 {
         self.room * u64::from(self.page_bytes())
     }

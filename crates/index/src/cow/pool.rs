@@ -324,6 +324,12 @@ impl<M: Memory> PageBackend for PoolPages<M> {
         }
     }
 
+    fn used_pages(&self) -> Result<u64, IndexError> {
+        let mut pages = 0;
+        self.for_each_used(|_| pages += 1)?;
+        Ok(pages)
+    }
+
     fn bytes(&self) -> u64 {
         self.extents * self.extent_bytes
     }

@@ -83,6 +83,11 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     fn write_back(&mut self) -> Result<(), IndexError>;
     /// The high-water mark: a number that tells the used pages from those never used.
     fn mark(&self) -> u64;
+    /// How many pages are below the high-water mark now.
+    ///
+    /// # Errors
+    /// Damage.
+    fn used_pages(&self) -> Result<u64, IndexError>;
     /// Bytes that the pages take, used or not.
     fn bytes(&self) -> u64;
     /// Prepares [`Self::dense`] for the pages below the mark that the backend was opened with, in
