@@ -5,10 +5,10 @@
 //!
 //! | operation | steps |
 //! |---|---|
-//! | INSERT | write the tuple, write it back; put its place into the dirty directory, and its keys into the secondary indexes |
+//! | INSERT | write the tuple; put its place into the dirty directory, and its keys into the secondary indexes |
 //! | UPDATE | copy the tuple, with the changes; then the same, in those indexes that have a changed column |
 //! | DELETE | take the tuple's place out of the dirty directory, and its keys out of the secondary indexes |
-//! | COMMIT | for a group: write back the new nodes, the directory and the list of objects; fence; store the master record; fence; persisted bits follow |
+//! | COMMIT | for a group: write back the tuples, the new nodes, the directory and the list of objects; fence; store the master record; fence; persisted bits follow |
 //! | ABORT | forget the dirty directory; release what was written |
 //!
 //! Invariants:
@@ -198,6 +198,12 @@ impl<E: Environment> NvmCow<E> {
     #[track_caller]
     fn end_batch(&mut self) -> Result<(), EngineError> {
         let open = self.shadow.open();
+        // By the thread that makes the fence: the transactions of a batch may have been run by
+        // others.
+        if !self.copies.lines.is_empty() {
+            self.copies.lines.flush(&self.memory);
+            self.memory.mark(SYNC_TUPLE);
+        }
         if let Err(error) = self.shadow.write_back() {
             return self.stop(error);
         }
@@ -309,8 +315,6 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
             }
         };
         self.batch.made(&self.copies.made, self.shadow.open());
-        self.copies.lines.flush(&self.memory);
-        self.memory.mark(SYNC_TUPLE);
         self.change(|this| {
             this.shadow.insert(tree, key, &tuple.to_le_bytes())?;
             this.memory.mark(STORE_POINTER);
@@ -354,8 +358,6 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         self.memory.mark(CHANGE_COPY);
         self.batch.made(&self.copies.made, self.shadow.open());
         self.copies.replaced.iter().for_each(|slot| self.batch.replaced(*slot));
-        self.copies.lines.flush(&self.memory);
-        self.memory.mark(SYNC_TUPLE);
         let (tree, key) = (self.map.tree(table, 0), layout.primary_key(key)?);
         self.change(|this| {
             this.shadow.replace(tree, key.bytes(&mut [0; 8]), &new.to_le_bytes())?;

@@ -50,12 +50,13 @@ pub const NVM_COW_INSERT: &[Step] =
 pub const NVM_COW_UPDATE: &[Step] = &[
     COPY_TUPLE,
     CHANGE_COPY,
-    SYNC_TUPLE,
     STORE_POINTER,
     ADD_TO_SECONDARY,
+    SYNC_TUPLE,
     SYNC_DIRECTORY,
     MOVE_MASTER,
     MARK_PERSISTED,
+    RECLAIM,
 ];
 /// DELETE of NVM-CoW, and its commit.
 pub const NVM_COW_DELETE: &[Step] =

@@ -76,11 +76,11 @@ impl ObjectBatch {
     /// The list names something that is no object of the lane.
     #[track_caller]
     pub fn redo<M: Memory>(&mut self, lane: &mut Lane<M>, list: &[ListEntry]) -> Result<u64, Bad> {
-        // New ones first: clearing looks at chunks, and then every bit must be right.
+        // All first: clearing looks at chunks, which must find every slot taken then. Those of
+        // superseded objects stay so until the master record has moved.
         for entry in list {
-            if let ListEntry::New(object) = entry {
-                lane.restore(*object, &mut self.lines)?;
-            }
+            let (ListEntry::New(object) | ListEntry::Superseded(object)) = entry;
+            lane.restore(*object, &mut self.lines)?;
         }
         for entry in list {
             if let ListEntry::Superseded(object) = entry {

@@ -279,6 +279,7 @@ impl PoolMaster {
         let sum = crc32c::crc32c(&count.to_le_bytes());
         header[..4].copy_from_slice(&crc32c::crc32c_append(sum, body).to_le_bytes());
         header[4..].copy_from_slice(&count.to_le_bytes());
+        assert!(u64::from(count) <= self.capacity(slot), "room for the list is reserved");
         let inline = body.len().min(room);
         for (part, segment) in
             body[inline..].chunks(SEGMENT_ENTRIES as usize * 8).zip(&self.segments[slot as usize])
