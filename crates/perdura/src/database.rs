@@ -8,13 +8,14 @@ use engines::below::{
     Access, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
     HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
 };
-use engines::{CheckReport, EngineKind, Footprint, RecoveryReport, Resources};
+use engines::{CheckReport, EngineKind, Footprint, RecoveryReport, Resources, SnapshotSource};
 
 use crate::any_engine::AnyEngine;
 use crate::error::Error;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::Options;
+use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
 
@@ -22,6 +23,8 @@ use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
 #[derive(Debug)]
 pub struct Database<E: Environment = Native> {
     partitions: Vec<RwLock<AnyEngine<E>>>,
+    /// Takes snapshots of each partition without its lock, in engines that can do so.
+    snapshots: Vec<Option<Arc<dyn SnapshotSource>>>,
     catalog: Arc<Catalog>,
     heap: Heap<E::Durable>,
     files: Option<E::Files>,
@@ -263,9 +266,11 @@ impl<E: Environment> Database<E> {
         kind: EngineKind,
         report: RecoveryReport,
     ) -> Self {
+        let snapshots = engines.iter().map(AnyEngine::snapshot_source).collect();
         let partitions = engines.into_iter().map(RwLock::new).collect();
         Self {
             partitions,
+            snapshots,
             catalog,
             heap,
             files,
@@ -362,6 +367,15 @@ impl<E: Environment> Database<E> {
         work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.only_partition()?.read(work)
+    }
+
+    /// Takes a snapshot of what is committed, in the engines with copy-on-write (`cow`,
+    /// `nvm-cow`). Neither taking nor reading it waits for a transaction.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshots`], [`Error::PartitionNeeded`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.only_partition()?.snapshot()
     }
 
     /// Begins a transaction.
@@ -585,6 +599,19 @@ impl<'a, E: Environment> Partition<'a, E> {
             catalog: &self.database.catalog,
             partition: self.number,
         }
+    }
+
+    /// As [`Database::snapshot`], of this partition.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshots`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let reader = match &self.database.snapshots[self.number] {
+            Some(source) => Some(source.snapshot()),
+            None => self.write_lock().snapshot(),
+        };
+        let reader = reader.ok_or(Error::NoSnapshots { engine: self.database.kind })?;
+        Ok(Snapshot { reader, catalog: self.database.catalog.clone() })
     }
 
     /// As [`Database::write`], in this partition.

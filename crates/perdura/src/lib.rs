@@ -51,6 +51,7 @@ mod inspect;
 mod media;
 mod opening;
 mod options;
+mod snapshot;
 mod table;
 mod transaction;
 
@@ -66,6 +67,7 @@ pub use inspect::{Inspection, inspect};
 pub use media::Media;
 pub use opening::OpeningTimes;
 pub use options::{Commit, Options};
+pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};
 

@@ -135,6 +135,29 @@ impl Options {
         self
     }
 
+    /// Bytes of a page of the file of `cow`, 128 to 32,768; 4096 by default. Fixed when the
+    /// database is created.
+    #[must_use]
+    pub fn page_bytes(mut self, bytes: u32) -> Self {
+        self.engine_options.page_bytes = bytes;
+        self
+    }
+
+    /// Bytes of volatile memory for the page cache of a partition of `cow`; 256 MiB by default.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a node of the trees of `nvm-cow`, 128 to 32,768; 256 by default. Trees with wide
+    /// keys have larger nodes. Fixed when the database is created.
+    #[must_use]
+    pub fn tree_node_bytes(mut self, bytes: u32) -> Self {
+        self.engine_options.tree_node_bytes = bytes;
+        self
+    }
+
     /// Bytes of volatile memory that a partition of InP may take.
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {

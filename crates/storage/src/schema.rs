@@ -318,6 +318,12 @@ impl Catalog {
         Ok(Self { tables, schema: schema.clone() })
     }
 
+    /// A number that differs between schemas, to tell files of one database from those of another.
+    pub fn fingerprint(&self) -> u32 {
+        let json = serde_json::to_vec(&self.schema).unwrap_or_default();
+        crc32c::crc32c(&json)
+    }
+
     /// How many indexes there are, primary and secondary.
     pub fn index_count(&self) -> usize {
         self.tables.iter().map(|table| 1 + table.secondary.len()).sum()
