@@ -7,6 +7,7 @@
 //! | undo log in non-volatile memory | [`UndoLog`] |
 //! | file write-ahead log with group commit | [`wal`] |
 //! | compressed checkpoints | [`checkpoint`] |
+//! | the meaning of log-structured entries, which runs to merge | [`lsm`] |
 //! | what a pool says about the database in it | [`Description`] |
 //!
 //! None of them knows which engine uses it.
@@ -17,6 +18,7 @@ pub mod checkpoint;
 mod description;
 mod error;
 mod key;
+pub mod lsm;
 mod schema;
 mod table;
 mod tuple;
