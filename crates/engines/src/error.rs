@@ -2,6 +2,7 @@
 
 use storage::StorageError;
 use storage::checkpoint::CheckpointError;
+use storage::lsm::LsmError;
 use storage::wal::WalError;
 
 /// An operation of an engine failed.
@@ -17,6 +18,9 @@ pub enum EngineError {
     /// A checkpoint could not be written or read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Runs or their manifest could not be read or written.
+    #[error(transparent)]
+    Lsm(LsmError),
     /// Files of the database could not be reached.
     #[error("the files of the database: {0}")]
     Files(#[from] std::io::Error),
@@ -48,5 +52,14 @@ impl From<pm::Bad> for EngineError {
 impl From<heap::HeapError> for EngineError {
     fn from(error: heap::HeapError) -> Self {
         Self::Storage(error.into())
+    }
+}
+
+impl From<LsmError> for EngineError {
+    fn from(error: LsmError) -> Self {
+        match error {
+            LsmError::Storage(error) => Self::Storage(error),
+            other => Self::Lsm(other),
+        }
     }
 }

@@ -28,8 +28,9 @@ use heap::{Heap, HeapOptions, Purpose};
 use index::Sorted;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointError};
+use storage::operation::{self, Decoder, Operation, Operations};
 use storage::wal::{LogStart, Wal, WalOptions};
-use storage::{Catalog, ColumnType, Row, TableLayout, Tables, UndoEntry, Value};
+use storage::{Catalog, Row, Tables, UndoEntry, Value};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
@@ -57,12 +58,10 @@ pub struct Inp<E: Environment> {
     must_abort: bool,
     encoded: Vec<u8>,
     before: Row,
+    columns: Vec<u16>,
     stopped: Option<String>,
 }
 
-const INSERT: u8 = 1;
-const UPDATE: u8 = 2;
-const DELETE: u8 = 3;
 /// Ends the tuples of a checkpoint.
 const END_OF_TUPLES: u16 = u16::MAX;
 
@@ -125,6 +124,7 @@ impl<E: Environment> Inp<E> {
             must_abort: false,
             encoded: Vec::new(),
             before: Row::new(),
+            columns: Vec::new(),
             stopped: None,
         }
     }
@@ -210,10 +210,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.usable()?;
         let tuple = self.tables.write_tuple(table, values)?;
-        self.encoded.clear();
-        self.encoded.push(INSERT);
-        self.encoded.extend_from_slice(&table.to_le_bytes());
-        values.iter().for_each(|value| encode(&mut self.encoded, value));
+        operation::insert(&mut self.encoded, table, values);
         if let Err(error) = self.log_operation() {
             self.tables.give_back_tuple(tuple);
             return Err(error);
@@ -237,17 +234,13 @@ impl<E: Environment> Engine<E> for Inp<E> {
             return Ok(());
         }
         let fields = self.tables.write_fields(table, tuple, changes)?;
-        self.encoded.clear();
-        self.encoded.push(UPDATE);
-        self.encoded.extend_from_slice(&table.to_le_bytes());
-        key.iter().for_each(|value| encode(&mut self.encoded, value));
-        self.encoded.extend_from_slice(&(changes.len() as u16).to_le_bytes());
-        for (column, value) in changes {
-            self.encoded.extend_from_slice(&column.to_le_bytes());
-            self.tables.read(table, tuple, Some(&[*column]), &mut self.before)?;
-            encode(&mut self.encoded, &self.before.get(0));
-            encode(&mut self.encoded, value);
-        }
+        self.columns.clear();
+        self.columns.extend(changes.iter().map(|(column, _)| *column));
+        self.tables.read(table, tuple, Some(&self.columns), &mut self.before)?;
+        let before = |index| self.before.get(index);
+        let changes = changes.iter().enumerate();
+        let changes = changes.map(|(index, (column, value))| (*column, before(index), *value));
+        operation::update(&mut self.encoded, table, key, changes);
         if let Err(error) = self.log_operation() {
             self.tables.give_back_fields(fields);
             return Err(error);
@@ -271,12 +264,8 @@ impl<E: Environment> Engine<E> for Inp<E> {
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
         self.usable()?;
         let tuple = self.tables.find_or_fail(table, key)?;
-        self.encoded.clear();
-        self.encoded.push(DELETE);
-        self.encoded.extend_from_slice(&table.to_le_bytes());
-        key.iter().for_each(|value| encode(&mut self.encoded, value));
         self.tables.read(table, tuple, None, &mut self.before)?;
-        self.before.values().for_each(|value| encode(&mut self.encoded, &value));
+        operation::delete(&mut self.encoded, table, key, self.before.values());
         self.log_operation()?;
         self.undo.push(UndoEntry::delete(table, tuple));
         if let Err(error) = self.tables.unlink(table, tuple) {
@@ -455,121 +444,28 @@ fn publish<M: Memory>(
     Ok(())
 }
 
-/// Numbers in eight bytes; text and bytes behind their length in four.
-fn encode(out: &mut Vec<u8>, value: &Value<'_>) {
-    let bytes = match value {
-        Value::U64(number) => return out.extend_from_slice(&number.to_le_bytes()),
-        Value::I64(number) => return out.extend_from_slice(&number.to_le_bytes()),
-        Value::F64(number) => return out.extend_from_slice(&number.to_le_bytes()),
-        Value::Text(text) => text.as_bytes(),
-        Value::Bytes(bytes) => bytes,
-    };
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
-/// Reads what [`encode`] wrote.
-struct Decoder<'a>(&'a [u8]);
-
-impl<'a> Decoder<'a> {
-    fn take(&mut self, bytes: usize) -> Result<&'a [u8], EngineError> {
-        let (head, rest) = self.0.split_at_checked(bytes).ok_or_else(malformed)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], EngineError> {
-        self.take(N)?.try_into().map_err(|_| malformed())
-    }
-
-    fn u16(&mut self) -> Result<u16, EngineError> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    fn value(&mut self, kind: ColumnType) -> Result<Value<'a>, EngineError> {
-        Ok(match kind {
-            ColumnType::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
-            ColumnType::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
-            ColumnType::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
-            ColumnType::Text { .. } | ColumnType::Bytes { .. } => {
-                let len = u32::from_le_bytes(self.array()?) as usize;
-                let bytes = self.take(len)?;
-                if matches!(kind, ColumnType::Bytes { .. }) {
-                    Value::Bytes(bytes)
-                } else {
-                    Value::Text(std::str::from_utf8(bytes).map_err(|_| malformed())?)
-                }
-            }
-        })
-    }
-
-    fn values(
-        &mut self,
-        kinds: impl Iterator<Item = ColumnType>,
-    ) -> Result<Vec<Value<'a>>, EngineError> {
-        kinds.map(|kind| self.value(kind)).collect()
-    }
-}
-
-fn malformed() -> EngineError {
-    pm::Bad::Damaged { what: "logged operation", at: 0 }.into()
-}
-
-fn table_of(catalog: &Catalog, number: u16) -> Result<&TableLayout, EngineError> {
-    Ok(catalog.tables.get(usize::from(number)).ok_or_else(malformed)?)
-}
-
-fn kinds(table: &TableLayout) -> impl Iterator<Item = ColumnType> {
-    table.schema.columns().iter().map(|column| column.kind)
-}
-
-fn key_kinds(table: &TableLayout) -> impl Iterator<Item = ColumnType> {
-    table
-        .schema
-        .key_columns()
-        .iter()
-        .filter_map(|name| Some(table.schema.columns()[usize::from(table.column(name)?)].kind))
-}
-
 /// Does a logged transaction again. The log is whole, so an operation that fails is damage.
 fn redo<M: Memory>(
     tables: &mut Tables<M, Sorted>,
     catalog: &Catalog,
     payload: &[u8],
 ) -> Result<(), EngineError> {
-    let mut decoder = Decoder(payload);
-    while !decoder.0.is_empty() {
-        let [kind] = decoder.array()?;
-        let number = decoder.u16()?;
-        let table = table_of(catalog, number)?;
-        match kind {
-            INSERT => {
-                let values = decoder.values(kinds(table))?;
+    for operation in Operations::new(catalog, payload) {
+        match operation? {
+            (number, Operation::Insert { values }) => {
                 let tuple = tables.write_tuple(number, &values)?;
                 publish(tables, tuple)?;
             }
-            UPDATE => {
-                let key = decoder.values(key_kinds(table))?;
-                let mut changes = Vec::new();
-                for _ in 0..decoder.u16()? {
-                    let column = decoder.u16()?;
-                    let declared = table.schema.columns().get(usize::from(column));
-                    let kind = declared.ok_or_else(malformed)?.kind;
-                    decoder.value(kind)?;
-                    changes.push((column, decoder.value(kind)?));
-                }
+            (number, Operation::Update { key, changes }) => {
                 let tuple = tables.find_or_fail(number, &key)?;
                 let fields = tables.write_fields(number, tuple, &changes)?;
                 let fields = Flushed::lines(tables.lane.memory(), &mut tables.lines, fields);
                 tables.replace_fields(fence_for(tables.lane.memory(), fields))?;
             }
-            DELETE => {
-                let key = decoder.values(key_kinds(table))?;
-                decoder.values(kinds(table))?;
+            (number, Operation::Delete { key, .. }) => {
                 let tuple = tables.find_or_fail(number, &key)?;
                 tables.unlink(number, tuple)?;
             }
-            _ => return Err(malformed()),
         }
         tables.lines.clear();
     }
@@ -591,7 +487,7 @@ fn save_tables<M: Memory>(
         tables.scan(number, index, low, high, direction, columns, &mut row, &mut |row| {
             encoded.clear();
             encoded.extend_from_slice(&number.to_le_bytes());
-            row.values().for_each(|value| encode(&mut encoded, &value));
+            row.values().for_each(|value| operation::encode(&mut encoded, &value));
             encoded.splice(0..0, (encoded.len() as u32).to_le_bytes());
             match out.write_all(&encoded) {
                 Ok(()) => ControlFlow::Continue(()),
@@ -622,16 +518,16 @@ fn load_checkpoint<M: Memory, R: pm::File>(
         let length = u32::from_le_bytes(length) as usize;
         // A tuple has at most 1,024 columns of 128 KiB.
         if !(2..=256 << 20).contains(&length) {
-            return Err(malformed());
+            return Err(pm::Bad::Damaged { what: "tuple of a checkpoint", at: 0 }.into());
         }
         encoded.resize(length, 0);
         fill(reader, &mut encoded)?;
-        let mut decoder = Decoder(&encoded);
+        let mut decoder = Decoder::new(&encoded);
         let number = decoder.u16()?;
         if number == END_OF_TUPLES {
             return Ok(());
         }
-        let values = decoder.values(kinds(table_of(catalog, number)?))?;
+        let values = decoder.values(operation::kinds(operation::table_of(catalog, number)?))?;
         let tuple = tables.write_tuple(number, &values)?;
         publish(tables, tuple)?;
     }

@@ -3,6 +3,7 @@
 //! | engine | paper | file |
 //! |---|---|---|
 //! | InP, in-place updates | P1 3.1 | `inp.rs` |
+//! | Log, log-structured updates | P1 3.3 | `log.rs` |
 //! | NVM-InP, NVM-aware in-place updates | P1 4.1 | `nvm_inp.rs` |
 //!
 //! An engine object is one partition and runs one transaction at a time, as P1 3 has it; who may
@@ -13,15 +14,17 @@
 mod contract;
 mod error;
 mod inp;
+mod log;
 mod nvm_inp;
 pub mod table2;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, Footprint, ParseEngineError, RecoveryReport,
-    Resources, Scan,
+    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, ParseEngineError,
+    RecoveryReport, Resources, STATS_LEVELS, Scan,
 };
 pub use error::EngineError;
 pub use inp::Inp;
+pub use log::Log;
 pub use nvm_inp::NvmInp;
 
 /// What the layers above need of the layers below.
@@ -36,6 +39,6 @@ pub mod below {
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,
-        Schema, StorageError, TableLayout, TableSchema, Value, checkpoint, wal,
+        Schema, StorageError, TableLayout, TableSchema, Value, checkpoint, lsm::LsmError, wal,
     };
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use engines::below::{Catalog, Environment, Row, Value};
 use engines::{
-    Engine, EngineError, EngineKind, EngineOptions, Footprint, Inp, NvmInp, RecoveryReport,
-    Resources, Scan,
+    Engine, EngineError, EngineKind, EngineOptions, EngineStats, Footprint, Inp, Log, NvmInp,
+    RecoveryReport, Resources, Scan,
 };
 
 /// A partition under one of the engines.
 #[derive(Debug)]
 pub(crate) enum AnyEngine<E: Environment> {
     Inp(Box<Inp<E>>),
+    Log(Box<Log<E>>),
     NvmInp(Box<NvmInp<E>>),
 }
 
@@ -20,6 +21,7 @@ macro_rules! dispatch {
     ($engine:expr, $inner:ident => $body:expr) => {
         match $engine {
             AnyEngine::Inp($inner) => $body,
+            AnyEngine::Log($inner) => $body,
             AnyEngine::NvmInp($inner) => $body,
         }
     };
@@ -36,6 +38,7 @@ impl<E: Environment> AnyEngine<E> {
     ) -> Result<Self> {
         Ok(match kind {
             EngineKind::Inp => Self::Inp(Box::new(Inp::create(resources, catalog, options)?)),
+            EngineKind::Log => Self::Log(Box::new(Log::create(resources, catalog, options)?)),
             _ => Self::NvmInp(Box::new(NvmInp::create(resources, catalog, options)?)),
         })
     }
@@ -50,6 +53,10 @@ impl<E: Environment> AnyEngine<E> {
             EngineKind::Inp => {
                 let (engine, report) = Inp::open(resources, catalog, options)?;
                 (Self::Inp(Box::new(engine)), report)
+            }
+            EngineKind::Log => {
+                let (engine, report) = Log::open(resources, catalog, options)?;
+                (Self::Log(Box::new(engine)), report)
             }
             _ => {
                 let (engine, report) = NvmInp::open(resources, catalog, options)?;
@@ -129,6 +136,14 @@ impl<E: Environment> AnyEngine<E> {
 
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         dispatch!(self, engine => engine.checkpoint())
+    }
+
+    pub(crate) fn background(&mut self, budget: u64) -> Result<u64> {
+        dispatch!(self, engine => engine.background(budget))
+    }
+
+    pub(crate) fn stats(&self) -> EngineStats {
+        dispatch!(self, engine => engine.stats())
     }
 
     pub(crate) fn close(&mut self) -> Result<()> {

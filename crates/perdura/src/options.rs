@@ -134,7 +134,44 @@ impl Options {
         self
     }
 
-    /// Bytes of volatile memory that a partition of InP may take.
+    /// Bytes of a MemTable of a log-structured engine, after which it is written out or frozen;
+    /// 32 MiB by default.
+    #[must_use]
+    pub fn memtable_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.memtable_bytes = bytes;
+        self
+    }
+
+    /// How many times larger a level of a log-structured engine is than the one above it; 10 by
+    /// default, 2 at least.
+    #[must_use]
+    pub fn growth(mut self, factor: u32) -> Self {
+        self.engine_options.growth = factor;
+        self
+    }
+
+    /// Runs in the uppermost level of a log-structured engine that call for a merge; 4 by default.
+    #[must_use]
+    pub fn level0_runs(mut self, runs: u32) -> Self {
+        self.engine_options.level0_runs = runs;
+        self
+    }
+
+    /// Bytes of the cache of blocks or pages of an engine with files; 64 MiB by default.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a block of an SSTable; 4 KiB by default.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: u32) -> Self {
+        self.engine_options.block_bytes = bytes;
+        self
+    }
+
+    /// Bytes of volatile memory that a partition of InP or Log may take.
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {
         self.volatile_bytes = bytes;

@@ -7,6 +7,7 @@
 //! | undo log in non-volatile memory | [`UndoLog`] |
 //! | file write-ahead log with group commit | [`wal`] |
 //! | compressed checkpoints | [`checkpoint`] |
+//! | operations of a transaction as a log holds them | [`operation`] |
 //! | the meaning of log-structured entries, which runs to merge | [`lsm`] |
 //! | what a pool says about the database in it | [`Description`] |
 //!
@@ -19,6 +20,7 @@ mod description;
 mod error;
 mod key;
 pub mod lsm;
+pub mod operation;
 mod schema;
 mod table;
 mod tuple;
