@@ -291,7 +291,14 @@ impl<E: Environment> Engine<E> for Log<E> {
         )?;
         // Only now: what is missing was found, and nothing has been removed yet.
         tree.finish_open()?;
-        let log = parts.assemble(&resources, tree, wal);
+        let mut log = parts.assemble(&resources, tree, wal);
+        // Steps that a crash cuts off again and again would let the log grow without bound.
+        if log.tree.is_full()
+            && let Err(error) = log.checkpoint()
+            && log.stopped.is_some()
+        {
+            return Err(error);
+        }
         Ok((log, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
 
@@ -476,7 +483,8 @@ impl<E: Environment> Engine<E> for Log<E> {
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        self.sync()
+        self.sync()?;
+        Ok(self.tree.abandon_work()?)
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {

@@ -172,11 +172,13 @@ impl<F: Files> Manifest<F> {
     /// # Errors
     /// [`LsmError::Io`].
     pub fn create(files: F, partition: u32, version: &Version) -> Result<Self, LsmError> {
-        let (file, end) = write_anew(&files, partition, 1, version)?;
+        let (file, end) = prepare(&files, partition, 1, version)?;
+        publish(&files, partition)?;
         Ok(Self { files, partition, file, edit: 1, end, poisoned: false, frame: Vec::new() })
     }
 
-    /// Opens the manifest and says which state counts. That state is durable when this returns.
+    /// Opens the manifest and says which state counts. Its bytes are durable when this returns; its
+    /// name is after the next sync of the directory, before which nothing may be removed.
     ///
     /// # Errors
     /// It is missing, damaged or of another version; [`LsmError::Io`]. Nothing has changed then.
@@ -218,7 +220,6 @@ impl<F: Files> Manifest<F> {
         // What was read may be in the kernel's pages only, where the process was killed; the
         // files that it supersedes must not go before it is durable.
         file.sync().map_err(LsmError::io("sync", &name))?;
-        files.sync_directory().map_err(LsmError::io("sync the directory of", &name))?;
         let torn = end < bytes.len();
         let mut manifest = Self {
             files,
@@ -267,22 +268,12 @@ impl<F: Files> Manifest<F> {
     }
 
     fn rewrite(&mut self, version: &Version) -> Result<(), LsmError> {
-        match write_anew(&self.files, self.partition, self.edit + 1, version) {
-            Ok((file, end)) => {
-                self.file = file;
-                self.edit += 1;
-                self.end = end;
-                Ok(())
-            }
-            Err(error) => {
-                // The new one may have taken the place of the old one already: then edits of the
-                // old one would be lost.
-                let there = self.files.list().ok();
-                let waiting = there.is_some_and(|names| names.contains(&temporary(self.partition)));
-                self.poisoned = !waiting;
-                Err(error)
-            }
-        }
+        let made = prepare(&self.files, self.partition, self.edit + 1, version)?;
+        // From here on either of the two files may count.
+        publish(&self.files, self.partition).inspect_err(|_| self.poisoned = true)?;
+        (self.file, self.end) = made;
+        self.edit += 1;
+        Ok(())
     }
 
     /// Whether a sync failed, so that nobody knows which version counts.
@@ -325,14 +316,14 @@ fn header_sum(mut header: Header) -> u32 {
     crc32c::crc32c(header.as_bytes())
 }
 
-/// Writes a manifest with one edit beside the old one and puts it in its place, durably.
-fn write_anew<F: Files>(
+/// Writes a manifest with one edit beside the old one, durably but for its name.
+fn prepare<F: Files>(
     files: &F,
     partition: u32,
     edit: u64,
     version: &Version,
 ) -> Result<(F::File, u64), LsmError> {
-    let (name, temporary) = (name(partition), temporary(partition));
+    let temporary = temporary(partition);
     let mut header = Header {
         magic: MAGIC,
         version: VERSION.into(),
@@ -343,18 +334,18 @@ fn write_anew<F: Files>(
     header.checksum = header_sum(header).into();
     let mut bytes = header.as_bytes().to_vec();
     version.encode(edit, &mut bytes);
-    match files.remove(&temporary) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(LsmError::io("remove", &temporary)(error));
-        }
-        _ => {}
-    }
+    remove_leftovers(files, partition)?;
     let file = files.create(&temporary).map_err(LsmError::io("create", &temporary))?;
     file.write_at(0, &bytes).map_err(LsmError::io("write to", &temporary))?;
     file.sync().map_err(LsmError::io("sync", &temporary))?;
-    files.rename(&temporary, &name).map_err(LsmError::io("rename", &temporary))?;
-    files.sync_directory().map_err(LsmError::io("sync the directory of", &name))?;
     Ok((file, bytes.len() as u64))
+}
+
+/// Puts it in the place of the old one, durably.
+fn publish<F: Files>(files: &F, partition: u32) -> Result<(), LsmError> {
+    let (name, temporary) = (name(partition), temporary(partition));
+    files.rename(&temporary, &name).map_err(LsmError::io("rename", &temporary))?;
+    files.sync_directory().map_err(LsmError::io("sync the directory of", &name))
 }
 
 /// Removes what a crash left of a manifest that was being written anew.

@@ -187,7 +187,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         Ok(tree)
     }
 
-    /// After the log has been replayed: removes files that a crash left and that nothing names.
+    /// After the log has been recovered, which syncs the directory: removes files that a crash
+    /// left and that nothing names.
     ///
     /// # Errors
     /// [`LsmError::Io`].

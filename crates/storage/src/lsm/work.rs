@@ -197,6 +197,22 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         }
     }
 
+    /// Forgets the work that has been begun, whose files the next opening would remove.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn abandon_work(&mut self) -> Result<(), LsmError> {
+        let work = std::mem::take(&mut self.work);
+        let flush = work.flush.map(|flush| flush.writer);
+        for writer in work.merges.into_iter().filter_map(|merge| merge.writer).chain(flush) {
+            let name = writer.name().to_owned();
+            drop(writer);
+            self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+        }
+        self.runs.iter_mut().for_each(|run| run.busy = false);
+        Ok(())
+    }
+
     /// Bytes of the work that has been found necessary.
     pub fn waiting(&self) -> u64 {
         let flushing = if self.frozen.is_some() {
