@@ -230,10 +230,10 @@ impl<E: Environment> Log<E> {
             }
         }
         let paced = self.tree.pace().map_err(EngineError::from).and_then(|()| self.trim_log());
-        match done.and(paced) {
-            Err(error) if self.tree.is_poisoned() || self.wal.is_poisoned() => self.stop(error),
-            _ => Ok(()),
+        if self.tree.is_poisoned() || self.wal.is_poisoned() {
+            return self.stop(done.and(paced).err().unwrap_or(LsmError::Poisoned.into()));
         }
+        Ok(())
     }
 }
 
@@ -465,20 +465,21 @@ impl<E: Environment> Engine<E> for Log<E> {
         self.usable()?;
         assert!(!self.logging, "a checkpoint is taken between transactions");
         let done = self.freeze().and_then(|()| Ok(self.tree.make_way()?));
-        if let Err(error) = done.and_then(|()| self.trim_log()) {
-            let fatal = self.tree.is_poisoned() || self.wal.is_poisoned();
-            return if fatal { self.stop(error) } else { Err(error) };
+        let done = done.and_then(|()| self.trim_log());
+        if self.tree.is_poisoned() || self.wal.is_poisoned() {
+            return self.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
-        Ok(())
+        done
     }
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
         self.usable()?;
         let waiting = self.tree.work(budget).map_err(EngineError::from);
-        match waiting.and_then(|waiting| self.trim_log().map(|()| waiting)) {
-            Err(error) if self.tree.is_poisoned() => self.stop(error),
-            done => done,
+        let done = waiting.and_then(|waiting| self.trim_log().map(|()| waiting));
+        if self.tree.is_poisoned() {
+            return self.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
+        done
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

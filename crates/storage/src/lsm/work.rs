@@ -165,6 +165,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     fn put_off(&self, result: Result<(), LsmError>) -> Result<(), LsmError> {
         match result {
             Err(error) if self.is_poisoned() => Err(error),
+            _ if self.is_poisoned() => Err(LsmError::Poisoned),
             _ => Ok(()),
         }
     }
