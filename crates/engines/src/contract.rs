@@ -20,6 +20,8 @@ pub enum EngineKind {
     Inp,
     /// Copy-on-write updates in a file of pages (P1 3.2).
     Cow,
+    /// Log-structured updates with a file write-ahead log and SSTables (P1 3.3).
+    Log,
     /// NVM-aware in-place updates (P1 4.1).
     NvmInp,
     /// NVM-aware copy-on-write updates (P1 4.2).
@@ -28,11 +30,11 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// All engines, in the order of the papers.
-    pub const ALL: [Self; 4] = [Self::Inp, Self::Cow, Self::NvmInp, Self::NvmCow];
+    pub const ALL: [Self; 5] = [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow];
 
     /// Whether the engine keeps its data, or logs and checkpoints, in files.
     pub const fn uses_files(self) -> bool {
-        matches!(self, Self::Inp | Self::Cow)
+        matches!(self, Self::Inp | Self::Cow | Self::Log)
     }
 
     /// The engine's name, as the command writes it.
@@ -40,6 +42,7 @@ impl EngineKind {
         match self {
             Self::Inp => "inp",
             Self::Cow => "cow",
+            Self::Log => "log",
             Self::NvmInp => "nvm-inp",
             Self::NvmCow => "nvm-cow",
         }
@@ -54,7 +57,7 @@ impl fmt::Display for EngineKind {
 
 /// A word that names no engine.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are inp, cow, nvm-inp and nvm-cow")]
+#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
 pub struct ParseEngineError(String);
 
 impl FromStr for EngineKind {
@@ -96,11 +99,19 @@ pub struct EngineOptions {
     pub wal_buffer_bytes: u64,
     /// Bytes of a page of the copy-on-write engine's file (P1 3.2: 4 KB).
     pub page_bytes: u32,
-    /// Bytes of volatile memory for the cache of these pages.
+    /// Bytes of volatile memory for the cache of pages or blocks of an engine with files.
     pub cache_bytes: u64,
     /// Bytes of a node of the NVM-aware copy-on-write engine's trees; trees whose keys are wide
     /// have larger ones.
     pub tree_node_bytes: u32,
+    /// Bytes of a MemTable, after which it is written out or frozen (P1 3.3, 4.3).
+    pub memtable_bytes: u64,
+    /// How many times larger a level of runs is than the one above it (P1 3.3: `k`).
+    pub growth: u32,
+    /// Runs in the uppermost level that call for a merge.
+    pub level0_runs: u32,
+    /// Bytes of a block of an SSTable.
+    pub block_bytes: u32,
 }
 
 impl Default for EngineOptions {
@@ -114,6 +125,10 @@ impl Default for EngineOptions {
             page_bytes: 4096,
             cache_bytes: 256 << 20,
             tree_node_bytes: 256,
+            memtable_bytes: 32 << 20,
+            growth: 10,
+            level0_runs: 4,
+            block_bytes: 4 << 10,
         }
     }
 }
@@ -167,6 +182,63 @@ impl std::ops::AddAssign for Footprint {
         self.log += other.log;
         self.checkpoint += other.checkpoint;
         self.other += other.other;
+    }
+}
+
+/// Levels of runs that [`EngineStats`] tells apart.
+pub const STATS_LEVELS: usize = storage::lsm::tree::LEVELS;
+
+/// What a log-structured engine has written since it was opened, and the runs that it has. Zero
+/// for other engines.
+///
+/// Write amplification is what was flushed and merged for each byte that came from the user; the
+/// log comes on top of it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct EngineStats {
+    /// Bytes of values in inserts and updates.
+    pub user_bytes: u64,
+    /// Bytes written by flushing MemTables.
+    pub flushed_bytes: u64,
+    /// Bytes written by merges into each level.
+    pub merged_bytes: [u64; STATS_LEVELS],
+    /// Runs at each level now.
+    pub runs: [u32; STATS_LEVELS],
+    /// Their bytes.
+    pub run_bytes: [u64; STATS_LEVELS],
+    /// MemTables that were flushed.
+    pub flushes: u64,
+    /// Merges that were done.
+    pub merges: u64,
+    /// How often a writer had to wait for a flush or a merge.
+    pub stalls: u64,
+    /// Flushes and merges that failed; they are tried again.
+    pub failures: u64,
+    /// Bytes that wait to be flushed or merged.
+    pub waiting_bytes: u64,
+}
+
+impl EngineStats {
+    /// Bytes flushed and merged for each byte of the user's; 0 if there was none.
+    pub fn write_amplification(&self) -> f64 {
+        let written = self.flushed_bytes + self.merged_bytes.iter().sum::<u64>();
+        if self.user_bytes == 0 { 0.0 } else { written as f64 / self.user_bytes as f64 }
+    }
+}
+
+impl std::ops::AddAssign for EngineStats {
+    fn add_assign(&mut self, other: Self) {
+        self.user_bytes += other.user_bytes;
+        self.flushed_bytes += other.flushed_bytes;
+        for level in 0..STATS_LEVELS {
+            self.merged_bytes[level] += other.merged_bytes[level];
+            self.runs[level] += other.runs[level];
+            self.run_bytes[level] += other.run_bytes[level];
+        }
+        self.flushes += other.flushes;
+        self.merges += other.merges;
+        self.stalls += other.stalls;
+        self.failures += other.failures;
+        self.waiting_bytes += other.waiting_bytes;
     }
 }
 
@@ -374,6 +446,16 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
     /// No room; the log stays as it is.
     fn checkpoint(&mut self) -> Result<(), EngineError>;
 
+    /// Does about `budget` bytes of work that was put off, such as merging runs. Returns about how
+    /// many bytes still wait. Without anybody calling it an engine stays bounded all the same:
+    /// commits do their part.
+    ///
+    /// # Errors
+    /// A step failed; it can be tried again unless the partition has stopped.
+    fn background(&mut self, _budget: u64) -> Result<u64, EngineError> {
+        Ok(0)
+    }
+
     /// Finishes what the last transactions left to do, so that nothing is left at the next open.
     ///
     /// # Errors
@@ -406,6 +488,11 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
     /// # Errors
     /// The files cannot be reached.
     fn footprint(&self) -> Result<Footprint, EngineError>;
+
+    /// What the engine has written and put off.
+    fn stats(&self) -> EngineStats {
+        EngineStats::default()
+    }
 
     /// Checks everything of this partition. Calls `reachable` with the offset of every object of
     /// the durable heap that it leads to. Returns the number of tuples.

@@ -3,6 +3,7 @@
 use index::IndexError;
 use storage::StorageError;
 use storage::checkpoint::CheckpointError;
+use storage::lsm::LsmError;
 use storage::shadow::MasterError;
 use storage::wal::WalError;
 
@@ -22,6 +23,9 @@ pub enum EngineError {
     /// The master record of a file of pages could not be written or read.
     #[error(transparent)]
     Master(#[from] MasterError),
+    /// Runs or their manifest could not be read or written.
+    #[error(transparent)]
+    Lsm(LsmError),
     /// Files of the database could not be reached.
     #[error("the files of the database: {0}")]
     Files(#[from] std::io::Error),
@@ -62,5 +66,14 @@ impl From<IndexError> for EngineError {
 impl From<heap::HeapError> for EngineError {
     fn from(error: heap::HeapError) -> Self {
         Self::Storage(error.into())
+    }
+}
+
+impl From<LsmError> for EngineError {
+    fn from(error: LsmError) -> Self {
+        match error {
+            LsmError::Storage(error) => Self::Storage(error),
+            other => Self::Lsm(other),
+        }
     }
 }

@@ -26,7 +26,7 @@
 //!   of the transactions from its `end_txn` on. What it holds is durable in the log before it
 //!   counts.
 
-mod operation;
+mod redo;
 mod state;
 
 use std::ops::ControlFlow;
@@ -36,6 +36,7 @@ use heap::{Heap, HeapOptions, Purpose};
 use index::Sorted;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointWriter};
+use storage::operation;
 use storage::wal::{LogStart, Wal, WalOptions};
 use storage::{Catalog, Row, Tables, UndoEntry, Value};
 
@@ -43,7 +44,7 @@ use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
-use operation::{Base, DELETE, INSERT, UPDATE, encode, redo};
+use redo::{Base, redo};
 use state::Saving;
 
 /// A partition of InP; see the module's comment.
@@ -75,6 +76,7 @@ pub struct Inp<E: Environment> {
     must_abort: bool,
     encoded: Vec<u8>,
     before: Row,
+    columns: Vec<u16>,
     stopped: Option<String>,
 }
 
@@ -144,6 +146,7 @@ impl<E: Environment> Inp<E> {
             must_abort: false,
             encoded: Vec::new(),
             before: Row::new(),
+            columns: Vec::new(),
             stopped: None,
         }
     }
@@ -283,10 +286,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.usable()?;
         let tuple = self.tables.write_tuple(table, values)?;
-        self.encoded.clear();
-        self.encoded.push(INSERT);
-        self.encoded.extend_from_slice(&table.to_le_bytes());
-        values.iter().for_each(|value| encode(&mut self.encoded, value));
+        operation::insert(&mut self.encoded, table, values);
         if let Err(error) = self.log_operation() {
             self.tables.give_back_tuple(tuple);
             return Err(error);
@@ -310,17 +310,13 @@ impl<E: Environment> Engine<E> for Inp<E> {
             return Ok(());
         }
         let fields = self.tables.write_fields(table, tuple, changes)?;
-        self.encoded.clear();
-        self.encoded.push(UPDATE);
-        self.encoded.extend_from_slice(&table.to_le_bytes());
-        key.iter().for_each(|value| encode(&mut self.encoded, value));
-        self.encoded.extend_from_slice(&(changes.len() as u16).to_le_bytes());
-        for (column, value) in changes {
-            self.encoded.extend_from_slice(&column.to_le_bytes());
-            self.tables.read(table, tuple, Some(&[*column]), &mut self.before)?;
-            encode(&mut self.encoded, &self.before.get(0));
-            encode(&mut self.encoded, value);
-        }
+        self.columns.clear();
+        self.columns.extend(changes.iter().map(|(column, _)| *column));
+        self.tables.read(table, tuple, Some(&self.columns), &mut self.before)?;
+        let before = |index| self.before.get(index);
+        let changes = changes.iter().enumerate();
+        let changes = changes.map(|(index, (column, value))| (*column, before(index), *value));
+        operation::update(&mut self.encoded, table, key, changes);
         if let Err(error) = self.log_operation() {
             self.tables.give_back_fields(fields);
             return Err(error);
@@ -344,12 +340,8 @@ impl<E: Environment> Engine<E> for Inp<E> {
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
         self.usable()?;
         let tuple = self.tables.find_or_fail(table, key)?;
-        self.encoded.clear();
-        self.encoded.push(DELETE);
-        self.encoded.extend_from_slice(&table.to_le_bytes());
-        key.iter().for_each(|value| encode(&mut self.encoded, value));
         self.tables.read(table, tuple, None, &mut self.before)?;
-        self.before.values().for_each(|value| encode(&mut self.encoded, &value));
+        operation::delete(&mut self.encoded, table, key, self.before.values());
         self.log_operation()?;
         self.undo.push(UndoEntry::delete(table, tuple));
         if let Err(error) = self.tables.unlink(table, tuple) {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | InP, in-place updates | P1 3.1 | `inp.rs` |
 //! | CoW, copy-on-write updates | P1 3.2 | `cow.rs` |
+//! | Log, log-structured updates | P1 3.3 | `log.rs` |
 //! | NVM-InP, NVM-aware in-place updates | P1 4.1 | `nvm_inp.rs` |
 //! | NVM-CoW, NVM-aware copy-on-write updates | P1 4.2 | `nvm_cow.rs` |
 //!
@@ -16,18 +17,20 @@ mod contract;
 mod cow;
 mod error;
 mod inp;
+mod log;
 mod nvm_cow;
 mod nvm_inp;
 mod shadow_tables;
 pub mod table2;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, Footprint, ParseEngineError, Reader,
-    RecoveryReport, Resources, Scan, SnapshotSource,
+    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, ParseEngineError,
+    Reader, RecoveryReport, Resources, STATS_LEVELS, Scan, SnapshotSource,
 };
 pub use cow::Cow;
 pub use error::EngineError;
 pub use inp::Inp;
+pub use log::Log;
 pub use nvm_cow::NvmCow;
 pub use nvm_inp::NvmInp;
 
@@ -43,6 +46,6 @@ pub mod below {
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,
-        Schema, StorageError, TableLayout, TableSchema, Value, checkpoint, wal,
+        Schema, StorageError, TableLayout, TableSchema, Value, checkpoint, lsm::LsmError, wal,
     };
 }

@@ -1,4 +1,4 @@
-//! How is a tuple found? A B+tree over any memory.
+//! How is a tuple found? A B+tree over any memory, and a Bloom filter.
 //!
 //! One [`BTree`] serves both worlds: where it lives is its memory, how a leaf keeps its entries is
 //! its [`LeafLayout`]: [`Sorted`] for volatile memory, [`Append`] for non-volatile memory, which
@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bloom;
 mod btree;
 mod check;
 pub mod cow;
@@ -20,6 +21,7 @@ mod merge;
 mod scan;
 mod split;
 
+pub use bloom::Bloom;
 pub use btree::{BTree, Prepared};
 pub use check::TreeUse;
 pub use error::IndexError;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engines::below::{Catalog, Environment, Row, Value};
 use engines::{
-    Cow, Engine, EngineError, EngineKind, EngineOptions, Footprint, Inp, NvmCow, NvmInp, Reader,
-    RecoveryReport, Resources, Scan, SnapshotSource,
+    Cow, Engine, EngineError, EngineKind, EngineOptions, EngineStats, Footprint, Inp, Log, NvmCow,
+    NvmInp, Reader, RecoveryReport, Resources, Scan, SnapshotSource,
 };
 
 /// A partition under one of the engines.
@@ -14,6 +14,7 @@ use engines::{
 pub(crate) enum AnyEngine<E: Environment> {
     Inp(Box<Inp<E>>),
     Cow(Box<Cow<E>>),
+    Log(Box<Log<E>>),
     NvmInp(Box<NvmInp<E>>),
     NvmCow(Box<NvmCow<E>>),
 }
@@ -23,6 +24,7 @@ macro_rules! dispatch {
         match $engine {
             AnyEngine::Inp($inner) => $body,
             AnyEngine::Cow($inner) => $body,
+            AnyEngine::Log($inner) => $body,
             AnyEngine::NvmInp($inner) => $body,
             AnyEngine::NvmCow($inner) => $body,
         }
@@ -44,6 +46,7 @@ impl<E: Environment> AnyEngine<E> {
             EngineKind::NvmCow => {
                 Self::NvmCow(Box::new(NvmCow::create(resources, catalog, options)?))
             }
+            EngineKind::Log => Self::Log(Box::new(Log::create(resources, catalog, options)?)),
             _ => Self::NvmInp(Box::new(NvmInp::create(resources, catalog, options)?)),
         })
     }
@@ -66,6 +69,10 @@ impl<E: Environment> AnyEngine<E> {
             EngineKind::NvmCow => {
                 let (engine, report) = NvmCow::open(resources, catalog, options)?;
                 (Self::NvmCow(Box::new(engine)), report)
+            }
+            EngineKind::Log => {
+                let (engine, report) = Log::open(resources, catalog, options)?;
+                (Self::Log(Box::new(engine)), report)
             }
             _ => {
                 let (engine, report) = NvmInp::open(resources, catalog, options)?;
@@ -145,6 +152,14 @@ impl<E: Environment> AnyEngine<E> {
 
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         dispatch!(self, engine => engine.checkpoint())
+    }
+
+    pub(crate) fn background(&mut self, budget: u64) -> Result<u64> {
+        dispatch!(self, engine => engine.background(budget))
+    }
+
+    pub(crate) fn stats(&self) -> EngineStats {
+        dispatch!(self, engine => engine.stats())
     }
 
     pub(crate) fn close(&mut self) -> Result<()> {

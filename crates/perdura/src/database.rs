@@ -8,7 +8,9 @@ use engines::below::{
     Access, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
     HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
 };
-use engines::{CheckReport, EngineKind, Footprint, RecoveryReport, Resources, SnapshotSource};
+use engines::{
+    CheckReport, EngineKind, EngineStats, Footprint, RecoveryReport, Resources, SnapshotSource,
+};
 
 use crate::any_engine::AnyEngine;
 use crate::error::Error;
@@ -418,6 +420,67 @@ impl<E: Environment> Database<E> {
             self.partition(number).write_lock().checkpoint()?;
         }
         Ok(())
+    }
+
+    /// Does about `budget` bytes of work in each partition that its engine has put off, such as
+    /// merging the runs of a log-structured engine. Returns about how many bytes still wait.
+    ///
+    /// Nobody has to call it: without it commits do what is needed to keep memory, files and the
+    /// number of runs bounded. A thread that does takes that work from the writers:
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # use perdura::*;
+    /// # fn main() -> Result<(), Error> {
+    /// # let directory = std::env::temp_dir().join(format!("perdura-bg-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory).unwrap();
+    /// # let table = TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]);
+    /// # let schema = Schema::new().table(table);
+    /// # let options = Options::new().engine(EngineKind::Log);
+    /// # let db = Database::create(directory.join("db"), &schema, &options)?;
+    /// # let t = db.table("t")?;
+    /// let done = AtomicBool::new(false);
+    /// std::thread::scope(|scope| {
+    ///     let worker = scope.spawn(|| {
+    ///         while !done.load(Ordering::Relaxed) {
+    ///             // Small steps: a writer that comes waits for one of them at most.
+    ///             if db.background(64 << 10)? == 0 {
+    ///                 std::thread::sleep(std::time::Duration::from_millis(1));
+    ///             }
+    ///         }
+    ///         Ok::<_, Error>(())
+    ///     });
+    ///     // ... and meanwhile the application's transactions:
+    ///     for key in 0..100 {
+    ///         db.write(|tx| tx.insert(&t, &[Value::U64(key)]))?;
+    ///     }
+    ///     done.store(true, Ordering::Relaxed);
+    ///     worker.join().unwrap()
+    /// })?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A step failed, for want of room perhaps. It changed nothing, and is tried again.
+    pub fn background(&self, budget: u64) -> Result<u64, Error> {
+        let mut waiting = 0;
+        for number in 0..self.partitions.len() {
+            waiting += self.partition(number).write_lock().background(budget)?;
+        }
+        Ok(waiting)
+    }
+
+    /// What a log-structured engine has written and put off, all partitions together; zero for
+    /// other engines.
+    pub fn stats(&self) -> EngineStats {
+        let mut stats = EngineStats::default();
+        for number in 0..self.partitions.len() {
+            stats += self.partition(number).read_lock().stats();
+        }
+        stats
     }
 
     /// Bytes of storage by component.

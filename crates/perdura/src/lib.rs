@@ -61,7 +61,9 @@ pub use engines::below::{
     HeaderDamage, Medium, Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded,
     Row, Schema, TableSchema, Value, boot_id, medium_of,
 };
-pub use engines::{CheckReport, EngineKind, Footprint, ParseEngineError, RecoveryReport};
+pub use engines::{
+    CheckReport, EngineKind, EngineStats, Footprint, ParseEngineError, RecoveryReport,
+};
 pub use error::Error;
 pub use inspect::{Inspection, inspect};
 pub use media::Media;

@@ -143,7 +143,31 @@ impl Options {
         self
     }
 
-    /// Bytes of volatile memory for the page cache of a partition of `cow`; 256 MiB by default.
+    /// Bytes of a MemTable of a log-structured engine, after which it is written out or frozen;
+    /// 32 MiB by default.
+    #[must_use]
+    pub fn memtable_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.memtable_bytes = bytes;
+        self
+    }
+
+    /// How many times larger a level of a log-structured engine is than the one above it; 10 by
+    /// default, 2 at least.
+    #[must_use]
+    pub fn growth(mut self, factor: u32) -> Self {
+        self.engine_options.growth = factor;
+        self
+    }
+
+    /// Runs in the uppermost level of a log-structured engine that call for a merge; 4 by default.
+    #[must_use]
+    pub fn level0_runs(mut self, runs: u32) -> Self {
+        self.engine_options.level0_runs = runs;
+        self
+    }
+
+    /// Bytes of volatile memory for the cache of pages or blocks of a partition of an engine with
+    /// files; 256 MiB by default.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.engine_options.cache_bytes = bytes;
@@ -158,7 +182,14 @@ impl Options {
         self
     }
 
-    /// Bytes of volatile memory that a partition of InP may take.
+    /// Bytes of a block of an SSTable; 4 KiB by default.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: u32) -> Self {
+        self.engine_options.block_bytes = bytes;
+        self
+    }
+
+    /// Bytes of volatile memory that a partition of InP or Log may take.
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {
         self.volatile_bytes = bytes;

@@ -84,10 +84,14 @@ fn one_handle_at_a_time_under_every_name() {
 }
 
 #[test]
-fn the_files_of_inp_are_found_through_a_symbolic_link() {
+fn the_files_of_an_engine_are_found_through_a_symbolic_link() {
+    EngineKind::ALL.into_iter().filter(|kind| kind.uses_files()).for_each(found_through_a_link);
+}
+
+fn found_through_a_link(engine: EngineKind) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
-    let options = options().engine(EngineKind::Inp);
+    let options = options().engine(engine);
     let db = Database::create(&path, &schema(), &options).unwrap();
     fill(&db);
     db.close().unwrap();

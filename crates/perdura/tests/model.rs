@@ -12,7 +12,11 @@ fn options(engine: EngineKind) -> Options {
         .chunk_bytes(16 << 10)
         .checkpoint_bytes(256 << 10)
         .wal_reserve_bytes(64 << 10)
-        .cache_bytes(256 << 10)
+        .memtable_bytes(16 << 10)
+        .growth(3)
+        .level0_runs(2)
+        .block_bytes(1 << 10)
+        .cache_bytes(64 << 10)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
 }
@@ -99,5 +103,13 @@ fn nvm_cow_agrees_with_a_model() {
     for seed in 0..4 {
         println!("seed {seed}");
         run(EngineKind::NvmCow, seed, 12, [40, 400, 3000, 200][seed as usize]);
+    }
+}
+
+#[test]
+fn log_agrees_with_a_model() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        run(EngineKind::Log, seed, 12, [40, 400, 3000, 200][seed as usize]);
     }
 }

@@ -194,3 +194,13 @@ fn deletes_and_inserts_of_nvm_inp_allocate_nothing() {
 fn deletes_and_inserts_of_inp_allocate_nothing() {
     deletes_and_inserts(EngineKind::Inp);
 }
+
+#[test]
+fn durable_updates_and_reads_of_log_allocate_nothing() {
+    updates_and_reads(EngineKind::Log);
+}
+
+#[test]
+fn deletes_and_inserts_of_log_allocate_nothing() {
+    deletes_and_inserts(EngineKind::Log);
+}

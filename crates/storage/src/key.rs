@@ -11,7 +11,7 @@
 
 use std::ops::Bound;
 
-use index::WideKey;
+use index::{MAX_KEY_BYTES, WideKey};
 use pm::Bad;
 
 use crate::error::StorageError;
@@ -194,6 +194,66 @@ pub(crate) fn encode_range(
 
 fn wrong_count(layout: &KeyLayout, wanted: usize, found: usize) -> StorageError {
     StorageError::WrongCount { what: layout.what.clone(), wanted, found }
+}
+
+/// The key of a tuple whose values `value` gives; they have been checked.
+pub(crate) fn key_of_values<'v>(
+    table: &TableSchema,
+    layout: &KeyLayout,
+    value: impl Fn(u16) -> Value<'v>,
+) -> TableKey {
+    if layout.narrow {
+        let column = layout.columns[0];
+        let kind = table.columns()[usize::from(column)].kind;
+        return TableKey::Narrow(ordered_word(kind, value(column).as_word().unwrap_or(0)));
+    }
+    let mut builder = KeyBuilder::new(layout);
+    for column in &layout.columns {
+        let kind = table.columns()[usize::from(*column)].kind;
+        let value = value(*column);
+        match (kind.max_bytes(), value.as_bytes()) {
+            (Some(max), Some(bytes)) => builder.bytes(max, bytes),
+            _ => builder.number(kind, value.as_word().unwrap_or(0)),
+        }
+    }
+    builder.finish(0)
+}
+
+/// The bytes of a key as the runs of log-structured engines order them.
+pub(crate) fn key_bytes(key: &TableKey, out: &mut [u8; MAX_KEY_BYTES]) -> usize {
+    match key {
+        TableKey::Narrow(number) => {
+            out[..8].copy_from_slice(&number.to_be_bytes());
+            8
+        }
+        TableKey::Wide(key) => {
+            let bytes = key.as_bytes();
+            out[..bytes.len()].copy_from_slice(bytes);
+            bytes.len()
+        }
+    }
+}
+
+/// The key of the primary index in the bytes of a key of secondary index `index`, behind whose own
+/// columns it stands.
+pub(crate) fn primary_in_secondary(
+    table: &TableLayout,
+    index: usize,
+    bytes: &[u8],
+) -> Option<TableKey> {
+    let layout = &table.secondary[index];
+    let width = |columns: &[u16]| -> usize {
+        columns
+            .iter()
+            .map(|column| encoded_bytes(table.schema.columns()[usize::from(*column)].kind))
+            .sum()
+    };
+    let own = width(&layout.columns[..layout.own_columns]);
+    let key = bytes.get(own..own + width(&table.primary.columns))?;
+    if table.primary.narrow {
+        return Some(TableKey::Narrow(u64::from_be_bytes(key.try_into().ok()?)));
+    }
+    Some(TableKey::Wide(WideKey::new(key, table.primary.width)))
 }
 
 /// The key of a stored tuple, field by field: `field` gives the word of a column and, for text and

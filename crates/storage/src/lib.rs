@@ -9,6 +9,8 @@
 //! | compressed checkpoints | [`checkpoint`] |
 //! | tuples that are copied, not changed; rows with inlined fields | [`TupleCopies`], [`InlineRow`] |
 //! | shadow directories and their master record | [`shadow`] |
+//! | operations of a transaction as a log holds them | [`operation`] |
+//! | the meaning of log-structured entries, which runs to merge | [`lsm`] |
 //! | what a pool says about the database in it | [`Description`] |
 //!
 //! None of them knows which engine uses it.
@@ -21,6 +23,8 @@ mod description;
 mod error;
 mod inline;
 mod key;
+pub mod lsm;
+pub mod operation;
 mod schema;
 pub mod shadow;
 mod table;

@@ -50,7 +50,7 @@ pub(crate) struct Table<L> {
 }
 
 /// The layout of an index's keys; index 0 is the primary one.
-fn key_layout(layout: &TableLayout, index: usize) -> &KeyLayout {
+pub(crate) fn key_layout(layout: &TableLayout, index: usize) -> &KeyLayout {
     if index == 0 { &layout.primary } else { &layout.secondary[index - 1] }
 }
 

@@ -121,6 +121,8 @@ pub struct Row {
     pub(crate) fields: Vec<RowField>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) parts: Vec<pm::Range>,
+    /// Where each column is, while a tuple is put together from several entries.
+    pub(crate) by_column: Vec<RowField>,
 }
 
 impl Row {
@@ -214,6 +216,26 @@ impl Row {
         match field.kind {
             ColumnType::Bytes { .. } => self.field_bytes(field),
             _ => wrong_type(column, "bytes", self.get(column)),
+        }
+    }
+
+    /// Copies the values one behind the other to the start of `out`, numbers as eight
+    /// little-endian bytes.
+    ///
+    /// # Panics
+    /// `out` is too short.
+    pub fn copy_bytes(&self, mut out: &mut [u8]) {
+        for field in &self.fields {
+            let number;
+            let bytes = if field.kind.max_bytes().is_some() {
+                self.field_bytes(field)
+            } else {
+                number = field.word.to_le_bytes();
+                &number[..]
+            };
+            let (here, rest) = out.split_at_mut(bytes.len());
+            here.copy_from_slice(bytes);
+            out = rest;
         }
     }
 

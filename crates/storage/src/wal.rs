@@ -405,6 +405,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
         self.tail.sequence
     }
 
+    /// Number of the oldest segment.
+    pub fn first_sequence(&self) -> u64 {
+        self.older.first().map_or(self.tail.sequence, |(sequence, _)| *sequence)
+    }
+
     /// Bytes that the segments take, reserved ones included.
     pub fn bytes(&self) -> u64 {
         self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.tail.reserved

@@ -7,9 +7,9 @@ use std::ops::{Bound, ControlFlow};
 use index::Sorted;
 use pm::{Files, Memory};
 use storage::checkpoint::{CheckpointError, CheckpointReader, CheckpointWriter};
+use storage::operation::{Decoder, encode, key_kinds, kinds, table_of};
 use storage::{Catalog, Row, Tables};
 
-use super::operation::{Decoder, encode, key_kinds, kinds, malformed, table_of};
 use super::publish;
 use crate::contract::Scan;
 use crate::error::EngineError;
@@ -44,7 +44,7 @@ impl<F: Files> Saving<F> {
             let last = std::mem::take(&mut self.last);
             let key = match last.is_empty() {
                 true => Vec::new(),
-                false => Decoder(&last).values(key_kinds(layout))?,
+                false => Decoder::new(&last).values(key_kinds(layout))?,
             };
             let low = if key.is_empty() { Bound::Unbounded } else { Bound::Excluded(&key[..]) };
             let (mut row, mut failed, mut paused) = (Row::new(), None, false);
@@ -95,11 +95,11 @@ pub(super) fn load<M: Memory, R: pm::File>(
         let length = u32::from_le_bytes(length) as usize;
         // A tuple has at most 1,024 columns of 128 KiB.
         if !(2..=256 << 20).contains(&length) {
-            return Err(malformed());
+            return Err(pm::Bad::Damaged { what: "tuple of a checkpoint", at: 0 }.into());
         }
         encoded.resize(length, 0);
         fill(reader, &mut encoded)?;
-        let mut decoder = Decoder(&encoded);
+        let mut decoder = Decoder::new(&encoded);
         let number = decoder.u16()?;
         if number == END_OF_TUPLES {
             return Ok(());

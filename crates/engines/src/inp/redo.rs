@@ -1,0 +1,65 @@
+//! Doing a logged transaction again.
+
+use index::Sorted;
+use pm::{Flushed, Memory, fence_for};
+use storage::operation::{Operation, Operations};
+use storage::{Catalog, Tables, Value};
+
+use super::publish;
+use crate::error::EngineError;
+
+/// Whether the checkpoint may hold a part of a transaction that is done again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Base {
+    /// It holds nothing of it: an operation that fails is damage.
+    Before,
+    /// It was written while the transaction ran, or later ones. Each tuple in it is as new as the
+    /// transaction's operations or newer; what the log goes on to say makes all of them agree.
+    /// So an insert replaces, and an update or a delete of what is gone again does nothing.
+    Among,
+}
+
+/// Does a logged transaction again.
+pub(super) fn redo<M: Memory>(
+    tables: &mut Tables<M, Sorted>,
+    catalog: &Catalog,
+    payload: &[u8],
+    base: Base,
+) -> Result<(), EngineError> {
+    let found = |tables: &Tables<M, Sorted>, number, key: &[Value<'_>]| match base {
+        Base::Before => tables.find_or_fail(number, key).map(Some),
+        Base::Among => tables.find(number, key),
+    };
+    for operation in Operations::new(catalog, payload) {
+        match operation? {
+            (number, Operation::Insert { values }) => {
+                if base == Base::Among {
+                    let table = &catalog.tables[usize::from(number)];
+                    let key: Vec<_> = table.key_columns().map(|column| values[column]).collect();
+                    if let Some(newer) = tables.find(number, &key)? {
+                        tables.unlink(number, newer)?;
+                    }
+                }
+                let tuple = tables.write_tuple(number, &values)?;
+                publish(tables, tuple)?;
+            }
+            (number, Operation::Update { key, changes }) => {
+                if let Some(tuple) = found(tables, number, &key)? {
+                    let fields = tables.write_fields(number, tuple, &changes)?;
+                    let fields = Flushed::lines(tables.lane.memory(), &mut tables.lines, fields);
+                    tables.replace_fields(fence_for(tables.lane.memory(), fields))?;
+                }
+            }
+            (number, Operation::Delete { key, .. }) => {
+                if let Some(tuple) = found(tables, number, &key)? {
+                    tables.unlink(number, tuple)?;
+                }
+            }
+        }
+        tables.lines.clear();
+    }
+    for slot in std::mem::take(&mut tables.superseded) {
+        tables.lane.release(slot);
+    }
+    Ok(tables.tidy_indexes()?)
+}

@@ -1,0 +1,556 @@
+//! Log: log-structured updates (P1 3.3), modelled on LevelDB.
+//!
+//! All changes go to a MemTable in volatile memory, whose full state is written to an SSTable now
+//! and then; runs are merged in levels, each `k` times as large as the one above. A tuple is put
+//! together from the entries that the runs have of it: whole, in part, or a tombstone. What the
+//! MemTable holds is in a write-ahead log. Our Table 2 for it (`docs/paper/table2.md`):
+//!
+//! | operation | steps |
+//! |---|---|
+//! | INSERT | look in all runs that the key is free; put tuple and index entries into the MemTable; log the tuple |
+//! | UPDATE | read the fields; put the changed ones into the MemTable, index entries where they change; log before and after images |
+//! | DELETE | read the tuple; put tombstones into the MemTable; log the before image |
+//! | SELECT | find the tuple's entries, newest run first; put the tuple together |
+//! | COMMIT | end the log record; sync with the group; do a bounded step of flush and merges |
+//!
+//! Recovery replays the log into the MemTable; a transaction has one record, which is whole or
+//! does not count, so there is nothing to remove.
+//!
+//! Invariants:
+//! - What the log holds from the manifest's log start on is in the MemTables, all else in runs: the
+//!   same edit adds a run and moves the start.
+//! - Segments of the log are removed when that edit is durable.
+//! - A run has only what the log had made durable.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use heap::{Heap, HeapOptions, Lane, Purpose};
+use pm::{Environment, Files, Memory, Range};
+use storage::lsm::LsmError;
+use storage::lsm::entry::Trees;
+use storage::lsm::levels::LevelPolicy;
+use storage::lsm::sstable::SsOptions;
+use storage::lsm::tree::{LsmOptions, LsmTree, TREE_LANES, volatile_bytes};
+use storage::operation::{self, Operation, Operations};
+use storage::wal::{LogStart, Wal, WalOptions};
+use storage::{Catalog, Row, Value};
+
+use crate::contract::{
+    Engine, EngineKind, EngineOptions, EngineStats, Footprint, RecoveryReport, Resources, Scan,
+};
+use crate::error::EngineError;
+
+/// A partition of Log; see the module's comment.
+#[derive(Debug)]
+pub struct Log<E: Environment> {
+    tree: LsmTree<E::Files, E::Volatile>,
+    wal: Wal<E::Files, E::Volatile>,
+    heap: Heap<E::Volatile>,
+    /// Keeps the log's buffer.
+    _buffer: Lane<E::Volatile>,
+    /// The pool, which holds only the description: asked whether it, and with it this process, is
+    /// still good.
+    pool: E::Durable,
+    /// The open transaction has a record in the log.
+    logging: bool,
+    /// The open transaction lost a part of its record and can only abort.
+    must_abort: bool,
+    /// Bytes of the MemTable before which freezing it is not tried again.
+    patience: u64,
+    user_bytes: u64,
+    encoded: Vec<u8>,
+    before: Row,
+    columns: Vec<u16>,
+    stopped: Option<String>,
+}
+
+thread_local! {
+    /// Where `get_bytes` puts a tuple together.
+    static TUPLE: RefCell<Row> = RefCell::new(Row::new());
+}
+
+/// Bits of the Bloom filter for each key: one false positive in a hundred.
+const BITS_PER_KEY: u32 = 10;
+
+fn wal_prefix(partition: u32) -> String {
+    format!("wal-{partition}-")
+}
+
+fn wal_options(options: &EngineOptions) -> WalOptions {
+    WalOptions { reserve_bytes: options.wal_segment_bytes, group: options.group.max(1) }
+}
+
+fn lsm_options(options: &EngineOptions) -> LsmOptions {
+    LsmOptions {
+        policy: LevelPolicy {
+            memtable_bytes: options.memtable_bytes.max(1 << 10),
+            growth: options.growth.max(2),
+            level0_runs: options.level0_runs.max(1),
+        },
+        runs: SsOptions {
+            block_bytes: options.block_bytes.clamp(256, 1 << 20),
+            bits_per_key: BITS_PER_KEY,
+        },
+        cache_bytes: options.cache_bytes,
+    }
+}
+
+/// Bytes of values, as the user hands them in.
+fn value_bytes(value: &Value<'_>) -> u64 {
+    match value {
+        Value::Text(text) => text.len() as u64,
+        Value::Bytes(bytes) => bytes.len() as u64,
+        _ => 8,
+    }
+}
+
+/// What both ways to a partition need.
+struct Parts<E: Environment> {
+    files: E::Files,
+    trees: Arc<Trees>,
+    heap: Heap<E::Volatile>,
+    buffer: Lane<E::Volatile>,
+    range: Range,
+}
+
+impl<E: Environment> Parts<E> {
+    fn new(
+        resources: &Resources<E>,
+        catalog: &Catalog,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError> {
+        let missing = || EngineError::Missing { what: "directory of files".into() };
+        let files = resources.files.clone().ok_or_else(missing)?;
+        let heap_options = HeapOptions { chunk_bytes: 1 << 20, lanes: TREE_LANES + 1 };
+        let heap = Heap::format(resources.volatile.clone(), heap_options)?;
+        let mut buffer = heap.lane(TREE_LANES);
+        let range = Range::new(
+            buffer.allocate(options.wal_buffer_bytes, Purpose::Log)?,
+            options.wal_buffer_bytes,
+        );
+        Ok(Self { files, trees: Arc::new(Trees::new(catalog)?), heap, buffer, range })
+    }
+
+    fn assemble(
+        self,
+        resources: &Resources<E>,
+        tree: LsmTree<E::Files, E::Volatile>,
+        wal: Wal<E::Files, E::Volatile>,
+    ) -> Log<E> {
+        Log {
+            tree,
+            wal,
+            heap: self.heap,
+            _buffer: self.buffer,
+            pool: resources.durable.memory().clone(),
+            logging: false,
+            must_abort: false,
+            patience: 0,
+            user_bytes: 0,
+            encoded: Vec::new(),
+            before: Row::new(),
+            columns: Vec::new(),
+            stopped: None,
+        }
+    }
+}
+
+impl<E: Environment> Log<E> {
+    fn usable(&self) -> Result<(), EngineError> {
+        match &self.stopped {
+            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
+            None if self.must_abort => Err(EngineError::MustAbort),
+            None => Ok(self.pool.healthy()?),
+        }
+    }
+
+    fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
+        let error = error.into();
+        self.stopped = Some(error.to_string());
+        Err(error)
+    }
+
+    /// Does an operation in the MemTable and logs what is in `self.encoded`. The log counts when
+    /// the transaction commits, so the order of the two is free; this way a full memory does not
+    /// leave an entry in the log that nothing belongs to.
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut LsmTree<E::Files, E::Volatile>) -> Result<(), LsmError>,
+    ) -> Result<(), EngineError> {
+        let mark = self.tree.memtable().mark();
+        change(&mut self.tree)?;
+        let logged = self.log_operation();
+        if logged.is_err()
+            && let Err(error) = self.tree.memtable().undo_to(mark)
+        {
+            return self.stop(error);
+        }
+        logged
+    }
+
+    fn log_operation(&mut self) -> Result<(), EngineError> {
+        if !self.logging {
+            self.wal.begin(self.wal.next_txn())?;
+            self.logging = true;
+        }
+        self.wal.put(&self.encoded).map_err(|error| {
+            self.must_abort = true;
+            error.into()
+        })
+    }
+
+    /// Sets the MemTable aside and goes on in a new one and in a new segment of the log.
+    fn freeze(&mut self) -> Result<(), EngineError> {
+        self.tree.make_way()?;
+        let log = self.wal.rotate()?;
+        self.tree.freeze(log);
+        self.patience = 0;
+        Ok(())
+    }
+
+    /// Removes the log that a flush has made superfluous.
+    fn trim_log(&mut self) -> Result<(), EngineError> {
+        let first = self.tree.log_start().sequence;
+        if self.wal.first_sequence() < first {
+            self.wal.remove_before(first)?;
+        }
+        Ok(())
+    }
+
+    /// After a commit: freezes a full MemTable, and does a step of what was put off. The
+    /// transaction is committed whatever becomes of it; what fails is tried again later.
+    fn house_keeping(&mut self) -> Result<(), EngineError> {
+        let mut done = Ok(());
+        if self.tree.is_full() && self.tree.memtable_bytes() >= self.patience {
+            done = self.freeze();
+            if done.is_err() {
+                self.patience = self.tree.memtable_bytes() / 8 * 9;
+            }
+        }
+        let paced = self.tree.pace().map_err(EngineError::from).and_then(|()| self.trim_log());
+        if self.tree.is_poisoned() || self.wal.is_poisoned() {
+            return self.stop(done.and(paced).err().unwrap_or(LsmError::Poisoned.into()));
+        }
+        Ok(())
+    }
+}
+
+impl<E: Environment> Engine<E> for Log<E> {
+    const KIND: EngineKind = EngineKind::Log;
+
+    fn create(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError> {
+        let parts = Parts::new(&resources, catalog, options)?;
+        let start = LogStart { sequence: 0, txn: 1 };
+        let tree = LsmTree::create(
+            parts.files.clone(),
+            resources.partition,
+            &parts.heap,
+            parts.trees.clone(),
+            lsm_options(options),
+            start,
+        )?;
+        let wal = Wal::create(
+            parts.files.clone(),
+            &wal_prefix(resources.partition),
+            start,
+            resources.volatile.clone(),
+            parts.range,
+            wal_options(options),
+        )?;
+        Ok(parts.assemble(&resources, tree, wal))
+    }
+
+    fn open(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Self, RecoveryReport), EngineError> {
+        let parts = Parts::new(&resources, catalog, options)?;
+        let mut tree = LsmTree::open(
+            parts.files.clone(),
+            resources.partition,
+            &parts.heap,
+            parts.trees.clone(),
+            lsm_options(options),
+        )?;
+        let mut before = Row::new();
+        let (wal, report) = Wal::recover(
+            parts.files.clone(),
+            &wal_prefix(resources.partition),
+            tree.log_start(),
+            resources.volatile.clone(),
+            parts.range,
+            wal_options(options),
+            |_, payload: &[u8]| redo(&mut tree, catalog, payload, &mut before),
+        )?;
+        // Only now: what is missing was found, and nothing has been removed yet.
+        tree.finish_open()?;
+        let mut log = parts.assemble(&resources, tree, wal);
+        // Steps that a crash cuts off again and again would let the log grow without bound.
+        if log.tree.is_full()
+            && let Err(error) = log.checkpoint()
+            && log.stopped.is_some()
+        {
+            return Err(error);
+        }
+        Ok((log, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
+    }
+
+    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
+        self.usable()?;
+        let key = self.tree.check_insert(table, values)?;
+        operation::insert(&mut self.encoded, table, values);
+        self.change(|tree| tree.insert(table, &key, values))?;
+        self.user_bytes += values.iter().map(value_bytes).sum::<u64>();
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), EngineError> {
+        self.usable()?;
+        let tuple = self.tree.key(table, key)?;
+        let primary = self.tree.trees().tree(table, 0);
+        self.columns.clear();
+        let wrong = self.tree.check_changes(table, changes);
+        let mut indexed = false;
+        if wrong.is_ok() {
+            indexed = self.tree.changes_index(table, changes);
+            self.columns.extend(changes.iter().map(|(column, _)| *column));
+        }
+        // Where an index changes, its old keys need other columns too.
+        let columns = (!indexed).then_some(&self.columns[..]);
+        if !self.tree.read(primary, &tuple, columns, &mut self.before)? {
+            return Err(self.tree.missing(table).into());
+        }
+        wrong?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let before = std::mem::take(&mut self.before);
+        let old = changes.iter().enumerate().map(|(index, (column, value))| {
+            let at = if indexed { usize::from(*column) } else { index };
+            (*column, before.get(at), *value)
+        });
+        operation::update(&mut self.encoded, table, key, old);
+        let done =
+            self.change(|tree| tree.update(table, &tuple, changes, indexed.then_some(&before)));
+        self.before = before;
+        done?;
+        self.user_bytes += changes.iter().map(|(_, value)| value_bytes(value)).sum::<u64>();
+        Ok(())
+    }
+
+    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
+        self.usable()?;
+        let tuple = self.tree.key(table, key)?;
+        let primary = self.tree.trees().tree(table, 0);
+        if !self.tree.read(primary, &tuple, None, &mut self.before)? {
+            return Err(self.tree.missing(table).into());
+        }
+        let before = std::mem::take(&mut self.before);
+        operation::delete(&mut self.encoded, table, key, before.values());
+        let value = |column: u16| before.get(usize::from(column));
+        let done = self.change(|tree| tree.delete(table, &tuple, value));
+        self.before = before;
+        done
+    }
+
+    #[inline]
+    fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        self.usable()?;
+        let key = self.tree.key(table, key)?;
+        Ok(self.tree.read(self.tree.trees().tree(table, 0), &key, columns, row)?)
+    }
+
+    #[inline]
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        TUPLE.with_borrow_mut(|row| {
+            if !self.get(table, key, Some(columns), row)? {
+                return Ok(None);
+            }
+            let bytes: u64 = row.values().map(|value| value_bytes(&value)).sum();
+            let bytes = bytes as usize;
+            if bytes <= out.len() {
+                row.copy_bytes(out);
+            }
+            Ok(Some(bytes))
+        })
+    }
+
+    fn scan(
+        &self,
+        table: u16,
+        scan: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        self.usable()?;
+        let Scan { index, low, high, direction, columns } = *scan;
+        Ok(self.tree.scan(table, index, low, high, direction, columns, row, visit)?)
+    }
+
+    fn commit(&mut self) -> Result<(u64, bool), EngineError> {
+        self.usable()?;
+        if !self.logging {
+            return Ok((self.wal.next_txn() - 1, self.wal.pending() == 0));
+        }
+        let appended = match self.wal.end() {
+            Ok(appended) => appended,
+            Err(error) => return self.stop(error),
+        };
+        if appended.group_full
+            && let Err(error) = self.wal.flush()
+        {
+            return self.stop(error);
+        }
+        self.logging = false;
+        self.tree.memtable().commit();
+        self.house_keeping()?;
+        Ok((appended.lsn, self.wal.pending() == 0))
+    }
+
+    fn abort(&mut self) -> Result<(), EngineError> {
+        self.must_abort = false;
+        self.usable()?;
+        if let Err(error) = self.tree.memtable().abort() {
+            return self.stop(error);
+        }
+        if std::mem::take(&mut self.logging)
+            && let Err(error) = self.wal.discard()
+        {
+            return self.stop(error);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), EngineError> {
+        self.usable()?;
+        if self.logging {
+            return Ok(());
+        }
+        match self.wal.flush() {
+            Ok(()) => Ok(()),
+            Err(error) => self.stop(error),
+        }
+    }
+
+    fn durable(&self) -> u64 {
+        self.wal.durable_lsn() - 1
+    }
+
+    /// Writes the MemTable out, after which the log is empty.
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.usable()?;
+        assert!(!self.logging, "a checkpoint is taken between transactions");
+        let done = self.freeze().and_then(|()| Ok(self.tree.make_way()?));
+        let done = done.and_then(|()| self.trim_log());
+        if self.tree.is_poisoned() || self.wal.is_poisoned() {
+            return self.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
+        }
+        done
+    }
+
+    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
+        self.usable()?;
+        let waiting = self.tree.work(budget).map_err(EngineError::from);
+        let done = waiting.and_then(|waiting| self.trim_log().map(|()| waiting));
+        if self.tree.is_poisoned() {
+            return self.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
+        }
+        done
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.abort()?;
+        self.sync()?;
+        Ok(self.tree.abandon_work()?)
+    }
+
+    fn footprint(&self) -> Result<Footprint, EngineError> {
+        let (entries, trees, other) = volatile_bytes(&self.heap)?;
+        let (data, index) = self.tree.run_bytes();
+        Ok(Footprint {
+            table: entries + data,
+            index: trees + index,
+            log: self.wal.bytes(),
+            other: other + self.tree.manifest_bytes(),
+            ..Footprint::default()
+        })
+    }
+
+    fn stats(&self) -> EngineStats {
+        let stats = self.tree.stats();
+        EngineStats {
+            user_bytes: self.user_bytes,
+            flushed_bytes: stats.flushed_bytes,
+            merged_bytes: stats.merged_bytes,
+            runs: stats.runs,
+            run_bytes: stats.run_bytes,
+            flushes: stats.flushes,
+            merges: stats.merges,
+            stalls: stats.stalls,
+            failures: stats.failures,
+            waiting_bytes: stats.waiting_bytes,
+        }
+    }
+
+    fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
+        self.tree.check()?;
+        Ok(self.tree.check_tables()?)
+    }
+}
+
+/// Does a logged transaction again. The log is whole and holds committed work only, so nothing is
+/// checked that was checked before it was logged.
+fn redo<F: Files, M: Memory>(
+    tree: &mut LsmTree<F, M>,
+    catalog: &Catalog,
+    payload: &[u8],
+    before: &mut Row,
+) -> Result<(), EngineError> {
+    for operation in Operations::new(catalog, payload) {
+        match operation? {
+            (table, Operation::Insert { values }) => {
+                let key = tree.key_of_tuple(table, &values);
+                tree.insert(table, &key, &values)?;
+            }
+            (table, Operation::Update { key, changes }) => {
+                let key = tree.key(table, &key)?;
+                let indexed = tree.changes_index(table, &changes);
+                let primary = tree.trees().tree(table, 0);
+                if indexed && !tree.read(primary, &key, None, before)? {
+                    return Err(tree.missing(table).into());
+                }
+                tree.update(table, &key, &changes, indexed.then_some(&*before))?;
+            }
+            (table, Operation::Delete { key, before }) => {
+                let key = tree.key(table, &key)?;
+                tree.delete(table, &key, |column| before[usize::from(column)])?;
+            }
+        }
+    }
+    tree.memtable().commit();
+    Ok(())
+}

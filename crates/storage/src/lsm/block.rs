@@ -1,0 +1,359 @@
+//! A block of an SSTable: records in the order of their keys, found by binary search. Blocks of
+//! data and blocks of the index above them have the same form; `docs/format/sstable.md` draws it.
+//!
+//! A block is checked once, when it comes from its file; what is searched afterwards has passed
+//! [`check`].
+
+use std::cmp::Ordering;
+
+use pm::View;
+
+/// Bytes before the offsets of a block.
+pub const BLOCK_HEADER_BYTES: usize = 16;
+/// Bytes of a record before its key.
+const RECORD_HEADER_BYTES: usize = 2;
+/// No block has more bytes: a tuple of 1,024 columns of 128 KiB fits.
+pub const MAX_BLOCK_BYTES: u32 = 1 << 28;
+/// The height of a page of the filter.
+pub const FILTER_HEIGHT: u8 = 0xff;
+/// The kind of a record that leads to a block.
+pub const POINTER: u8 = 0x40;
+
+/// Where a block lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockAt {
+    /// Its first byte in the file.
+    pub at: u64,
+    /// Its bytes.
+    pub bytes: u32,
+}
+
+impl BlockAt {
+    /// The body of a record that leads to the block.
+    pub fn encode(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    pub fn decode(body: &[u8]) -> Option<Self> {
+        let (at, rest) = body.split_first_chunk::<8>()?;
+        let bytes = u32::from_le_bytes(rest.try_into().ok()?);
+        Some(Self { at: u64::from_le_bytes(*at), bytes })
+    }
+}
+
+/// The checksum of a block: of its bytes, and of where they belong, so that a block in another's
+/// place does not pass.
+fn checksum(block: &[u8], file: u64, at: u64) -> u32 {
+    let sum = crc32c::crc32c_append(0, &block[4..]);
+    let sum = crc32c::crc32c_append(sum, &file.to_le_bytes());
+    crc32c::crc32c_append(sum, &at.to_le_bytes())
+}
+
+/// Sets length and checksum of a block that is otherwise complete.
+pub fn seal(block: &mut [u8], file: u64, at: u64) {
+    let bytes = (block.len() as u32).to_le_bytes();
+    block[4..8].copy_from_slice(&bytes);
+    let sum = checksum(block, file, at);
+    block[..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Collects the records of a block.
+#[derive(Default, Debug)]
+pub struct BlockBuilder {
+    height: u8,
+    offsets: Vec<u32>,
+    records: Vec<u8>,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    /// For blocks that lie so many levels above the data.
+    pub fn new(height: u8) -> Self {
+        Self { height, ..Self::default() }
+    }
+
+    /// Bytes of the block so far.
+    pub fn bytes(&self) -> usize {
+        BLOCK_HEADER_BYTES + self.offsets.len() * 4 + self.records.len()
+    }
+
+    /// Bytes that a record adds.
+    pub fn record_bytes(key: &[u8], body: &[u8]) -> usize {
+        4 + RECORD_HEADER_BYTES + key.len() + body.len()
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// The key of the last record.
+    pub fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Adds a record, whose key comes behind all others.
+    ///
+    /// # Panics
+    /// The key does not, or has more than 255 bytes.
+    pub fn add(&mut self, kind: u8, key: &[u8], body: &[u8]) {
+        assert!(self.is_empty() || key > &self.last_key[..], "records come in order");
+        self.offsets.push(self.records.len() as u32);
+        self.records.push(kind);
+        self.records.push(u8::try_from(key.len()).expect("keys are short"));
+        self.records.extend_from_slice(key);
+        self.records.extend_from_slice(body);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+    }
+
+    /// Appends the block to `out`, as it will lie at byte `at` of file `file`, and empties itself.
+    /// Returns its bytes.
+    pub fn finish(&mut self, file: u64, at: u64, out: &mut Vec<u8>) -> u32 {
+        let start = out.len();
+        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(&(self.offsets.len() as u32).to_le_bytes());
+        out.extend_from_slice(&[self.height, 0, 0, 0]);
+        let records_at = (BLOCK_HEADER_BYTES + self.offsets.len() * 4) as u32;
+        for offset in &self.offsets {
+            out.extend_from_slice(&(records_at + offset).to_le_bytes());
+        }
+        out.extend_from_slice(&self.records);
+        seal(&mut out[start..], file, at);
+        self.offsets.clear();
+        self.records.clear();
+        (out.len() - start) as u32
+    }
+}
+
+/// The length that a block says it has, and its height, from its first bytes.
+pub fn announced(header: &[u8]) -> Option<(u32, u8)> {
+    let bytes = u32::from_le_bytes(header.get(4..8)?.try_into().ok()?);
+    let height = *header.get(12)?;
+    (bytes as usize >= BLOCK_HEADER_BYTES && bytes <= MAX_BLOCK_BYTES).then_some((bytes, height))
+}
+
+/// Checks all of a block that was read from byte `at` of file `file`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(block: &[u8], file: u64, at: u64, height: u8) -> Result<(), &'static str> {
+    if block.len() < BLOCK_HEADER_BYTES {
+        return Err("the block is shorter than its header");
+    }
+    let word =
+        |at: usize| u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+    if word(0) != checksum(block, file, at) {
+        return Err("the block's checksum is wrong");
+    }
+    if word(4) as usize != block.len() || block[12] != height || block[13..16] != [0; 3] {
+        return Err("the block's header does not make sense");
+    }
+    if height == FILTER_HEIGHT {
+        return Ok(());
+    }
+    let records = word(8) as usize;
+    let records_at = BLOCK_HEADER_BYTES + records.saturating_mul(4);
+    if records == 0 || records_at > block.len() {
+        return Err("the block's records do not fit into it");
+    }
+    let mut before: &[u8] = &[];
+    for index in 0..records {
+        let start = word(BLOCK_HEADER_BYTES + index * 4) as usize;
+        let end = if index + 1 < records {
+            word(BLOCK_HEADER_BYTES + index * 4 + 4) as usize
+        } else {
+            block.len()
+        };
+        let expected = if index == 0 { records_at } else { start };
+        if start != expected || end > block.len() || end.saturating_sub(start) < RECORD_HEADER_BYTES
+        {
+            return Err("the block's records do not fit into it");
+        }
+        let key_end = start + RECORD_HEADER_BYTES + usize::from(block[start + 1]);
+        if key_end > end {
+            return Err("a record's key does not fit into it");
+        }
+        let key = &block[start + RECORD_HEADER_BYTES..key_end];
+        if index > 0 && key <= before {
+            return Err("the block's records are not in order");
+        }
+        before = key;
+    }
+    Ok(())
+}
+
+/// A block that has been checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<V>(pub V);
+
+impl<V: View> Block<V> {
+    #[inline]
+    fn word(&self, at: usize) -> u32 {
+        let bytes = self.0.bytes(at, 4);
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    /// How many records there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.word(8) as usize
+    }
+
+    /// Whether there is no record: in no block that passes [`check`].
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn start(&self, index: usize) -> usize {
+        self.word(BLOCK_HEADER_BYTES + index * 4) as usize
+    }
+
+    /// The key of a record.
+    #[inline]
+    pub fn key(&self, index: usize) -> &[u8] {
+        let start = self.start(index);
+        let key_bytes = usize::from(self.0.bytes(start + 1, 1)[0]);
+        self.0.bytes(start + RECORD_HEADER_BYTES, key_bytes)
+    }
+
+    /// Kind and body of a record.
+    #[inline]
+    pub fn entry(&self, index: usize) -> (u8, &[u8]) {
+        let start = self.start(index);
+        let end =
+            if index + 1 < self.len() { self.start(index + 1) } else { self.word(4) as usize };
+        let header = self.0.bytes(start, RECORD_HEADER_BYTES);
+        let body = start + RECORD_HEADER_BYTES + usize::from(header[1]);
+        (header[0], self.0.bytes(body, end - body))
+    }
+
+    /// The first record whose key is at least `key`, or the number of records; and whether its key
+    /// is `key`.
+    #[inline]
+    pub fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.key(middle).cmp(key) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return (middle, true),
+            }
+        }
+        (low, false)
+    }
+}
+
+/// Kind, key and body of a record of a block that has been checked.
+#[inline]
+pub fn record(block: &[u8], index: usize) -> (u8, &[u8], &[u8]) {
+    let view = Block(Slice(block));
+    let start = view.start(index);
+    let end = if index + 1 < view.len() { view.start(index + 1) } else { block.len() };
+    let key = start + RECORD_HEADER_BYTES;
+    let body = key + usize::from(block[start + 1]);
+    (block[start], &block[key..body], &block[body..end])
+}
+
+/// A slice as a view.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice<'a>(pub &'a [u8]);
+
+impl View for Slice<'_> {
+    fn word(&self, at: usize) -> u64 {
+        let (word, _) = self.0[at..].split_first_chunk::<8>().expect("within the view");
+        u64::from_le_bytes(*word)
+    }
+
+    #[inline]
+    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        &self.0[at..at + len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block() -> Vec<u8> {
+        let mut builder = BlockBuilder::new(0);
+        for key in ["aa", "b", "bb", "d"] {
+            builder.add(1, key.as_bytes(), format!("body of {key}").as_bytes());
+        }
+        let mut out = Vec::new();
+        assert_eq!(builder.finish(7, 4096, &mut out) as usize, out.len());
+        out
+    }
+
+    #[test]
+    fn records_are_found_by_their_keys() {
+        let bytes = block();
+        check(&bytes, 7, 4096, 0).unwrap();
+        let block = Block(Slice(&bytes));
+        assert_eq!(block.len(), 4);
+        let found = |key: &str| block.lower_bound(key.as_bytes());
+        assert_eq!([found("a"), found("aa"), found("b")], [(0, false), (0, true), (1, true)]);
+        assert_eq!([found("c"), found("d"), found("e")], [(3, false), (3, true), (4, false)]);
+        assert_eq!((block.key(2), block.entry(2)), (&b"bb"[..], (1, &b"body of bb"[..])));
+        assert_eq!(block.entry(3).1, b"body of d");
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_other_place_is_noticed() {
+        let bytes = block();
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(check(&damaged, 7, 4096, 0).is_err(), "bit {bit}");
+        }
+        assert!(check(&bytes, 7, 8192, 0).is_err(), "another place");
+        assert!(check(&bytes, 8, 4096, 0).is_err(), "another file");
+        assert!(check(&bytes, 7, 4096, 1).is_err(), "another height");
+        for len in 0..bytes.len() {
+            assert!(check(&bytes[..len], 7, 4096, 0).is_err());
+        }
+    }
+
+    /// A block with a valid checksum whose insides make no sense is refused, or harmless.
+    #[test]
+    fn nonsense_under_a_valid_checksum_is_refused() {
+        let bytes = block();
+        let mut refused = 0;
+        for at in 4..bytes.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] = value;
+                let sum = checksum(&damaged, 7, 4096);
+                damaged[..4].copy_from_slice(&sum.to_le_bytes());
+                if check(&damaged, 7, 4096, 0).is_err() {
+                    refused += 1;
+                    continue;
+                }
+                let block = Block(Slice(&damaged));
+                for index in 0..block.len() {
+                    block.lower_bound(block.key(index));
+                    block.entry(index);
+                }
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+
+    #[test]
+    fn the_layout_is_that_of_the_format_description() {
+        let bytes = block();
+        assert_eq!((BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES), (16, 2));
+        assert_eq!(bytes[4..8], (bytes.len() as u32).to_le_bytes());
+        assert_eq!(bytes[8..16], [4, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[16..20], 32u32.to_le_bytes());
+        assert_eq!(bytes[32..36], [1, 2, b'a', b'a']);
+        let at = BlockAt { at: 1 << 33, bytes: 77 };
+        assert_eq!(BlockAt::decode(&at.encode()), Some(at));
+        assert_eq!(BlockAt::decode(&[0; 11]), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! The blocks of SSTables that were read last, in volatile memory.
+//!
+//! Blocks are known by file and place; files never change and numbers of files are never used
+//! again, so nothing has to be made invalid. The cache is split into shards, each with its own
+//! lock, which is held while a block is searched. What to give up says a clock: a block that was
+//! used again since the hand last passed stays, so that a scan does not drive out what is in use.
+//!
+//! A block that is larger than a frame, such as one with a very large tuple, is read from the file
+//! each time.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use heap::{Lane, Purpose};
+use pm::{Memory, Off, Range};
+
+use super::block::{Block, Slice};
+use super::error::LsmError;
+
+const SHARDS: usize = 8;
+/// Fewer frames than this a shard, and there is only one shard.
+const FRAMES_PER_SHARD: usize = 16;
+
+/// Mixes the words of a key that has no pattern an adversary chooses.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Key = (u64, u64);
+
+#[derive(Debug)]
+struct Frame {
+    /// Where it lies in the memory.
+    at: u64,
+    bytes: u32,
+    key: Key,
+    used: bool,
+}
+
+#[derive(Default, Debug)]
+struct Shard {
+    places: HashMap<Key, u32, BuildHasherDefault<Mix>>,
+    frames: Vec<Frame>,
+    hand: usize,
+    scratch: Vec<u8>,
+}
+
+/// A cache of blocks; see the module's comment.
+#[derive(Debug)]
+pub struct BlockCache<M: Memory> {
+    memory: M,
+    lane: Mutex<Lane<M>>,
+    shards: Box<[Mutex<Shard>]>,
+    frame_bytes: u64,
+    frames_per_shard: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<M: Memory> BlockCache<M> {
+    /// A cache of at most `bytes` bytes of blocks of at most `frame_bytes`, taken from `lane` as
+    /// they are needed.
+    pub fn new(lane: Lane<M>, bytes: u64, frame_bytes: u64) -> Self {
+        let frame_bytes = frame_bytes.min(lane.heap().max_object_bytes());
+        let frames = (bytes / frame_bytes.max(1)) as usize;
+        let shards = if frames < SHARDS * FRAMES_PER_SHARD { 1 } else { SHARDS };
+        Self {
+            memory: lane.memory().clone(),
+            lane: Mutex::new(lane),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            frame_bytes,
+            frames_per_shard: frames / shards,
+        }
+    }
+
+    /// Gives the block that lies at byte `at` of file `file` to `search`. If it is not there,
+    /// `load` reads it from the file, and checks it.
+    ///
+    /// # Errors
+    /// What `load` returned, or damaged memory.
+    pub fn with<R>(
+        &self,
+        (file, at, bytes): (u64, u64, u32),
+        load: impl FnOnce(&mut [u8]) -> Result<(), LsmError>,
+        search: impl FnOnce(Found<'_, M>) -> R,
+    ) -> Result<R, LsmError> {
+        if u64::from(bytes) > self.frame_bytes || self.frames_per_shard == 0 {
+            let mut block = vec![0; bytes as usize];
+            load(&mut block)?;
+            return Ok(search(Found::Read(Block(Slice(&block)))));
+        }
+        let key = (file, at);
+        let mut mixed = Mix::default();
+        mixed.write_u64(file);
+        mixed.write_u64(at);
+        let which = (mixed.finish() >> 40) as usize % self.shards.len();
+        let mut shard = lock(&self.shards[which]);
+        let shard = &mut *shard;
+        if let Some(index) = shard.places.get(&key) {
+            let frame = &mut shard.frames[*index as usize];
+            frame.used = true;
+            let view = self.memory.view(Range::new(frame.at, u64::from(frame.bytes)))?;
+            return Ok(search(Found::Cached(Block(view))));
+        }
+        shard.scratch.resize(bytes as usize, 0);
+        load(&mut shard.scratch)?;
+        match self.frame(shard) {
+            None => Ok(search(Found::Read(Block(Slice(&shard.scratch))))),
+            Some(index) => {
+                let frame = &mut shard.frames[index];
+                *frame = Frame { at: frame.at, bytes, key, used: false };
+                self.memory.copy(Off::new(frame.at), &shard.scratch);
+                let view = self.memory.view(Range::new(frame.at, u64::from(bytes)))?;
+                shard.places.insert(key, index as u32);
+                Ok(search(Found::Cached(Block(view))))
+            }
+        }
+    }
+
+    /// A frame to put a block into: a new one while there may be more, then the one that the
+    /// clock's hand finds. `None`: the memory has no room for even one.
+    fn frame(&self, shard: &mut Shard) -> Option<usize> {
+        if shard.frames.len() < self.frames_per_shard
+            && let Ok(at) = lock(&self.lane).allocate(self.frame_bytes, Purpose::Log)
+        {
+            shard.frames.push(Frame { at, bytes: 0, key: (0, 0), used: false });
+            return Some(shard.frames.len() - 1);
+        }
+        let frames = shard.frames.len();
+        // Two rounds: the first may only find blocks that were used.
+        for _ in 0..2 * frames {
+            let index = shard.hand;
+            shard.hand = (index + 1) % frames;
+            let frame = &mut shard.frames[index];
+            if !std::mem::replace(&mut frame.used, false) {
+                let old = frame.key;
+                shard.places.remove(&old);
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Bytes of the frames there are.
+    pub fn bytes(&self) -> u64 {
+        let frames: usize = self.shards.iter().map(|shard| lock(shard).frames.len()).sum();
+        frames as u64 * self.frame_bytes
+    }
+}
+
+/// A block, in the cache or just read.
+#[derive(Debug)]
+pub enum Found<'a, M: Memory + 'a> {
+    /// In the cache.
+    Cached(Block<M::View<'a>>),
+    /// In a buffer.
+    Read(Block<Slice<'a>>),
+}
+
+/// Does the same with a block wherever it lies.
+macro_rules! in_block {
+    ($found:expr, $block:ident => $body:expr) => {
+        match $found {
+            $crate::lsm::cache::Found::Cached($block) => $body,
+            $crate::lsm::cache::Found::Read($block) => $body,
+        }
+    };
+}
+pub(crate) use in_block;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heap::{Heap, HeapOptions};
+    use pm::{Dram, View};
+
+    fn cache(bytes: u64, limit: u64) -> BlockCache<Dram> {
+        let memory = Dram::new(limit).unwrap();
+        let heap = Heap::format(memory, HeapOptions { chunk_bytes: 64 << 10, lanes: 1 }).unwrap();
+        BlockCache::new(heap.lane(0), bytes, 4096)
+    }
+
+    /// Asks for a block of `bytes` bytes that are all `at`; returns whether it had to be read.
+    fn ask(cache: &BlockCache<Dram>, at: u64, bytes: u32) -> bool {
+        let mut read = false;
+        let load = |out: &mut [u8]| {
+            read = true;
+            out.fill(at as u8);
+            Ok(())
+        };
+        let content = cache
+            .with((1, at, bytes), load, |found| match found {
+                Found::Cached(block) => block.0.bytes(0, bytes as usize).to_vec(),
+                Found::Read(block) => block.0.bytes(0, bytes as usize).to_vec(),
+            })
+            .unwrap();
+        assert_eq!(content, vec![at as u8; bytes as usize]);
+        read
+    }
+
+    #[test]
+    fn blocks_stay_while_they_are_used_and_the_cache_does_not_grow_beyond_its_bytes() {
+        for bytes in [4 * 4096, 1 << 20] {
+            let cache = cache(bytes, 16 << 20);
+            for round in 0..2000u64 {
+                assert!(ask(&cache, 1000 + round, 4096 - (round % 50) as u32));
+                assert_eq!(ask(&cache, 1, 4096), round == 0, "round {round}");
+            }
+            assert_eq!(cache.bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn without_frames_or_memory_blocks_are_read_each_time() {
+        assert!((0..3).all(|_| ask(&cache(0, 16 << 20), 5, 100)));
+        let large = cache(1 << 20, 16 << 20);
+        assert!((0..3).all(|_| ask(&large, 5, 5000)));
+        let full = cache(1 << 20, 128 << 10);
+        assert!((0..100).all(|at| ask(&full, at, 100)));
+        assert!(full.bytes() < 128 << 10);
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_read_is_not_kept() {
+        let cache = cache(1 << 20, 16 << 20);
+        let fail = |_: &mut [u8]| Err(LsmError::damaged("a", 0, "b"));
+        assert!(cache.with((1, 9, 100), fail, |_| ()).is_err());
+        assert!(ask(&cache, 9, 100));
+        assert!(!ask(&cache, 9, 100));
+    }
+}

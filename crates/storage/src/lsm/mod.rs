@@ -1,0 +1,20 @@
+//! What both log-structured engines share (P1 3.3, 4.3): what an entry of a run means, and which
+//! runs are merged next ([`change`], [`levels`]). And what the one with files needs: SSTables with
+//! their cache, the merging of runs in steps, the manifest that says which count, the MemTable.
+
+pub mod block;
+pub mod cache;
+pub mod change;
+pub mod entry;
+mod error;
+pub mod levels;
+pub mod manifest;
+pub mod memtable;
+pub mod merge;
+pub mod record;
+pub mod sstable;
+mod tables;
+pub mod tree;
+mod work;
+
+pub use error::LsmError;

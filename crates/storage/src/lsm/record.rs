@@ -1,0 +1,315 @@
+//! How an entry lies in a file: one [`Change`] with the values it brings, all fields inlined
+//! (P1 4: tuples on durable storage have no fields elsewhere).
+//!
+//! ```text
+//! columns  u16     of the table; 0 where the entry is a key and nothing else
+//! set      bits    a bit for each column, whole bytes; only in a partial entry
+//! ends             for each column that is there, where its value ends; u16 or u32
+//! data             the values one behind the other: numbers in eight little-endian bytes
+//! ```
+//!
+//! The body of a tombstone is empty. The kind stands before the key: see [`super::block`].
+
+use super::change::{Change, ColumnSet, NoWhole};
+
+const WHOLE: u8 = 1;
+const PARTIAL: u8 = 2;
+const TOMBSTONE: u8 = 3;
+/// Ends have four bytes.
+const WIDE: u8 = 0x10;
+
+/// The kind of an entry that is a key and nothing else.
+pub const KEY_ONLY: u8 = WHOLE;
+/// The kind of a tombstone.
+pub const KIND_TOMBSTONE: u8 = TOMBSTONE;
+
+/// What is wrong with an entry's bytes.
+pub const MALFORMED: &str = "an entry does not make sense";
+
+/// An entry, its form checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    kind: u8,
+    columns: u16,
+    set: &'a [u8],
+    ends: &'a [u8],
+    data: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The entry of this kind with this body, if it makes sense.
+    #[inline]
+    pub fn parse(kind: u8, body: &'a [u8]) -> Option<Self> {
+        let plain = kind & !WIDE;
+        if plain == TOMBSTONE || body.is_empty() {
+            let sound = body.is_empty() && matches!(kind, TOMBSTONE | WHOLE);
+            return sound.then_some(Self { kind, columns: 0, set: &[], ends: &[], data: &[] });
+        }
+        let (columns, rest) = body.split_first_chunk::<2>()?;
+        let columns = u16::from_le_bytes(*columns);
+        let (set, rest) = match plain {
+            WHOLE => (&[][..], rest),
+            PARTIAL => rest.split_at_checked(usize::from(columns).div_ceil(8))?,
+            _ => return None,
+        };
+        let present = match plain {
+            WHOLE => usize::from(columns),
+            _ => set.iter().map(|byte| byte.count_ones() as usize).sum(),
+        };
+        if columns % 8 != 0 && set.last().is_some_and(|last| last >> (columns % 8) != 0) {
+            return None;
+        }
+        let width = if kind & WIDE == 0 { 2 } else { 4 };
+        let (ends, data) = rest.split_at_checked(present * width)?;
+        let record = Self { kind, columns, set, ends, data };
+        let mut before = 0;
+        for index in 0..present {
+            let end = record.end(index);
+            if end < before {
+                return None;
+            }
+            before = end;
+        }
+        (before == data.len()).then_some(record)
+    }
+
+    #[inline]
+    fn end(&self, index: usize) -> usize {
+        if self.kind & WIDE == 0 {
+            usize::from(u16::from_le_bytes([self.ends[index * 2], self.ends[index * 2 + 1]]))
+        } else {
+            let at = index * 4;
+            let end = [self.ends[at], self.ends[at + 1], self.ends[at + 2], self.ends[at + 3]];
+            u32::from_le_bytes(end) as usize
+        }
+    }
+
+    /// What the entry says of its tuple.
+    pub fn change(&self) -> Change {
+        match self.kind & !WIDE {
+            WHOLE => Change::Whole,
+            TOMBSTONE => Change::Tombstone,
+            _ => {
+                let mut words = [0u64; crate::schema::MAX_COLUMNS / 64];
+                for (index, byte) in self.set.iter().enumerate().take(words.len() * 8) {
+                    words[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+                }
+                Change::Partial(ColumnSet::from_words(&words))
+            }
+        }
+    }
+
+    /// Whether the entry is a tombstone.
+    #[inline]
+    pub fn is_tombstone(&self) -> bool {
+        self.kind == TOMBSTONE
+    }
+
+    /// Whether the entry has all columns.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.kind & !WIDE == WHOLE
+    }
+
+    /// How many columns the table has.
+    pub fn columns(&self) -> u16 {
+        self.columns
+    }
+
+    /// The value of a column, if the entry has it.
+    #[inline]
+    pub fn column(&self, column: u16) -> Option<&'a [u8]> {
+        if column >= self.columns {
+            return None;
+        }
+        let index = if self.is_whole() {
+            usize::from(column)
+        } else {
+            let (byte, bit) = (usize::from(column) / 8, column % 8);
+            if self.set[byte] & (1 << bit) == 0 {
+                return None;
+            }
+            let before: u32 = self.set[..byte].iter().map(|byte| byte.count_ones()).sum();
+            before as usize + (self.set[byte] & ((1 << bit) - 1)).count_ones() as usize
+        };
+        let start = if index == 0 { 0 } else { self.end(index - 1) };
+        Some(&self.data[start..self.end(index)])
+    }
+}
+
+/// Builds the body of an entry, value by value. Meant to be used again and again.
+#[derive(Default, Debug)]
+pub struct Encoder {
+    body: Vec<u8>,
+    wide: bool,
+    next_end: usize,
+    data_at: usize,
+}
+
+impl Encoder {
+    /// Starts an entry of a table with so many columns, whose values have `data_bytes` bytes
+    /// together. Returns its kind.
+    pub fn start(&mut self, change: &Change, columns: u16, data_bytes: usize) -> u8 {
+        self.body.clear();
+        self.wide = data_bytes > usize::from(u16::MAX);
+        let (kind, present) = match change {
+            Change::Tombstone => return TOMBSTONE,
+            Change::Whole => (WHOLE, usize::from(columns)),
+            Change::Partial(set) => (PARTIAL, set.len()),
+        };
+        if columns == 0 {
+            return kind;
+        }
+        self.body.extend_from_slice(&columns.to_le_bytes());
+        if let Change::Partial(set) = change {
+            let words = set.words(usize::from(columns));
+            let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+            self.body.extend(bytes.take(usize::from(columns).div_ceil(8)));
+        }
+        self.next_end = self.body.len();
+        self.data_at = self.next_end + present * if self.wide { 4 } else { 2 };
+        self.body.resize(self.data_at, 0);
+        if self.wide { kind | WIDE } else { kind }
+    }
+
+    /// Adds the value of the next column that is there.
+    pub fn field(&mut self, bytes: &[u8]) {
+        self.body.extend_from_slice(bytes);
+        self.end_field();
+    }
+
+    /// As [`Self::field`], with a value that `fill` appends.
+    ///
+    /// # Errors
+    /// What `fill` returns.
+    pub fn field_with<E>(
+        &mut self,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        fill(&mut self.body)?;
+        self.end_field();
+        Ok(())
+    }
+
+    fn end_field(&mut self) {
+        let end = (self.body.len() - self.data_at) as u32;
+        let at = self.next_end;
+        if self.wide {
+            self.body[at..at + 4].copy_from_slice(&end.to_le_bytes());
+            self.next_end += 4;
+        } else {
+            self.body[at..at + 2].copy_from_slice(&(end as u16).to_le_bytes());
+            self.next_end += 2;
+        }
+    }
+
+    /// The body that was built.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// Builds the one entry that stands for these entries of a tuple, newest first. Returns its kind;
+/// its body is in `out`.
+///
+/// # Errors
+/// A partial entry over a tombstone.
+pub fn combine(records: &[Record<'_>], out: &mut Encoder) -> Result<u8, NoWhole> {
+    let mut change = records[0].change();
+    let mut used = 1;
+    while !change.hides_older() && used < records.len() {
+        change = change.over(&records[used].change())?;
+        used += 1;
+    }
+    let records = &records[..used];
+    let columns = records[0].columns;
+    let newest = |column: u16| records.iter().find_map(|record| record.column(column));
+    let set = match &change {
+        Change::Tombstone => ColumnSet::EMPTY,
+        Change::Whole => ColumnSet::first(usize::from(columns)),
+        Change::Partial(set) => *set,
+    };
+    let data_bytes = set.iter().filter_map(newest).map(<[u8]>::len).sum();
+    let kind = out.start(&change, columns, data_bytes);
+    for column in set.iter() {
+        // A whole entry below has fewer columns only if it is damaged.
+        out.field(newest(column).ok_or(NoWhole)?);
+    }
+    Ok(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encode(change: &Change, columns: u16, values: &[Vec<u8>]) -> (u8, Vec<u8>) {
+        let mut encoder = Encoder::default();
+        let kind = encoder.start(change, columns, values.iter().map(Vec::len).sum());
+        values.iter().for_each(|value| encoder.field(value));
+        (kind, encoder.body().to_vec())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_comes_back(
+            columns in 1u16..200, wide in any::<bool>(), whole in any::<bool>(),
+            picks in prop::collection::vec(any::<bool>(), 200), byte in any::<u8>(),
+        ) {
+            let set: ColumnSet = (0..columns).filter(|column| picks[usize::from(*column)]).collect();
+            let change = if whole { Change::Whole } else { Change::Partial(set) };
+            let set = if whole { ColumnSet::first(usize::from(columns)) } else { set };
+            let values: Vec<Vec<u8>> = set
+                .iter()
+                .map(|column| vec![byte ^ column as u8; usize::from(column) * if wide { 50 } else { 1 }])
+                .collect();
+            let (kind, body) = encode(&change, columns, &values);
+            let record = Record::parse(kind, &body).unwrap();
+            prop_assert_eq!(record.change(), change);
+            let mut expected = values.iter();
+            for column in 0..columns + 2 {
+                let value = set.contains(column).then(|| &expected.next().unwrap()[..]);
+                prop_assert_eq!(record.column(column), value);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_an_entry_or_are_refused(
+            kind in any::<u8>(), body in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            if let Some(record) = Record::parse(kind, &body) {
+                record.change();
+                (0..=record.columns()).for_each(|column| { record.column(column); });
+            }
+        }
+    }
+
+    #[test]
+    fn entries_are_combined_newest_first() {
+        let partial = |columns: &[u16], value: u8| {
+            let set: ColumnSet = columns.iter().copied().collect();
+            encode(&Change::Partial(set), 4, &vec![vec![value; 3]; columns.len()])
+        };
+        let parts = [
+            partial(&[1], 10),
+            partial(&[1, 2], 20),
+            encode(&Change::Whole, 4, &vec![vec![30; 3]; 4]),
+            encode(&Change::Tombstone, 0, &[]),
+        ];
+        let records: Vec<Record<'_>> =
+            parts.iter().map(|(kind, body)| Record::parse(*kind, body).unwrap()).collect();
+        let mut out = Encoder::default();
+        let kind = combine(&records[..2], &mut out).unwrap();
+        let both = Record::parse(kind, out.body()).unwrap();
+        assert_eq!(both.change(), Change::Partial([1, 2].into_iter().collect()));
+        assert_eq!((both.column(1), both.column(2)), (Some(&[10; 3][..]), Some(&[20; 3][..])));
+        let mut out = Encoder::default();
+        let kind = combine(&records, &mut out).unwrap();
+        let all = Record::parse(kind, out.body()).unwrap();
+        let firsts: Vec<u8> = (0..4).map(|column| all.column(column).unwrap()[0]).collect();
+        assert_eq!((all.is_whole(), firsts), (true, vec![30, 10, 20, 30]));
+        assert_eq!(combine(&[records[0], records[3]], &mut out), Err(NoWhole));
+        assert_eq!(combine(&records[3..], &mut out), Ok(TOMBSTONE));
+        assert_eq!(out.body(), [0u8; 0]);
+    }
+}

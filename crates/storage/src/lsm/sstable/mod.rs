@@ -1,0 +1,88 @@
+//! SSTables (P1 3.3): a run of entries in a file, sorted, immutable, with an index of its blocks
+//! and a Bloom filter. The bytes are drawn in `docs/format/sstable.md`.
+//!
+//! Invariants:
+//! - A file is complete and durable before the manifest names it, and never changes afterwards.
+//! - Every byte is under a checksum that also says where it belongs; a block is checked when it is
+//!   read, and nothing that fails its check is believed.
+//!
+//! The index is a static B+tree above the data, its blocks of the same form as those of the data,
+//! so that index, filter and data share one cache, and opening a run reads its footer only.
+
+mod cursor;
+mod layout;
+mod reader;
+mod sequence;
+mod writer;
+
+pub use cursor::SsCursor;
+pub use layout::FOOTER_BYTES;
+pub use reader::SsTable;
+pub use sequence::Sequence;
+pub use writer::SsWriter;
+
+use super::error::LsmError;
+
+/// What a complete SSTable is known by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SsInfo {
+    /// The file's number.
+    pub file: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Entries in it.
+    pub entries: u64,
+    /// How many of them are tombstones.
+    pub tombstones: u64,
+    /// The checksum in its footer.
+    pub checksum: u32,
+}
+
+/// How SSTables are written.
+#[derive(Clone, Copy, Debug)]
+pub struct SsOptions {
+    /// Bytes of a block; one with a larger tuple is larger. At least 256.
+    pub block_bytes: u32,
+    /// Bits of the Bloom filter for each key.
+    pub bits_per_key: u32,
+}
+
+/// The name of file `file` of a partition.
+pub fn sstable_name(partition: u32, file: u64) -> String {
+    format!("{}{file:016x}", sstable_prefix(partition))
+}
+
+/// What the names of a partition's SSTables start with.
+pub fn sstable_prefix(partition: u32) -> String {
+    format!("sstable-{partition}-")
+}
+
+/// A sequence of entries in the order of their keys, or against it.
+pub trait Cursor {
+    /// The key of the entry at hand; `None` at the end.
+    fn key(&self) -> Option<&[u8]>;
+    /// Kind and body of the entry at hand, in the form of [`super::record`].
+    ///
+    /// # Panics
+    /// At the end there is none.
+    fn entry(&self) -> (u8, &[u8]);
+    /// Goes on to the next entry.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn advance(&mut self) -> Result<(), LsmError>;
+}
+
+impl<C: Cursor + ?Sized> Cursor for Box<C> {
+    fn key(&self) -> Option<&[u8]> {
+        (**self).key()
+    }
+
+    fn entry(&self) -> (u8, &[u8]) {
+        (**self).entry()
+    }
+
+    fn advance(&mut self) -> Result<(), LsmError> {
+        (**self).advance()
+    }
+}

@@ -1,0 +1,499 @@
+//! The work that a tree puts off: writing a MemTable out, and merging runs. In steps, each a
+//! bounded number of bytes.
+//!
+//! 1. [`LsmTree::freeze`] sets a full MemTable aside; readers still see it.
+//! 2. Steps write it to an SSTable. One edit of the manifest makes the run count and moves the
+//!    start of the log; the MemTable is emptied, to be the next one.
+//! 3. When a level has outgrown its limit, its runs and that of the level below are merged. The
+//!    level can take new runs meanwhile, and merges of different levels go on at the same time.
+//!    One edit puts the result in the place of the inputs; their files are removed.
+//!
+//! Who does the steps: whoever calls [`LsmTree::work`], such as a thread in the background; and
+//! writers, in [`LsmTree::pace`], where that is not enough. For each byte that comes into the
+//! MemTable a flush goes on by two, and a merge into a level by the growth factor and two: the
+//! merge of a level of `n` bytes reads at most `n` and the `k n` bytes of the level below, so it
+//! ends before `n` more bytes have come down. That bounds runs and space whatever happens.
+//!
+//! A flush or merge that fails, for want of space, changes nothing; it is tried again later.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use index::Direction;
+use pm::{Files, Memory};
+
+use super::error::LsmError;
+use super::levels::Merge as Due;
+use super::manifest::Version;
+use super::memtable::MemCursor;
+use super::merge::Merge;
+use super::record::{Encoder, KIND_TOMBSTONE};
+use super::sstable::{Cursor, Sequence, SsTable, SsWriter};
+use super::tree::{LEVELS, LsmTree, Run};
+use crate::key::TableKey;
+use crate::wal::LogStart;
+
+/// Writers do steps of about so many bytes of the MemTable's growth, or a smaller part of it.
+const PACE_BYTES: u64 = 16 << 10;
+
+/// Writing out the frozen MemTable.
+#[derive(Debug)]
+struct Flush<R: pm::File> {
+    writer: SsWriter<R>,
+    /// Where it has come to.
+    tree: u16,
+    after: Option<TableKey>,
+    done: u64,
+}
+
+/// Merging the runs of a level with that of the next.
+#[derive(Debug)]
+struct Merging<R: pm::File> {
+    inputs: Vec<u64>,
+    due: Due,
+    merge: Merge<Sequence<R>>,
+    writer: Option<SsWriter<R>>,
+    encoder: Encoder,
+    total: u64,
+    /// Bytes of the inputs that have been merged, and that writers want to be by now.
+    done: u64,
+    wanted: u64,
+}
+
+/// Work that has been begun.
+#[derive(Debug)]
+pub(super) struct Work<R: pm::File> {
+    flush: Option<Flush<R>>,
+    flush_wanted: u64,
+    merges: Vec<Merging<R>>,
+    /// Bytes of the active MemTable when writers did the last step.
+    paced: u64,
+    /// Growth of the MemTable that has to come before a failed merge is tried again.
+    patience: u64,
+}
+
+impl<R: pm::File> Default for Work<R> {
+    fn default() -> Self {
+        Self { flush: None, flush_wanted: 0, merges: Vec::new(), paced: 0, patience: 0 }
+    }
+}
+
+impl<F: Files, M: Memory> LsmTree<F, M> {
+    /// Whether the MemTable is so large that it should be frozen.
+    pub fn is_full(&self) -> bool {
+        self.active.bytes() >= self.options.policy.memtable_bytes
+    }
+
+    /// Before [`Self::freeze`]: finishes what stands in its way. The writer waits for it.
+    ///
+    /// # Errors
+    /// It failed; the MemTable can grow on.
+    pub fn make_way(&mut self) -> Result<(), LsmError> {
+        if self.frozen.is_some() {
+            self.stats.stalls += 1;
+            self.flush_step(u64::MAX)?;
+        }
+        let most = 3 * self.options.policy.level0_runs.max(1) as usize;
+        while self.runs.iter().filter(|run| run.level == 0).count() >= most {
+            self.stats.stalls += 1;
+            let Some(at) = self.work.merges.iter().position(|merge| merge.due.from == 0) else {
+                self.work.patience = 0;
+                self.schedule();
+                if !self.work.merges.iter().any(|merge| merge.due.from == 0) {
+                    break;
+                }
+                continue;
+            };
+            self.merge_step(at, u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the MemTable aside to be written out. Everything in it is durable in the log before
+    /// `log`; what comes now is logged from there on.
+    ///
+    /// # Panics
+    /// The one before is still being written out: see [`Self::make_way`].
+    pub fn freeze(&mut self, log: LogStart) {
+        assert!(self.frozen.is_none(), "one MemTable is written out at a time");
+        std::mem::swap(&mut self.active, &mut self.other);
+        self.frozen = Some(log);
+        self.work.flush_wanted = 0;
+        self.work.paced = 0;
+    }
+
+    /// Does the writer's part, after a transaction has committed.
+    ///
+    /// # Errors
+    /// [`LsmError::Poisoned`]. A step that failed otherwise is put off.
+    pub fn pace(&mut self) -> Result<(), LsmError> {
+        let grown = self.active.bytes().saturating_sub(self.work.paced);
+        let policy = self.options.policy;
+        if grown < PACE_BYTES.min(policy.memtable_bytes / 32) {
+            return Ok(());
+        }
+        self.work.paced = self.active.bytes();
+        self.work.patience = self.work.patience.saturating_sub(grown);
+        self.work.flush_wanted += grown * 2;
+        if self.frozen.is_some() {
+            let done = self.work.flush.as_ref().map_or(0, |flush| flush.done);
+            let due = self.work.flush_wanted.saturating_sub(done);
+            if due > 0 {
+                let result = self.flush_step(due);
+                self.put_off(result)?;
+            }
+        }
+        let factor = u64::from(policy.growth) + 2;
+        for merge in &mut self.work.merges {
+            merge.wanted += grown * factor;
+        }
+        let mut at = 0;
+        while let Some(merge) = self.work.merges.get(at) {
+            let (due, before) = (merge.wanted.saturating_sub(merge.done), self.work.merges.len());
+            if due > 0 {
+                let result = self.merge_step(at, due);
+                self.put_off(result)?;
+            }
+            if self.work.merges.len() >= before {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A failure in the background is no failure of the transaction that pays for the step.
+    fn put_off(&self, result: Result<(), LsmError>) -> Result<(), LsmError> {
+        match result {
+            Err(error) if self.is_poisoned() => Err(error),
+            _ if self.is_poisoned() => Err(LsmError::Poisoned),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does about `budget` bytes of the work that waits. Returns about how many bytes still wait.
+    ///
+    /// # Errors
+    /// A step failed; it can be tried again, unless [`Self::is_poisoned`].
+    pub fn work(&mut self, budget: u64) -> Result<u64, LsmError> {
+        let before = self.waiting();
+        let mut left = budget;
+        if self.frozen.is_some() {
+            self.flush_step(left)?;
+        }
+        self.work.patience = 0;
+        self.schedule();
+        loop {
+            let waiting = self.waiting();
+            left = budget.saturating_sub(before.saturating_sub(waiting));
+            // The one that frees the uppermost level first.
+            let next = (0..self.work.merges.len())
+                .min_by_key(|at| self.work.merges[*at].due.from)
+                .filter(|_| left > 0 && self.frozen.is_none());
+            let Some(at) = next else { return Ok(waiting) };
+            self.merge_step(at, left)?;
+            if self.waiting() >= waiting && !self.work.merges.is_empty() {
+                // New work has come up: what it needs is not part of this budget.
+                return Ok(self.waiting());
+            }
+        }
+    }
+
+    /// Forgets the work that has been begun, whose files the next opening would remove.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn abandon_work(&mut self) -> Result<(), LsmError> {
+        let work = std::mem::take(&mut self.work);
+        let flush = work.flush.map(|flush| flush.writer);
+        for writer in work.merges.into_iter().filter_map(|merge| merge.writer).chain(flush) {
+            let name = writer.name().to_owned();
+            drop(writer);
+            self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+        }
+        self.runs.iter_mut().for_each(|run| run.busy = false);
+        Ok(())
+    }
+
+    /// Bytes of the work that has been found necessary.
+    pub fn waiting(&self) -> u64 {
+        let flushing = if self.frozen.is_some() {
+            let done = self.work.flush.as_ref().map_or(0, |flush| flush.done);
+            self.other.bytes().saturating_sub(done).max(1)
+        } else {
+            0
+        };
+        let merging =
+            self.work.merges.iter().map(|merge| merge.total - merge.done.min(merge.total));
+        flushing + merging.map(|bytes| bytes.max(1)).sum::<u64>()
+    }
+
+    /// Goes on with writing out the frozen MemTable, by about `budget` bytes.
+    fn flush_step(&mut self, budget: u64) -> Result<(), LsmError> {
+        let result = self.try_flush_step(budget);
+        if result.is_err() {
+            self.stats.failures += 1;
+            self.work.flush_wanted = 0;
+            if let Some(flush) = self.work.flush.take() {
+                // Where this fails too, the next opening removes it.
+                let _ = self.files.remove(flush.writer.name());
+            }
+        }
+        result
+    }
+
+    fn try_flush_step(&mut self, budget: u64) -> Result<(), LsmError> {
+        let Some(log) = self.frozen else { return Ok(()) };
+        if self.work.flush.is_none() {
+            let writer = SsWriter::create(
+                &self.files,
+                self.partition,
+                self.next_file,
+                self.other.entries(),
+                self.options.runs,
+            )?;
+            self.next_file += 1;
+            self.work.flush = Some(Flush { writer, tree: 0, after: None, done: 0 });
+        }
+        // Under no older run a tombstone hides nothing.
+        let bottom = self.runs.is_empty();
+        let Some(flush) = &mut self.work.flush else { return Ok(()) };
+        let until = flush.done.saturating_add(budget);
+        while usize::from(flush.tree) < self.trees.len() {
+            let low = flush.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let range = (low, Bound::Unbounded);
+            let mut cursor = MemCursor::new(&self.other, flush.tree, range, Direction::Forward)?;
+            while let Some(key) = cursor.key() {
+                let (kind, body) = cursor.entry();
+                if !(bottom && kind == KIND_TOMBSTONE) {
+                    flush.writer.add(kind, key, body)?;
+                }
+                flush.done += (key.len() + body.len()) as u64;
+                flush.after = cursor.table_key();
+                if flush.done >= until {
+                    return Ok(());
+                }
+                cursor.advance()?;
+            }
+            flush.tree += 1;
+            flush.after = None;
+        }
+        self.finish_flush(log)
+    }
+
+    fn finish_flush(&mut self, log: LogStart) -> Result<(), LsmError> {
+        let Some(flush) = self.work.flush.take() else { return Ok(()) };
+        let name = flush.writer.name().to_owned();
+        let result = self.install(Some(flush.writer), &[], 0, log);
+        match result {
+            Ok(bytes) => {
+                self.stats.flushed_bytes += bytes;
+                self.stats.flushes += 1;
+            }
+            Err(error) => {
+                let _ = self.files.remove(&name);
+                return Err(error);
+            }
+        }
+        self.log = log;
+        self.frozen = None;
+        self.broken = true;
+        self.other.clear()?;
+        self.broken = false;
+        self.schedule();
+        Ok(())
+    }
+
+    /// Completes a run, if it has entries, puts it in the place of `inputs` or before all others,
+    /// and lets the manifest say so. Returns the bytes of its file.
+    fn install(
+        &mut self,
+        writer: Option<SsWriter<F::File>>,
+        inputs: &[u64],
+        level: u32,
+        log: LogStart,
+    ) -> Result<u64, LsmError> {
+        let mut bytes = 0;
+        let mut made = None;
+        match writer {
+            Some(writer) if writer.entries() > 0 => {
+                let info = writer.finish()?;
+                let name = super::sstable::sstable_name(self.partition, info.file);
+                let synced = self.files.sync_directory();
+                synced.map_err(LsmError::io("sync the directory of", &name))?;
+                bytes = info.bytes;
+                made = Some(Arc::new(SsTable::open(&self.files, self.partition, info)?));
+            }
+            Some(writer) => {
+                let name = writer.name().to_owned();
+                drop(writer);
+                self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+            }
+            None => {}
+        }
+        let is_input = |run: &Run<F::File>| inputs.contains(&run.table.info().file);
+        let place = self.runs.iter().position(is_input).unwrap_or(0);
+        let mut runs: Vec<_> = self.runs.iter().map(|run| (run.level, run.table.info())).collect();
+        runs.retain(|(_, info)| !inputs.contains(&info.file));
+        if let Some(table) = &made {
+            runs.insert(place, (level, table.info()));
+        }
+        self.manifest.edit(&Version { runs, log, next_file: self.next_file })?;
+        let gone: Vec<String> = self
+            .runs
+            .iter()
+            .filter(|run| is_input(run))
+            .map(|run| run.table.name().into())
+            .collect();
+        self.runs.retain(|run| !is_input(run));
+        if let Some(table) = made {
+            self.runs.insert(place, Run { level, table, busy: false });
+        }
+        for name in gone {
+            // Nothing names it any more: where this fails, the next opening removes it.
+            let _ = self.files.remove(&name);
+        }
+        Ok(bytes)
+    }
+
+    /// Begins the merges that are due.
+    pub(super) fn schedule(&mut self) {
+        while self.work.patience == 0 {
+            let Some(due) = self.next_merge() else { return };
+            if self.begin_merge(due).is_err() {
+                self.fail_merge();
+            }
+        }
+    }
+
+    fn fail_merge(&mut self) {
+        self.stats.failures += 1;
+        self.work.patience = (self.options.policy.memtable_bytes / 8).max(1);
+    }
+
+    /// The merge that is due next. What takes part in one already is not asked again; a level
+    /// whose runs are on their way down waits until they are.
+    fn next_merge(&self) -> Option<Due> {
+        let mut levels: Vec<Vec<u64>> = Vec::new();
+        for run in &self.runs {
+            let level = run.level as usize;
+            if levels.len() <= level {
+                levels.resize(level + 1, Vec::new());
+            }
+            let leaving = self.work.merges.iter().any(|merge| merge.due.from == level);
+            if !run.busy && !leaving {
+                levels[level].push(run.table.info().bytes);
+            }
+        }
+        let levels: Vec<&[u64]> = levels.iter().map(Vec::as_slice).collect();
+        self.options.policy.next_merge(&levels)
+    }
+
+    fn begin_merge(&mut self, due: Due) -> Result<(), LsmError> {
+        let takes_part = |run: &Run<F::File>| {
+            !run.busy && (run.level as usize == due.from || run.level as usize == due.into)
+        };
+        let places: Vec<usize> =
+            (0..self.runs.len()).filter(|at| takes_part(&self.runs[*at])).collect();
+        let (first, last) = (places[0], places[places.len() - 1]);
+        assert_eq!(last - first + 1, places.len(), "what is merged lies together");
+        if places.len() == 1 {
+            return self.move_down(first, due.into as u32);
+        }
+        let sequences = places.iter().map(|at| Sequence::new(self.runs[*at].table.clone()));
+        let merge = Merge::new(sequences.collect::<Result<_, _>>()?, Direction::Forward);
+        let inputs: Vec<_> = places.iter().map(|at| self.runs[*at].table.info()).collect();
+        let keys = inputs.iter().map(|info| info.entries).sum();
+        let writer =
+            SsWriter::create(&self.files, self.partition, self.next_file, keys, self.options.runs)?;
+        self.next_file += 1;
+        places.iter().for_each(|at| self.runs[*at].busy = true);
+        self.work.merges.push(Merging {
+            inputs: inputs.iter().map(|info| info.file).collect(),
+            // The runs below may be on their way down and not be listed by level.
+            due: Due { to_bottom: last + 1 == self.runs.len(), ..due },
+            merge,
+            writer: Some(writer),
+            encoder: Encoder::default(),
+            total: inputs.iter().map(|info| info.bytes).sum(),
+            done: 0,
+            wanted: 0,
+        });
+        Ok(())
+    }
+
+    /// A single run with nothing to be merged with belongs to the next level from now on.
+    fn move_down(&mut self, at: usize, level: u32) -> Result<(), LsmError> {
+        let mut runs: Vec<_> = self.runs.iter().map(|run| (run.level, run.table.info())).collect();
+        runs[at].0 = level;
+        self.manifest.edit(&Version { runs, log: self.log, next_file: self.next_file })?;
+        self.runs[at].level = level;
+        Ok(())
+    }
+
+    /// Goes on with a merge, by about `budget` bytes of its inputs.
+    fn merge_step(&mut self, at: usize, budget: u64) -> Result<(), LsmError> {
+        let merging = &mut self.work.merges[at];
+        match merging.step(budget) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let merging = self.work.merges.remove(at);
+                self.finish_merge(merging)
+            }
+            Err(error) => {
+                let merging = self.work.merges.remove(at);
+                self.give_up(&merging.inputs, merging.writer.as_ref().map(SsWriter::name));
+                Err(error)
+            }
+        }
+    }
+
+    fn give_up(&mut self, inputs: &[u64], name: Option<&str>) {
+        for run in &mut self.runs {
+            if inputs.contains(&run.table.info().file) {
+                run.busy = false;
+            }
+        }
+        if let Some(name) = name {
+            let _ = self.files.remove(name);
+        }
+        self.fail_merge();
+    }
+
+    fn finish_merge(&mut self, mut merging: Merging<F::File>) -> Result<(), LsmError> {
+        let writer = merging.writer.take();
+        let name = writer.as_ref().map(|writer| writer.name().to_owned());
+        let into = merging.due.into;
+        match self.install(writer, &merging.inputs, into as u32, self.log) {
+            Ok(bytes) => {
+                self.stats.merged_bytes[into.min(LEVELS - 1)] += bytes;
+                self.stats.merges += 1;
+                self.schedule();
+                Ok(())
+            }
+            Err(error) => {
+                self.give_up(&merging.inputs, name.as_deref());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<R: pm::File> Merging<R> {
+    /// Merges about `budget` bytes; returns whether all is merged.
+    fn step(&mut self, budget: u64) -> Result<bool, LsmError> {
+        let until = self.done.saturating_add(budget);
+        while let Some(key) = self.merge.key() {
+            if let Some(kind) = self.merge.combine(self.due.to_bottom, &mut self.encoder)?
+                && let Some(writer) = &mut self.writer
+            {
+                writer.add(kind, key, self.encoder.body())?;
+            }
+            self.merge.advance()?;
+            self.done = self.merge.cursors().iter().map(Sequence::position).sum();
+            if self.done >= until {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
