@@ -1,7 +1,7 @@
 //! SSTables against a map, and with every byte damaged: what a run says is right, or an error.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use heap::{Heap, HeapOptions};
@@ -19,6 +19,7 @@ use storage::lsm::sstable::{
 
 type Table = SsTable<pm::RecordedFile>;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+type KeyAndValue = (Vec<u8>, Vec<u8>);
 
 /// Kind of an entry with all columns, and its body for one column.
 fn whole(value: &[u8]) -> (u8, Vec<u8>) {
@@ -53,7 +54,7 @@ fn get(table: &Table, cache: &BlockCache<Dram>, key: &[u8]) -> Result<Option<Vec
 }
 
 /// What a cursor gives from where it is to its end.
-fn drain(mut cursor: impl Cursor) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LsmError> {
+fn drain(mut cursor: impl Cursor) -> Result<Vec<KeyAndValue>, LsmError> {
     let mut all = Vec::new();
     while let Some(key) = cursor.key() {
         let (kind, body) = cursor.entry();
@@ -117,8 +118,6 @@ proptest! {
         }
     }
 }
-
-use std::ops::RangeBounds;
 
 fn small() -> Model {
     (0..60u32).map(|number| (number.to_be_bytes().to_vec(), vec![number as u8; 20])).collect()

@@ -291,7 +291,8 @@ impl<'a> Assembly<'a> {
                 match self.columns {
                     None => fields.extend_from_slice(by_column),
                     Some(columns) => {
-                        fields.extend(columns.iter().map(|column| by_column[usize::from(*column)]))
+                        let place = |column: &u16| by_column[usize::from(*column)];
+                        fields.extend(columns.iter().map(place));
                     }
                 }
                 Ok(found)

@@ -105,7 +105,9 @@ impl<R: File> SsTable<R> {
     /// Whether the sizes in the footer fit together.
     fn makes_sense(&self, footer_at: u64) -> bool {
         let lines = u64::from(self.page_bytes).checked_sub(PAGE_HEADER_BYTES);
-        let Some(lines) = lines.filter(|lines| *lines > 0 && lines % BLOOM_BLOCK_BYTES == 0) else {
+        let Some(lines) =
+            lines.filter(|lines| *lines > 0 && lines.is_multiple_of(BLOOM_BLOCK_BYTES))
+        else {
             return false;
         };
         let pages = self.filter_bytes.div_ceil(lines);
@@ -114,7 +116,7 @@ impl<R: File> SsTable<R> {
             .checked_add(self.filter_bytes)
             .and_then(|end| end.checked_add(pages.checked_mul(PAGE_HEADER_BYTES)?));
         filter_end == Some(footer_at)
-            && self.filter_bytes % BLOOM_BLOCK_BYTES == 0
+            && self.filter_bytes.is_multiple_of(BLOOM_BLOCK_BYTES)
             && self.info.entries > 0
             && self.index_bytes <= self.filter_at
     }
