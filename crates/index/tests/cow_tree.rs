@@ -336,7 +336,7 @@ impl<B: Store> Test<B> {
             }
             _ => {}
         }
-        if round % 40 == 0 {
+        if round.is_multiple_of(40) {
             self.compare(self.open.0, &self.open.1);
             self.compare_range();
             for (_, root, model) in &self.snapshots {
