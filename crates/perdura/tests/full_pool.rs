@@ -68,7 +68,9 @@ fn delete_everything<E: Environment>(db: &Database<E>, model: &mut Model) {
 #[test]
 fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
     // InP's 12 MiB of volatile memory are filled with more and larger tuples.
-    for (engine, keys) in [(EngineKind::NvmInp, 3_000), (EngineKind::Inp, 200_000)] {
+    for (engine, keys) in
+        [(EngineKind::NvmInp, 3_000), (EngineKind::NvmCow, 3_000), (EngineKind::Inp, 200_000)]
+    {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
         let mut db = Database::create(&path, &schema(), &options(engine)).unwrap();
@@ -138,10 +140,10 @@ fn until_full<E: Environment>(
     (from..).find_map(|key| support::insert_item(tx, tables, key, &large_item()).err()).unwrap()
 }
 
-fn recorded(initial: u64) -> (Database<Recorded>, Recording) {
+fn recorded(engine: EngineKind, initial: u64) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(initial, 16 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    let db = Database::create_on(media, &schema(), &options(EngineKind::NvmInp)).unwrap();
+    let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
     (db, memory)
 }
 
@@ -154,9 +156,14 @@ fn reopen(memory: &Recording) -> Result<Database<Recorded>, Error> {
 
 #[test]
 fn every_growth_fails_in_turn_and_nothing_is_lost_or_leaked() {
+    every_growth_fails_in_turn(EngineKind::NvmInp);
+    every_growth_fails_in_turn(EngineKind::NvmCow);
+}
+
+fn every_growth_fails_in_turn(engine: EngineKind) {
     let mut growths = 0;
     for allowed in 0.. {
-        let (db, memory) = recorded(64 << 10);
+        let (db, memory) = recorded(engine, 64 << 10);
         memory.fail_growth_after(Some(allowed));
         let (tables, mut driver, mut model) =
             (Tables::of(&db), Driver::new(7, 1200), Model::default());
@@ -186,20 +193,25 @@ fn every_growth_fails_in_turn_and_nothing_is_lost_or_leaked() {
             break;
         }
     }
-    println!("{growths} growths failed in turn");
+    println!("{engine}: {growths} growths failed in turn");
     assert!(growths >= 15, "{growths}");
 }
 
 #[test]
 fn creating_without_room_is_an_error_at_every_growth() {
+    creating_without_room(EngineKind::NvmInp, 3);
+    creating_without_room(EngineKind::NvmCow, 2);
+}
+
+fn creating_without_room(engine: EngineKind, least: u64) {
     for allowed in 0.. {
         let memory = Recording::pool(8 << 10, 16 << 20).unwrap();
         memory.fail_growth_after(Some(allowed));
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
-        match Database::create_on(media, &schema(), &options(EngineKind::NvmInp)) {
+        match Database::create_on(media, &schema(), &options(engine)) {
             Ok(_) => {
-                println!("{allowed} growths of a new database failed in turn");
-                assert!(allowed >= 3);
+                println!("{engine}: {allowed} growths of a new database failed in turn");
+                assert!(allowed >= least);
                 return;
             }
             Err(Error::Full(_)) => {}
@@ -210,8 +222,9 @@ fn creating_without_room_is_an_error_at_every_growth() {
 
 #[test]
 fn recovery_of_a_full_pool_needs_no_room() {
-    for seed in 0..6 {
-        let (db, memory) = recorded(64 << 10);
+    let engines = [EngineKind::NvmInp, EngineKind::NvmCow];
+    for (seed, engine) in (0..6).flat_map(|seed| engines.map(|engine| (seed, engine))) {
+        let (db, memory) = recorded(engine, 64 << 10);
         let (tables, mut driver, mut model) =
             (Tables::of(&db), Driver::new(seed, 300), Model::default());
         for transaction in 0..60 {
@@ -244,12 +257,18 @@ fn recovery_of_a_full_pool_needs_no_room() {
 fn pools_of_every_small_limit_work_or_say_that_they_are_full() {
     let schema = Schema::new()
         .table(TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]).index("i", &["k"]));
+    for engine in [EngineKind::NvmInp, EngineKind::NvmCow] {
+        small_limits(engine, &schema);
+    }
+}
+
+fn small_limits(engine: EngineKind, schema: &Schema) {
     let directory = tempfile::tempdir().unwrap();
     let (mut refused, mut created) = (0, 0);
     for pages in 1..60 {
         let path = directory.path().join(format!("db-{pages}"));
-        let options = options(EngineKind::NvmInp).pool_limit(pages * 4096);
-        let db = match Database::create(&path, &schema, &options) {
+        let options = options(engine).pool_limit(pages * 4096);
+        let db = match Database::create(&path, schema, &options) {
             Ok(db) => db,
             Err(error) => {
                 assert!(matches!(error, Error::Full(_) | Error::Pool(_)), "{error}");

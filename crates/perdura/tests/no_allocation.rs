@@ -172,6 +172,16 @@ fn durable_updates_and_reads_of_inp_allocate_nothing() {
     updates_and_reads(EngineKind::Inp);
 }
 
+#[test]
+fn updates_and_reads_of_nvm_cow_allocate_nothing() {
+    updates_and_reads(EngineKind::NvmCow);
+}
+
+#[test]
+fn updates_and_reads_of_cow_allocate_nothing() {
+    updates_and_reads(EngineKind::Cow);
+}
+
 fn deletes_and_inserts(engine: EngineKind) {
     let store = Store::new(engine);
     store.warm_up();
@@ -203,4 +213,14 @@ fn durable_updates_and_reads_of_log_allocate_nothing() {
 #[test]
 fn deletes_and_inserts_of_log_allocate_nothing() {
     deletes_and_inserts(EngineKind::Log);
+}
+
+#[test]
+fn deletes_and_inserts_of_nvm_cow_allocate_nothing() {
+    deletes_and_inserts(EngineKind::NvmCow);
+}
+
+#[test]
+fn deletes_and_inserts_of_cow_allocate_nothing() {
+    deletes_and_inserts(EngineKind::Cow);
 }

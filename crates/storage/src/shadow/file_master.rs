@@ -125,11 +125,6 @@ impl FileMaster {
         self.copy_at(2)
     }
 
-    fn error(&self, doing: &'static str) -> impl Fn(io::Error) -> MasterError + use<> {
-        let name = self.name.clone();
-        move |source| MasterError::Io { doing, name: name.clone(), source }
-    }
-
     /// Creates the file `name`, durably, with an empty directory. `owner` tells it from the files
     /// of others.
     ///
@@ -143,7 +138,7 @@ impl FileMaster {
         directory: &Directory,
     ) -> Result<(Self, F::File), MasterError> {
         let mut master = Self::new(name, page_bytes, directory.word_count());
-        let failed = master.error("create");
+        let failed = io_error(name, "create");
         let file = files.create(name).map_err(&failed)?;
         file.reserve(master.data_at()).map_err(&failed)?;
         let header = header_of(page_bytes, master.words, owner);
@@ -168,7 +163,7 @@ impl FileMaster {
         directory: &mut Directory,
     ) -> Result<(Self, F::File), MasterError> {
         let mut master = Self::new(name, 0, directory.word_count());
-        let failed = master.error("open");
+        let failed = io_error(name, "open");
         let file = files.open(name).map_err(&failed)?;
         let mut bytes = [0; size_of::<Header>()];
         let read = file.read_at(0, &mut bytes).map_err(&failed)?;
@@ -216,7 +211,8 @@ impl FileMaster {
     /// A copy, if its checksum is right.
     fn read_copy<F: File>(&self, file: &F, copy: u64) -> Result<Option<Vec<u8>>, MasterError> {
         let mut bytes = vec![0; COPY_HEADER_BYTES + self.words * 8];
-        let read = file.read_at(self.copy_at(copy), &mut bytes).map_err(self.error("read"))?;
+        let read =
+            file.read_at(self.copy_at(copy), &mut bytes).map_err(io_error(&self.name, "read"))?;
         Ok((read == bytes.len() && bytes[..8] == copy_header(&bytes[8..])).then_some(bytes))
     }
 
@@ -237,8 +233,9 @@ impl FileMaster {
     /// The medium failed: nothing more may be acknowledged.
     #[track_caller]
     pub fn sync_pages<F: File>(&mut self, file: &F) -> Result<(), MasterError> {
-        let failed = self.error("write");
-        if std::mem::take(&mut self.second_is_older) {
+        let second_is_older = std::mem::take(&mut self.second_is_older);
+        let failed = io_error(&self.name, "write");
+        if second_is_older {
             file.write_at(self.copy_at(1), &self.image).map_err(&failed)?;
         }
         file.sync().map_err(&failed)
@@ -250,12 +247,16 @@ impl FileMaster {
     /// The medium failed: nothing more may be acknowledged.
     #[track_caller]
     pub fn move_to<F: File>(&mut self, file: &F, directory: &Directory) -> Result<(), MasterError> {
-        let failed = self.error("write");
         self.encode(directory);
         self.second_is_older = true;
+        let failed = io_error(&self.name, "write");
         file.write_at(self.copy_at(0), &self.image).map_err(&failed)?;
         file.sync().map_err(&failed)
     }
+}
+
+fn io_error<'a>(name: &'a str, doing: &'static str) -> impl Fn(io::Error) -> MasterError + 'a {
+    move |source| MasterError::Io { doing, name: name.into(), source }
 }
 
 /// The number of the transaction, which the words start with.
