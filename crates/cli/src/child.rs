@@ -3,6 +3,7 @@
 //! Both are this binary, started by [`crate::kill`] with a task in JSON. They end when their
 //! standard input does, so that none outlives the command that started it.
 
+mod opening;
 mod tpcc;
 mod ycsb;
 
@@ -24,6 +25,8 @@ use crate::job::Job;
 use crate::output::print;
 use crate::plan::database_options;
 use crate::scratch;
+
+pub(crate) use opening::{Opening, Reads};
 
 /// First argument of the process that is killed.
 pub(crate) const VICTIM: &str = "__victim";
@@ -111,6 +114,10 @@ pub(crate) struct Found {
     pub(crate) surplus: u64,
     /// Whole transactions that were under way when the process was killed: allowed to be there.
     pub(crate) in_flight: u64,
+    /// Where the open call's time went; `None` for a peer, which does not say.
+    pub(crate) opening: Option<Opening>,
+    /// YCSB: mean microseconds of a read, from the first on.
+    pub(crate) reads: Option<Reads>,
     /// TPC-C: tuples of all tables when it was reopened.
     pub(crate) tuples: Option<u64>,
     /// TPC-C: bytes of their values.

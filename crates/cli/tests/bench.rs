@@ -37,7 +37,7 @@ const RUN_KEYS: [&str; 22] = [
     "engine",
     "peer",
 ];
-const RECOVERY_KEYS: [&str; 15] = [
+const RECOVERY_KEYS: [&str; 17] = [
     "workload",
     "tuples",
     "txns",
@@ -51,6 +51,8 @@ const RECOVERY_KEYS: [&str; 15] = [
     "acknowledged",
     "lost",
     "surplus",
+    "opening_us",
+    "reads_us",
     "engine",
     "peer",
 ];
@@ -266,6 +268,17 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         assert_eq!(keys(run), expected(&RECOVERY_KEYS, run));
         assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
         assert!(run["acknowledged"].as_u64() >= run["txns"].as_u64(), "{run}");
+        let opening = &run["opening_us"];
+        assert_eq!(opening.is_null(), run.get("peer").is_some(), "peers do not say: {run}");
+        if let Some(parts) = opening.as_object() {
+            assert_eq!(keys(opening), BTreeSet::from(["map", "describe", "mark", "recovery"]));
+            let sum: f64 = parts.values().filter_map(Value::as_f64).sum();
+            let whole = run["open_ms"].as_f64().expect("timed") * 1000.0;
+            assert!(0.0 < sum && sum <= whole, "{run}");
+        }
+        for read in ["ten", "hundred", "thousand", "again"] {
+            assert!(run["reads_us"][read].as_f64() > Some(0.0), "{run}");
+        }
         if run["engine"] == "inp" {
             // The log holds what ran since loading, and nine in ten of that are updates.
             let redone = run["redone"].as_u64().expect("reported");

@@ -38,7 +38,9 @@ const RUN_KEYS: [&str; 28] = [
     "consistency",
     "digest",
 ];
-const RECOVERY_KEYS: [&str; 16] = [
+const RECOVERY_KEYS: [&str; 18] = [
+    "opening_us",
+    "reads_us",
     "engine",
     "workload",
     "warehouses",

@@ -18,24 +18,30 @@ use crate::error::EngineError;
 pub enum EngineKind {
     /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
     Inp,
+    /// Copy-on-write updates in a file of pages (P1 3.2).
+    Cow,
     /// NVM-aware in-place updates (P1 4.1).
     NvmInp,
+    /// NVM-aware copy-on-write updates (P1 4.2).
+    NvmCow,
 }
 
 impl EngineKind {
     /// All engines, in the order of the papers.
-    pub const ALL: [Self; 2] = [Self::Inp, Self::NvmInp];
+    pub const ALL: [Self; 4] = [Self::Inp, Self::Cow, Self::NvmInp, Self::NvmCow];
 
-    /// Whether the engine keeps logs and checkpoints in files.
+    /// Whether the engine keeps its data, or logs and checkpoints, in files.
     pub const fn uses_files(self) -> bool {
-        matches!(self, Self::Inp)
+        matches!(self, Self::Inp | Self::Cow)
     }
 
     /// The engine's name, as the command writes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Inp => "inp",
+            Self::Cow => "cow",
             Self::NvmInp => "nvm-inp",
+            Self::NvmCow => "nvm-cow",
         }
     }
 }
@@ -48,7 +54,7 @@ impl fmt::Display for EngineKind {
 
 /// A word that names no engine.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are inp and nvm-inp")]
+#[error("there is no engine `{0}`; there are inp, cow, nvm-inp and nvm-cow")]
 pub struct ParseEngineError(String);
 
 impl FromStr for EngineKind {
@@ -88,6 +94,13 @@ pub struct EngineOptions {
     pub wal_segment_bytes: u64,
     /// Bytes of the buffer of the file log.
     pub wal_buffer_bytes: u64,
+    /// Bytes of a page of the copy-on-write engine's file (P1 3.2: 4 KB).
+    pub page_bytes: u32,
+    /// Bytes of volatile memory for the cache of these pages.
+    pub cache_bytes: u64,
+    /// Bytes of a node of the NVM-aware copy-on-write engine's trees; trees whose keys are wide
+    /// have larger ones.
+    pub tree_node_bytes: u32,
 }
 
 impl Default for EngineOptions {
@@ -98,6 +111,9 @@ impl Default for EngineOptions {
             checkpoint_bytes: 256 << 20,
             wal_segment_bytes: 4 << 20,
             wal_buffer_bytes: 256 << 10,
+            page_bytes: 4096,
+            cache_bytes: 256 << 20,
+            tree_node_bytes: 256,
         }
     }
 }
@@ -191,6 +207,51 @@ impl Scan<'_> {
         direction: Direction::Forward,
         columns: None,
     };
+}
+
+/// Reads a version of a partition that does not change; see [`Engine::snapshot`].
+pub trait Reader: Send + Sync + fmt::Debug {
+    /// As [`Engine::get`].
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError>;
+
+    /// As [`Engine::get_bytes`].
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError>;
+
+    /// As [`Engine::scan`].
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn scan(
+        &self,
+        table: u16,
+        scan: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError>;
+}
+
+/// Takes snapshots of a partition from any thread, without asking its engine.
+pub trait SnapshotSource: Send + Sync + fmt::Debug {
+    /// A snapshot of the last committed state.
+    fn snapshot(&self) -> Box<dyn Reader>;
 }
 
 /// One partition of a database under one method of storage and recovery.
@@ -318,6 +379,27 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
     /// # Errors
     /// The partition has stopped.
     fn close(&mut self) -> Result<(), EngineError>;
+
+    /// An owned snapshot of the last committed state, in engines that have such a thing. It keeps
+    /// what it sees for as long as it lives, and never waits for the writer.
+    fn snapshot(&mut self) -> Option<Box<dyn Reader>> {
+        self.snapshot_source().map(|source| source.snapshot())
+    }
+
+    /// Takes snapshots while somebody else has the engine, in engines that can do so.
+    fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
+        None
+    }
+
+    /// Does at most about `budget` bytes of the work that was put off. Returns about how many
+    /// bytes still wait. Nobody has to call it: what waits is bounded, and commits do some of it.
+    ///
+    /// # Errors
+    /// Damage, or the medium failed.
+    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
+        let _ = budget;
+        Ok(0)
+    }
 
     /// Bytes of storage of this partition outside the durable heap, by component.
     ///

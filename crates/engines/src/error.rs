@@ -1,7 +1,9 @@
 //! What can go wrong in an engine.
 
+use index::IndexError;
 use storage::StorageError;
 use storage::checkpoint::CheckpointError;
+use storage::shadow::MasterError;
 use storage::wal::WalError;
 
 /// An operation of an engine failed.
@@ -17,6 +19,9 @@ pub enum EngineError {
     /// A checkpoint could not be written or read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// The master record of a file of pages could not be written or read.
+    #[error(transparent)]
+    Master(#[from] MasterError),
     /// Files of the database could not be reached.
     #[error("the files of the database: {0}")]
     Files(#[from] std::io::Error),
@@ -42,6 +47,15 @@ pub enum EngineError {
 impl From<pm::Bad> for EngineError {
     fn from(bad: pm::Bad) -> Self {
         Self::Storage(bad.into())
+    }
+}
+
+impl From<IndexError> for EngineError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Io(error) => Self::Files(error),
+            other => Self::Storage(other.into()),
+        }
     }
 }
 

@@ -12,29 +12,39 @@
 //! | DELETE | log the key and the before image; remove the index entries; reclaim after the end |
 //! | COMMIT | end the log record; sync with the group |
 //!
+//! A checkpoint is written in steps between transactions, at the pace of the log: it is done
+//! before the log has grown by half of what made it due. So it holds some transactions that ended
+//! while it was written, each tuple as it was when its turn came.
+//!
 //! Recovery loads the last checkpoint and does the logged transactions again; a transaction has
 //! one record, which is whole or does not count, so there is nothing to undo. Indexes are rebuilt,
 //! since the log says nothing of them (P1 3.1).
 //!
 //! Invariants:
 //! - An operation is in the log's buffer before it changes a table.
-//! - The checkpoint numbered `n` holds exactly what the segments before `n` have logged.
+//! - The checkpoint numbered `n` holds all that the segments before `n` have logged, and nothing
+//!   of the transactions from its `end_txn` on. What it holds is durable in the log before it
+//!   counts.
 
-use std::io::{Read, Write};
+mod operation;
+mod state;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::{Heap, HeapOptions, Purpose};
 use index::Sorted;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
-use storage::checkpoint::{self, CheckpointError};
+use storage::checkpoint::{self, CheckpointWriter};
 use storage::wal::{LogStart, Wal, WalOptions};
-use storage::{Catalog, ColumnType, Row, TableLayout, Tables, UndoEntry, Value};
+use storage::{Catalog, Row, Tables, UndoEntry, Value};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
+use operation::{Base, DELETE, INSERT, UPDATE, encode, redo};
+use state::Saving;
 
 /// A partition of InP; see the module's comment.
 #[derive(Debug)]
@@ -47,8 +57,16 @@ pub struct Inp<E: Environment> {
     pool: E::Durable,
     catalog: Arc<Catalog>,
     partition: u32,
+    /// The least log that makes a checkpoint due.
     checkpoint_bytes: u64,
+    /// Bytes of log that make the next one due.
+    due_bytes: u64,
     checkpoint_file_bytes: u64,
+    /// Bytes of the last checkpoint's state, uncompressed.
+    state_bytes: u64,
+    /// The checkpoint that is being written, and what was logged since it began.
+    saving: Option<Saving<E::Files>>,
+    logged_since: u64,
     /// What would undo the open transaction, oldest first.
     undo: Vec<UndoEntry>,
     /// The open transaction has a record in the log.
@@ -60,11 +78,8 @@ pub struct Inp<E: Environment> {
     stopped: Option<String>,
 }
 
-const INSERT: u8 = 1;
-const UPDATE: u8 = 2;
-const DELETE: u8 = 3;
-/// Ends the tuples of a checkpoint.
-const END_OF_TUPLES: u16 = u16::MAX;
+/// The least of a checkpoint that is worth a step.
+const SAVING_STEP: u64 = 32 << 10;
 
 fn wal_prefix(partition: u32) -> String {
     format!("wal-{partition}-")
@@ -119,7 +134,11 @@ impl<E: Environment> Inp<E> {
             catalog: catalog.clone(),
             partition,
             checkpoint_bytes: options.checkpoint_bytes,
+            due_bytes: options.checkpoint_bytes,
             checkpoint_file_bytes: 0,
+            state_bytes: 0,
+            saving: None,
+            logged_since: 0,
             undo: Vec::new(),
             logging: false,
             must_abort: false,
@@ -135,10 +154,59 @@ impl<E: Environment> Inp<E> {
             self.wal.begin(self.wal.next_txn())?;
             self.logging = true;
         }
+        self.logged_since += self.encoded.len() as u64;
         self.wal.put(&self.encoded).map_err(|error| {
             self.must_abort = true;
             error.into()
         })
+    }
+
+    /// Begins a checkpoint; one that is under way is given up for it.
+    fn begin_checkpoint(&mut self) -> Result<(), EngineError> {
+        let start = self.wal.rotate()?;
+        let prefix = checkpoint_prefix(self.partition);
+        let writer = CheckpointWriter::create(&self.files, &prefix, start)?;
+        self.saving = Some(Saving::new(writer));
+        self.logged_since = 0;
+        Ok(())
+    }
+
+    /// Writes about `budget` bytes more of the checkpoint that is under way, and ends it with the
+    /// last. Where that fails the checkpoint is given up.
+    fn save_some(&mut self, budget: u64) -> Result<(), EngineError> {
+        let Some(mut saving) = self.saving.take() else { return Ok(()) };
+        if !saving.step(&self.tables, &self.catalog, budget)? {
+            self.saving = Some(saving);
+            return Ok(());
+        }
+        self.wal.flush()?;
+        let (start, state_bytes) = (saving.writer.log_start(), saving.writer.plain_bytes());
+        let file_bytes = saving.writer.finish(self.wal.next_txn())?;
+        self.last_checkpoint(file_bytes, state_bytes);
+        Ok(self.wal.remove_before(start.sequence)?)
+    }
+
+    /// The log may grow to the size of a checkpoint: replaying it then takes about as long as
+    /// loading that.
+    fn last_checkpoint(&mut self, file_bytes: u64, state_bytes: u64) {
+        self.checkpoint_file_bytes = file_bytes;
+        self.state_bytes = state_bytes;
+        self.due_bytes = self.checkpoint_bytes.max(file_bytes);
+    }
+
+    /// Begins a checkpoint that is due, and goes on with one that is under way.
+    fn keep_pace(&mut self) -> Result<(), EngineError> {
+        let due = self.due_bytes.max(1);
+        let Some(saving) = &self.saving else {
+            return if self.wal.bytes() < due { Ok(()) } else { self.begin_checkpoint() };
+        };
+        // All of the state in half of the log that makes a checkpoint due. Without an earlier
+        // checkpoint the log says how much state there can be.
+        let state = self.state_bytes.max(self.checkpoint_bytes);
+        let wanted = u128::from(state) * u128::from(self.logged_since) * 2 / u128::from(due);
+        let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+        let behind = wanted.saturating_sub(saving.writer.plain_bytes());
+        if behind < SAVING_STEP.min(due / 16) { Ok(()) } else { self.save_some(behind) }
     }
 
     fn after_commit(&mut self) -> Result<(), EngineError> {
@@ -184,12 +252,14 @@ impl<E: Environment> Engine<E> for Inp<E> {
             Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
         let files = files_of(&resources)?;
         let mut start = LogStart { sequence: 0, txn: 1 };
-        let mut checkpoint_file_bytes = 0;
+        let (mut checkpoint_file_bytes, mut state_bytes, mut end_txn) = (0, 0, 0);
         let prefix = checkpoint_prefix(resources.partition);
         if let Some(mut reader) = checkpoint::open_latest(&files, &prefix)? {
             start = reader.log_start();
             checkpoint_file_bytes = reader.file_bytes();
-            load_checkpoint(&mut tables, catalog, &mut reader)?;
+            state_bytes = reader.plain_bytes();
+            end_txn = reader.end_txn();
+            state::load(&mut tables, catalog, &mut reader)?;
             reader.finish()?;
         }
         let (wal, report) = Wal::recover(
@@ -199,11 +269,14 @@ impl<E: Environment> Engine<E> for Inp<E> {
             resources.volatile.clone(),
             buffer,
             wal_options(options),
-            |_, payload: &[u8]| redo(&mut tables, catalog, payload),
+            |txn, payload: &[u8]| {
+                let base = if txn < end_txn { Base::Among } else { Base::Before };
+                redo(&mut tables, catalog, payload, base)
+            },
         )?;
         let parts = (resources.partition, files, resources.durable.memory().clone());
         let mut partition = Self::assemble(parts, catalog, options, tables, wal);
-        partition.checkpoint_file_bytes = checkpoint_file_bytes;
+        partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
 
@@ -342,15 +415,12 @@ impl<E: Environment> Engine<E> for Inp<E> {
         if let Err(error) = self.after_commit() {
             return self.stop(error);
         }
-        if self.wal.bytes() >= self.checkpoint_bytes {
-            // The transaction is committed whatever becomes of the checkpoint; without one the
-            // log grows on, and the next commit tries again.
-            match self.checkpoint() {
-                Ok(()) => {}
-                Err(EngineError::Stopped { .. }) => self.usable()?,
-                Err(error) if self.wal.is_poisoned() => return self.stop(error),
-                Err(_) => self.checkpoint_bytes += self.checkpoint_bytes / 4,
-            }
+        // The transaction is committed whatever becomes of the checkpoint; without one the log
+        // grows on, and a later commit tries again.
+        match self.keep_pace() {
+            Ok(()) => {}
+            Err(error) if self.wal.is_poisoned() => return self.stop(error),
+            Err(_) => self.due_bytes = self.wal.bytes() + self.due_bytes / 4,
         }
         Ok((appended.lsn, self.wal.pending() == 0))
     }
@@ -395,19 +465,13 @@ impl<E: Environment> Engine<E> for Inp<E> {
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.usable()?;
         assert!(!self.logging, "a checkpoint is taken between transactions");
-        let start = self.wal.rotate()?;
-        let prefix = checkpoint_prefix(self.partition);
-        let (tables, catalog) = (&self.tables, &self.catalog);
-        self.checkpoint_file_bytes = checkpoint::write(
-            &self.files,
-            &prefix,
-            start,
-            |out: &mut dyn Write| -> Result<(), EngineError> { save_tables(tables, catalog, out) },
-        )?;
-        Ok(self.wal.remove_before(start.sequence)?)
+        // One that is under way would be of an earlier moment.
+        self.begin_checkpoint()?;
+        self.save_some(u64::MAX)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
+        self.saving = None;
         self.abort()?;
         self.sync()
     }
@@ -453,193 +517,4 @@ fn publish<M: Memory>(
     tables.publish_tuple(tuple)?;
     tables.lines.clear();
     Ok(())
-}
-
-/// Numbers in eight bytes; text and bytes behind their length in four.
-fn encode(out: &mut Vec<u8>, value: &Value<'_>) {
-    let bytes = match value {
-        Value::U64(number) => return out.extend_from_slice(&number.to_le_bytes()),
-        Value::I64(number) => return out.extend_from_slice(&number.to_le_bytes()),
-        Value::F64(number) => return out.extend_from_slice(&number.to_le_bytes()),
-        Value::Text(text) => text.as_bytes(),
-        Value::Bytes(bytes) => bytes,
-    };
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
-/// Reads what [`encode`] wrote.
-struct Decoder<'a>(&'a [u8]);
-
-impl<'a> Decoder<'a> {
-    fn take(&mut self, bytes: usize) -> Result<&'a [u8], EngineError> {
-        let (head, rest) = self.0.split_at_checked(bytes).ok_or_else(malformed)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], EngineError> {
-        self.take(N)?.try_into().map_err(|_| malformed())
-    }
-
-    fn u16(&mut self) -> Result<u16, EngineError> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    fn value(&mut self, kind: ColumnType) -> Result<Value<'a>, EngineError> {
-        Ok(match kind {
-            ColumnType::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
-            ColumnType::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
-            ColumnType::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
-            ColumnType::Text { .. } | ColumnType::Bytes { .. } => {
-                let len = u32::from_le_bytes(self.array()?) as usize;
-                let bytes = self.take(len)?;
-                if matches!(kind, ColumnType::Bytes { .. }) {
-                    Value::Bytes(bytes)
-                } else {
-                    Value::Text(std::str::from_utf8(bytes).map_err(|_| malformed())?)
-                }
-            }
-        })
-    }
-
-    fn values(
-        &mut self,
-        kinds: impl Iterator<Item = ColumnType>,
-    ) -> Result<Vec<Value<'a>>, EngineError> {
-        kinds.map(|kind| self.value(kind)).collect()
-    }
-}
-
-fn malformed() -> EngineError {
-    pm::Bad::Damaged { what: "logged operation", at: 0 }.into()
-}
-
-fn table_of(catalog: &Catalog, number: u16) -> Result<&TableLayout, EngineError> {
-    Ok(catalog.tables.get(usize::from(number)).ok_or_else(malformed)?)
-}
-
-fn kinds(table: &TableLayout) -> impl Iterator<Item = ColumnType> {
-    table.schema.columns().iter().map(|column| column.kind)
-}
-
-fn key_kinds(table: &TableLayout) -> impl Iterator<Item = ColumnType> {
-    table
-        .schema
-        .key_columns()
-        .iter()
-        .filter_map(|name| Some(table.schema.columns()[usize::from(table.column(name)?)].kind))
-}
-
-/// Does a logged transaction again. The log is whole, so an operation that fails is damage.
-fn redo<M: Memory>(
-    tables: &mut Tables<M, Sorted>,
-    catalog: &Catalog,
-    payload: &[u8],
-) -> Result<(), EngineError> {
-    let mut decoder = Decoder(payload);
-    while !decoder.0.is_empty() {
-        let [kind] = decoder.array()?;
-        let number = decoder.u16()?;
-        let table = table_of(catalog, number)?;
-        match kind {
-            INSERT => {
-                let values = decoder.values(kinds(table))?;
-                let tuple = tables.write_tuple(number, &values)?;
-                publish(tables, tuple)?;
-            }
-            UPDATE => {
-                let key = decoder.values(key_kinds(table))?;
-                let mut changes = Vec::new();
-                for _ in 0..decoder.u16()? {
-                    let column = decoder.u16()?;
-                    let declared = table.schema.columns().get(usize::from(column));
-                    let kind = declared.ok_or_else(malformed)?.kind;
-                    decoder.value(kind)?;
-                    changes.push((column, decoder.value(kind)?));
-                }
-                let tuple = tables.find_or_fail(number, &key)?;
-                let fields = tables.write_fields(number, tuple, &changes)?;
-                let fields = Flushed::lines(tables.lane.memory(), &mut tables.lines, fields);
-                tables.replace_fields(fence_for(tables.lane.memory(), fields))?;
-            }
-            DELETE => {
-                let key = decoder.values(key_kinds(table))?;
-                decoder.values(kinds(table))?;
-                let tuple = tables.find_or_fail(number, &key)?;
-                tables.unlink(number, tuple)?;
-            }
-            _ => return Err(malformed()),
-        }
-        tables.lines.clear();
-    }
-    for slot in std::mem::take(&mut tables.superseded) {
-        tables.lane.release(slot);
-    }
-    Ok(tables.tidy_indexes()?)
-}
-
-fn save_tables<M: Memory>(
-    tables: &Tables<M, Sorted>,
-    catalog: &Catalog,
-    out: &mut dyn Write,
-) -> Result<(), EngineError> {
-    let (mut row, mut encoded) = (Row::new(), Vec::new());
-    for number in 0..catalog.tables.len() as u16 {
-        let mut failed = None;
-        let Scan { index, low, high, direction, columns } = Scan::ALL;
-        tables.scan(number, index, low, high, direction, columns, &mut row, &mut |row| {
-            encoded.clear();
-            encoded.extend_from_slice(&number.to_le_bytes());
-            row.values().for_each(|value| encode(&mut encoded, &value));
-            encoded.splice(0..0, (encoded.len() as u32).to_le_bytes());
-            match out.write_all(&encoded) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        })?;
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-    }
-    let mut end = 2u32.to_le_bytes().to_vec();
-    end.extend_from_slice(&END_OF_TUPLES.to_le_bytes());
-    Ok(out.write_all(&end)?)
-}
-
-fn load_checkpoint<M: Memory, R: pm::File>(
-    tables: &mut Tables<M, Sorted>,
-    catalog: &Catalog,
-    reader: &mut checkpoint::CheckpointReader<R>,
-) -> Result<(), EngineError> {
-    let mut encoded = Vec::new();
-    loop {
-        let mut length = [0u8; 4];
-        fill(reader, &mut length)?;
-        let length = u32::from_le_bytes(length) as usize;
-        // A tuple has at most 1,024 columns of 128 KiB.
-        if !(2..=256 << 20).contains(&length) {
-            return Err(malformed());
-        }
-        encoded.resize(length, 0);
-        fill(reader, &mut encoded)?;
-        let mut decoder = Decoder(&encoded);
-        let number = decoder.u16()?;
-        if number == END_OF_TUPLES {
-            return Ok(());
-        }
-        let values = decoder.values(kinds(table_of(catalog, number)?))?;
-        let tuple = tables.write_tuple(number, &values)?;
-        publish(tables, tuple)?;
-    }
-}
-
-fn fill<R: pm::File>(
-    reader: &mut checkpoint::CheckpointReader<R>,
-    out: &mut [u8],
-) -> Result<(), CheckpointError> {
-    reader.read_exact(out).map_err(|error| reader.explain(error))
 }

@@ -3,7 +3,9 @@
 //! | engine | paper | file |
 //! |---|---|---|
 //! | InP, in-place updates | P1 3.1 | `inp.rs` |
+//! | CoW, copy-on-write updates | P1 3.2 | `cow.rs` |
 //! | NVM-InP, NVM-aware in-place updates | P1 4.1 | `nvm_inp.rs` |
+//! | NVM-CoW, NVM-aware copy-on-write updates | P1 4.2 | `nvm_cow.rs` |
 //!
 //! An engine object is one partition and runs one transaction at a time, as P1 3 has it; who may
 //! use it when is the caller's business.
@@ -11,17 +13,22 @@
 #![forbid(unsafe_code)]
 
 mod contract;
+mod cow;
 mod error;
 mod inp;
+mod nvm_cow;
 mod nvm_inp;
+mod shadow_tables;
 pub mod table2;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, Footprint, ParseEngineError, RecoveryReport,
-    Resources, Scan,
+    CheckReport, Engine, EngineKind, EngineOptions, Footprint, ParseEngineError, Reader,
+    RecoveryReport, Resources, Scan, SnapshotSource,
 };
+pub use cow::Cow;
 pub use error::EngineError;
 pub use inp::Inp;
+pub use nvm_cow::NvmCow;
 pub use nvm_inp::NvmInp;
 
 /// What the layers above need of the layers below.

@@ -26,6 +26,44 @@ pub const FIND: Step = Step("find tuple");
 /// The tuple's contents are copied.
 pub const RETRIEVE: Step = Step("retrieve contents");
 
+/// The old tuple's words stand in a new slot.
+pub const COPY_TUPLE: Step = Step("make a copy of the tuple");
+/// The copy has the changes.
+pub const CHANGE_COPY: Step = Step("apply changes on the copy");
+/// The dirty directory leads to the tuple.
+pub const STORE_POINTER: Step = Step("store pointer in dirty directory");
+/// The dirty directory does not lead to the tuple any more.
+pub const REMOVE_POINTER: Step = Step("remove pointer from dirty directory");
+/// The secondary indexes of the dirty directory lead to the tuple.
+pub const ADD_TO_SECONDARY: Step = Step("add to secondary indexes");
+/// The secondary indexes of the dirty directory have no entry of the tuple any more.
+pub const DISCARD_SECONDARY: Step = Step("discard from secondary indexes");
+/// The dirty directory is durable.
+pub const SYNC_DIRECTORY: Step = Step("sync dirty directory");
+/// The master record leads to it, durably.
+pub const MOVE_MASTER: Step = Step("update master record");
+
+/// INSERT of NVM-CoW. The last three steps are those of the commit.
+pub const NVM_COW_INSERT: &[Step] =
+    &[SYNC_TUPLE, STORE_POINTER, ADD_TO_SECONDARY, SYNC_DIRECTORY, MOVE_MASTER, MARK_PERSISTED];
+/// UPDATE of NVM-CoW, and its commit.
+pub const NVM_COW_UPDATE: &[Step] = &[
+    COPY_TUPLE,
+    CHANGE_COPY,
+    STORE_POINTER,
+    ADD_TO_SECONDARY,
+    SYNC_TUPLE,
+    SYNC_DIRECTORY,
+    MOVE_MASTER,
+    MARK_PERSISTED,
+    RECLAIM,
+];
+/// DELETE of NVM-CoW, and its commit.
+pub const NVM_COW_DELETE: &[Step] =
+    &[REMOVE_POINTER, DISCARD_SECONDARY, SYNC_DIRECTORY, MOVE_MASTER, RECLAIM];
+/// SELECT of NVM-CoW.
+pub const NVM_COW_SELECT: &[Step] = &[FIND, RETRIEVE];
+
 /// INSERT of NVM-InP.
 pub const NVM_INP_INSERT: &[Step] =
     &[SYNC_TUPLE, RECORD, SYNC_LOG_ENTRY, MARK_PERSISTED, ADD_TO_INDEXES];

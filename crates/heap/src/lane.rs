@@ -371,6 +371,35 @@ impl<M: Memory> Lane<M> {
         Ok(())
     }
 
+    /// Sets the persisted bit of an object that a durable list says is persisted, whatever its bit
+    /// says. For opening, before anything is allocated: the lane has not looked at the object's
+    /// chunk, or has found the object there.
+    ///
+    /// # Errors
+    /// The offset, which comes from the medium, is not that of a slot of this lane.
+    #[track_caller]
+    pub fn restore(&mut self, offset: u64, lines: &mut LineSet) -> Result<(), Bad> {
+        let wild = Bad::Damaged { what: "object offset", at: offset };
+        let number = self.heap.chunk_of(offset).ok_or(wild)?;
+        if u64::from(number) >= self.heap.supply().high_water {
+            return Err(wild);
+        }
+        let tag = self.heap.tag(number)?.filter(|tag| u32::from(tag.lane) == self.number);
+        let shape = &self.heap.0.shapes[usize::from(tag.ok_or(wild)?.class)];
+        let start = self.heap.chunk_at(number);
+        let slot = shape.slot_of(offset - start).ok_or(wild)?;
+        if let Some(Some(chunk)) = self.chunks.get(number as usize)
+            && !chunk.is_taken(slot)
+        {
+            return Err(wild);
+        }
+        let word = bitmap_word(start, slot);
+        let bits = self.memory().load(word, Acquire)?;
+        self.memory().store(word, bits | 1 << (slot % 64));
+        lines.add(word.range());
+        Ok(())
+    }
+
     /// Makes a slot available again. Its persisted bit is durably clear, or was never set, and
     /// nothing durable leads to it. A slot that is available already stays so: only recovery,
     /// which repeats what a crash cut off, does that.

@@ -19,6 +19,12 @@ pub enum IndexError {
     /// A damaged node.
     #[error(transparent)]
     Bad(#[from] Bad),
+    /// The file of a page store failed.
+    #[error("the file of the pages: {0}")]
+    Io(#[from] std::io::Error),
+    /// A change of a copy-on-write tree needed more pages than were reserved for it.
+    #[error("more pages were needed than reserved; the transaction can only be aborted")]
+    NotReserved,
     /// The node size cannot hold enough keys of this width.
     #[error("nodes of {node_bytes} bytes cannot hold keys of {key_bytes} bytes")]
     NodeSize {

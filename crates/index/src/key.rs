@@ -77,6 +77,27 @@ impl WideKey {
         Self { bytes: padded, width: width as u8 }
     }
 
+    /// The key of `width` zeros, to be filled in through [`Self::bytes_mut`].
+    ///
+    /// # Panics
+    /// The width is more than [`MAX_KEY_BYTES`].
+    pub fn zeros(width: usize) -> Self {
+        assert!(width <= MAX_KEY_BYTES, "the width of a key");
+        Self { bytes: [0; MAX_KEY_BYTES], width: width as u8 }
+    }
+
+    /// The key's bytes, padding included.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..usize::from(self.width)]
+    }
+
+    /// Word `index` of the key, in the order in which words compare.
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        let bytes = self.bytes[index * 8..].first_chunk();
+        bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    }
+
     /// The key's bytes, padding included.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.width)]
@@ -88,8 +109,13 @@ impl Key for WideKey {
         Self::new(node.bytes(at, width), width)
     }
 
+    #[inline]
     fn stored_cmp<V: View>(&self, node: &V, at: usize, width: usize) -> Ordering {
-        node.bytes(at, width).cmp(self.as_bytes())
+        // Word by word: the keys of a node agree in their first columns, seldom in their last.
+        (0..width / 8)
+            .map(|index| node.word(at + index * 8).swap_bytes().cmp(&self.word(index)))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 
     fn write(&self, out: &mut [u8]) {
@@ -119,10 +145,14 @@ impl Key for WideKey {
     }
 
     fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, width: usize) -> u64 {
-        let entries = leaf.bytes(at, count * (width + 8));
+        // The last word tells most keys of a leaf apart.
+        let last = self.word(width / 8 - 1);
         let mut found = 0;
-        for (index, entry) in entries.chunks_exact(width + 8).enumerate() {
-            found |= u64::from(entry.starts_with(self.as_bytes())) << index;
+        for index in 0..count {
+            let entry = at + index * (width + 8);
+            let equal = leaf.word(entry + width - 8).swap_bytes() == last
+                && self.stored_cmp(leaf, entry, width).is_eq();
+            found |= u64::from(equal) << index;
         }
         found
     }

@@ -4,11 +4,14 @@
 //! its [`LeafLayout`]: [`Sorted`] for volatile memory, [`Append`] for non-volatile memory, which
 //! can be used at once after a crash (P1 4.1). `docs/format/btree.md` draws the nodes and lists
 //! the store that commits each change.
+//!
+//! [`cow`] is the other tree: copy-on-write, over pages of a file or of a heap (P1 3.2, 4.2).
 
 #![forbid(unsafe_code)]
 
 mod btree;
 mod check;
+pub mod cow;
 mod error;
 mod key;
 mod layout;

@@ -5,22 +5,26 @@ use std::sync::Arc;
 
 use engines::below::{Catalog, Environment, Row, Value};
 use engines::{
-    Engine, EngineError, EngineKind, EngineOptions, Footprint, Inp, NvmInp, RecoveryReport,
-    Resources, Scan,
+    Cow, Engine, EngineError, EngineKind, EngineOptions, Footprint, Inp, NvmCow, NvmInp, Reader,
+    RecoveryReport, Resources, Scan, SnapshotSource,
 };
 
 /// A partition under one of the engines.
 #[derive(Debug)]
 pub(crate) enum AnyEngine<E: Environment> {
     Inp(Box<Inp<E>>),
+    Cow(Box<Cow<E>>),
     NvmInp(Box<NvmInp<E>>),
+    NvmCow(Box<NvmCow<E>>),
 }
 
 macro_rules! dispatch {
     ($engine:expr, $inner:ident => $body:expr) => {
         match $engine {
             AnyEngine::Inp($inner) => $body,
+            AnyEngine::Cow($inner) => $body,
             AnyEngine::NvmInp($inner) => $body,
+            AnyEngine::NvmCow($inner) => $body,
         }
     };
 }
@@ -36,6 +40,10 @@ impl<E: Environment> AnyEngine<E> {
     ) -> Result<Self> {
         Ok(match kind {
             EngineKind::Inp => Self::Inp(Box::new(Inp::create(resources, catalog, options)?)),
+            EngineKind::Cow => Self::Cow(Box::new(Cow::create(resources, catalog, options)?)),
+            EngineKind::NvmCow => {
+                Self::NvmCow(Box::new(NvmCow::create(resources, catalog, options)?))
+            }
             _ => Self::NvmInp(Box::new(NvmInp::create(resources, catalog, options)?)),
         })
     }
@@ -50,6 +58,14 @@ impl<E: Environment> AnyEngine<E> {
             EngineKind::Inp => {
                 let (engine, report) = Inp::open(resources, catalog, options)?;
                 (Self::Inp(Box::new(engine)), report)
+            }
+            EngineKind::Cow => {
+                let (engine, report) = Cow::open(resources, catalog, options)?;
+                (Self::Cow(Box::new(engine)), report)
+            }
+            EngineKind::NvmCow => {
+                let (engine, report) = NvmCow::open(resources, catalog, options)?;
+                (Self::NvmCow(Box::new(engine)), report)
             }
             _ => {
                 let (engine, report) = NvmInp::open(resources, catalog, options)?;
@@ -133,6 +149,14 @@ impl<E: Environment> AnyEngine<E> {
 
     pub(crate) fn close(&mut self) -> Result<()> {
         dispatch!(self, engine => engine.close())
+    }
+
+    pub(crate) fn snapshot(&mut self) -> Option<Box<dyn Reader>> {
+        dispatch!(self, engine => engine.snapshot())
+    }
+
+    pub(crate) fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
+        dispatch!(self, engine => engine.snapshot_source())
     }
 
     pub(crate) fn footprint(&self) -> Result<Footprint> {

@@ -8,12 +8,14 @@ use engines::below::{
     Access, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
     HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
 };
-use engines::{CheckReport, EngineKind, Footprint, RecoveryReport, Resources};
+use engines::{CheckReport, EngineKind, Footprint, RecoveryReport, Resources, SnapshotSource};
 
 use crate::any_engine::AnyEngine;
 use crate::error::Error;
 use crate::media::Media;
+use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::Options;
+use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
 
@@ -21,11 +23,14 @@ use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
 #[derive(Debug)]
 pub struct Database<E: Environment = Native> {
     partitions: Vec<RwLock<AnyEngine<E>>>,
+    /// Takes snapshots of each partition without its lock, in engines that can do so.
+    snapshots: Vec<Option<Arc<dyn SnapshotSource>>>,
     catalog: Arc<Catalog>,
     heap: Heap<E::Durable>,
     files: Option<E::Files>,
     kind: EngineKind,
     report: RecoveryReport,
+    opening: Option<OpeningTimes>,
     pool: Option<Pool>,
     closed: bool,
 }
@@ -98,6 +103,7 @@ impl Database<Native> {
     /// do. The pool is unchanged then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref();
+        let mut watch = Stopwatch::start();
         let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
         let header = pool.info().header;
         // A symbolic link may lead to the pool; the files lie beside the pool itself.
@@ -107,8 +113,10 @@ impl Database<Native> {
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
         let media = Media::native(pool.clone(), files, options.volatile_bytes);
+        let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
         let mut database = Self::open_checked(media, options, mark)?;
+        database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
         database.pool = Some(pool);
         Ok(database)
     }
@@ -219,6 +227,7 @@ impl<E: Environment> Database<E> {
         options: &Options,
         begin: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Self, Error> {
+        let mut watch = Stopwatch::start();
         let heap = Heap::open(media.durable.clone())?;
         let Some((description, _)) = Description::read(&heap)? else {
             return Err(Error::Unfinished { path: media.name });
@@ -230,7 +239,9 @@ impl<E: Environment> Database<E> {
             return Err(Error::WrongPartitions { found: description.partitions, wanted });
         }
         let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+        let describe = watch.lap();
         begin()?;
+        let mark = watch.lap();
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
         for partition in 0..description.partitions {
@@ -241,7 +252,10 @@ impl<E: Environment> Database<E> {
             engines.push(engine);
         }
         heap.memory().healthy()?;
-        Ok(Self::assemble(engines, catalog, heap, media.files, kind, report))
+        let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
+        let mut database = Self::assemble(engines, catalog, heap, media.files, kind, report);
+        database.opening = Some(times);
+        Ok(database)
     }
 
     fn assemble(
@@ -252,8 +266,20 @@ impl<E: Environment> Database<E> {
         kind: EngineKind,
         report: RecoveryReport,
     ) -> Self {
+        let snapshots = engines.iter().map(AnyEngine::snapshot_source).collect();
         let partitions = engines.into_iter().map(RwLock::new).collect();
-        Self { partitions, catalog, heap, files, kind, report, pool: None, closed: false }
+        Self {
+            partitions,
+            snapshots,
+            catalog,
+            heap,
+            files,
+            kind,
+            report,
+            opening: None,
+            pool: None,
+            closed: false,
+        }
     }
 
     /// The engine.
@@ -269,6 +295,11 @@ impl<E: Environment> Database<E> {
     /// What opening had to recover.
     pub fn recovery_report(&self) -> RecoveryReport {
         self.report
+    }
+
+    /// Where the time of opening went; `None` for a database that this handle created.
+    pub fn opening_times(&self) -> Option<OpeningTimes> {
+        self.opening
     }
 
     /// The table `name`.
@@ -336,6 +367,15 @@ impl<E: Environment> Database<E> {
         work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.only_partition()?.read(work)
+    }
+
+    /// Takes a snapshot of what is committed, in the engines with copy-on-write (`cow`,
+    /// `nvm-cow`). Neither taking nor reading it waits for a transaction.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshots`], [`Error::PartitionNeeded`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.only_partition()?.snapshot()
     }
 
     /// Begins a transaction.
@@ -490,8 +530,10 @@ fn resources<E: Environment>(
     heap: &Heap<E::Durable>,
     partition: u32,
 ) -> Result<Resources<E>, Error> {
-    let volatile = (media.volatile)(partition)
-        .map_err(|source| Error::Io { path: "volatile memory".into(), source })?;
+    let volatile = (media.volatile)(partition).map_err(|source| Error::Io {
+        path: "volatile memory (a smaller `volatile_limit` reserves fewer addresses)".into(),
+        source,
+    })?;
     Ok(Resources { partition, volatile, durable: heap.clone(), files: media.files.clone() })
 }
 
@@ -557,6 +599,19 @@ impl<'a, E: Environment> Partition<'a, E> {
             catalog: &self.database.catalog,
             partition: self.number,
         }
+    }
+
+    /// As [`Database::snapshot`], of this partition.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshots`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let reader = match &self.database.snapshots[self.number] {
+            Some(source) => Some(source.snapshot()),
+            None => self.write_lock().snapshot(),
+        };
+        let reader = reader.ok_or(Error::NoSnapshots { engine: self.database.kind })?;
+        Ok(Snapshot { reader, catalog: self.database.catalog.clone() })
     }
 
     /// As [`Database::write`], in this partition.

@@ -104,6 +104,12 @@ pub enum Error {
         /// How many there are.
         partitions: usize,
     },
+    /// The engine has only one version of the data.
+    #[error("engine `{engine}` has no snapshots; choose cow or nvm-cow, or read in a transaction")]
+    NoSnapshots {
+        /// The engine.
+        engine: engines::EngineKind,
+    },
     /// The options contradict each other or make no sense.
     #[error("{0}")]
     Options(String),

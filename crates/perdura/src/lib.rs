@@ -49,7 +49,9 @@ mod database;
 mod error;
 mod inspect;
 mod media;
+mod opening;
 mod options;
+mod snapshot;
 mod table;
 mod transaction;
 
@@ -63,7 +65,9 @@ pub use engines::{CheckReport, EngineKind, Footprint, ParseEngineError, Recovery
 pub use error::Error;
 pub use inspect::{Inspection, inspect};
 pub use media::Media;
+pub use opening::OpeningTimes;
 pub use options::{Commit, Options};
+pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};
 

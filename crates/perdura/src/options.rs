@@ -120,7 +120,8 @@ impl Options {
         self
     }
 
-    /// Bytes of file log after which InP takes a checkpoint.
+    /// Bytes of file log after which InP takes a checkpoint, or the size of the last one if that is
+    /// more.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.engine_options.checkpoint_bytes = bytes;
@@ -131,6 +132,29 @@ impl Options {
     #[must_use]
     pub fn wal_reserve_bytes(mut self, bytes: u64) -> Self {
         self.engine_options.wal_segment_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a page of the file of `cow`, 128 to 32,768; 4096 by default. Fixed when the
+    /// database is created.
+    #[must_use]
+    pub fn page_bytes(mut self, bytes: u32) -> Self {
+        self.engine_options.page_bytes = bytes;
+        self
+    }
+
+    /// Bytes of volatile memory for the page cache of a partition of `cow`; 256 MiB by default.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a node of the trees of `nvm-cow`, 128 to 32,768; 256 by default. Trees with wide
+    /// keys have larger nodes. Fixed when the database is created.
+    #[must_use]
+    pub fn tree_node_bytes(mut self, bytes: u32) -> Self {
+        self.engine_options.tree_node_bytes = bytes;
         self
     }
 

@@ -60,6 +60,18 @@ impl<'a> Scan<'a> {
         self
     }
 
+    /// The scan as an engine takes it.
+    pub(crate) fn resolve(&self, table: &Table) -> Result<engines::Scan<'a>, Error> {
+        check_columns(table, self.columns.unwrap_or_default())?;
+        Ok(engines::Scan {
+            index: self.index.map(|name| table.index(name)).transpose()?,
+            low: self.low,
+            high: self.high,
+            direction: self.direction,
+            columns: self.columns,
+        })
+    }
+
     /// Only these columns, in this order.
     #[must_use]
     pub fn columns(mut self, columns: &'a [u16]) -> Self {
@@ -135,14 +147,14 @@ impl<E: Environment> Deref for Reading<'_, E> {
     }
 }
 
-fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> {
+pub(crate) fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> {
     match catalog.tables.get(usize::from(table.number)) {
         Some(layout) if Arc::ptr_eq(layout, &table.layout) => Ok(table.number),
         _ => Err(Error::ForeignTable { table: table.name().into() }),
     }
 }
 
-fn check_columns(table: &Table, columns: &[u16]) -> Result<(), Error> {
+pub(crate) fn check_columns(table: &Table, columns: &[u16]) -> Result<(), Error> {
     let count = table.schema().columns().len();
     match columns.iter().find(|column| usize::from(**column) >= count) {
         None => Ok(()),
@@ -176,15 +188,7 @@ fn scan<E: Environment>(
     mut visit: impl FnMut(&Row) -> ControlFlow<()>,
 ) -> Result<(), Error> {
     let number = own_table(catalog, table)?;
-    check_columns(table, scan.columns.unwrap_or_default())?;
-    let scan = engines::Scan {
-        index: scan.index.map(|name| table.index(name)).transpose()?,
-        low: scan.low,
-        high: scan.high,
-        direction: scan.direction,
-        columns: scan.columns,
-    };
-    Ok(engine.scan(number, &scan, &mut Row::new(), &mut visit)?)
+    Ok(engine.scan(number, &scan.resolve(table)?, &mut Row::new(), &mut visit)?)
 }
 
 /// A transaction that can change things. Dropping it without a commit aborts it, also when a panic

@@ -12,6 +12,7 @@ fn options(engine: EngineKind) -> Options {
         .chunk_bytes(16 << 10)
         .checkpoint_bytes(256 << 10)
         .wal_reserve_bytes(64 << 10)
+        .cache_bytes(256 << 10)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
 }
@@ -82,5 +83,21 @@ fn inp_agrees_with_a_model() {
     for seed in 0..4 {
         println!("seed {seed}");
         run(EngineKind::Inp, seed, 12, [40, 400, 3000, 200][seed as usize]);
+    }
+}
+
+#[test]
+fn cow_agrees_with_a_model() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        run(EngineKind::Cow, seed, 12, [40, 400, 3000, 200][seed as usize]);
+    }
+}
+
+#[test]
+fn nvm_cow_agrees_with_a_model() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        run(EngineKind::NvmCow, seed, 12, [40, 400, 3000, 200][seed as usize]);
     }
 }

@@ -19,7 +19,7 @@ impl Dram {
     /// # Errors
     /// The kernel has no room for the reservation.
     pub fn new(limit: u64) -> io::Result<Self> {
-        Ok(Self(Arc::new(Mapping::anonymous(limit)?)))
+        Ok(Self(Arc::new(Mapping::reserve(limit)?)))
     }
 }
 
@@ -37,7 +37,7 @@ impl Memory for Dram {
             return Err(GrowError::Limit { limit: self.0.reserved() });
         }
         if to > self.0.len() {
-            self.0.set_len(to);
+            self.0.extend(to).map_err(|source| GrowError::Medium { wanted: to, source })?;
         }
         Ok(())
     }

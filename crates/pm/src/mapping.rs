@@ -10,6 +10,7 @@ use crate::bulk;
 use crate::error::Bad;
 use crate::memory::{Pod, View, checked_range};
 use crate::offset::{LINE_BYTES, Off, Range};
+use crate::pool::page_bytes;
 
 /// How the pages of a file are mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,23 +55,13 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Reserves `reserved` bytes of addresses, of which none is usable.
     pub(crate) fn reserve(reserved: u64) -> io::Result<Self> {
-        Self::map(reserved, libc::PROT_NONE)
-    }
-
-    /// Reserves `reserved` bytes of zero pages, all of which may be used; [`Self::set_len`] says
-    /// how many are.
-    pub(crate) fn anonymous(reserved: u64) -> io::Result<Self> {
-        Self::map(reserved, libc::PROT_READ | libc::PROT_WRITE)
-    }
-
-    fn map(reserved: u64, protection: libc::c_int) -> io::Result<Self> {
         let size = usize::try_from(reserved).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: a fresh private mapping at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 size,
-                protection,
+                libc::PROT_NONE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
                 0,
@@ -86,6 +77,29 @@ impl Mapping {
             torn: AtomicBool::new(false),
             kernels: bulk::kernels(),
         })
+    }
+
+    /// Makes the first `to` bytes usable, as zero pages of this process. The kernel counts them
+    /// against its limits only now.
+    ///
+    /// # Errors
+    /// The kernel has no room for them.
+    pub(crate) fn extend(&self, to: u64) -> io::Result<()> {
+        assert!(to <= self.reserved, "the mapping grows within its reservation");
+        let from = self.len() / page_bytes() * page_bytes();
+        // SAFETY: pages of our own reservation; those that were usable stay so.
+        let result = unsafe {
+            libc::mprotect(
+                self.base.add(from as usize).cast(),
+                (to.next_multiple_of(page_bytes()) - from) as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.set_len(to);
+        Ok(())
     }
 
     /// Maps a part of `file` at the same place of the reservation, behind what is usable.

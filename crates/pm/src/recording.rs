@@ -203,7 +203,7 @@ impl Recording {
     /// The kernel has no room for the reservation.
     pub fn new(limit: u64) -> io::Result<Self> {
         Ok(Self(Arc::new(Shared {
-            mapping: Mapping::anonymous(limit)?,
+            mapping: Mapping::reserve(limit)?,
             log: Mutex::new(Log { recording: false, trace: Trace::default(), grow_budget: None }),
         })))
     }
@@ -214,7 +214,7 @@ impl Recording {
     /// The kernel has no room for the reservation.
     pub fn from_image(image: &[u8], limit: u64) -> io::Result<Self> {
         let memory = Self::new(limit.max(image.len() as u64))?;
-        memory.0.mapping.set_len(image.len() as u64);
+        memory.0.mapping.extend(image.len() as u64)?;
         memory.0.mapping.copy(Off::new(0), image);
         Ok(memory)
     }
@@ -225,7 +225,7 @@ impl Recording {
     /// The kernel has no room for the reservation.
     pub fn pool(size: u64, limit: u64) -> io::Result<Self> {
         let memory = Self::new(limit)?;
-        memory.0.mapping.set_len(size);
+        memory.0.mapping.extend(size)?;
         Header {
             uuid: [1; 16],
             boot_id: [1; 16],
@@ -326,7 +326,8 @@ impl Memory for Recording {
                 source: io::ErrorKind::StorageFull.into(),
             })?;
         }
-        self.record_and(|| Event::Grow { to }, |mapping| mapping.set_len(to));
+        self.0.mapping.extend(to).map_err(|source| GrowError::Medium { wanted: to, source })?;
+        self.record_and(|| Event::Grow { to }, |_| ());
         // As a pool: the header says the new size before anything is put there.
         if let Ok((mut header, _)) = crate::header::read_header(self) {
             header.size = to;

@@ -6,9 +6,12 @@
 //! - The newest checkpoint counts. An older one is never taken in its stead: the log that belongs
 //!   to it may be gone.
 //! - A checkpoint names the log segment from which on it needs the log, and its first transaction.
+//! - It may be written while transactions go on. Then it holds of each tuple what it was when the
+//!   tuple's turn came, and names the first transaction of which it certainly holds nothing;
+//!   whatever is in it is durable in the log before it counts.
 //!
-//! 1. [`write()`] fills `<name>.tmp`: header, gzip stream, trailer; syncs it; renames it; syncs the
-//!    directory. Now the checkpoint counts.
+//! 1. [`CheckpointWriter`] fills `<name>.tmp`: header, gzip stream, trailer; syncs it; renames it;
+//!    syncs the directory. Now the checkpoint counts.
 //! 2. It removes older checkpoints. A crash before that leaves two, of which the newer counts.
 //! 3. The caller removes the log before the checkpoint: [`crate::wal::Wal::remove_before`].
 //! 4. [`open_latest`] finds the newest, verifies header and trailer, and removes what a crash left
@@ -29,9 +32,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::wal::{LogStart, number_in};
 
 const MAGIC: [u8; 8] = *b"PERDCKP\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: u64 = 32;
-const TRAILER_BYTES: u64 = 32;
+const TRAILER_BYTES: u64 = 40;
 const BUFFER_BYTES: usize = 64 << 10;
 const TEMPORARY: &str = ".tmp";
 
@@ -51,6 +54,8 @@ struct Header {
 #[repr(C)]
 struct Trailer {
     sequence: U64,
+    /// The first transaction of which nothing is in the checkpoint.
+    end_txn: U64,
     plain_bytes: U64,
     compressed_bytes: U64,
     /// CRC-32C of all compressed bytes.
@@ -63,8 +68,8 @@ const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(Header, checksum) == 12);
 const _: () = assert!(std::mem::offset_of!(Header, sequence) == 16);
 const _: () = assert!(size_of::<Trailer>() as u64 == TRAILER_BYTES);
-const _: () = assert!(std::mem::offset_of!(Trailer, compressed_checksum) == 24);
-const _: () = assert!(std::mem::offset_of!(Trailer, checksum) == 28);
+const _: () = assert!(std::mem::offset_of!(Trailer, compressed_checksum) == 32);
+const _: () = assert!(std::mem::offset_of!(Trailer, checksum) == 36);
 
 impl Header {
     fn new(start: LogStart) -> Self {
@@ -87,7 +92,7 @@ impl Header {
 
 impl Trailer {
     fn sum(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[..28])
+        crc32c::crc32c(&self.as_bytes()[..36])
     }
 }
 
@@ -135,66 +140,140 @@ pub fn write<F: Files, E: From<CheckpointError>>(
     start: LogStart,
     fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<u64, E> {
-    let name = format!("{prefix}{:016x}", start.sequence);
-    let temporary = format!("{name}{TEMPORARY}");
-    let io = |doing| io_error(doing, &name);
-    remove_if_there(files, &temporary).map_err(io("make room for"))?;
-    let file = files.create(&temporary).map_err(io("create"))?;
-    let written = write_body(&file, &name, start, fill)
-        .and_then(|bytes| file.sync().map_err(io("sync")).map_err(E::from).map(|()| bytes));
-    let bytes = written.inspect_err(|_| {
-        // It takes space and says nothing. Where this fails too, the next one removes it.
-        let _ = files.remove(&temporary);
-    })?;
-    files.rename(&temporary, &name).map_err(io("rename"))?;
-    files.sync_directory().map_err(io("sync the directory of"))?;
-    for older in files.list().map_err(io("list the directory of"))? {
-        if number_in(&older, prefix).is_some_and(|number| number < start.sequence) {
-            files.remove(&older).map_err(io_error("remove", &older))?;
-        }
-    }
-    Ok(bytes)
+    let mut writer = CheckpointWriter::create(files, prefix, start)?;
+    fill(&mut writer)?;
+    Ok(writer.finish(start.txn)?)
 }
 
-fn write_body<R: File, E: From<CheckpointError>>(
-    file: &R,
-    name: &str,
+/// A checkpoint that is being written. Dropping it gives it up and removes its file.
+#[derive(Debug)]
+pub struct CheckpointWriter<F: Files> {
+    files: F,
+    prefix: String,
+    name: String,
     start: LogStart,
-    fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
-) -> Result<u64, E> {
-    let mut sink = Sink { file, at: 0, sum: 0, buffer: Vec::with_capacity(BUFFER_BYTES) };
-    let io = |doing| io_error(doing, name);
-    sink.write_all(Header::new(start).as_bytes()).map_err(io("write"))?;
-    // The checksum is that of the stream alone.
-    sink.flush().map_err(io("write"))?;
-    sink.sum = 0;
-    let mut encoder = Counted { inner: GzEncoder::new(sink, Compression::fast()), bytes: 0 };
-    fill(&mut encoder)?;
-    let plain_bytes = encoder.bytes;
-    let mut sink = encoder.inner.finish().map_err(io("write"))?;
-    sink.flush().map_err(io("write"))?;
-    let mut trailer = Trailer {
-        sequence: start.sequence.into(),
-        plain_bytes: plain_bytes.into(),
-        compressed_bytes: (sink.at - HEADER_BYTES).into(),
-        compressed_checksum: sink.sum.into(),
-        checksum: 0.into(),
-    };
-    trailer.checksum = trailer.sum().into();
-    sink.write_all(trailer.as_bytes()).map_err(io("write"))?;
-    sink.flush().map_err(io("write"))?;
-    Ok(sink.at)
+    encoder: Option<GzEncoder<Sink<F::File>>>,
+    plain_bytes: u64,
+}
+
+impl<F: Files> CheckpointWriter<F> {
+    /// Begins a checkpoint that needs the log from `start` on.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Io`].
+    pub fn create(files: &F, prefix: &str, start: LogStart) -> Result<Self, CheckpointError> {
+        let name = format!("{prefix}{:016x}", start.sequence);
+        let temporary = format!("{name}{TEMPORARY}");
+        remove_if_there(files, &temporary).map_err(io_error("make room for", &name))?;
+        let file = files.create(&temporary).map_err(io_error("create", &name))?;
+        let mut writer = Self {
+            files: files.clone(),
+            prefix: prefix.into(),
+            name,
+            start,
+            encoder: None,
+            plain_bytes: 0,
+        };
+        let mut sink = Sink { file, at: 0, sum: 0, buffer: Vec::with_capacity(BUFFER_BYTES) };
+        let headed = sink.write_all(Header::new(start).as_bytes()).and_then(|()| sink.flush());
+        // The checksum is that of the stream alone.
+        sink.sum = 0;
+        writer.encoder = Some(GzEncoder::new(sink, Compression::fast()));
+        headed.map_err(io_error("write", &writer.name))?;
+        Ok(writer)
+    }
+
+    /// From where on the log is needed.
+    pub fn log_start(&self) -> LogStart {
+        self.start
+    }
+
+    /// Bytes of the state that were written so far, uncompressed.
+    pub fn plain_bytes(&self) -> u64 {
+        self.plain_bytes
+    }
+
+    /// Makes the checkpoint count, durably, and removes older ones. It holds nothing of the
+    /// transactions from `end_txn` on, and what it holds of older ones is durable in the log.
+    /// Returns the bytes of the file.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Io`], as for [`write()`].
+    pub fn finish(mut self, end_txn: u64) -> Result<u64, CheckpointError> {
+        let temporary = format!("{}{TEMPORARY}", self.name);
+        let bytes = self.complete(end_txn)?;
+        let io = |doing| io_error(doing, &self.name);
+        self.files.rename(&temporary, &self.name).map_err(io("rename"))?;
+        self.files.sync_directory().map_err(io("sync the directory of"))?;
+        for older in self.files.list().map_err(io("list the directory of"))? {
+            if number_in(&older, &self.prefix).is_some_and(|number| number < self.start.sequence) {
+                self.files.remove(&older).map_err(io_error("remove", &older))?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Stream, trailer, sync.
+    fn complete(&mut self, end_txn: u64) -> Result<u64, CheckpointError> {
+        let io = |doing| io_error(doing, &self.name);
+        let Some(mut encoder) = self.encoder.take() else { unreachable!("finished once") };
+        let written = encoder.try_finish().and_then(|()| encoder.get_mut().flush());
+        let sink = encoder.get_mut();
+        let mut trailer = Trailer {
+            sequence: self.start.sequence.into(),
+            end_txn: end_txn.into(),
+            plain_bytes: self.plain_bytes.into(),
+            compressed_bytes: (sink.at - HEADER_BYTES).into(),
+            compressed_checksum: sink.sum.into(),
+            checksum: 0.into(),
+        };
+        trailer.checksum = trailer.sum().into();
+        let done = written
+            .and_then(|()| sink.write_all(trailer.as_bytes()))
+            .and_then(|()| sink.flush())
+            .map_err(io("write"))
+            .and_then(|()| sink.file.sync().map_err(io("sync")));
+        let bytes = sink.at;
+        if done.is_err() {
+            // Dropping what still has an encoder removes the file.
+            self.encoder = Some(encoder);
+        }
+        done.map(|()| bytes)
+    }
+}
+
+impl<F: Files> Write for CheckpointWriter<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(encoder) = &mut self.encoder else { unreachable!("not finished") };
+        let written = encoder.write(bytes)?;
+        self.plain_bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: Files> Drop for CheckpointWriter<F> {
+    fn drop(&mut self) {
+        if self.encoder.take().is_some() {
+            // It takes space and says nothing. Where this fails too, the next one removes it.
+            let _ = self.files.remove(&format!("{}{TEMPORARY}", self.name));
+        }
+    }
 }
 
 /// Writes to a file from front to back and sums up what it wrote.
-struct Sink<'a, R> {
-    file: &'a R,
+#[derive(Debug)]
+struct Sink<R> {
+    file: R,
     at: u64,
     sum: u32,
     buffer: Vec<u8>,
 }
 
-impl<R: File> Write for Sink<'_, R> {
+impl<R: File> Write for Sink<R> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() == BUFFER_BYTES {
             self.flush()?;
@@ -210,24 +289,6 @@ impl<R: File> Write for Sink<'_, R> {
         self.at += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
-    }
-}
-
-/// Counts what goes through.
-struct Counted<W> {
-    inner: W,
-    bytes: u64,
-}
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }
 
@@ -304,6 +365,7 @@ fn verify<R: File>(
     Ok(CheckpointReader {
         name,
         start: LogStart { sequence, txn: header.txn.get() },
+        end_txn: trailer.end_txn.get(),
         decoder: GzDecoder::new(source),
         plain_bytes: trailer.plain_bytes.get(),
         read_bytes: 0,
@@ -363,6 +425,7 @@ impl<R: File> Read for Source<R> {
 pub struct CheckpointReader<R: File> {
     name: String,
     start: LogStart,
+    end_txn: u64,
     decoder: GzDecoder<Source<R>>,
     plain_bytes: u64,
     read_bytes: u64,
@@ -374,6 +437,12 @@ impl<R: File> CheckpointReader<R> {
     /// Where the log goes on after this checkpoint.
     pub fn log_start(&self) -> LogStart {
         self.start
+    }
+
+    /// The first transaction of which certainly nothing is in the checkpoint. Those from
+    /// [`Self::log_start`] up to it may be in it, wholly or in part.
+    pub fn end_txn(&self) -> u64 {
+        self.end_txn
     }
 
     /// Bytes of the file.
@@ -461,9 +530,9 @@ mod tests {
 
     #[test]
     fn the_layout_is_that_of_the_format_description() {
-        assert_eq!((HEADER_BYTES, TRAILER_BYTES, VERSION), (32, 32, 1));
+        assert_eq!((HEADER_BYTES, TRAILER_BYTES, VERSION), (32, 40, 2));
         let header: [u8; 32] = zerocopy::transmute!(Header::new(LogStart { sequence: 2, txn: 3 }));
-        assert_eq!(&header[..12], b"PERDCKP\0\x01\0\0\0");
+        assert_eq!(&header[..12], b"PERDCKP\0\x02\0\0\0");
         assert_eq!((header[16], header[24]), (2, 3));
     }
 }

@@ -11,7 +11,7 @@
 
 use std::ops::Bound;
 
-use index::{MAX_KEY_BYTES, WideKey};
+use index::WideKey;
 use pm::Bad;
 
 use crate::error::StorageError;
@@ -33,34 +33,37 @@ pub enum TableKey {
 
 /// Builds a key column by column.
 pub(crate) struct KeyBuilder {
-    bytes: [u8; MAX_KEY_BYTES],
+    key: WideKey,
     len: usize,
 }
 
 impl KeyBuilder {
-    pub(crate) fn new() -> Self {
-        Self { bytes: [0; MAX_KEY_BYTES], len: 0 }
+    pub(crate) fn new(layout: &KeyLayout) -> Self {
+        Self { key: WideKey::zeros(layout.width), len: 0 }
     }
 
     pub(crate) fn number(&mut self, kind: ColumnType, word: u64) {
         let ordered = ordered_word(kind, word);
-        self.bytes[self.len..self.len + 8].copy_from_slice(&ordered.to_be_bytes());
-        self.len += 8;
+        self.put(&ordered.to_be_bytes());
     }
 
     /// The caller has checked that there are at most `max` bytes.
     pub(crate) fn bytes(&mut self, max: u32, bytes: &[u8]) {
         let max = max as usize;
         assert!(bytes.len() <= max, "the value fits its column");
-        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        let length = (bytes.len() as u16).to_be_bytes();
-        self.bytes[self.len + max..self.len + max + 2].copy_from_slice(&length);
-        self.len += max + 2;
+        self.put(bytes);
+        self.len += max - bytes.len();
+        self.put(&(bytes.len() as u16).to_be_bytes());
     }
 
-    pub(crate) fn finish(mut self, layout: &KeyLayout, fill: u8) -> TableKey {
-        self.bytes[self.len..layout.width].fill(fill);
-        TableKey::Wide(WideKey::new(&self.bytes[..layout.width], layout.width))
+    fn put(&mut self, bytes: &[u8]) {
+        self.key.bytes_mut()[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    pub(crate) fn finish(mut self, fill: u8) -> TableKey {
+        self.key.bytes_mut()[self.len..].fill(fill);
+        TableKey::Wide(self.key)
     }
 }
 
@@ -149,7 +152,7 @@ fn encode_prefix(
     if values.len() > layout.columns.len() {
         return Err(wrong_count(layout, layout.columns.len(), values.len()));
     }
-    let mut builder = KeyBuilder::new();
+    let mut builder = KeyBuilder::new(layout);
     for (column, value) in layout.columns.iter().zip(values) {
         check_value(table, *column, value)?;
         let kind = table.columns()[usize::from(*column)].kind;
@@ -158,7 +161,7 @@ fn encode_prefix(
             _ => builder.number(kind, value.as_word().unwrap_or(0)),
         }
     }
-    Ok(builder.finish(layout, fill))
+    Ok(builder.finish(fill))
 }
 
 /// The bounds of a scan. A bound may give only the first columns of a key: then it speaks for all
@@ -206,7 +209,7 @@ pub(crate) fn key_of_fields(
         let kind = table.columns()[usize::from(column)].kind;
         return Ok(TableKey::Narrow(ordered_word(kind, word(column)?)));
     }
-    let mut builder = KeyBuilder::new();
+    let mut builder = KeyBuilder::new(layout);
     for column in &layout.columns {
         let kind = table.columns()[usize::from(*column)].kind;
         let field = word(*column)?;
@@ -216,7 +219,7 @@ pub(crate) fn key_of_fields(
         }
     }
     debug_assert!(builder.len <= layout.width && encoded_bytes(ColumnType::U64) == 8);
-    Ok(builder.finish(layout, 0))
+    Ok(builder.finish(0))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //! | undo log in non-volatile memory | [`UndoLog`] |
 //! | file write-ahead log with group commit | [`wal`] |
 //! | compressed checkpoints | [`checkpoint`] |
+//! | tuples that are copied, not changed; rows with inlined fields | [`TupleCopies`], [`InlineRow`] |
+//! | shadow directories and their master record | [`shadow`] |
 //! | what a pool says about the database in it | [`Description`] |
 //!
 //! None of them knows which engine uses it.
@@ -14,19 +16,25 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+mod copies;
 mod description;
 mod error;
+mod inline;
 mod key;
 mod schema;
+pub mod shadow;
 mod table;
+mod tree_key;
 mod tuple;
 mod undo;
 mod undo_log;
 mod value;
 pub mod wal;
 
+pub use copies::{SlotTuple, TupleCopies};
 pub use description::Description;
 pub use error::StorageError;
+pub use inline::{InlineRow, encode_row};
 pub use key::TableKey;
 pub use schema::{
     Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,

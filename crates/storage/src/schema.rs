@@ -161,6 +161,11 @@ pub struct TableLayout {
 }
 
 impl TableLayout {
+    /// The places of the primary key's columns, in the key's order.
+    pub fn key_columns(&self) -> impl Iterator<Item = usize> {
+        self.primary.columns.iter().map(|column| usize::from(*column))
+    }
+
     /// Bytes of a tuple's slot: a word for each column.
     pub fn tuple_bytes(&self) -> u64 {
         self.forms.len() as u64 * 8
@@ -311,6 +316,12 @@ impl Catalog {
             tables.push(Arc::new(TableLayout::new(table, number as u16, node_bytes)?));
         }
         Ok(Self { tables, schema: schema.clone() })
+    }
+
+    /// A number that differs between schemas, to tell files of one database from those of another.
+    pub fn fingerprint(&self) -> u32 {
+        let json = serde_json::to_vec(&self.schema).unwrap_or_default();
+        crc32c::crc32c(&json)
     }
 
     /// How many indexes there are, primary and secondary.

@@ -833,7 +833,7 @@ fn prepare_entry<M: Memory, L: LeafLayout>(
     })
 }
 
-fn check_tuple(layout: &TableLayout, values: &[Value<'_>]) -> Result<(), StorageError> {
+pub(crate) fn check_tuple(layout: &TableLayout, values: &[Value<'_>]) -> Result<(), StorageError> {
     let columns = layout.schema.columns();
     if values.len() != columns.len() {
         return Err(StorageError::WrongCount {
@@ -868,7 +868,7 @@ fn write_words<M: Memory>(
 
 /// Writes what of a value does not fit into its field's word, and returns the word.
 #[inline]
-fn write_value<M: Memory>(
+pub(crate) fn write_value<M: Memory>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
     form: FieldForm,
@@ -905,7 +905,11 @@ fn duplicate<T>(layout: &TableLayout, prepared: Result<T, IndexError>) -> Result
     })
 }
 
-fn check_change(layout: &TableLayout, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
+pub(crate) fn check_change(
+    layout: &TableLayout,
+    column: u16,
+    value: &Value<'_>,
+) -> Result<(), StorageError> {
     let Some(declared) = layout.schema.columns().get(usize::from(column)) else {
         return Err(StorageError::NoColumn {
             table: layout.schema.name().into(),
@@ -919,7 +923,7 @@ fn check_change(layout: &TableLayout, column: u16, value: &Value<'_>) -> Result<
 }
 
 /// The key of a tuple whose words `word` gives.
-fn key_of_words<M: Memory>(
+pub(crate) fn key_of_words<M: Memory>(
     memory: &M,
     layout: &TableLayout,
     key: &KeyLayout,

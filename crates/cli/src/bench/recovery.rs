@@ -14,6 +14,7 @@ use workloads::ycsb::{Mix, Skew};
 
 use super::{Report, median_index};
 use crate::args::{RecoveryArgs, WorkloadName};
+use crate::child::{Opening, Reads};
 use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::host::Host;
@@ -47,6 +48,10 @@ struct Run {
     acknowledged: u64,
     lost: u64,
     surplus: u64,
+    /// Microseconds of the parts of the open call.
+    opening_us: Option<Opening>,
+    /// Mean microseconds of the reads after it, of YCSB.
+    reads_us: Option<Reads>,
     /// In all kills.
     #[serde(skip_serializing_if = "Option::is_none")]
     consistency: Option<BTreeMap<u8, bool>>,
@@ -183,6 +188,8 @@ fn summary(contestant: Contestant, job: &Job, outcomes: &[Outcome]) -> Run {
         acknowledged: sum(|outcome| outcome.acknowledged),
         lost: sum(|outcome| outcome.found.lost),
         surplus: sum(|outcome| outcome.found.surplus),
+        opening_us: found.opening,
+        reads_us: found.reads,
         consistency: consistency(outcomes),
         wrong: outcomes.iter().flat_map(|outcome| outcome.found.wrong.clone()).collect(),
         in_flight: sum(|outcome| outcome.found.in_flight),
@@ -233,8 +240,56 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     {
         text += "\nConsistency conditions 1 to 12 hold after every kill, and every tuple is what a second database of another engine came to.";
     }
+    text += &format!("\nWhere the time goes, in microseconds\n\n{}", parts(runs));
     text += "\nTimes are taken in a fresh process, from the start of its open call. In flight: whole transactions that were under way at the kill, which may be there or not.\nProcess evidence: the kernel keeps the pages of a killed process, so a kill says nothing about flushes or power loss.\n";
     text
+}
+
+/// The parts of opening, and the reads after it.
+fn parts(runs: &[Run]) -> String {
+    let head = [
+        "store",
+        "tuples",
+        "txns",
+        "map",
+        "describe",
+        "mark",
+        "recovery",
+        "all of open",
+        "first read",
+        "first commit",
+        "reads 2-10",
+        "11-100",
+        "101-1,000",
+        "again",
+    ];
+    let us = |value: f64| format!("{value:.1}");
+    let rows: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| {
+            let part =
+                |of: fn(&Opening) -> f64| run.opening_us.map_or("-".into(), |all| us(of(&all)));
+            let reads = |of: fn(&Reads) -> f64| run.reads_us.map_or("-".into(), |all| us(of(&all)));
+            vec![
+                run.engine.or(run.peer).unwrap_or_default().to_owned(),
+                grouped(run.tuples),
+                grouped(run.txns),
+                part(|all| all.map),
+                part(|all| all.describe),
+                part(|all| all.mark),
+                part(|all| all.recovery),
+                us(run.open_ms * 1e3),
+                us((run.first_read_ms - run.open_ms) * 1e3),
+                us((run.first_commit_ms - run.first_read_ms) * 1e3),
+                reads(|all| all.ten),
+                reads(|all| all.hundred),
+                reads(|all| all.thousand),
+                reads(|all| all.again),
+            ]
+        })
+        .collect();
+    let note = "\nMap: file, lock, header, mapping. Describe: the allocator's unfinished changes, description and schema. Mark: that the pool is open. Reads: the mean of one, of tuples chosen at random, by how many came before it; again: the same thousand once more.\n";
+    table(&head.map(str::to_owned), &rows, 1) + note
 }
 
 fn row(run: &Run) -> Vec<String> {

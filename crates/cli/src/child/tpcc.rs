@@ -7,7 +7,7 @@ use perdura::{Commit, Database, Domain, EngineKind, Options};
 use workloads::contents;
 use workloads::tpcc::{self, Spec, Verification, Workload};
 
-use super::{Found, Task, elapsed_ms};
+use super::{Found, Opening, Task, elapsed_ms};
 use crate::bench::tpcc::{consistency, create_shop, violations};
 use crate::contestant::{Contestant, pool_path};
 use crate::failure::Failure;
@@ -52,6 +52,8 @@ pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found,
         first_read_ms,
         first_commit_ms,
         recovered: Some(database.recovery_report().into()),
+        opening: database.opening_times().map(Opening::from),
+        reads: None,
         lost,
         surplus: surplus + differing_tuples,
         in_flight,

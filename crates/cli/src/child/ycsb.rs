@@ -7,7 +7,7 @@ use perdura::{Database, EngineKind};
 use workloads::ycsb::{self, Spec, Verification, Workload};
 use workloads::{Commit, PerduraStore, Random, RowBuffer, Session, Store};
 
-use super::{Found, Task, elapsed_ms};
+use super::{Found, Opening, Reads, Task, elapsed_ms};
 use crate::contestant::{Contestant, create_store, pool_path};
 use crate::failure::Failure;
 use crate::plan::run_options;
@@ -82,10 +82,11 @@ impl Witness<'_> {
         let database = Database::open(&path, &options)?;
         let open_ms = elapsed_ms(self.started);
         let report = database.recovery_report();
+        let opening = database.opening_times().map(Opening::from);
         let partitions = self.workload.spec().partitions;
         let store = PerduraStore::new(database, kind.name(), &path, partitions)?;
         let found = self.look(&store, open_ms)?;
-        Ok(Found { recovered: Some(report.into()), ..found })
+        Ok(Found { recovered: Some(report.into()), opening, ..found })
     }
 
     fn at_peer(mut self, kind: PeerKind) -> Result<Found, Failure> {
@@ -98,18 +99,24 @@ impl Witness<'_> {
     /// read found, so that the verification sees what recovery left.
     fn look<S: Store>(&self, store: &S, open_ms: f64) -> Result<Found, Failure> {
         let spec = self.workload.spec();
-        let key = Random::new(spec.seed, u64::MAX).below(spec.tuples);
-        let partition = key as usize % spec.partitions;
+        let mut random = Random::new(spec.seed, u64::MAX);
+        let partitions = spec.partitions as u64;
+        let key = random.below(spec.tuples);
+        let partition = key % partitions;
         let mut row = RowBuffer::new();
-        let (first_read_ms, first_commit_ms) = {
-            let mut session = store.session(partition)?;
+        let (first_read_ms, first_commit_ms, reads) = {
+            let mut session = store.session(partition as usize)?;
             let there = session.read(key, &mut row)?;
             let first_read_ms = elapsed_ms(self.started);
             if there {
                 session.update(key, 0, &row.columns()[..1])?;
                 session.sync()?;
             }
-            (first_read_ms, elapsed_ms(self.started))
+            let first_commit_ms = elapsed_ms(self.started);
+            let here = spec.tuples.saturating_sub(partition).div_ceil(partitions).max(1);
+            let reads =
+                Reads::measure(&mut session, || random.below(here) * partitions + partition)?;
+            (first_read_ms, first_commit_ms, reads)
         };
         let Verification { lost, surplus, torn, missing_tuples, damaged_columns, .. } =
             ycsb::verify(store, self.workload, self.counts, self.window())?;
@@ -120,6 +127,7 @@ impl Witness<'_> {
             lost: lost + missing_tuples,
             surplus: torn + damaged_columns,
             in_flight: surplus,
+            reads: Some(reads),
             ..Found::default()
         })
     }

@@ -253,7 +253,7 @@ pub fn update_item<E: Environment>(
     tx.update(&tables.item, &[Value::U64(key)], &chosen)
 }
 
-fn item_of(row: &Row) -> (u64, Item) {
+pub fn item_of(row: &Row) -> (u64, Item) {
     let item = Item {
         name: row.text(1).into(),
         payload: row.bytes(2).into(),

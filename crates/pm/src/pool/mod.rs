@@ -9,11 +9,14 @@
 //! - One handle at a time: `flock` against other processes, a registry by device and inode against
 //!   this one.
 
-use std::collections::HashSet;
+mod file;
+mod options;
+mod registry;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex};
@@ -22,55 +25,17 @@ use crate::counters::{Counters, Tally, bump};
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError, PoolError};
 use crate::flush::{FlushInstruction, store_fence};
-use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START};
+use crate::header::{Header, HeaderDamage, POOL_DATA_START};
 use crate::mapping::{Mapping, NativeView, Sharing};
-use crate::media::{Medium, boot_id, medium_of};
+use crate::media::{Medium, medium_of};
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
 use crate::poison::{Watch, fork_generation};
 
-/// How a pool is created or opened.
-#[derive(Clone, Debug)]
-pub struct PoolOptions {
-    /// The domain to create the pool with; `None` takes the medium's own. When opening, `None`
-    /// takes what the header says, anything else must agree with it.
-    pub domain: Option<Domain>,
-    /// Whether a domain stronger than the medium's may be modelled.
-    pub model: bool,
-    /// Bytes that a new pool starts with.
-    pub initial_bytes: u64,
-    /// Bytes up to which a new pool may grow.
-    pub limit_bytes: u64,
-    /// Open a `process` pool that a reboot has hit, whatever it may have lost.
-    pub accept_loss: bool,
-    /// Turn media errors (SIGBUS) into a poisoned pool instead of a dead process.
-    pub catch_media_errors: bool,
-    /// Take this for the machine's boot instead of asking the kernel: for tests.
-    pub boot_id: Option<[u8; 16]>,
-}
+pub use options::{Access, PoolOptions};
 
-impl Default for PoolOptions {
-    fn default() -> Self {
-        Self {
-            domain: None,
-            model: false,
-            initial_bytes: 2 << 20,
-            limit_bytes: 64 << 30,
-            accept_loss: false,
-            catch_media_errors: true,
-            boot_id: None,
-        }
-    }
-}
-
-/// Whether a pool is opened to work with it or only to look at it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Reads and writes; marks the pool as open.
-    ReadWrite,
-    /// Private copy-on-write pages: the file is never changed.
-    Inspect,
-}
+use file::{check_regular, header_of, io_error, random_uuid, reserve_space, sync_name, this_boot};
+use registry::Registered;
 
 /// What is known of an open pool.
 #[derive(Clone, Debug)]
@@ -299,8 +264,10 @@ impl Pool {
             _ => None,
         };
         let reserved = if access == Access::Inspect { header.size } else { header.limit };
-        let mapping =
-            Mapping::reserve(reserved).map_err(io_error(path, "reserve the address range"))?;
+        let mapping = Mapping::reserve(reserved).map_err(io_error(
+            path,
+            "reserve addresses up to its limit; a smaller `pool_limit` needs fewer",
+        ))?;
         let sharing = match access {
             Access::Inspect => Sharing::Private,
             Access::ReadWrite if medium.maps_synchronously() => Sharing::Synchronous,
@@ -628,145 +595,9 @@ impl Memory for Pool {
     }
 }
 
-/// Makes the directory entry of a new file durable.
-fn sync_name(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
-    loop {
-        // SAFETY: the descriptor is open.
-        let result = unsafe {
-            libc::posix_fallocate(file.as_raw_fd(), from as libc::off_t, len as libc::off_t)
-        };
-        match result {
-            0 => return Ok(()),
-            libc::EINTR => {}
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-    }
-}
-
-fn check_regular(path: &Path) -> Result<(), PoolError> {
-    let meta = std::fs::metadata(path).map_err(io_error(path, "find the pool"))?;
-    let kind = meta.file_type();
-    let what = if kind.is_file() {
-        return Ok(());
-    } else if kind.is_dir() {
-        "a directory"
-    } else if kind.is_fifo() {
-        "a FIFO"
-    } else if kind.is_char_device() || kind.is_block_device() {
-        "a device"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "something else"
-    };
-    Err(PoolError::NotAFile { path: path.into(), what })
-}
-
-fn header_of(path: &Path, file: &File) -> Result<(Header, Option<HeaderDamage>), PoolError> {
-    let bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
-    if bytes < HEADER_BYTES as u64 {
-        return Err(PoolError::TooShort { path: path.into(), bytes });
-    }
-    let mut copies = [[0u8; HEADER_BYTES]; 2];
-    for (copy, start) in copies.iter_mut().zip(crate::header::COPIES) {
-        // A file that ends before the second copy leaves it zero, that is, damaged.
-        match file.read_exact_at(copy, start) {
-            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
-                return Err(io_error(path, "read the header")(error));
-            }
-            _ => {}
-        }
-    }
-    Header::choose([&copies[0], &copies[1]]).map_err(|damage| match damage {
-        HeaderDamage::Magic => PoolError::NotAPool { path: path.into() },
-        HeaderDamage::OtherMachine(what) => PoolError::OtherMachine { path: path.into(), what },
-        HeaderDamage::Version(found) => PoolError::Version {
-            path: path.into(),
-            found,
-            supported: FORMAT_VERSION,
-            hint: if found > FORMAT_VERSION {
-                "; use a newer build"
-            } else {
-                "; dump it with the build that wrote it and load the dump here"
-            },
-        },
-        HeaderDamage::Features(flags) => PoolError::Features { path: path.into(), flags },
-        HeaderDamage::Checksum | HeaderDamage::Field(_) => {
-            PoolError::HeaderDamaged { path: path.into(), why: damage.what() }
-        }
-    })
-}
-
-fn this_boot(path: &Path, options: &PoolOptions) -> Result<[u8; 16], PoolError> {
-    match options.boot_id {
-        Some(id) => Ok(id),
-        None => boot_id().map_err(io_error(path, "find the machine's boot id")),
-    }
-}
-
-fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> PoolError {
-    let path = path.to_path_buf();
-    move |source| PoolError::Io { path: path.clone(), doing, source }
-}
-
 pub(crate) fn page_bytes() -> u64 {
     // SAFETY: asks for a constant.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
-}
-
-fn random_uuid() -> [u8; 16] {
-    let mut bytes = [0u8; 16];
-    // SAFETY: fills our buffer; 16 bytes are always delivered at once.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    bytes
-}
-
-static OPEN: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
-
-/// Keeps other handles out, of this process and of others.
-#[derive(Debug)]
-struct Registered {
-    device_and_inode: (u64, u64),
-}
-
-impl Registered {
-    fn lock(path: &Path, file: &File) -> Result<Self, PoolError> {
-        let meta = file.metadata().map_err(io_error(path, "look at the file"))?;
-        let device_and_inode = (meta.dev(), meta.ino());
-        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let in_use = |holder| PoolError::InUse { path: path.into(), holder };
-        if !open.get_or_insert_default().insert(device_and_inode) {
-            return Err(in_use("by this process"));
-        }
-        let registered = Self { device_and_inode };
-        drop(open);
-        // SAFETY: the descriptor is open. The lock goes with the last descriptor of this open file.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            let error = io::Error::last_os_error();
-            return Err(if error.kind() == io::ErrorKind::WouldBlock {
-                in_use("by another process")
-            } else {
-                io_error(path, "lock the pool")(error)
-            });
-        }
-        Ok(registered)
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(open) = open.as_mut() {
-            open.remove(&self.device_and_inode);
-        }
-    }
 }
 
 impl Drop for Shared {

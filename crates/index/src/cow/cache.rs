@@ -1,0 +1,266 @@
+//! The page cache: frames in volatile memory, given out by a clock.
+//!
+//! Invariants:
+//! - Only the writer makes a frame dirty or writes one out; a reader that needs a frame takes a
+//!   clean one.
+//! - A frame is dirty only while its page belongs to the open batch, so that readers of older
+//!   directories never look at it, and what is written out early nobody reads after a crash.
+//! - A pinned frame keeps its page and its bytes.
+//!
+//! Frames are divided into shards, each with its own lock, so that readers seldom wait for each
+//! other, and never for the writer's commit. If all frames of a shard are pinned or dirty it takes
+//! one more than its share.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pm::{Bad, File, Memory, Off, Range, View};
+
+use super::page::{CHECKSUM_AT, Header, PAGE_HEADER_BYTES, checksum};
+use crate::error::IndexError;
+
+#[derive(Debug)]
+struct Frame {
+    /// The page in the frame; 0 for none.
+    page: u64,
+    /// Where the frame lies in the memory.
+    at: u64,
+    pins: u32,
+    /// Used since the clock's hand came by.
+    recent: bool,
+    dirty: bool,
+}
+
+#[derive(Debug)]
+struct Shard {
+    /// Page to frame.
+    pages: HashMap<u64, usize>,
+    frames: Vec<Frame>,
+    hand: usize,
+    /// A page on its way in or out.
+    buffer: Vec<u8>,
+}
+
+/// The cache of one file.
+#[derive(Debug)]
+pub(super) struct Cache<F, V> {
+    pub(super) file: F,
+    pub(super) data_at: u64,
+    pub(super) page_bytes: u32,
+    memory: V,
+    shards: Box<[Mutex<Shard>]>,
+    frames_per_shard: usize,
+    /// Where the next frame of the memory will be.
+    next_frame: Mutex<u64>,
+}
+
+/// Frames that a shard has at least.
+const LEAST_FRAMES: u64 = 16;
+
+impl<F: File, V: Memory> Cache<F, V> {
+    pub(super) fn new(file: F, data_at: u64, page_bytes: u32, memory: V, cache_bytes: u64) -> Self {
+        let frames = (cache_bytes / u64::from(page_bytes)).max(LEAST_FRAMES);
+        let shards = (frames / (4 * LEAST_FRAMES)).next_power_of_two().min(16);
+        let frames_per_shard = frames.div_ceil(shards) as usize;
+        let shard = || Shard {
+            pages: HashMap::with_capacity(frames_per_shard.min(1 << 16)),
+            frames: Vec::new(),
+            hand: 0,
+            buffer: Vec::new(),
+        };
+        Self {
+            file,
+            data_at,
+            page_bytes,
+            next_frame: Mutex::new(memory.len().next_multiple_of(4096).max(4096)),
+            memory,
+            shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
+            frames_per_shard,
+        }
+    }
+
+    /// How many frames there are to be.
+    pub(super) fn frames(&self) -> u64 {
+        (self.frames_per_shard * self.shards.len()) as u64
+    }
+
+    fn shard(&self, page: u64) -> MutexGuard<'_, Shard> {
+        // Neighbours lie in different shards.
+        let shard = page as usize & (self.shards.len() - 1);
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, page: u64) -> u64 {
+        self.data_at + (page - 1) * u64::from(self.page_bytes)
+    }
+
+    fn frame_range(&self, at: u64) -> Range {
+        Range::new(at, u64::from(self.page_bytes))
+    }
+
+    /// Calls `read` with a page.
+    pub(super) fn with<'s, R>(
+        &'s self,
+        page: u64,
+        read: impl FnOnce(&V::View<'s>) -> R,
+    ) -> Result<R, IndexError> {
+        if page == 0 || page > u64::MAX >> 16 {
+            return Err(Bad::Damaged { what: "page number", at: page }.into());
+        }
+        let mut shard = self.shard(page);
+        let index = match shard.pages.get(&page) {
+            Some(index) => *index,
+            None => self.read_in(&mut shard, page)?,
+        };
+        let frame = &mut shard.frames[index];
+        frame.pins += 1;
+        frame.recent = true;
+        let at = frame.at;
+        drop(shard);
+        let _pin = Pin { cache: self, page, index };
+        let view = self.memory.view(self.frame_range(at))?;
+        Ok(read(&view))
+    }
+
+    /// Reads a page from the file into a frame.
+    fn read_in(&self, shard: &mut Shard, page: u64) -> Result<usize, IndexError> {
+        let at = self.place(page);
+        let damaged = Bad::Damaged { what: "page of the file", at };
+        shard.buffer.resize(self.page_bytes as usize, 0);
+        let read = self.file.read_at(at, &mut shard.buffer)?;
+        if read < self.page_bytes as usize {
+            return Err(damaged.into());
+        }
+        let header = Header::read(&super::page::Image(&shard.buffer));
+        let sound = (PAGE_HEADER_BYTES..=self.page_bytes as usize).contains(&header.used)
+            && checksum(page, &shard.buffer[..header.used]) == header.checksum;
+        if !sound {
+            return Err(damaged.into());
+        }
+        let index = self.frame_for(shard, page)?;
+        self.memory.copy(Off::new(shard.frames[index].at), &shard.buffer);
+        Ok(index)
+    }
+
+    /// A frame for a page that has none: one never used, else one that the clock chooses, else one
+    /// more.
+    fn frame_for(&self, shard: &mut Shard, page: u64) -> Result<usize, IndexError> {
+        let mut chosen = None;
+        if shard.frames.len() >= self.frames_per_shard {
+            // Twice round: the first time takes the marks of recent use away.
+            for _ in 0..2 * shard.frames.len() {
+                let index = shard.hand;
+                shard.hand = (index + 1) % shard.frames.len();
+                let frame = &mut shard.frames[index];
+                if frame.pins == 0 && !frame.dirty && !std::mem::take(&mut frame.recent) {
+                    chosen = Some(index);
+                    break;
+                }
+            }
+        }
+        let index = match chosen {
+            Some(index) => {
+                let old = std::mem::replace(&mut shard.frames[index].page, page);
+                shard.pages.remove(&old);
+                index
+            }
+            None => {
+                let at = self.new_frame()?;
+                shard.frames.push(Frame { page, at, pins: 0, recent: false, dirty: false });
+                shard.frames.len() - 1
+            }
+        };
+        shard.pages.insert(page, index);
+        Ok(index)
+    }
+
+    fn new_frame(&self) -> Result<u64, IndexError> {
+        let mut next = self.next_frame.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = *next;
+        let end = at + u64::from(self.page_bytes);
+        if end > self.memory.len() {
+            self.memory
+                .grow(end.next_multiple_of(1 << 20))
+                .or_else(|_| self.memory.grow(end))
+                .map_err(|error| IndexError::Heap(error.into()))?;
+        }
+        *next = end;
+        Ok(at)
+    }
+
+    /// Gives a page new contents; returns whether it was clean.
+    pub(super) fn replace(&self, page: u64, image: &[u8]) -> Result<bool, IndexError> {
+        let mut shard = self.shard(page);
+        let index = match shard.pages.get(&page) {
+            Some(index) => *index,
+            None => self.frame_for(&mut shard, page)?,
+        };
+        let frame = &mut shard.frames[index];
+        frame.recent = true;
+        self.memory.copy(Off::new(frame.at), image);
+        Ok(!std::mem::replace(&mut frame.dirty, true))
+    }
+
+    /// Changes eight bytes of a page; returns whether it was clean.
+    pub(super) fn patch(&self, page: u64, at: usize, bytes: [u8; 8]) -> Result<bool, IndexError> {
+        let mut shard = self.shard(page);
+        let index = match shard.pages.get(&page) {
+            Some(index) => *index,
+            None => self.read_in(&mut shard, page)?,
+        };
+        let frame = &mut shard.frames[index];
+        self.memory.copy(Off::new(frame.at + at as u64), &bytes);
+        Ok(!std::mem::replace(&mut frame.dirty, true))
+    }
+
+    /// The contents of a page are not needed any more.
+    pub(super) fn forget(&self, page: u64) {
+        let mut shard = self.shard(page);
+        if let Some(index) = shard.pages.get(&page).copied() {
+            let frame = &mut shard.frames[index];
+            frame.dirty = false;
+            frame.recent = false;
+        }
+    }
+
+    /// Writes a page out, if it is dirty, with its checksum.
+    #[track_caller]
+    pub(super) fn write_out(&self, page: u64) -> Result<(), IndexError> {
+        let mut guard = self.shard(page);
+        let shard = &mut *guard;
+        let Some(index) = shard.pages.get(&page).copied() else { return Ok(()) };
+        let frame = &mut shard.frames[index];
+        if !frame.dirty {
+            return Ok(());
+        }
+        let view = self.memory.view(self.frame_range(frame.at))?;
+        let header = Header::read(&view);
+        // What lies behind the used bytes is of an older page.
+        shard.buffer.clear();
+        shard.buffer.extend_from_slice(view.bytes(0, header.used));
+        shard.buffer.resize(self.page_bytes as usize, 0);
+        let sum = checksum(page, &shard.buffer[..header.used]);
+        shard.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        self.file.write_at(self.place(page), &shard.buffer)?;
+        frame.dirty = false;
+        Ok(())
+    }
+
+    fn unpin(&self, page: u64, index: usize) {
+        let mut shard = self.shard(page);
+        shard.frames[index].pins -= 1;
+    }
+}
+
+/// Keeps a frame for as long as it is read, also when the reader panics.
+struct Pin<'a, F: File, V: Memory> {
+    cache: &'a Cache<F, V>,
+    page: u64,
+    index: usize,
+}
+
+impl<F: File, V: Memory> Drop for Pin<'_, F, V> {
+    fn drop(&mut self) {
+        self.cache.unpin(self.page, self.index);
+    }
+}

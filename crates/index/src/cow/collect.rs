@@ -1,0 +1,146 @@
+//! The collection of pages that a crash left behind (P1 3.2: the dirty directory is garbage
+//! collected asynchronously).
+//!
+//! 1. The directory that was opened is pinned, as by a snapshot, so that its pages stay.
+//! 2. Its trees are walked, a few pages a step; each page met is marked.
+//! 3. What is below the directory's high-water mark and has no mark is free.
+//!
+//! Until it is done allocation takes pages that were never used.
+
+use pm::Bad;
+
+use super::node::{Node, TreeShape};
+use super::overflow;
+use super::store::{PageBackend, PageSource, Pages};
+use super::tree::Root;
+use crate::error::IndexError;
+
+/// How far the collection has come.
+#[derive(Debug)]
+pub(super) struct Collection {
+    /// Pages to look at: number, level, shape of their tree.
+    stack: Vec<(u64, u8, TreeShape)>,
+    enumerated: bool,
+    /// A bit for each page below the mark.
+    marks: Vec<u64>,
+    /// Where the search for unmarked pages has come.
+    swept: u64,
+}
+
+impl Collection {
+    fn mark(&mut self, place: Option<u64>, page: u64) -> Result<(), Bad> {
+        let twice = Bad::Damaged { what: "page with two owners", at: page };
+        let place = place.ok_or(Bad::Damaged { what: "page number", at: page })?;
+        let (word, bit) = ((place / 64) as usize, 1 << (place % 64));
+        if self.marks[word] & bit != 0 {
+            return Err(twice);
+        }
+        self.marks[word] |= bit;
+        Ok(())
+    }
+}
+
+/// Places looked at for free pages in a step.
+const SWEEP: u64 = 1024;
+
+impl<B: PageBackend> Pages<B> {
+    /// Begins the collection. `trees` are those of the directory that was opened, which the
+    /// caller keeps pinned until [`Self::collect`] says that it is done.
+    pub fn start_collection(&mut self, trees: impl Iterator<Item = (TreeShape, Root)>) {
+        let stack = trees.filter_map(|(shape, root)| Some((root.page()?, root.level(), shape)));
+        self.collection = Some(Collection {
+            stack: stack.collect(),
+            enumerated: false,
+            marks: Vec::new(),
+            swept: 0,
+        });
+    }
+
+    /// Whether the collection is still at work.
+    pub fn is_collecting(&self) -> bool {
+        self.collection.is_some()
+    }
+
+    /// About how many pages the collection has still to look at.
+    pub fn uncollected(&self) -> u64 {
+        let all = self.backend.below_mark().max(1);
+        self.collection.as_ref().map_or(0, |collection| all - collection.swept.min(all - 1))
+    }
+
+    /// Does some steps of the collection, each about the reading of a page. Returns whether there
+    /// is nothing more to do.
+    ///
+    /// # Errors
+    /// Damage; the collection is given up.
+    pub fn collect(&mut self, steps: u64) -> Result<bool, IndexError> {
+        let Some(mut collection) = self.collection.take() else { return Ok(true) };
+        let mut left = steps;
+        if !collection.enumerated {
+            let (used, done) = self.backend.enumerate(left)?;
+            left -= used.min(left);
+            collection.enumerated = done;
+            if done {
+                let words = self.backend.below_mark().div_ceil(64) as usize;
+                collection.marks = vec![0; words];
+            }
+        }
+        while collection.enumerated && left > 0 {
+            left -= 1;
+            let Some((page, level, shape)) = collection.stack.pop() else {
+                if self.sweep(&mut collection) {
+                    return Ok(true);
+                }
+                continue;
+            };
+            collection.mark(self.backend.dense(page), page)?;
+            self.visit(&mut collection, page, level, &shape)?;
+        }
+        self.collection = Some(collection);
+        Ok(false)
+    }
+
+    /// Notes what a node leads to.
+    fn visit(
+        &self,
+        collection: &mut Collection,
+        page: u64,
+        level: u8,
+        shape: &TreeShape,
+    ) -> Result<(), IndexError> {
+        let source = self.backend.source();
+        if level == 0 {
+            if shape.can_overflow() {
+                return overflow::for_each_page(source, shape, page, &mut |page| {
+                    Ok(collection.mark(self.backend.dense(page), page)?)
+                });
+            }
+            return Ok(());
+        }
+        source.with(page, |view| {
+            let node = Node::open(view, shape, page, level)?;
+            for index in 0..node.count {
+                let child = node.child(index)?;
+                if level == 1 && !shape.can_overflow() {
+                    // Leaves that lead nowhere need not be read.
+                    collection.mark(self.backend.dense(child), child)?;
+                } else {
+                    collection.stack.push((child, level - 1, *shape));
+                }
+            }
+            Ok(())
+        })?
+    }
+
+    /// Looks for pages without a mark; returns whether all have been looked at.
+    fn sweep(&mut self, collection: &mut Collection) -> bool {
+        let end = (collection.swept + SWEEP).min(self.backend.below_mark());
+        for place in collection.swept..end {
+            let marked = collection.marks[(place / 64) as usize] & 1 << (place % 64) != 0;
+            if !marked && self.backend.is_below(place) {
+                self.free.push(self.backend.page_at(place));
+            }
+        }
+        collection.swept = end;
+        end == self.backend.below_mark()
+    }
+}

@@ -1,0 +1,349 @@
+//! Reading a node: sorted records, either packed (keys and values of fixed widths, one behind the
+//! other) or slotted (any lengths, found by a slot each).
+//!
+//! Records of an inner node have a child as their value. The key of a record is at most every key
+//! below it and greater than every key below the record before; that of the first record is not
+//! looked at.
+
+use pm::{Bad, View};
+
+use super::page::{
+    Header, KIND_PACKED, KIND_SLOTTED, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PAGE_HEADER_BYTES,
+};
+use crate::error::IndexError;
+
+/// Bytes of a slot.
+pub(crate) const SLOT_BYTES: usize = 2;
+/// Bytes before the key of a slotted record: the lengths of key and value.
+pub(crate) const RECORD_HEADER_BYTES: usize = 6;
+/// In a value's length: the value is the place of a chain of overflow pages.
+const OVERFLOW: u32 = 1 << 31;
+/// Bytes of a child's number.
+const CHILD_BYTES: usize = 8;
+
+/// How the records of a tree lie in its pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Records {
+    /// All keys have one width, and all values have one: no slots, no lengths.
+    Packed {
+        /// Bytes of a key.
+        key_bytes: u16,
+        /// Bytes of a value.
+        value_bytes: u16,
+    },
+    /// Keys and values of any length.
+    Slotted,
+}
+
+/// What is fixed for a tree: the size of its pages, and how records lie in them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeShape {
+    pub(crate) page_bytes: u32,
+    pub(crate) records: Records,
+}
+
+/// The value of a leaf's record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stored<'a> {
+    Inline(&'a [u8]),
+    Overflow { bytes: u64, first: u64 },
+}
+
+/// A value that is being put into a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NewValue<'a> {
+    Inline(&'a [u8]),
+    Overflow { bytes: u64, first: u64 },
+    Child(u64),
+}
+
+impl TreeShape {
+    /// The shape of a tree whose keys have at most `max_key_bytes` bytes.
+    ///
+    /// # Errors
+    /// The page has an impossible size, or cannot hold four of these keys with a child each.
+    pub fn new(page_bytes: u32, records: Records, max_key_bytes: u32) -> Result<Self, IndexError> {
+        let shape = Self { page_bytes, records };
+        let record = match records {
+            Records::Packed { key_bytes, .. } => usize::from(key_bytes) + CHILD_BYTES,
+            Records::Slotted => {
+                SLOT_BYTES + RECORD_HEADER_BYTES + max_key_bytes as usize + CHILD_BYTES
+            }
+        };
+        let sound = (MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&page_bytes)
+            && page_bytes.is_multiple_of(64)
+            && PAGE_HEADER_BYTES + 4 * record.max(shape.stride(0)) <= page_bytes as usize;
+        if sound {
+            Ok(shape)
+        } else {
+            Err(IndexError::NodeSize { node_bytes: page_bytes, key_bytes: max_key_bytes })
+        }
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> u32 {
+        self.page_bytes
+    }
+
+    /// Bytes of a packed record; zero if they differ.
+    #[inline]
+    pub(crate) fn stride(&self, level: u8) -> usize {
+        match self.records {
+            Records::Packed { key_bytes, value_bytes } if level == 0 => {
+                usize::from(key_bytes) + usize::from(value_bytes)
+            }
+            Records::Packed { key_bytes, .. } => usize::from(key_bytes) + CHILD_BYTES,
+            Records::Slotted => 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> u8 {
+        match self.records {
+            Records::Packed { .. } => KIND_PACKED,
+            Records::Slotted => KIND_SLOTTED,
+        }
+    }
+
+    /// The longest value that stands in the leaf beside a key of so many bytes: a page holds two
+    /// records at least.
+    pub(crate) fn max_inline(&self, key_bytes: usize) -> usize {
+        match self.records {
+            Records::Packed { value_bytes, .. } => usize::from(value_bytes),
+            Records::Slotted => {
+                let room = (self.page_bytes as usize - PAGE_HEADER_BYTES) / 2;
+                room.saturating_sub(SLOT_BYTES + RECORD_HEADER_BYTES + key_bytes)
+            }
+        }
+    }
+
+    /// Whether all keys have one width, and all values.
+    pub fn stride_is_fixed(&self) -> bool {
+        self.records != Records::Slotted
+    }
+
+    /// Whether leaves can hold overflow values.
+    pub(crate) fn can_overflow(&self) -> bool {
+        self.records == Records::Slotted
+    }
+
+    /// Puts a record's bytes into `out`, in place of what is there.
+    pub(crate) fn encode(&self, key: &[u8], value: NewValue<'_>, out: &mut Vec<u8>) {
+        out.clear();
+        let overflow = |bytes: u64, first: u64| {
+            let mut place = [0; 16];
+            place[..8].copy_from_slice(&bytes.to_le_bytes());
+            place[8..].copy_from_slice(&first.to_le_bytes());
+            place
+        };
+        if self.records == Records::Slotted {
+            let length = match value {
+                NewValue::Inline(bytes) => bytes.len() as u32,
+                NewValue::Overflow { .. } => 16 | OVERFLOW,
+                NewValue::Child(_) => CHILD_BYTES as u32,
+            };
+            out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            out.extend_from_slice(&length.to_le_bytes());
+        }
+        out.extend_from_slice(key);
+        match value {
+            NewValue::Inline(bytes) => out.extend_from_slice(bytes),
+            NewValue::Overflow { bytes, first } => {
+                out.extend_from_slice(&overflow(bytes, first));
+            }
+            NewValue::Child(child) => out.extend_from_slice(&child.to_le_bytes()),
+        }
+    }
+}
+
+/// The child that a record of an inner node leads to.
+pub(crate) fn child_of(record: &[u8]) -> u64 {
+    let mut child = [0; CHILD_BYTES];
+    child.copy_from_slice(&record[record.len() - CHILD_BYTES..]);
+    u64::from_le_bytes(child)
+}
+
+/// A node whose header has been found to make sense.
+#[derive(Debug)]
+pub(crate) struct Node<'v, V> {
+    view: &'v V,
+    shape: TreeShape,
+    pub(crate) page: u64,
+    pub(crate) count: usize,
+    pub(crate) level: u8,
+    pub(crate) birth: u64,
+    pub(crate) used: usize,
+    stride: usize,
+    key_bytes: usize,
+}
+
+/// Where a slotted record lies.
+struct Place {
+    at: usize,
+    key_bytes: usize,
+    value_bytes: usize,
+    overflow: bool,
+}
+
+impl<'v, V: View> Node<'v, V> {
+    /// The node in page `page`, which must have this level.
+    #[inline]
+    pub(crate) fn open(view: &'v V, shape: &TreeShape, page: u64, level: u8) -> Result<Self, Bad> {
+        let Header { birth, used, count, level: found, kind, .. } = Header::read(view);
+        let stride = shape.stride(level);
+        let sound = kind == shape.kind()
+            && found == level
+            && count > 0
+            && used <= shape.page_bytes as usize
+            && match shape.records {
+                Records::Packed { .. } => used == PAGE_HEADER_BYTES + count * stride,
+                Records::Slotted => PAGE_HEADER_BYTES + count * SLOT_BYTES <= used,
+            };
+        if !sound {
+            return Err(damaged(page));
+        }
+        let key_bytes = match shape.records {
+            Records::Packed { key_bytes, .. } => usize::from(key_bytes),
+            Records::Slotted => 0,
+        };
+        Ok(Self { view, shape: *shape, page, count, level, birth, used, stride, key_bytes })
+    }
+
+    fn is_packed(&self) -> bool {
+        self.shape.records != Records::Slotted
+    }
+
+    fn place(&self, index: usize) -> Result<Place, Bad> {
+        assert!(index < self.count, "a record of the node");
+        let slot = self.view.bytes(PAGE_HEADER_BYTES + index * SLOT_BYTES, SLOT_BYTES);
+        let at = usize::from(u16::from_le_bytes([slot[0], slot[1]]));
+        if at + RECORD_HEADER_BYTES > self.used {
+            return Err(damaged(self.page));
+        }
+        let head = self.view.bytes(at, RECORD_HEADER_BYTES);
+        let key_bytes = usize::from(u16::from_le_bytes([head[0], head[1]]));
+        let length = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
+        let value_bytes = (length & !OVERFLOW) as usize;
+        let overflow = length & OVERFLOW != 0;
+        let bad_value = (self.level > 0 && value_bytes != CHILD_BYTES)
+            || (overflow && (value_bytes != 16 || self.level > 0));
+        if bad_value || at + RECORD_HEADER_BYTES + key_bytes + value_bytes > self.used {
+            return Err(damaged(self.page));
+        }
+        Ok(Place { at, key_bytes, value_bytes, overflow })
+    }
+
+    /// The key of a record.
+    #[inline]
+    pub(crate) fn key(&self, index: usize) -> Result<&'v [u8], Bad> {
+        if self.is_packed() {
+            let at = PAGE_HEADER_BYTES + index * self.stride;
+            return Ok(self.view.bytes(at, self.key_bytes));
+        }
+        let place = self.place(index)?;
+        Ok(self.view.bytes(place.at + RECORD_HEADER_BYTES, place.key_bytes))
+    }
+
+    /// The value of a leaf's record.
+    #[inline]
+    pub(crate) fn value(&self, index: usize) -> Result<Stored<'v>, Bad> {
+        if self.is_packed() {
+            let at = PAGE_HEADER_BYTES + index * self.stride + self.key_bytes;
+            return Ok(Stored::Inline(self.view.bytes(at, self.stride - self.key_bytes)));
+        }
+        let place = self.place(index)?;
+        let at = place.at + RECORD_HEADER_BYTES + place.key_bytes;
+        let bytes = self.view.bytes(at, place.value_bytes);
+        if !place.overflow {
+            return Ok(Stored::Inline(bytes));
+        }
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        Ok(Stored::Overflow { bytes: word(0), first: word(8) })
+    }
+
+    /// Where the child's number of a record stands in the page.
+    #[inline]
+    pub(crate) fn child_at(&self, index: usize) -> Result<usize, Bad> {
+        if self.is_packed() {
+            return Ok(PAGE_HEADER_BYTES + index * self.stride + self.key_bytes);
+        }
+        let place = self.place(index)?;
+        Ok(place.at + RECORD_HEADER_BYTES + place.key_bytes)
+    }
+
+    /// The child that a record of an inner node leads to.
+    #[inline]
+    pub(crate) fn child(&self, index: usize) -> Result<u64, Bad> {
+        Ok(self.view.word(self.child_at(index)?))
+    }
+
+    /// All bytes of a record.
+    pub(crate) fn record(&self, index: usize) -> Result<&'v [u8], Bad> {
+        if self.is_packed() {
+            return Ok(self.packed(index, index + 1));
+        }
+        let place = self.place(index)?;
+        let bytes = RECORD_HEADER_BYTES + place.key_bytes + place.value_bytes;
+        Ok(self.view.bytes(place.at, bytes))
+    }
+
+    /// The bytes of neighbouring packed records.
+    #[inline]
+    pub(crate) fn packed(&self, from: usize, to: usize) -> &'v [u8] {
+        self.view.bytes(PAGE_HEADER_BYTES + from * self.stride, (to - from) * self.stride)
+    }
+
+    /// How many records have a key less than `key` or, if `or_equal`, at most `key`.
+    #[inline]
+    pub(crate) fn rank(&self, key: &[u8], or_equal: bool) -> Result<usize, Bad> {
+        let (mut low, mut size) = (0, self.count);
+        if self.is_packed()
+            && let Ok(word) = <[u8; 8]>::try_from(key)
+            && self.key_bytes == 8
+        {
+            let key = u64::from_be_bytes(word);
+            while size > 0 {
+                let half = size / 2;
+                let stored = self.view.word(PAGE_HEADER_BYTES + (low + half) * self.stride);
+                let stored = stored.swap_bytes();
+                let below = stored < key || (or_equal && stored == key);
+                low = if below { low + half + 1 } else { low };
+                size = if below { size - half - 1 } else { half };
+            }
+            return Ok(low);
+        }
+        while size > 0 {
+            let half = size / 2;
+            let stored = self.key(low + half)?;
+            if stored < key || (or_equal && stored == key) {
+                low += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Which record of an inner node leads towards `key`.
+    #[inline]
+    pub(crate) fn towards(&self, key: &[u8]) -> Result<usize, Bad> {
+        Ok(self.rank(key, true)?.saturating_sub(1))
+    }
+
+    /// Where `key` is in a leaf, or would be.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Result<(usize, bool), Bad> {
+        let index = self.rank(key, false)?;
+        let found = index < self.count && self.key(index)? == key;
+        Ok((index, found))
+    }
+}
+
+pub(crate) fn damaged(page: u64) -> Bad {
+    Bad::Damaged { what: "page of a tree", at: page }
+}

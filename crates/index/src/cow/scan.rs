@@ -1,0 +1,163 @@
+//! Scans of a range, and the check of a whole tree.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::node::{Node, Stored, TreeShape, damaged};
+use super::overflow;
+use super::store::PageSource;
+use super::tree::Root;
+use crate::error::IndexError;
+use crate::scan::Direction;
+
+/// What a scan calls with each key and value.
+pub type Visit<'a, B> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<B> + 'a;
+/// What a check calls with the number of each page.
+pub type VisitPage<'a> = dyn FnMut(u64) -> Result<(), IndexError> + 'a;
+/// What a check calls with each key and value.
+pub type VisitRecord<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), IndexError> + 'a;
+
+type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+impl TreeShape {
+    /// Calls `visit` with the keys of a range and their values, in order, until it breaks.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn scan<S: PageSource, B>(
+        &self,
+        source: &S,
+        root: Root,
+        range: Range<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_, B>,
+    ) -> Result<ControlFlow<B>, IndexError> {
+        match root.page() {
+            Some(page) => self.scan_node(source, (page, root.level()), range, direction, visit),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    fn scan_node<S: PageSource, B>(
+        &self,
+        source: &S,
+        (page, level): (u64, u8),
+        (low, high): Range<'_>,
+        direction: Direction,
+        visit: &mut Visit<'_, B>,
+    ) -> Result<ControlFlow<B>, IndexError> {
+        source.with(page, |view| {
+            let node = Node::open(view, self, page, level)?;
+            let (from, to) = if level == 0 {
+                let from = match low {
+                    Bound::Unbounded => 0,
+                    Bound::Included(key) => node.rank(key, false)?,
+                    Bound::Excluded(key) => node.rank(key, true)?,
+                };
+                let to = match high {
+                    Bound::Unbounded => node.count,
+                    Bound::Included(key) => node.rank(key, true)?,
+                    Bound::Excluded(key) => node.rank(key, false)?,
+                };
+                (from, to)
+            } else {
+                let from = match low {
+                    Bound::Unbounded => 0,
+                    Bound::Included(key) | Bound::Excluded(key) => node.towards(key)?,
+                };
+                let to = match high {
+                    Bound::Unbounded => node.count,
+                    Bound::Included(key) | Bound::Excluded(key) => node.towards(key)? + 1,
+                };
+                (from, to)
+            };
+            for step in 0..to.saturating_sub(from) {
+                let index = match direction {
+                    Direction::Forward => from + step,
+                    Direction::Backward => to - 1 - step,
+                };
+                let flow = if level == 0 {
+                    let key = node.key(index)?;
+                    match node.value(index)? {
+                        Stored::Inline(value) => visit(key, value),
+                        Stored::Overflow { bytes, first } => {
+                            visit(key, &overflow::read(source, self, (bytes, first))?)
+                        }
+                    }
+                } else {
+                    // Only the outermost children are cut by a bound.
+                    let low = if index == from { low } else { Bound::Unbounded };
+                    let high = if index + 1 == to { high } else { Bound::Unbounded };
+                    let child = (node.child(index)?, level - 1);
+                    self.scan_node(source, child, (low, high), direction, visit)?
+                };
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?
+    }
+
+    /// Checks a whole tree: every node is sound, keys ascend. Calls `page` with the number of each
+    /// page, `record` with each key and value in order.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check<S: PageSource>(
+        &self,
+        source: &S,
+        root: Root,
+        page: &mut VisitPage<'_>,
+        record: &mut VisitRecord<'_>,
+    ) -> Result<(), IndexError> {
+        let Some(top) = root.page() else { return Ok(()) };
+        let mut last = None;
+        self.check_node(source, (top, root.level()), None, &mut last, page, record)
+    }
+
+    fn check_node<S: PageSource>(
+        &self,
+        source: &S,
+        (here, level): (u64, u8),
+        floor: Option<&[u8]>,
+        last: &mut Option<Vec<u8>>,
+        page: &mut VisitPage<'_>,
+        record: &mut VisitRecord<'_>,
+    ) -> Result<(), IndexError> {
+        page(here)?;
+        source.with(here, |view| {
+            let node = Node::open(view, self, here, level)?;
+            for index in 0..node.count {
+                let key = node.key(index)?;
+                if level > 0 {
+                    let floor = if index == 0 { floor } else { Some(key) };
+                    let below =
+                        |last: &Vec<u8>| floor.is_some_and(|floor| last.as_slice() >= floor);
+                    if last.as_ref().is_some_and(below) {
+                        return Err(damaged(here).into());
+                    }
+                    let child = (node.child(index)?, level - 1);
+                    self.check_node(source, child, floor, last, page, record)?;
+                    continue;
+                }
+                let ascends = last.as_ref().is_none_or(|last| last.as_slice() < key);
+                if !ascends || floor.is_some_and(|floor| key < floor) {
+                    return Err(damaged(here).into());
+                }
+                let kept = last.get_or_insert_default();
+                kept.clear();
+                kept.extend_from_slice(key);
+                match node.value(index)? {
+                    Stored::Inline(value) => record(key, value)?,
+                    Stored::Overflow { bytes, first } => {
+                        record(key, &overflow::read(source, self, (bytes, first))?)?;
+                    }
+                }
+            }
+            if level == 0 && self.can_overflow() {
+                overflow::for_each_page(source, self, here, page)?;
+            }
+            Ok::<_, IndexError>(())
+        })?
+    }
+}

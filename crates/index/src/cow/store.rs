@@ -1,0 +1,314 @@
+//! Pages: who reads them, who writes them, and when one can be used again.
+//!
+//! Nothing about free pages is ever written. What a page is, follows from who leads to it:
+//!
+//! | page | becomes free |
+//! |---|---|
+//! | made by the open transaction | when that aborts, or has dropped it when it commits |
+//! | superseded by transaction `n` | when a directory of `n` or later is durable, and no snapshot from the page's birth up to before `n` lives |
+//! | the same, but never part of a durable directory | as soon as `n` commits, if no such snapshot lives |
+//! | beyond the high-water mark of the directory that was opened | at once |
+//! | below it, and nothing leads to it | when the [collection](super::collect) has found it |
+//!
+//! Invariants:
+//! - A page is changed in place only by the transaction that made it; its header has that
+//!   transaction's number. All other changes go to a copy.
+//! - A page is in one of the lists of [`Pages`] at most.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use pm::View;
+
+use super::collect::Collection;
+use crate::error::IndexError;
+
+/// Reads pages. Cheap to clone; a clone can be sent to another thread and outlives the writer.
+pub trait PageSource: Clone + fmt::Debug + Send + Sync + 'static {
+    /// How a page is read.
+    type View<'a>: View
+    where
+        Self: 'a;
+
+    /// Calls `read` with a page, whose contents stay as they are meanwhile.
+    ///
+    /// # Errors
+    /// There is no such page, it is damaged, or cannot be read.
+    fn with<'s, R>(
+        &'s self,
+        page: u64,
+        read: impl FnOnce(&Self::View<'s>) -> R,
+    ) -> Result<R, IndexError>;
+}
+
+/// Where the pages of a [`Pages`] lie: a file behind a cache, or extents of a heap.
+pub trait PageBackend: fmt::Debug + Send + Sync {
+    /// Reads the pages.
+    type Source: PageSource;
+    /// What more room is taken from.
+    type Room;
+
+    /// Reads the pages.
+    fn source(&self) -> &Self::Source;
+    /// Bytes of a page.
+    fn page_bytes(&self) -> u32;
+    /// Takes a page that was never used.
+    fn take_fresh(&mut self) -> Option<u64>;
+    /// How many pages were never used.
+    fn fresh(&self) -> u64;
+    /// Makes room for at least so many pages more.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn extend(&mut self, room: &mut Self::Room, pages: u64) -> Result<(), IndexError>;
+    /// A page was allocated: it must be durable after the next [`Self::write_back`].
+    fn allocated(&mut self, page: u64);
+    /// Gives a page of the open transaction new contents.
+    ///
+    /// # Errors
+    /// The medium failed.
+    fn write(&mut self, page: u64, image: &[u8]) -> Result<(), IndexError>;
+    /// Changes eight bytes of a page of the open transaction.
+    ///
+    /// # Errors
+    /// The medium failed.
+    fn patch(&mut self, page: u64, at: usize, bytes: [u8; 8]) -> Result<(), IndexError>;
+    /// The contents of a page that was allocated since the last [`Self::write_back`], or is free
+    /// now, are not needed any more.
+    fn forget(&mut self, page: u64);
+    /// Writes back what was allocated and not forgotten; durable after the next fence or sync.
+    ///
+    /// # Errors
+    /// The medium failed.
+    fn write_back(&mut self) -> Result<(), IndexError>;
+    /// The high-water mark: a number that tells the used pages from those never used.
+    fn mark(&self) -> u64;
+    /// How many pages are below the high-water mark now.
+    ///
+    /// # Errors
+    /// Damage.
+    fn used_pages(&self) -> Result<u64, IndexError>;
+    /// Bytes that the pages take, used or not.
+    fn bytes(&self) -> u64;
+    /// Prepares [`Self::dense`] for the pages below the mark that the backend was opened with, in
+    /// at most so many steps; returns how many were needed, and whether it is done.
+    ///
+    /// # Errors
+    /// Damage.
+    fn enumerate(&mut self, steps: u64) -> Result<(u64, bool), IndexError>;
+    /// How many places there are for the pages that were below the mark when the backend was
+    /// opened; some places may have none.
+    fn below_mark(&self) -> u64;
+    /// Whether a place has a page.
+    fn is_below(&self, dense: u64) -> bool;
+    /// The place of a page among those below the mark.
+    fn dense(&self, page: u64) -> Option<u64>;
+    /// The page in such a place.
+    fn page_at(&self, dense: u64) -> u64;
+}
+
+/// A page that a transaction has superseded.
+#[derive(Clone, Copy, Debug)]
+struct Old {
+    page: u64,
+    birth: u64,
+    /// The transaction that superseded it.
+    at: u64,
+}
+
+impl Old {
+    /// Whether a snapshot sees the page. `pins` are the transactions whose state they see.
+    fn is_pinned(&self, pins: &[u64]) -> bool {
+        pins.iter().any(|pin| (self.birth..self.at).contains(pin))
+    }
+}
+
+/// The pages of trees, with what is known of their use.
+#[derive(Debug)]
+pub struct Pages<B> {
+    pub(super) backend: B,
+    /// The open transaction.
+    number: u64,
+    /// The last transaction whose directory is durable.
+    durable: u64,
+    pub(super) free: Vec<u64>,
+    /// Allocated by the open transaction.
+    made: Vec<u64>,
+    /// Of these, not needed any more.
+    dropped: Vec<u64>,
+    /// Superseded by the open transaction.
+    superseded: Vec<Old>,
+    /// Superseded by committed ones, in their order.
+    waiting: VecDeque<Old>,
+    /// Of these, what only snapshots keep.
+    held: Vec<Old>,
+    pub(super) collection: Option<Collection>,
+}
+
+impl<B: PageBackend> Pages<B> {
+    /// The pages of a backend whose durable directory is that of transaction `durable`.
+    pub fn new(backend: B, durable: u64) -> Self {
+        Self {
+            backend,
+            number: durable + 1,
+            durable,
+            free: Vec::new(),
+            made: Vec::new(),
+            dropped: Vec::new(),
+            superseded: Vec::new(),
+            waiting: VecDeque::new(),
+            held: Vec::new(),
+            collection: None,
+        }
+    }
+
+    /// Reads the pages.
+    #[inline]
+    pub fn source(&self) -> &B::Source {
+        self.backend.source()
+    }
+
+    /// Where the pages lie.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// Gives the backend out, and forgets all that is known of its pages.
+    pub fn into_backend(self) -> B {
+        self.backend
+    }
+
+    /// The transaction that is open or comes next.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many pages can be allocated without more room.
+    #[inline]
+    pub fn available(&self) -> u64 {
+        self.free.len() as u64 + self.backend.fresh()
+    }
+
+    /// Makes sure that so many pages can be allocated.
+    ///
+    /// # Errors
+    /// There is no room; nothing has changed.
+    #[inline]
+    pub fn reserve(&mut self, pages: u64, room: &mut B::Room) -> Result<(), IndexError> {
+        let available = self.available();
+        if available < pages { self.backend.extend(room, pages - available) } else { Ok(()) }
+    }
+
+    /// Allocates a page; [`Self::reserve`] made room.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(crate) fn allocate(&mut self) -> Result<u64, IndexError> {
+        let page = self.free.pop().or_else(|| self.backend.take_fresh());
+        let page = page.ok_or(IndexError::NotReserved)?;
+        self.made.push(page);
+        self.backend.allocated(page);
+        Ok(page)
+    }
+
+    /// The open transaction leads to a page no more.
+    pub(crate) fn supersede(&mut self, page: u64, birth: u64) {
+        if birth == self.number {
+            self.dropped.push(page);
+        } else {
+            self.superseded.push(Old { page, birth, at: self.number });
+        }
+    }
+
+    pub(crate) fn write(&mut self, page: u64, image: &[u8]) -> Result<(), IndexError> {
+        self.backend.write(page, image)
+    }
+
+    pub(crate) fn patch(&mut self, page: u64, at: usize, bytes: [u8; 8]) -> Result<(), IndexError> {
+        self.backend.patch(page, at, bytes)
+    }
+
+    /// Ends the open transaction: it is committed, though not durable yet. `pins` are the
+    /// transactions whose state a snapshot sees.
+    pub fn commit(&mut self, pins: &[u64]) {
+        self.made.clear();
+        for page in self.dropped.drain(..) {
+            self.backend.forget(page);
+            self.free.push(page);
+        }
+        for old in self.superseded.drain(..) {
+            if old.birth <= self.durable {
+                self.waiting.push_back(old);
+            } else if old.is_pinned(pins) {
+                self.held.push(old);
+            } else {
+                self.backend.forget(old.page);
+                self.free.push(old.page);
+            }
+        }
+        self.number += 1;
+    }
+
+    /// Ends the open transaction: what it did is undone.
+    pub fn abort(&mut self) {
+        self.superseded.clear();
+        self.dropped.clear();
+        for page in self.made.drain(..) {
+            self.backend.forget(page);
+            self.free.push(page);
+        }
+    }
+
+    /// Writes back what the committed transactions, and the open one so far, have made. Durable
+    /// after the next fence or sync.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[track_caller]
+    pub fn write_back(&mut self) -> Result<(), IndexError> {
+        self.backend.write_back()?;
+        for page in &self.made {
+            // It may change again.
+            self.backend.allocated(*page);
+        }
+        Ok(())
+    }
+
+    /// The directory of transaction `durable` is durable: what only older ones lead to is free.
+    pub fn settle(&mut self, durable: u64, pins: &[u64]) {
+        self.durable = durable;
+        while let Some(old) = self.waiting.front().copied().filter(|old| old.at <= durable) {
+            self.waiting.pop_front();
+            if old.is_pinned(pins) { self.held.push(old) } else { self.free.push(old.page) }
+        }
+    }
+
+    /// Snapshots have gone: what nothing else kept is free.
+    pub fn unpin(&mut self, pins: &[u64]) {
+        let Self { held, free, backend, durable, .. } = self;
+        held.retain(|old| {
+            let pinned = old.is_pinned(pins);
+            if !pinned {
+                if old.birth > *durable {
+                    backend.forget(old.page);
+                }
+                free.push(old.page);
+            }
+            pinned
+        });
+    }
+
+    /// Pages that are free but wait for a directory to be durable, a snapshot to go, or the
+    /// collection.
+    pub fn waiting(&self) -> u64 {
+        (self.waiting.len() + self.held.len()) as u64
+    }
+
+    /// Calls `visit` with each page that is known to be free or superseded. Between transactions,
+    /// and once the collection is done, these and the reachable ones are all pages below the mark.
+    pub fn for_each_unused(&self, mut visit: impl FnMut(u64)) {
+        self.free.iter().for_each(|page| visit(*page));
+        self.waiting.iter().chain(&self.held).for_each(|old| visit(old.page));
+    }
+}

@@ -1,0 +1,110 @@
+//! The file under a pool: what it is, its header, its space.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+
+use super::PoolOptions;
+use crate::error::PoolError;
+use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
+use crate::media::boot_id;
+
+/// Makes the directory entry of a new file durable.
+pub(super) fn sync_name(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+pub(super) fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open.
+        let result = unsafe {
+            libc::posix_fallocate(file.as_raw_fd(), from as libc::off_t, len as libc::off_t)
+        };
+        match result {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+pub(super) fn check_regular(path: &Path) -> Result<(), PoolError> {
+    let meta = std::fs::metadata(path).map_err(io_error(path, "find the pool"))?;
+    let kind = meta.file_type();
+    let what = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_char_device() || kind.is_block_device() {
+        "a device"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "something else"
+    };
+    Err(PoolError::NotAFile { path: path.into(), what })
+}
+
+pub(super) fn header_of(
+    path: &Path,
+    file: &File,
+) -> Result<(Header, Option<HeaderDamage>), PoolError> {
+    let bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
+    if bytes < HEADER_BYTES as u64 {
+        return Err(PoolError::TooShort { path: path.into(), bytes });
+    }
+    let mut copies = [[0u8; HEADER_BYTES]; 2];
+    for (copy, start) in copies.iter_mut().zip(crate::header::COPIES) {
+        // A file that ends before the second copy leaves it zero, that is, damaged.
+        match file.read_exact_at(copy, start) {
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                return Err(io_error(path, "read the header")(error));
+            }
+            _ => {}
+        }
+    }
+    Header::choose([&copies[0], &copies[1]]).map_err(|damage| match damage {
+        HeaderDamage::Magic => PoolError::NotAPool { path: path.into() },
+        HeaderDamage::OtherMachine(what) => PoolError::OtherMachine { path: path.into(), what },
+        HeaderDamage::Version(found) => PoolError::Version {
+            path: path.into(),
+            found,
+            supported: FORMAT_VERSION,
+            hint: if found > FORMAT_VERSION {
+                "; use a newer build"
+            } else {
+                "; dump it with the build that wrote it and load the dump here"
+            },
+        },
+        HeaderDamage::Features(flags) => PoolError::Features { path: path.into(), flags },
+        HeaderDamage::Checksum | HeaderDamage::Field(_) => {
+            PoolError::HeaderDamaged { path: path.into(), why: damage.what() }
+        }
+    })
+}
+
+pub(super) fn this_boot(path: &Path, options: &PoolOptions) -> Result<[u8; 16], PoolError> {
+    match options.boot_id {
+        Some(id) => Ok(id),
+        None => boot_id().map_err(io_error(path, "find the machine's boot id")),
+    }
+}
+
+pub(super) fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> PoolError {
+    let path = path.to_path_buf();
+    move |source| PoolError::Io { path: path.clone(), doing, source }
+}
+
+pub(super) fn random_uuid() -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    // SAFETY: fills our buffer; 16 bytes are always delivered at once.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes
+}

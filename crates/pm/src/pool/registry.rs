@@ -1,0 +1,54 @@
+//! Who has a pool open: `flock` against other processes, a registry by device and inode against
+//! this one.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::file::io_error;
+use crate::error::PoolError;
+
+static OPEN: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
+
+/// Keeps other handles out, of this process and of others.
+#[derive(Debug)]
+pub(super) struct Registered {
+    device_and_inode: (u64, u64),
+}
+
+impl Registered {
+    pub(super) fn lock(path: &Path, file: &File) -> Result<Self, PoolError> {
+        let meta = file.metadata().map_err(io_error(path, "look at the file"))?;
+        let device_and_inode = (meta.dev(), meta.ino());
+        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let in_use = |holder| PoolError::InUse { path: path.into(), holder };
+        if !open.get_or_insert_default().insert(device_and_inode) {
+            return Err(in_use("by this process"));
+        }
+        let registered = Self { device_and_inode };
+        drop(open);
+        // SAFETY: the descriptor is open. The lock goes with the last descriptor of this open file.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = io::Error::last_os_error();
+            return Err(if error.kind() == io::ErrorKind::WouldBlock {
+                in_use("by another process")
+            } else {
+                io_error(path, "lock the pool")(error)
+            });
+        }
+        Ok(registered)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(open) = open.as_mut() {
+            open.remove(&self.device_and_inode);
+        }
+    }
+}

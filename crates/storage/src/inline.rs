@@ -1,0 +1,287 @@
+//! Rows: tuples with all fields inlined (P1 3.2), as they stand in a leaf of a tree.
+//!
+//! A row begins with a word for each column. A number stands in its word; of text and bytes the
+//! word says where in the row they lie, `start | length << 32`.
+
+use pm::Bad;
+
+use crate::error::StorageError;
+use crate::key::{TableKey, check_value, key_of_fields};
+use crate::schema::TableLayout;
+use crate::value::{ColumnType, Row, RowField, Value};
+
+fn damaged() -> Bad {
+    Bad::Damaged { what: "row of a table", at: 0 }
+}
+
+/// A stored row of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineRow<'a> {
+    layout: &'a TableLayout,
+    bytes: &'a [u8],
+}
+
+impl<'a> InlineRow<'a> {
+    /// The row that these bytes are.
+    ///
+    /// # Errors
+    /// They are none of this table.
+    #[inline]
+    pub fn new(layout: &'a TableLayout, bytes: &'a [u8]) -> Result<Self, Bad> {
+        if bytes.len() < layout.forms.len() * 8 {
+            Err(damaged())
+        } else {
+            Ok(Self { layout, bytes })
+        }
+    }
+
+    #[inline]
+    fn word(&self, column: usize) -> u64 {
+        let mut word = [0; 8];
+        word.copy_from_slice(&self.bytes[column * 8..column * 8 + 8]);
+        u64::from_le_bytes(word)
+    }
+
+    #[inline]
+    fn part(&self, word: u64) -> Result<&'a [u8], Bad> {
+        let (start, len) = ((word & 0xffff_ffff) as usize, (word >> 32) as usize);
+        self.bytes.get(start..start.saturating_add(len)).ok_or_else(damaged)
+    }
+
+    fn kind(&self, column: usize) -> ColumnType {
+        self.layout.schema.columns()[column].kind
+    }
+
+    /// The value of a column.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn value(&self, column: usize) -> Result<Value<'a>, Bad> {
+        let word = self.word(column);
+        Ok(match self.kind(column) {
+            ColumnType::U64 => Value::U64(word),
+            ColumnType::I64 => Value::I64(word.cast_signed()),
+            ColumnType::F64 => Value::F64(f64::from_bits(word)),
+            ColumnType::Bytes { .. } => Value::Bytes(self.part(word)?),
+            ColumnType::Text { .. } => {
+                Value::Text(std::str::from_utf8(self.part(word)?).map_err(|_| damaged())?)
+            }
+        })
+    }
+
+    /// Copies columns, all of them if none are named, into `row`.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn read(&self, columns: Option<&[u16]>, row: &mut Row) -> Result<(), Bad> {
+        row.fields.clear();
+        row.bytes.clear();
+        let mut add = |column: usize| -> Result<(), Bad> {
+            let (kind, word) = (self.kind(column), self.word(column));
+            let mut field = RowField { kind, word, len: 0 };
+            if kind.max_bytes().is_some() {
+                let part = self.part(word)?;
+                if matches!(kind, ColumnType::Text { .. }) && std::str::from_utf8(part).is_err() {
+                    return Err(damaged());
+                }
+                field = RowField { kind, word: row.bytes.len() as u64, len: part.len() as u32 };
+                row.bytes.extend_from_slice(part);
+            }
+            row.fields.push(field);
+            Ok(())
+        };
+        match columns {
+            None => (0..self.layout.forms.len()).try_for_each(add),
+            Some(columns) => columns.iter().try_for_each(|column| add(usize::from(*column))),
+        }
+    }
+
+    /// Copies columns one behind the other into `out`, numbers as eight little-endian bytes.
+    /// Returns how many bytes they have; copies nothing if `out` is shorter.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn read_bytes(&self, columns: &[u16], out: &mut [u8]) -> Result<usize, Bad> {
+        let bytes = |column: u16| {
+            let at = usize::from(column) * 8;
+            let numeric = self.kind(usize::from(column)).max_bytes().is_none();
+            if numeric { Ok(&self.bytes[at..at + 8]) } else { self.part(self.word(at / 8)) }
+        };
+        let mut total = 0;
+        for column in columns {
+            total += bytes(*column)?.len();
+        }
+        let Some(mut rest) = out.get_mut(..total) else { return Ok(total) };
+        for column in columns {
+            let part = bytes(*column)?;
+            let (now, later) = rest.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            rest = later;
+        }
+        Ok(total)
+    }
+
+    /// The row's key in an index; 0 is the primary one.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn key(&self, index: usize) -> Result<TableKey, Bad> {
+        key_of_fields(
+            &self.layout.schema,
+            self.layout.key_layout(index),
+            |column| Ok(self.word(usize::from(column))),
+            |_, word, builder, max| {
+                let part = self.part(word)?;
+                if part.len() > max as usize {
+                    return Err(damaged());
+                }
+                builder.bytes(max, part);
+                Ok(())
+            },
+        )
+    }
+
+    /// Puts the row with other values of some columns into `out`; of several values for a column
+    /// the last one counts.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn with_changes(&self, changes: &[(u16, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Bad> {
+        put(self.layout.forms.len(), out, |column| {
+            let change = changes.iter().rev().find(|(changed, _)| usize::from(*changed) == column);
+            match change {
+                Some((_, value)) => Ok(Part::of(value)),
+                None if self.kind(column).max_bytes().is_some() => {
+                    Ok(Part::Bytes(self.part(self.word(column))?))
+                }
+                None => Ok(Part::Word(self.word(column))),
+            }
+        })
+    }
+}
+
+enum Part<'a> {
+    Word(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Part<'a> {
+    fn of(value: &Value<'a>) -> Self {
+        match value.as_bytes() {
+            Some(bytes) => Self::Bytes(bytes),
+            None => Self::Word(value.as_word().unwrap_or(0)),
+        }
+    }
+}
+
+fn put<'a>(
+    columns: usize,
+    out: &mut Vec<u8>,
+    mut part: impl FnMut(usize) -> Result<Part<'a>, Bad>,
+) -> Result<(), Bad> {
+    out.clear();
+    out.resize(columns * 8, 0);
+    for column in 0..columns {
+        let word = match part(column)? {
+            Part::Word(word) => word,
+            Part::Bytes(bytes) => {
+                let start = out.len() as u64;
+                out.extend_from_slice(bytes);
+                start | (bytes.len() as u64) << 32
+            }
+        };
+        out[column * 8..column * 8 + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// Puts the row with these values into `out`.
+///
+/// # Errors
+/// Wrong number, type or length of values.
+pub fn encode_row(
+    layout: &TableLayout,
+    values: &[Value<'_>],
+    out: &mut Vec<u8>,
+) -> Result<(), StorageError> {
+    layout.check_tuple(values)?;
+    Ok(put(values.len(), out, |column| Ok(Part::of(&values[column])))?)
+}
+
+impl TableLayout {
+    /// Checks a tuple: the number of its values, their types and lengths.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check_tuple(&self, values: &[Value<'_>]) -> Result<(), StorageError> {
+        crate::table::check_tuple(self, values)
+    }
+
+    /// Checks new values of columns; a column of the primary key cannot have one.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check_changes(&self, changes: &[(u16, Value<'_>)]) -> Result<(), StorageError> {
+        changes
+            .iter()
+            .try_for_each(|(column, value)| crate::table::check_change(self, *column, value))
+    }
+
+    /// Checks the value of a column.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check_value(&self, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
+        check_value(&self.schema, column, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Catalog, Schema, TableSchema};
+
+    #[test]
+    fn rows_come_back_and_change_column_by_column() {
+        let table = TableSchema::new("t")
+            .column("id", ColumnType::I64)
+            .column("name", ColumnType::Text { max: 20 })
+            .column("flag", ColumnType::Bytes { max: 5 })
+            .column("score", ColumnType::F64)
+            .key(&["id"])
+            .index("by_name", &["name"]);
+        let catalog = Catalog::new(&Schema::new().table(table), 512).unwrap();
+        let layout = &catalog.tables[0];
+        let values = [Value::I64(-3), Value::Text("Ada"), Value::Bytes(b""), Value::F64(0.5)];
+        let (mut bytes, mut changed, mut row) = (Vec::new(), Vec::new(), Row::new());
+        encode_row(layout, &values, &mut bytes).unwrap();
+        let stored = InlineRow::new(layout, &bytes).unwrap();
+        stored.read(None, &mut row).unwrap();
+        assert!(row.values().eq(values));
+        stored.read(Some(&[3, 1]), &mut row).unwrap();
+        assert!(row.values().eq([values[3], values[1]]));
+        let mut out = [0; 64];
+        assert_eq!(stored.read_bytes(&[1, 0], &mut out).unwrap(), 11);
+        assert_eq!(&out[..3], b"Ada");
+        assert_eq!(stored.read_bytes(&[1, 0], &mut []).unwrap(), 11);
+        let changes = [(1, Value::Text("no")), (2, Value::Bytes(b"ab")), (1, Value::Text("Grace"))];
+        stored.with_changes(&changes, &mut changed).unwrap();
+        let other = InlineRow::new(layout, &changed).unwrap();
+        other.read(None, &mut row).unwrap();
+        assert_eq!(
+            (row.i64(0), row.text(1), row.bytes(2), row.f64(3)),
+            (-3, "Grace", &b"ab"[..], 0.5)
+        );
+        assert_eq!(stored.key(0).unwrap(), layout.primary_key(&[values[0]]).unwrap());
+        let (mut narrow, mut primary) = ([0; 8], [0; index::MAX_KEY_BYTES]);
+        let by_name = stored.key(1).unwrap();
+        let by_name = by_name.bytes(&mut narrow);
+        assert_eq!(by_name.len(), layout.key_bytes(1));
+        let found = layout.primary_of(1, by_name, &mut primary).to_vec();
+        assert_eq!(found, stored.key(0).unwrap().bytes(&mut narrow));
+        for cut in 0..bytes.len() {
+            let Ok(short) = InlineRow::new(layout, &bytes[..cut]) else { continue };
+            assert!(short.read(None, &mut row).is_err(), "{cut}");
+        }
+    }
+}

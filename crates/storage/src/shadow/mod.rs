@@ -1,0 +1,469 @@
+//! Shadow directories (P1 3.2, 4.2): the current one has what committed transactions did, the
+//! dirty one what the open one does; a master record leads to a durable one.
+//!
+//! | directory | has | lives in |
+//! |---|---|---|
+//! | durable | all transactions up to the last batch | the master record |
+//! | current | committed ones; what snapshots take | volatile memory, shared with readers |
+//! | dirty | the open one too | volatile memory |
+//!
+//! The trees below them share their pages. A batch is the transactions that one move of the master
+//! record makes durable:
+//! 1. [`Shadow::write_back`]: pages go to their medium. The caller adds what else is new, and the
+//!    directory; then one fence or sync.
+//! 2. The caller moves the master record ([`FileMaster`], [`PoolMaster`]) and makes that durable.
+//! 3. [`Shadow::settle`]: what only older directories lead to becomes free.
+//!
+//! A transaction copies pages that an earlier one of its batch has made once more. So aborting is
+//! forgetting: nothing of the earlier ones has changed. It costs no write, since pages are written
+//! back when their batch ends, and those superseded by then are not.
+
+mod batch;
+mod directory;
+mod file_master;
+mod pool_master;
+mod versions;
+
+use std::collections::HashSet;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use index::cow::{PageBackend, PageSource, Pages, Root, TreeBuffers, TreeShape, Visit};
+use index::{Direction, IndexError};
+use pm::Bad;
+
+pub use batch::ObjectBatch;
+pub use directory::Directory;
+pub use file_master::{FileMaster, MASTER_BLOCK_BYTES, MasterError};
+pub use pool_master::{ListEntry, PoolMaster};
+pub use versions::{Pin, Versions};
+
+/// Stores of pages that a directory can have: one for each size of page.
+pub const MAX_STORES: usize = 6;
+
+/// A tree of a directory: its shape, and which store its pages are in.
+#[derive(Clone, Copy, Debug)]
+pub struct TreePlace {
+    /// The shape.
+    pub shape: TreeShape,
+    /// The store's number.
+    pub store: usize,
+}
+
+/// How many pages a change may take, for each store.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Needs([u64; MAX_STORES]);
+
+/// The trees of one directory, to be read.
+#[derive(Debug)]
+pub struct Trees<'a, S> {
+    sources: &'a [S],
+    places: &'a [TreePlace],
+    roots: &'a [Root],
+}
+
+impl<S> Clone for Trees<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for Trees<'_, S> {}
+
+impl<S: PageSource> Trees<'_, S> {
+    /// Calls `read` with the value of a key, if it is there.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn get<R>(
+        &self,
+        tree: usize,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, IndexError> {
+        let TreePlace { shape, store } = &self.places[tree];
+        shape.get(&self.sources[*store], self.roots[tree], key, read)
+    }
+
+    /// Calls `visit` with the keys and values of a range, in order, until it breaks.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn scan<B>(
+        &self,
+        tree: usize,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        direction: Direction,
+        visit: &mut Visit<'_, B>,
+    ) -> Result<ControlFlow<B>, IndexError> {
+        let TreePlace { shape, store } = &self.places[tree];
+        shape.scan(&self.sources[*store], self.roots[tree], range, direction, visit)
+    }
+}
+
+/// The trees of a directory as a snapshot sees them.
+#[derive(Debug)]
+pub struct SnapshotTrees<S> {
+    sources: Arc<[S]>,
+    places: Arc<[TreePlace]>,
+    pin: Pin,
+}
+
+impl<S: PageSource> SnapshotTrees<S> {
+    /// The trees.
+    #[inline]
+    pub fn trees(&self) -> Trees<'_, S> {
+        let Self { sources, places, pin } = self;
+        Trees { sources, places, roots: &pin.directory().roots }
+    }
+}
+
+/// Takes snapshots, without asking the writer. Clones are good for as long as anybody keeps them.
+#[derive(Debug)]
+pub struct Snapshots<S> {
+    sources: Arc<[S]>,
+    places: Arc<[TreePlace]>,
+    versions: Arc<Versions>,
+}
+
+impl<S> Clone for Snapshots<S> {
+    fn clone(&self) -> Self {
+        let Self { sources, places, versions } = self;
+        Self { sources: sources.clone(), places: places.clone(), versions: versions.clone() }
+    }
+}
+
+impl<S> Snapshots<S> {
+    /// Takes a snapshot of the last committed state.
+    pub fn take(&self) -> SnapshotTrees<S> {
+        let Self { sources, places, versions } = self;
+        SnapshotTrees { sources: sources.clone(), places: places.clone(), pin: versions.pin() }
+    }
+}
+
+/// The directories of one partition with the pages below them.
+#[derive(Debug)]
+pub struct Shadow<B: PageBackend> {
+    stores: Vec<Pages<B>>,
+    snapshots: Snapshots<B::Source>,
+    buffers: TreeBuffers,
+    committed: Directory,
+    dirty: Directory,
+    /// The last transaction that is durable.
+    durable: u64,
+    pins: Vec<u64>,
+    /// Snapshots have gone since [`Self::snapshots_gone`].
+    gone: bool,
+    changed: bool,
+    /// Transactions committed since the last batch.
+    pending: u32,
+    /// Keeps the directory that was opened, while the collection walks it.
+    collecting: Option<Pin>,
+    /// Trees of the table that has most of them.
+    most_trees: u64,
+}
+
+impl<B: PageBackend> Shadow<B> {
+    /// The directories of a partition whose durable one is `directory`. If it was opened, the
+    /// collection of pages begins.
+    pub fn new(
+        backends: Vec<B>,
+        places: Vec<TreePlace>,
+        directory: Directory,
+        opened: bool,
+    ) -> Self {
+        assert!(backends.len() <= MAX_STORES, "one store for each size of page");
+        let durable = directory.transaction;
+        let mut stores: Vec<_> =
+            backends.into_iter().map(|backend| Pages::new(backend, durable)).collect();
+        let versions = Versions::new(directory.clone());
+        let mut collecting = None;
+        if opened {
+            for (number, store) in stores.iter_mut().enumerate() {
+                let mine = places.iter().zip(&directory.roots);
+                let mine = mine.filter(|(place, _)| place.store == number);
+                store.start_collection(mine.map(|(place, root)| (place.shape, *root)));
+            }
+            collecting = Some(versions.pin());
+        }
+        let snapshots = Snapshots {
+            sources: stores.iter().map(|store| store.source().clone()).collect(),
+            places: places.into(),
+            versions,
+        };
+        let pins = collecting.iter().map(|pin| pin.directory().transaction).collect();
+        Self {
+            most_trees: snapshots.places.len() as u64,
+            stores,
+            snapshots,
+            buffers: TreeBuffers::default(),
+            dirty: directory.clone(),
+            committed: directory,
+            durable,
+            pins,
+            gone: false,
+            changed: false,
+            pending: 0,
+            collecting,
+        }
+    }
+
+    /// The trees as the open transaction sees them.
+    #[inline]
+    pub fn trees(&self) -> Trees<'_, B::Source> {
+        let Snapshots { sources, places, .. } = &self.snapshots;
+        Trees { sources, places, roots: &self.dirty.roots }
+    }
+
+    /// Takes snapshots.
+    pub fn snapshots(&self) -> &Snapshots<B::Source> {
+        &self.snapshots
+    }
+
+    /// The current directory.
+    pub fn current(&self) -> &Directory {
+        &self.committed
+    }
+
+    /// The last committed transaction.
+    pub fn committed(&self) -> u64 {
+        self.committed.transaction
+    }
+
+    /// The open transaction, or the next one.
+    pub fn open(&self) -> u64 {
+        self.committed.transaction + 1
+    }
+
+    /// The last transaction that is durable.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// How many transactions have committed since the last batch.
+    pub fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// Whether the open transaction has changed anything.
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// The transactions whose state snapshots see, as far as it matters.
+    pub fn pins(&self) -> &[u64] {
+        &self.pins
+    }
+
+    /// The tuples of a table, as the open transaction sees them.
+    pub fn tuples(&mut self, table: u16) -> &mut u64 {
+        &mut self.dirty.tuples[usize::from(table)]
+    }
+
+    /// What a change of a tree may take, with so many overflow pages.
+    #[inline]
+    pub fn need(&self, needs: &mut Needs, tree: usize, overflow: u64) {
+        let store = self.snapshots.places[tree].store;
+        needs.0[store] += self.dirty.roots[tree].pages_for_change() + overflow;
+    }
+
+    /// The overflow pages that a value takes.
+    pub fn overflow_pages(&self, tree: usize, key_bytes: usize, value_bytes: usize) -> u64 {
+        self.snapshots.places[tree].shape.overflow_pages(key_bytes, value_bytes)
+    }
+
+    /// Makes sure that there are pages for a change. `spare`: beside them some must be left, with
+    /// which tuples can be deleted when there is no more room.
+    ///
+    /// # Errors
+    /// No room; nothing has changed.
+    #[inline]
+    #[track_caller]
+    pub fn reserve(
+        &mut self,
+        needs: &Needs,
+        spare: bool,
+        room: &mut B::Room,
+    ) -> Result<(), IndexError> {
+        for (store, needed) in self.stores.iter_mut().zip(needs.0) {
+            let left = if spare && needed > 0 { self.most_trees * SPARE_PAGES } else { 0 };
+            store.reserve(needed + left, room)?;
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self, tree: usize) -> (&TreeShape, &mut Pages<B>, &mut TreeBuffers, &mut Root) {
+        self.changed = true;
+        let TreePlace { shape, store } = &self.snapshots.places[tree];
+        let root = &mut self.dirty.roots[tree];
+        (shape, &mut self.stores[*store], &mut self.buffers, root)
+    }
+
+    /// Inserts a key into a tree; returns whether it was not there. Pages are reserved.
+    ///
+    /// # Errors
+    /// Damage: the transaction must be aborted.
+    pub fn insert(&mut self, tree: usize, key: &[u8], value: &[u8]) -> Result<bool, IndexError> {
+        let (shape, pages, buffers, root) = self.parts(tree);
+        shape.insert(pages, buffers, root, key, value)
+    }
+
+    /// Gives a key another value; returns whether it was there. Pages are reserved.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub fn replace(&mut self, tree: usize, key: &[u8], value: &[u8]) -> Result<bool, IndexError> {
+        let (shape, pages, buffers, root) = self.parts(tree);
+        shape.replace(pages, buffers, root, key, value)
+    }
+
+    /// Removes a key; returns whether it was there. Pages are reserved.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub fn remove(&mut self, tree: usize, key: &[u8]) -> Result<bool, IndexError> {
+        let (shape, pages, buffers, root) = self.parts(tree);
+        shape.remove(pages, buffers, root, key)
+    }
+
+    /// Commits the open transaction, which has changed something: the dirty directory becomes the
+    /// current one. Returns its number.
+    pub fn commit(&mut self) -> u64 {
+        self.dirty.transaction += 1;
+        self.committed.copy_from(&self.dirty);
+        self.publish();
+        for store in &mut self.stores {
+            store.commit(&self.pins);
+        }
+        self.changed = false;
+        self.pending += 1;
+        self.committed.transaction
+    }
+
+    fn publish(&mut self) {
+        let Self { snapshots, committed, pins, stores, gone, .. } = self;
+        if snapshots.versions.publish(committed, pins) {
+            *gone = true;
+            stores.iter_mut().for_each(|store| store.unpin(pins));
+        }
+    }
+
+    /// Undoes the open transaction.
+    pub fn abort(&mut self) {
+        self.dirty.copy_from(&self.committed);
+        self.stores.iter_mut().for_each(Pages::abort);
+        self.changed = false;
+    }
+
+    /// Writes back the pages of the batch; durable after the next fence or sync. The master record
+    /// is to lead to [`Self::current`] then.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[track_caller]
+    pub fn write_back(&mut self) -> Result<(), IndexError> {
+        for (number, store) in self.stores.iter_mut().enumerate() {
+            store.write_back()?;
+            self.committed.marks[number] = store.backend().mark();
+        }
+        Ok(())
+    }
+
+    /// The master record leads to the current directory, durably.
+    pub fn settle(&mut self) {
+        self.durable = self.committed.transaction;
+        self.pending = 0;
+        for store in &mut self.stores {
+            store.settle(self.durable, &self.pins);
+        }
+    }
+
+    /// Whether snapshots have gone since this was asked last.
+    pub fn snapshots_gone(&mut self) -> bool {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Frees what snapshots have let go of.
+    pub fn release_unpinned(&mut self) {
+        self.publish();
+    }
+
+    /// Whether pages that a crash left behind are still being looked for.
+    pub fn is_collecting(&self) -> bool {
+        self.collecting.is_some()
+    }
+
+    /// About how many pages are still to be looked at.
+    pub fn uncollected(&self) -> u64 {
+        self.stores.iter().map(Pages::uncollected).sum()
+    }
+
+    /// Looks for pages that a crash left behind, for about as long as it takes to read so many
+    /// pages. Returns whether there is nothing more to do.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn collect(&mut self, steps: u64) -> Result<bool, IndexError> {
+        if self.collecting.is_none() {
+            return Ok(true);
+        }
+        for store in &mut self.stores {
+            if store.is_collecting() && !store.collect(steps)? {
+                return Ok(false);
+            }
+        }
+        self.collecting = None;
+        self.publish();
+        Ok(true)
+    }
+
+    /// Calls `visit` with each store of pages.
+    pub fn stores(&self) -> impl Iterator<Item = &Pages<B>> {
+        self.stores.iter()
+    }
+
+    /// Checks the current directory: trees and pages are sound, no page has two owners, none that
+    /// is in use counts as free, and all below the high-water mark are accounted for. Calls
+    /// `record` with the tree, key and value of each record. There is no open transaction.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(
+        &self,
+        mut record: impl FnMut(usize, &[u8], &[u8]) -> Result<(), IndexError>,
+    ) -> Result<(), IndexError> {
+        let mut owned = vec![HashSet::new(); self.stores.len()];
+        let twice = |page| Bad::Damaged { what: "page with two owners", at: page };
+        for (tree, TreePlace { shape, store }) in self.snapshots.places.iter().enumerate() {
+            let pages = &mut owned[*store];
+            shape.check(
+                &self.snapshots.sources[*store],
+                self.committed.roots[tree],
+                &mut |page| if pages.insert(page) { Ok(()) } else { Err(twice(page).into()) },
+                &mut |key, value| record(tree, key, value),
+            )?;
+        }
+        for (store, pages) in self.stores.iter().zip(&mut owned) {
+            let mut wrong = None;
+            store.for_each_unused(|page| {
+                if !pages.insert(page) {
+                    wrong = Some(page);
+                }
+            });
+            if let Some(page) = wrong {
+                return Err(twice(page).into());
+            }
+            let below = store.backend().used_pages()?;
+            if !store.is_collecting() && pages.len() as u64 != below {
+                return Err(
+                    Bad::Damaged { what: "number of pages: some are lost", at: below }.into()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Pages for each tree of a store that only deletes may take. A delete returns them when it
+/// commits.
+const SPARE_PAGES: u64 = 12;

@@ -1,0 +1,113 @@
+//! Keys of a table's trees as byte strings, for indexes that know nothing else.
+//!
+//! The key of a secondary index ends with that of the primary one, so it needs no value: it is the
+//! mapping from secondary to primary key (P1 3.2).
+
+use std::ops::Bound;
+
+use index::MAX_KEY_BYTES;
+
+use crate::error::StorageError;
+use crate::key::{TableKey, encode_key, encode_range, narrow_key};
+use crate::schema::{KeyLayout, TableLayout, encoded_bytes};
+use crate::value::Value;
+
+impl TableKey {
+    /// The key's bytes, in whose order keys are sorted. `narrow` holds those of a single number.
+    #[inline]
+    pub fn bytes<'a>(&'a self, narrow: &'a mut [u8; 8]) -> &'a [u8] {
+        match self {
+            Self::Narrow(number) => {
+                *narrow = number.to_be_bytes();
+                narrow
+            }
+            Self::Wide(key) => key.as_bytes(),
+        }
+    }
+}
+
+impl TableLayout {
+    /// The key of an index; 0 is the primary one.
+    pub(crate) fn key_layout(&self, index: usize) -> &KeyLayout {
+        if index == 0 { &self.primary } else { &self.secondary[index - 1] }
+    }
+
+    /// How many indexes the table has, the primary one included.
+    pub fn index_count(&self) -> usize {
+        1 + self.secondary.len()
+    }
+
+    /// Bytes of a key of an index; 0 is the primary one.
+    pub fn key_bytes(&self, index: usize) -> usize {
+        self.key_layout(index).width
+    }
+
+    /// The primary key with these values.
+    ///
+    /// # Errors
+    /// Wrong number, type or length of values.
+    #[inline]
+    pub fn primary_key(&self, values: &[Value<'_>]) -> Result<TableKey, StorageError> {
+        if let ([value], true) = (values, self.primary.narrow) {
+            return Ok(TableKey::Narrow(narrow_key(self, value)?));
+        }
+        encode_key(&self.schema, &self.primary, values)
+    }
+
+    /// The primary key of a tuple with these values, which have been checked.
+    ///
+    /// # Errors
+    /// As [`Self::primary_key`].
+    #[inline]
+    pub fn primary_key_of(&self, tuple: &[Value<'_>]) -> Result<TableKey, StorageError> {
+        if let [column] = self.primary.columns[..] {
+            return self.primary_key(&[tuple[usize::from(column)]]);
+        }
+        let mut values = [Value::U64(0); MAX_KEY_BYTES / 2];
+        let columns = &self.primary.columns;
+        for (value, column) in values.iter_mut().zip(columns) {
+            *value = tuple[usize::from(*column)];
+        }
+        self.primary_key(&values[..columns.len()])
+    }
+
+    /// The bounds of a scan of an index; 0 is the primary one. A bound may give only the first
+    /// columns of a key.
+    ///
+    /// # Errors
+    /// Wrong values.
+    pub fn key_range(
+        &self,
+        index: usize,
+        low: Bound<&[Value<'_>]>,
+        high: Bound<&[Value<'_>]>,
+    ) -> Result<(Bound<TableKey>, Bound<TableKey>), StorageError> {
+        encode_range(&self.schema, self.key_layout(index), low, high)
+    }
+
+    /// The primary key at the end of a key of a secondary index; 1 is the first one.
+    pub fn primary_of<'a>(
+        &self,
+        index: usize,
+        key: &[u8],
+        out: &'a mut [u8; MAX_KEY_BYTES],
+    ) -> &'a [u8] {
+        let layout = self.key_layout(index);
+        let bytes = |columns: &[u16]| -> usize {
+            let kind = |column: &u16| self.schema.columns()[usize::from(*column)].kind;
+            columns.iter().map(|column| encoded_bytes(kind(column))).sum()
+        };
+        let start = bytes(&layout.columns[..layout.own_columns]).min(key.len());
+        let part = &key[start..(start + bytes(&self.primary.columns)).min(key.len())];
+        let width = self.primary.width;
+        out[..part.len()].copy_from_slice(part);
+        out[part.len()..width].fill(0);
+        &out[..width]
+    }
+
+    /// Whether one of these columns belongs to a secondary index; 1 is the first one.
+    pub fn index_has(&self, index: usize, changes: &[(u16, Value<'_>)]) -> bool {
+        let columns = &self.key_layout(index).columns;
+        changes.iter().any(|(column, _)| columns.contains(column))
+    }
+}
