@@ -400,6 +400,21 @@ impl<M: Memory> Lane<M> {
         }
     }
 
+    /// Gives every object of the lane back at once, and all its chunks to whoever needs them next.
+    /// Only for volatile memory, where no object is ever persisted.
+    ///
+    /// # Panics
+    /// The memory is durable.
+    pub fn clear(&mut self) {
+        assert!(!M::DURABLE, "objects in durable memory are freed one by one");
+        assert!(self.undiscovered.is_empty(), "a volatile lane knows all its chunks");
+        let mut supply = self.heap.supply();
+        let chunks = self.chunks.drain(..).enumerate();
+        supply.free.extend(chunks.filter_map(|(number, chunk)| chunk.map(|_| number as u32)));
+        drop(supply);
+        self.classes.iter_mut().for_each(|class| *class = Class::default());
+    }
+
     /// Adds a word to the mini-transaction that [`Self::mini_commit`] runs.
     pub fn mini_store(&mut self, at: Off<u64>, value: u64) {
         match self.mini.iter_mut().find(|entry| entry.at == at.get()) {

@@ -253,6 +253,30 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         }
     }
 
+    /// Gives `key` another value, by one 8-byte store; returns the one it had. `None`: there is no
+    /// such key, and nothing has changed.
+    ///
+    /// # Errors
+    /// A damaged node.
+    #[inline]
+    #[track_caller]
+    pub fn replace<M: Memory>(
+        &mut self,
+        memory: &M,
+        key: &K,
+        value: u64,
+        lines: &mut LineSet,
+    ) -> Result<Option<u64>, Bad> {
+        let leaf = self.descend(memory, |node| self.child_for(node, key, false), |_, _, _| {})?;
+        let node = memory.view(self.shape.range(leaf))?;
+        let Some(slot) = L::find(&node, &self.shape, key) else { return Ok(None) };
+        let old = value_at(&node, &self.shape, slot);
+        let at = Off::<u64>::new(leaf + (self.shape.entry_at(slot) + self.shape.width) as u64);
+        memory.store(at, value);
+        lines.add(at.range());
+        Ok(Some(old))
+    }
+
     /// Fills `entries` with the leaf's entries in key order.
     pub(crate) fn sorted_entries<V: View>(&self, node: &V, entries: &mut Vec<(K, u64, usize)>) {
         entries.clear();
