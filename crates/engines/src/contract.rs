@@ -20,11 +20,13 @@ pub enum EngineKind {
     Inp,
     /// NVM-aware in-place updates (P1 4.1).
     NvmInp,
+    /// NVM-aware log-structured updates (P1 4.3).
+    NvmLog,
 }
 
 impl EngineKind {
     /// All engines, in the order of the papers.
-    pub const ALL: [Self; 2] = [Self::Inp, Self::NvmInp];
+    pub const ALL: [Self; 3] = [Self::Inp, Self::NvmInp, Self::NvmLog];
 
     /// Whether the engine keeps logs and checkpoints in files.
     pub const fn uses_files(self) -> bool {
@@ -36,6 +38,7 @@ impl EngineKind {
         match self {
             Self::Inp => "inp",
             Self::NvmInp => "nvm-inp",
+            Self::NvmLog => "nvm-log",
         }
     }
 }
@@ -48,7 +51,7 @@ impl fmt::Display for EngineKind {
 
 /// A word that names no engine.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are inp and nvm-inp")]
+#[error("there is no engine `{0}`; there are inp, nvm-inp and nvm-log")]
 pub struct ParseEngineError(String);
 
 impl FromStr for EngineKind {
@@ -88,6 +91,10 @@ pub struct EngineOptions {
     pub wal_segment_bytes: u64,
     /// Bytes of the buffer of the file log.
     pub wal_buffer_bytes: u64,
+    /// Bytes of a MemTable of a log-structured engine after which it becomes a run.
+    pub memtable_bytes: u64,
+    /// How many times larger a level of a log-structured engine is than the one above it.
+    pub growth: u32,
 }
 
 impl Default for EngineOptions {
@@ -98,6 +105,8 @@ impl Default for EngineOptions {
             checkpoint_bytes: 256 << 20,
             wal_segment_bytes: 4 << 20,
             wal_buffer_bytes: 256 << 10,
+            memtable_bytes: 32 << 20,
+            growth: 10,
         }
     }
 }
@@ -312,6 +321,17 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
     /// # Errors
     /// No room; the log stays as it is.
     fn checkpoint(&mut self) -> Result<(), EngineError>;
+
+    /// Does at most about `budget` bytes of the work that the engine puts off: merging, collecting,
+    /// filters. Returns roughly how many bytes still wait. An engine stays bounded without anybody
+    /// calling this: its commits do a share of the work themselves.
+    ///
+    /// # Errors
+    /// The partition has stopped.
+    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
+        let _ = budget;
+        Ok(0)
+    }
 
     /// Finishes what the last transactions left to do, so that nothing is left at the next open.
     ///

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | InP, in-place updates | P1 3.1 | `inp.rs` |
 //! | NVM-InP, NVM-aware in-place updates | P1 4.1 | `nvm_inp.rs` |
+//! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
 //!
 //! An engine object is one partition and runs one transaction at a time, as P1 3 has it; who may
 //! use it when is the caller's business.
@@ -14,6 +15,7 @@ mod contract;
 mod error;
 mod inp;
 mod nvm_inp;
+mod nvm_log;
 pub mod table2;
 
 pub use contract::{
@@ -23,6 +25,7 @@ pub use contract::{
 pub use error::EngineError;
 pub use inp::Inp;
 pub use nvm_inp::NvmInp;
+pub use nvm_log::NvmLog;
 
 /// What the layers above need of the layers below.
 pub mod below {

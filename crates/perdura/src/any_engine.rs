@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engines::below::{Catalog, Environment, Row, Value};
 use engines::{
-    Engine, EngineError, EngineKind, EngineOptions, Footprint, Inp, NvmInp, RecoveryReport,
+    Engine, EngineError, EngineKind, EngineOptions, Footprint, Inp, NvmInp, NvmLog, RecoveryReport,
     Resources, Scan,
 };
 
@@ -14,6 +14,7 @@ use engines::{
 pub(crate) enum AnyEngine<E: Environment> {
     Inp(Box<Inp<E>>),
     NvmInp(Box<NvmInp<E>>),
+    NvmLog(Box<NvmLog<E>>),
 }
 
 macro_rules! dispatch {
@@ -21,6 +22,7 @@ macro_rules! dispatch {
         match $engine {
             AnyEngine::Inp($inner) => $body,
             AnyEngine::NvmInp($inner) => $body,
+            AnyEngine::NvmLog($inner) => $body,
         }
     };
 }
@@ -36,6 +38,9 @@ impl<E: Environment> AnyEngine<E> {
     ) -> Result<Self> {
         Ok(match kind {
             EngineKind::Inp => Self::Inp(Box::new(Inp::create(resources, catalog, options)?)),
+            EngineKind::NvmLog => {
+                Self::NvmLog(Box::new(NvmLog::create(resources, catalog, options)?))
+            }
             _ => Self::NvmInp(Box::new(NvmInp::create(resources, catalog, options)?)),
         })
     }
@@ -50,6 +55,10 @@ impl<E: Environment> AnyEngine<E> {
             EngineKind::Inp => {
                 let (engine, report) = Inp::open(resources, catalog, options)?;
                 (Self::Inp(Box::new(engine)), report)
+            }
+            EngineKind::NvmLog => {
+                let (engine, report) = NvmLog::open(resources, catalog, options)?;
+                (Self::NvmLog(Box::new(engine)), report)
             }
             _ => {
                 let (engine, report) = NvmInp::open(resources, catalog, options)?;
@@ -129,6 +138,10 @@ impl<E: Environment> AnyEngine<E> {
 
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         dispatch!(self, engine => engine.checkpoint())
+    }
+
+    pub(crate) fn background(&mut self, budget: u64) -> Result<u64> {
+        dispatch!(self, engine => engine.background(budget))
     }
 
     pub(crate) fn close(&mut self) -> Result<()> {

@@ -380,6 +380,20 @@ impl<E: Environment> Database<E> {
         Ok(())
     }
 
+    /// Does at most about `budget` bytes, in each partition, of the work that engines put off, such
+    /// as merging runs. Returns roughly how many bytes still wait. Transactions do their share of
+    /// it anyway; this uses a moment in which there is nothing else to do.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn background(&self, budget: u64) -> Result<u64, Error> {
+        let mut waiting = 0;
+        for number in 0..self.partitions.len() {
+            waiting += self.partition(number).write_lock().background(budget)?;
+        }
+        Ok(waiting)
+    }
+
     /// Bytes of storage by component.
     ///
     /// # Errors

@@ -134,6 +134,22 @@ impl Options {
         self
     }
 
+    /// Bytes of a MemTable of a log-structured engine after which it becomes a run; 32 MiB by
+    /// default.
+    #[must_use]
+    pub fn memtable_bytes(mut self, bytes: u64) -> Self {
+        self.engine_options.memtable_bytes = bytes;
+        self
+    }
+
+    /// How many times larger a level of a log-structured engine is than the one above it; 10 by
+    /// default.
+    #[must_use]
+    pub fn growth(mut self, factor: u32) -> Self {
+        self.engine_options.growth = factor;
+        self
+    }
+
     /// Bytes of volatile memory that a partition of InP may take.
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {

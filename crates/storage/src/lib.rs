@@ -19,6 +19,7 @@ mod description;
 mod error;
 mod key;
 pub mod lsm;
+pub mod runs;
 mod schema;
 mod table;
 mod tuple;
@@ -35,6 +36,7 @@ pub use schema::{
 };
 pub use table::{NewField, NewFields, NewTuple, Tables};
 pub use undo_log::{
-    FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind, UndoLog, UndoWork,
+    FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind,
+    UndoLog, UndoWork,
 };
 pub use value::{ColumnType, Row, Value};

@@ -121,6 +121,8 @@ pub struct Row {
     pub(crate) fields: Vec<RowField>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) parts: Vec<pm::Range>,
+    /// The words of a tuple that comes together from several entries.
+    pub(crate) words: Vec<u64>,
 }
 
 impl Row {
