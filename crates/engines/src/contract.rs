@@ -26,11 +26,14 @@ pub enum EngineKind {
     NvmInp,
     /// NVM-aware copy-on-write updates (P1 4.2).
     NvmCow,
+    /// NVM-aware log-structured updates (P1 4.3).
+    NvmLog,
 }
 
 impl EngineKind {
     /// All engines, in the order of the papers.
-    pub const ALL: [Self; 5] = [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow];
+    pub const ALL: [Self; 6] =
+        [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
 
     /// Whether the engine keeps its data, or logs and checkpoints, in files.
     pub const fn uses_files(self) -> bool {
@@ -45,6 +48,7 @@ impl EngineKind {
             Self::Log => "log",
             Self::NvmInp => "nvm-inp",
             Self::NvmCow => "nvm-cow",
+            Self::NvmLog => "nvm-log",
         }
     }
 }
@@ -471,16 +475,6 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
     /// Takes snapshots while somebody else has the engine, in engines that can do so.
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
         None
-    }
-
-    /// Does at most about `budget` bytes of the work that was put off. Returns about how many
-    /// bytes still wait. Nobody has to call it: what waits is bounded, and commits do some of it.
-    ///
-    /// # Errors
-    /// Damage, or the medium failed.
-    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        let _ = budget;
-        Ok(0)
     }
 
     /// Bytes of storage of this partition outside the durable heap, by component.

@@ -7,6 +7,7 @@
 //! | Log, log-structured updates | P1 3.3 | `log.rs` |
 //! | NVM-InP, NVM-aware in-place updates | P1 4.1 | `nvm_inp.rs` |
 //! | NVM-CoW, NVM-aware copy-on-write updates | P1 4.2 | `nvm_cow.rs` |
+//! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
 //!
 //! An engine object is one partition and runs one transaction at a time, as P1 3 has it; who may
 //! use it when is the caller's business.
@@ -20,6 +21,7 @@ mod inp;
 mod log;
 mod nvm_cow;
 mod nvm_inp;
+mod nvm_log;
 mod shadow_tables;
 pub mod table2;
 
@@ -33,6 +35,7 @@ pub use inp::Inp;
 pub use log::Log;
 pub use nvm_cow::NvmCow;
 pub use nvm_inp::NvmInp;
+pub use nvm_log::NvmLog;
 
 /// What the layers above need of the layers below.
 pub mod below {

@@ -63,6 +63,14 @@ pub const NVM_COW_DELETE: &[Step] =
     &[REMOVE_POINTER, DISCARD_SECONDARY, SYNC_DIRECTORY, MOVE_MASTER, RECLAIM];
 /// SELECT of NVM-CoW.
 pub const NVM_COW_SELECT: &[Step] = &[FIND, RETRIEVE];
+/// The MemTable leads to the tuple.
+pub const ADD_TO_MEMTABLE: Step = Step("add to MemTable");
+/// The MemTable says that there is no such tuple.
+pub const MARK_TOMBSTONE: Step = Step("mark tombstone");
+/// The newest run with an entry of the tuple is known.
+pub const FIND_ENTRIES: Step = Step("find tuple entries");
+/// The tuple has been put together from its entries.
+pub const COALESCE: Step = Step("coalesce entries");
 
 /// INSERT of NVM-InP.
 pub const NVM_INP_INSERT: &[Step] =
@@ -73,3 +81,12 @@ pub const NVM_INP_UPDATE: &[Step] = &[RECORD, SYNC_LOG_ENTRY, MODIFY, SYNC_CHANG
 pub const NVM_INP_DELETE: &[Step] = &[RECORD, SYNC_LOG_ENTRY, DISCARD, RECLAIM];
 /// SELECT of NVM-InP.
 pub const NVM_INP_SELECT: &[Step] = &[FIND, RETRIEVE];
+/// INSERT of NVM-Log.
+pub const NVM_LOG_INSERT: &[Step] =
+    &[SYNC_TUPLE, RECORD, SYNC_LOG_ENTRY, MARK_PERSISTED, ADD_TO_MEMTABLE];
+/// UPDATE of NVM-Log.
+pub const NVM_LOG_UPDATE: &[Step] = &[RECORD, SYNC_LOG_ENTRY, MODIFY, SYNC_CHANGES];
+/// DELETE of NVM-Log; its last step, to reclaim space, is part of merging runs.
+pub const NVM_LOG_DELETE: &[Step] = &[RECORD, SYNC_LOG_ENTRY, MARK_TOMBSTONE];
+/// SELECT of NVM-Log.
+pub const NVM_LOG_SELECT: &[Step] = &[FIND_ENTRIES, COALESCE];

@@ -59,8 +59,8 @@ pub struct Prepared {
 /// The way from the root to a leaf: each inner node with the index of the child that was taken.
 #[derive(Debug)]
 pub(crate) struct Path {
-    steps: [(u64, u16); MAX_HEIGHT],
-    depth: usize,
+    pub(crate) steps: [(u64, u16); MAX_HEIGHT],
+    pub(crate) depth: usize,
     pub(crate) leaf: u64,
 }
 
@@ -108,6 +108,11 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
             },
             layout: PhantomData,
         }
+    }
+
+    /// Where the root pointer lives.
+    pub fn root_cell(&self) -> Off<u64> {
+        self.root_cell
     }
 
     /// The sizes of the tree's nodes.
@@ -226,6 +231,34 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     ) -> Result<(), Bad> {
         let Prepared { leaf, slot } = prepared.into_inner();
         L::publish::<K, M>(memory, leaf, &self.shape, slot, lines)
+    }
+
+    /// Gives `key` another value, by one 8-byte store, if it has the value `expected`; returns
+    /// whether it had.
+    ///
+    /// # Errors
+    /// A damaged node.
+    #[inline]
+    #[track_caller]
+    pub fn replace_if<M: Memory>(
+        &mut self,
+        memory: &M,
+        key: &K,
+        expected: u64,
+        value: u64,
+        lines: &mut LineSet,
+    ) -> Result<bool, Bad> {
+        let leaf = self.descend(memory, |node| self.child_for(node, key, false), |_, _, _| {})?;
+        let node = memory.view(self.shape.range(leaf))?;
+        let shape = &self.shape;
+        let found = L::find(&node, shape, key);
+        let Some(slot) = found.filter(|slot| value_at(&node, shape, *slot) == expected) else {
+            return Ok(false);
+        };
+        let at = Off::new(leaf + (shape.entry_at(slot) + shape.width) as u64);
+        memory.store(at, value);
+        lines.add(at.range());
+        Ok(true)
     }
 
     /// Removes `key` if its value is `expected`; returns whether it was there. One 8-byte store

@@ -11,6 +11,7 @@
 
 pub mod bloom;
 mod btree;
+mod bulk;
 mod check;
 pub mod cow;
 mod error;
@@ -23,9 +24,10 @@ mod split;
 
 pub use bloom::Bloom;
 pub use btree::{BTree, Prepared};
+pub use bulk::LeafEntry;
 pub use check::TreeUse;
 pub use error::IndexError;
 pub use key::{Key, MAX_KEY_BYTES, WideKey};
 pub use layout::NodeShape;
 pub use leaf::{Append, LeafLayout, Sorted};
-pub use scan::Direction;
+pub use scan::{Cursor, Direction};

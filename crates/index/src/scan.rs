@@ -2,6 +2,9 @@
 //!
 //! Leaves have no pointers to their neighbours: a scan goes down again for each leaf, to the key
 //! that the separators on the way named as the next one. So a split has one node less to change.
+//!
+//! A [`Cursor`] is a scan that its owner drives, one entry at a time: several of them can be
+//! merged. It borrows nothing, and stays valid while its tree does not change.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -21,6 +24,79 @@ pub enum Direction {
     Backward,
 }
 
+/// A scan of one tree, entry by entry.
+#[derive(Debug)]
+pub struct Cursor<K> {
+    low: Bound<K>,
+    high: Bound<K>,
+    direction: Direction,
+    /// What is left of the leaf that was read last, in key order, from `at` on in the scan's.
+    entries: Vec<(K, u64, usize)>,
+    at: usize,
+    done: bool,
+}
+
+impl<K: Key> Cursor<K> {
+    /// A cursor over a range of keys.
+    pub fn new((low, high): (Bound<K>, Bound<K>), direction: Direction) -> Self {
+        Self { low, high, direction, entries: Vec::new(), at: 0, done: false }
+    }
+
+    /// The next entry; the cursor stays where it is.
+    ///
+    /// # Errors
+    /// A damaged node.
+    #[inline]
+    pub fn peek<M: Memory, L: LeafLayout>(
+        &mut self,
+        memory: &M,
+        tree: &BTree<K, L>,
+    ) -> Result<Option<(&K, u64)>, Bad> {
+        while self.at == self.entries.len() {
+            if self.done {
+                return Ok(None);
+            }
+            self.next_leaf(memory, tree)?;
+        }
+        let index = match self.direction {
+            Direction::Forward => self.at,
+            Direction::Backward => self.entries.len() - 1 - self.at,
+        };
+        let (key, value, _) = &self.entries[index];
+        Ok(Some((key, *value)))
+    }
+
+    /// Goes past the entry that [`Self::peek`] gave.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    fn next_leaf<M: Memory, L: LeafLayout>(
+        &mut self,
+        memory: &M,
+        tree: &BTree<K, L>,
+    ) -> Result<(), Bad> {
+        let forward = self.direction == Direction::Forward;
+        let range = (&self.low, &self.high);
+        self.at = 0;
+        let beyond = tree.leaf_in_range(memory, range, forward, &mut self.entries)?;
+        let Some(next) = beyond else {
+            self.done = true;
+            return Ok(());
+        };
+        if forward {
+            make_progress(&self.low, &next, true)?;
+            self.low = Bound::Included(next);
+        } else {
+            make_progress(&self.high, &next, false)?;
+            self.high = Bound::Excluded(next);
+        }
+        self.done = is_empty(&self.low, &self.high);
+        Ok(())
+    }
+}
+
 impl<K: Key, L: LeafLayout> BTree<K, L> {
     /// Calls `visit` with every key of the range and its value, in order, until it breaks.
     ///
@@ -29,33 +105,18 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     pub fn scan<M: Memory, B>(
         &self,
         memory: &M,
-        (mut low, mut high): (Bound<K>, Bound<K>),
+        range: (Bound<K>, Bound<K>),
         direction: Direction,
         mut visit: impl FnMut(&K, u64) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Bad> {
-        let mut entries = Vec::new();
-        loop {
-            let forward = direction == Direction::Forward;
-            let beyond = self.leaf_in_range(memory, (&low, &high), forward, &mut entries)?;
-            let mut order = entries.iter();
-            while let Some((key, value, _)) = if forward { order.next() } else { order.next_back() }
-            {
-                if let ControlFlow::Break(stop) = visit(key, *value) {
-                    return Ok(ControlFlow::Break(stop));
-                }
+        let mut cursor = Cursor::new(range, direction);
+        while let Some((key, value)) = cursor.peek(memory, self)? {
+            if let ControlFlow::Break(stop) = visit(key, value) {
+                return Ok(ControlFlow::Break(stop));
             }
-            let Some(next) = beyond else { return Ok(ControlFlow::Continue(())) };
-            if forward {
-                make_progress(&low, &next, true)?;
-                low = Bound::Included(next);
-            } else {
-                make_progress(&high, &next, false)?;
-                high = Bound::Excluded(next);
-            }
-            if is_empty(&low, &high) {
-                return Ok(ControlFlow::Continue(()));
-            }
+            cursor.advance();
         }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The entries of the first leaf of the range, and the key at which the next leaf begins or,

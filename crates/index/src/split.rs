@@ -156,7 +156,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     }
 
     /// Writes a fresh leaf with these entries.
-    fn write_leaf<M: Memory>(
+    pub(crate) fn write_leaf<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
         entries: &[(K, u64, usize)],
@@ -185,7 +185,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     }
 
     /// Adds `right`, whose keys start at `separator`, behind the last node of `path`.
-    fn add_to_parents<M: Memory>(
+    pub(crate) fn add_to_parents<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
         path: &Path,

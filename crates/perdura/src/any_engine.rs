@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engines::below::{Catalog, Environment, Row, Value};
 use engines::{
     Cow, Engine, EngineError, EngineKind, EngineOptions, EngineStats, Footprint, Inp, Log, NvmCow,
-    NvmInp, Reader, RecoveryReport, Resources, Scan, SnapshotSource,
+    NvmInp, NvmLog, Reader, RecoveryReport, Resources, Scan, SnapshotSource,
 };
 
 /// A partition under one of the engines.
@@ -17,6 +17,7 @@ pub(crate) enum AnyEngine<E: Environment> {
     Log(Box<Log<E>>),
     NvmInp(Box<NvmInp<E>>),
     NvmCow(Box<NvmCow<E>>),
+    NvmLog(Box<NvmLog<E>>),
 }
 
 macro_rules! dispatch {
@@ -27,6 +28,7 @@ macro_rules! dispatch {
             AnyEngine::Log($inner) => $body,
             AnyEngine::NvmInp($inner) => $body,
             AnyEngine::NvmCow($inner) => $body,
+            AnyEngine::NvmLog($inner) => $body,
         }
     };
 }
@@ -47,6 +49,9 @@ impl<E: Environment> AnyEngine<E> {
                 Self::NvmCow(Box::new(NvmCow::create(resources, catalog, options)?))
             }
             EngineKind::Log => Self::Log(Box::new(Log::create(resources, catalog, options)?)),
+            EngineKind::NvmLog => {
+                Self::NvmLog(Box::new(NvmLog::create(resources, catalog, options)?))
+            }
             _ => Self::NvmInp(Box::new(NvmInp::create(resources, catalog, options)?)),
         })
     }
@@ -73,6 +78,10 @@ impl<E: Environment> AnyEngine<E> {
             EngineKind::Log => {
                 let (engine, report) = Log::open(resources, catalog, options)?;
                 (Self::Log(Box::new(engine)), report)
+            }
+            EngineKind::NvmLog => {
+                let (engine, report) = NvmLog::open(resources, catalog, options)?;
+                (Self::NvmLog(Box::new(engine)), report)
             }
             _ => {
                 let (engine, report) = NvmInp::open(resources, catalog, options)?;

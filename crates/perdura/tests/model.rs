@@ -19,6 +19,9 @@ fn options(engine: EngineKind) -> Options {
         .cache_bytes(64 << 10)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
+        // Small ones, so that there are many runs.
+        .memtable_bytes(16 << 10)
+        .growth(2)
 }
 
 fn run(engine: EngineKind, seed: u64, rounds: usize, keys: u64) {
@@ -79,6 +82,14 @@ fn nvm_inp_agrees_with_a_model() {
     for seed in 0..4 {
         println!("seed {seed}");
         run(EngineKind::NvmInp, seed, 12, [40, 400, 3000, 200][seed as usize]);
+    }
+}
+
+#[test]
+fn nvm_log_agrees_with_a_model() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        run(EngineKind::NvmLog, seed, 12, [40, 400, 3000, 200][seed as usize]);
     }
 }
 

@@ -25,6 +25,7 @@ mod inline;
 mod key;
 pub mod lsm;
 pub mod operation;
+pub mod runs;
 mod schema;
 pub mod shadow;
 mod table;
@@ -45,6 +46,7 @@ pub use schema::{
 };
 pub use table::{NewField, NewFields, NewTuple, Tables};
 pub use undo_log::{
-    FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind, UndoLog, UndoWork,
+    FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind,
+    UndoLog, UndoWork,
 };
 pub use value::{ColumnType, Row, Value};

@@ -42,6 +42,17 @@ pub(crate) enum TableIndex<L> {
     Wide(BTree<WideKey, L>),
 }
 
+impl<L: LeafLayout> TableIndex<L> {
+    /// The index whose root pointer lives at `cell`. Reads nothing.
+    pub(crate) fn open(cell: Off<u64>, key: &KeyLayout) -> Self {
+        if key.narrow {
+            Self::Narrow(BTree::open(cell, key.shape))
+        } else {
+            Self::Wide(BTree::open(cell, key.shape))
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Table<L> {
     pub(crate) layout: Arc<TableLayout>,
@@ -101,16 +112,16 @@ pub struct Tables<M: Memory, L> {
     /// Index entries of the operation that is being prepared, which do not count yet. Here and
     /// not in what the first half returns: a value that is moved right behind a fence is waited
     /// for until the fence is done.
-    prepared: Vec<(u16, Prepared)>,
+    pub(crate) prepared: Vec<(u16, Prepared)>,
     /// Index entries that the update in preparation replaces: index, old key.
-    outdated: Vec<(u16, TableKey)>,
+    pub(crate) outdated: Vec<(u16, TableKey)>,
     /// Slots that the open transaction has replaced or deleted.
     pub superseded: Vec<u64>,
     /// Where the open transaction has removed index entries: table, index, key.
-    removed: Vec<(u16, u16, TableKey)>,
-    words: Vec<u64>,
+    pub(crate) removed: Vec<(u16, u16, TableKey)>,
+    pub(crate) words: Vec<u64>,
     /// Index entries have been removed since the last fence: see [`Self::settle_removals`].
-    unsettled: bool,
+    pub(crate) unsettled: bool,
 }
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
@@ -123,38 +134,51 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     ///
     /// # Errors
     /// The memory is full.
-    pub fn create(
-        mut lane: Lane<M>,
-        catalog: &Catalog,
-        cells: Off<u64>,
-    ) -> Result<Self, StorageError> {
-        let mut cell = cells;
-        for layout in &catalog.tables {
-            for key in std::iter::once(&layout.primary).chain(&layout.secondary) {
-                // Created here, opened below: the two differ only in the first node.
-                if key.narrow {
-                    BTree::<u64, L>::create(&mut lane, cell, key.shape)?;
-                } else {
-                    BTree::<WideKey, L>::create(&mut lane, cell, key.shape)?;
-                }
-                cell = cell.plus(8);
+    pub fn create(lane: Lane<M>, catalog: &Catalog, cells: Off<u64>) -> Result<Self, StorageError> {
+        let mut tables = Self::open(lane, catalog, cells);
+        for (table, layout) in catalog.tables.iter().enumerate() {
+            for index in 0..=layout.secondary.len() {
+                tables.create_index(table as u16, index)?;
             }
         }
-        Ok(Self::open(lane, catalog, cells))
+        Ok(tables)
+    }
+
+    /// Creates the empty tree of an index, which is there then. Settled when it returns.
+    ///
+    /// # Errors
+    /// The memory is full; nothing has changed then.
+    pub(crate) fn create_index(&mut self, table: u16, index: usize) -> Result<(), StorageError> {
+        let Table { layout, indexes } = &mut self.tables[usize::from(table)];
+        let shape = key_layout(layout, index).shape;
+        match &mut indexes[index] {
+            TableIndex::Narrow(tree) => {
+                *tree = BTree::create(&mut self.lane, tree.root_cell(), shape)?;
+            }
+            TableIndex::Wide(tree) => {
+                *tree = BTree::create(&mut self.lane, tree.root_cell(), shape)?;
+            }
+        }
+        Ok(())
     }
 
     /// The tables whose root pointers live at `cells`. Reads nothing.
     pub fn open(lane: Lane<M>, catalog: &Catalog, cells: Off<u64>) -> Self {
         let mut cell = cells;
-        let mut open_index = |key: &KeyLayout| {
+        Self::open_at(lane, catalog, |_, _| {
             let at = cell;
             cell = cell.plus(8);
-            if key.narrow {
-                TableIndex::Narrow(BTree::open(at, key.shape))
-            } else {
-                TableIndex::Wide(BTree::open(at, key.shape))
-            }
-        };
+            at
+        })
+    }
+
+    /// The tables of which `cell` says where the root pointer of an index of a table lives; it is
+    /// asked in order. Reads nothing.
+    pub(crate) fn open_at(
+        lane: Lane<M>,
+        catalog: &Catalog,
+        mut cell: impl FnMut(usize, usize) -> Off<u64>,
+    ) -> Self {
         let tables = catalog
             .tables
             .iter()
@@ -162,7 +186,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 layout: layout.clone(),
                 indexes: std::iter::once(&layout.primary)
                     .chain(&layout.secondary)
-                    .map(&mut open_index)
+                    .enumerate()
+                    .map(|(index, key)| {
+                        TableIndex::open(cell(usize::from(layout.number), index), key)
+                    })
                     .collect(),
             })
             .collect();
@@ -320,7 +347,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// without an indexed one among them no entry is written.
     #[inline]
     #[track_caller]
-    fn settle_removals(&mut self, table: u16, columns: Option<&[(u16, Value<'_>)]>) {
+    pub(crate) fn settle_removals(&mut self, table: u16, columns: Option<&[(u16, Value<'_>)]>) {
         if self.unsettled {
             let indexed = &self.tables[usize::from(table)].layout.indexed;
             let writes = |columns: &[(u16, Value<'_>)]| {
@@ -370,7 +397,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     #[track_caller]
-    fn publish_entries(
+    pub(crate) fn publish_entries(
         &mut self,
         table: u16,
         mut entries: Durable<Vec<(u16, Prepared)>>,
@@ -748,14 +775,14 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 }
 
-fn narrow(key: TableKey) -> u64 {
+pub(crate) fn narrow(key: TableKey) -> u64 {
     match key {
         TableKey::Narrow(key) => key,
         TableKey::Wide(_) => unreachable!("a key has the form of its index"),
     }
 }
 
-fn wide(key: TableKey) -> WideKey {
+pub(crate) fn wide(key: TableKey) -> WideKey {
     match key {
         TableKey::Wide(key) => key,
         TableKey::Narrow(_) => unreachable!("a key has the form of its index"),
@@ -779,7 +806,7 @@ fn check_index<M: Memory, L: LeafLayout>(
 
 #[inline]
 #[track_caller]
-fn publish_entry<M: Memory, L: LeafLayout>(
+pub(crate) fn publish_entry<M: Memory, L: LeafLayout>(
     index: &mut TableIndex<L>,
     memory: &M,
     entry: Durable<Prepared>,
@@ -794,7 +821,7 @@ fn publish_entry<M: Memory, L: LeafLayout>(
 /// Writes an index entry for the tuple at `offset`, whose words are `words`.
 #[inline]
 #[track_caller]
-fn prepare_for_words<M: Memory, L: LeafLayout>(
+pub(crate) fn prepare_for_words<M: Memory, L: LeafLayout>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
     layout: &TableLayout,
@@ -814,7 +841,7 @@ fn prepare_for_words<M: Memory, L: LeafLayout>(
 /// Writes an index entry that does not count yet. The caller has settled removals.
 #[inline]
 #[track_caller]
-fn prepare_entry<M: Memory, L: LeafLayout>(
+pub(crate) fn prepare_entry<M: Memory, L: LeafLayout>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
     layout: &TableLayout,
@@ -849,7 +876,7 @@ pub(crate) fn check_tuple(layout: &TableLayout, values: &[Value<'_>]) -> Result<
 }
 
 /// Writes a tuple's fields and its words, which are in `words` then; returns where the tuple lies.
-fn write_words<M: Memory>(
+pub(crate) fn write_words<M: Memory>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
     layout: &TableLayout,
@@ -888,7 +915,7 @@ pub(crate) fn write_value<M: Memory>(
 }
 
 /// Gives the slots back that these words own.
-fn release_words<M: Memory>(lane: &mut Lane<M>, layout: &TableLayout, words: &[u64]) {
+pub(crate) fn release_words<M: Memory>(lane: &mut Lane<M>, layout: &TableLayout, words: &[u64]) {
     for (form, word) in layout.forms.iter().zip(words) {
         if let Some(slot) = owned_slot(*form, *word) {
             lane.release(slot);

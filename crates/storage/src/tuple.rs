@@ -66,11 +66,24 @@ pub(crate) fn read_tuple<M: Memory>(
     row: &mut Row,
 ) -> Result<(), Bad> {
     let view = memory.view(Range::new(tuple, layout.tuple_bytes()))?;
+    read_words(memory, layout, |column| view.word(column * 8), columns, row, tuple)
+}
+
+/// As [`read_tuple`], for a tuple whose words are given; `at` is named in errors.
+#[inline]
+pub(crate) fn read_words<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    word_of: impl Fn(usize) -> u64,
+    columns: Option<&[u16]>,
+    row: &mut Row,
+    at: u64,
+) -> Result<(), Bad> {
     row.fields.clear();
     row.parts.clear();
     let mut filled = 0;
     let mut add = |column: usize| {
-        let word = view.word(column * 8);
+        let word = word_of(column);
         let kind = layout.schema.columns()[column].kind;
         let mut field = RowField { kind, word, len: 0 };
         match layout.forms[column] {
@@ -101,7 +114,7 @@ pub(crate) fn read_tuple<M: Memory>(
         row.bytes.extend_from_slice(&bytes[..len]);
     }
     if layout.has_text {
-        check_text(row, tuple)?;
+        check_text(row, at)?;
     }
     Ok(())
 }
@@ -120,9 +133,21 @@ pub(crate) fn read_tuple_bytes<M: Memory>(
     out: &mut [u8],
 ) -> Result<usize, Bad> {
     let view = memory.view(Range::new(tuple, layout.tuple_bytes()))?;
+    read_word_bytes(memory, layout, |column| view.word(column * 8), columns, out)
+}
+
+/// As [`read_tuple_bytes`], for a tuple whose words are given.
+#[inline]
+pub(crate) fn read_word_bytes<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    word_of: impl Fn(usize) -> u64,
+    columns: &[u16],
+    out: &mut [u8],
+) -> Result<usize, Bad> {
     let mut total = 0;
     for column in columns {
-        let word = view.word(usize::from(*column) * 8);
+        let word = word_of(usize::from(*column));
         total += match layout.forms[usize::from(*column)] {
             FieldForm::Word => 8,
             FieldForm::Short => short_bytes(word).1,
@@ -137,7 +162,7 @@ pub(crate) fn read_tuple_bytes<M: Memory>(
         let mut parts = [Range::new(0, 0); RUNS];
         let (mut runs, mut bytes) = (0, 0);
         for column in some {
-            let word = view.word(usize::from(*column) * 8);
+            let word = word_of(usize::from(*column));
             if layout.forms[usize::from(*column)] == FieldForm::Slot {
                 parts[runs] = slot_range(word);
                 bytes += parts[runs].len as usize;

@@ -19,6 +19,21 @@ use crate::table::{NewField, Tables};
 use crate::tuple::{field_at, owned_slot};
 use crate::undo_log::{UndoEntry, UndoKind};
 
+/// The operations of a transaction, newest first: of each the number of its first entry, its
+/// entries, and the last of them. An update of many fields has several, which are undone as one.
+pub(crate) fn newest_first(
+    entries: &[UndoEntry],
+) -> impl Iterator<Item = (usize, &[UndoEntry], &UndoEntry)> {
+    let mut rest = entries;
+    std::iter::from_fn(move || {
+        let last = rest.last()?;
+        let first = rest.iter().rposition(|entry| !entry.continues()).unwrap_or(0);
+        let (before, operation) = rest.split_at(first);
+        rest = before;
+        Some((first, operation, last))
+    })
+}
+
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Undoes the operations of a transaction, whose entries are given oldest first. The slots
     /// that become free are added to `freed`; they may be released once the end of the
@@ -35,13 +50,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         mut retract: impl FnMut(usize),
     ) -> Result<u64, StorageError> {
         let mut undone = 0;
-        let mut rest = entries;
         let mut fields: Vec<NewField> = Vec::new();
-        while let Some(last) = rest.last() {
-            // An update of many fields has several entries, which are undone as one operation.
-            let first = rest.iter().rposition(|entry| !entry.continues()).unwrap_or(0);
-            let (before, operation) = rest.split_at(first);
-            rest = before;
+        for (first, operation, last) in newest_first(entries) {
             undone += 1;
             let (table, tuple) = (last.table(), last.tuple());
             if usize::from(table) >= self.tables.len() {
@@ -60,7 +70,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                         self.restore_entry(table, index, &key, tuple)?;
                     }
                 }
-                None => return Err(Bad::Damaged { what: "log entry", at: tuple }.into()),
+                Some(UndoKind::Replace) | None => {
+                    return Err(Bad::Damaged { what: "log entry", at: tuple }.into());
+                }
             }
             self.lines.flush(self.lane.memory());
             self.lane.memory().fence();
@@ -156,7 +168,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                     }
                 }
                 Some(UndoKind::Delete) => self.slots_of_tuple(table, entry.tuple(), &mut slots)?,
-                None => return Err(damaged.into()),
+                Some(UndoKind::Replace) | None => return Err(damaged.into()),
             }
         }
         Ok(slots)

@@ -27,6 +27,11 @@ pub const UNDO_HEAD_BYTES: u64 = 64;
 /// Bytes of a segment: a line for the link, then an entry a line.
 pub const UNDO_SEGMENT_BYTES: u64 = 4096;
 
+/// Numbers that an engine can keep in the log's head.
+pub const UNDO_NOTES: usize = 2;
+
+const _: () = assert!(24 + UNDO_NOTES as u64 * 8 <= UNDO_HEAD_BYTES);
+
 const LINE: u64 = 64;
 const ENTRIES: u64 = UNDO_SEGMENT_BYTES / LINE - 1;
 /// Segments in a chain that are believed: 2^22 lines of entries.
@@ -45,6 +50,8 @@ pub enum UndoKind {
     Update = 2,
     /// A tuple was deleted.
     Delete = 3,
+    /// An entry of a MemTable was added, replaced or taken away.
+    Replace = 4,
 }
 
 /// An entry of the log as it stands in memory: one line.
@@ -97,6 +104,15 @@ impl UndoEntry {
         Self::new(UndoKind::Delete, table, tuple)
     }
 
+    /// The entry for the replacement of what a MemTable says of a key, which was `old` and will be
+    /// `new`; zero is nothing. `witness` is an entry that has the key, `image` the checksums of what
+    /// the operation wrote.
+    pub fn replace(table: u16, witness: u64, old: u64, new: u64, image: u64) -> Self {
+        let mut entry = Self::new(UndoKind::Replace, table, witness);
+        entry.fields = [[old, new], [image, 0]];
+        entry
+    }
+
     /// The entry for the update of at most [`FIELDS_PER_ENTRY`] fields. `continues` says that the
     /// entry before belongs to the same operation.
     pub fn update(table: u16, tuple: u64, fields: &[NewField], continues: bool) -> Self {
@@ -111,7 +127,7 @@ impl UndoEntry {
 
     /// What the entry undoes; `None` for damage.
     pub fn kind(&self) -> Option<UndoKind> {
-        [UndoKind::Insert, UndoKind::Update, UndoKind::Delete]
+        [UndoKind::Insert, UndoKind::Update, UndoKind::Delete, UndoKind::Replace]
             .into_iter()
             .find(|kind| *kind as u8 == self.kind)
     }
@@ -129,6 +145,16 @@ impl UndoEntry {
     /// The checksum of an inserted tuple's words.
     pub fn image(&self) -> u32 {
         self.fields[0][0] as u32
+    }
+
+    /// What a replacement's MemTable said before, and what it will say.
+    pub fn replaced(&self) -> (u64, u64) {
+        (self.fields[0][0], self.fields[0][1])
+    }
+
+    /// The checksums of what a replacement wrote.
+    pub fn replacement_image(&self) -> u64 {
+        self.fields[1][0]
     }
 
     /// Whether the entry goes on with the operation of the one before it.
@@ -335,6 +361,26 @@ impl UndoLog {
         self.sequence = 0;
         memory.store(self.state_word(), self.finished << 2 | state);
         memory.flush(self.state_word().range());
+    }
+
+    /// Stores a number of the engine's beside the state word, on the same line: it becomes durable
+    /// with the next end of a transaction, and costs no flush of its own.
+    #[track_caller]
+    pub fn note<M: Memory>(&self, memory: &M, number: usize, value: u64) {
+        memory.store(self.note_at(number), value);
+    }
+
+    /// A number that [`Self::note`] stored; zero at first.
+    ///
+    /// # Errors
+    /// The log lies outside the memory.
+    pub fn noted<M: Memory>(&self, memory: &M, number: usize) -> Result<u64, Bad> {
+        memory.load(self.note_at(number), Acquire)
+    }
+
+    fn note_at(&self, number: usize) -> Off<u64> {
+        assert!(number < UNDO_NOTES, "the head has room for {UNDO_NOTES} numbers");
+        Off::new(self.head + 24 + number as u64 * 8)
     }
 
     /// Calls `visit` with the offset of every segment.

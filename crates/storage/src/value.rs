@@ -123,6 +123,8 @@ pub struct Row {
     pub(crate) parts: Vec<pm::Range>,
     /// Where each column is, while a tuple is put together from several entries.
     pub(crate) by_column: Vec<RowField>,
+    /// The words of a tuple that comes together from several entries.
+    pub(crate) words: Vec<u64>,
 }
 
 impl Row {

@@ -54,6 +54,15 @@ impl ColumnSet {
         self.0.get(usize::from(column) / 64).is_some_and(|word| word & (1 << (column % 64)) != 0)
     }
 
+    /// How many columns of the set come before `column`.
+    #[inline]
+    pub fn rank(&self, column: u16) -> usize {
+        let word = usize::from(column) / 64;
+        let below = |index: usize| if index < word { !0 } else { (1u64 << (column % 64)) - 1 };
+        let words = self.0.iter().enumerate().take(word + 1);
+        words.map(|(index, bits)| (bits & below(index)).count_ones() as usize).sum()
+    }
+
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -223,6 +232,8 @@ mod tests {
         let some = set(&[0, 3, 63, 64, 700, 1023]);
         assert_eq!(some.iter().collect::<Vec<_>>(), [0, 3, 63, 64, 700, 1023]);
         assert_eq!((some.len(), some.contains(700), some.contains(701)), (6, true, false));
+        let ranks = [0, 1, 3, 64, 65, 1023].map(|column| some.rank(column));
+        assert_eq!(ranks, [0, 1, 1, 3, 4, 5]);
         assert_eq!(ColumnSet::first(65).len(), 65);
         assert_eq!(ColumnSet::first(65).words(65), [!0, 1]);
         assert_eq!(ColumnSet::from_words(&[5, 1]), set(&[0, 2, 64]));

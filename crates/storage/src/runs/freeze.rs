@@ -1,0 +1,64 @@
+//! Freezing: the MemTable becomes a run, and an empty one takes its place (P1 4.3: it is marked
+//! immutable, and stays where it is).
+//!
+//! 1. Write the descriptor of the new MemTable.
+//! 2. One mini-transaction: the directory's word of the MemTable, the words of the runs, which move
+//!    up by one, the frozen run's size, the new descriptor's persisted bit. Fence.
+//!
+//! The engine has settled its log before: no entry of it speaks of the frozen run any more, so that
+//! whatever becomes of the run later, no recovery asks for it.
+
+use heap::HeapError;
+use index::Append;
+use pm::{LineSet, Memory, Off};
+
+use crate::error::StorageError;
+use crate::runs::layout::{BYTES_AT, KEYS_AT, MAX_RUNS, MEMTABLE};
+use crate::runs::run::{Run, trees_of};
+use crate::runs::{Runs, word_at};
+use crate::table::TableIndex;
+
+/// Runs for which the directory keeps room: the result of a merge, and the next MemTable.
+const SPARE: usize = 2;
+
+impl<M: Memory> Runs<M> {
+    /// Whether the MemTable is as large as it should become, and may be frozen.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.bytes >= self.policy.memtable_bytes && self.runs.len() + SPARE < MAX_RUNS
+    }
+
+    /// Freezes the MemTable; see the module's comment. Returns whether it could: without room it
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn freeze(&mut self) -> Result<bool, StorageError> {
+        let mut lines = LineSet::new();
+        let lane = &mut self.tables.lane;
+        let at = match Self::write_run(lane, &self.catalog, &mut lines, None) {
+            Ok(at) => at,
+            Err(StorageError::Heap(HeapError::Full(_))) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let frozen = self.memtable;
+        lane.mini_store(word_at(self.directory, MEMTABLE), at);
+        lane.mini_store(Off::new(frozen + BYTES_AT), self.bytes);
+        lane.mini_store(Off::new(frozen + KEYS_AT), self.keys);
+        lane.mini_persist(at)?;
+        let words: Vec<u64> = std::iter::once(frozen).chain(self.run_words()).collect();
+        self.mini_directory(&words);
+        self.tables.lane.mini_commit(&mut lines);
+        self.memory().fence();
+        let fresh = trees_of(&self.catalog, at);
+        let memtable = self.tables.tables.iter_mut().map(|table| &mut table.indexes[0]);
+        let trees: Vec<TableIndex<Append>> =
+            memtable.zip(fresh).map(|(old, new)| std::mem::replace(old, new)).collect();
+        let (bytes, keys) = (self.bytes, self.keys);
+        self.runs.insert(0, Run { at: frozen, level: 0, bytes, keys, filter: None, trees });
+        (self.memtable, self.bytes, self.keys) = (at, 0, 0);
+        self.no_filters = false;
+        self.pace.wake();
+        Ok(true)
+    }
+}

@@ -1,0 +1,196 @@
+//! Keys of runs: numbers on the fast path, everything else in memcomparable bytes. What is done to
+//! a run is written once, for either.
+
+use index::{Append, BTree, Cursor, Key, WideKey, bloom};
+
+use crate::key::TableKey;
+use crate::schema::{KeyLayout, TableLayout, encoded_bytes};
+use crate::table::TableIndex;
+
+/// A key that the trees of a run can have.
+pub(crate) trait RunKey: Key {
+    /// The tree of such keys.
+    fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append>;
+    /// The tree of such keys, to be changed.
+    fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append>;
+    /// The cursors over such trees.
+    fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>>;
+    /// New cursors over such trees.
+    fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors;
+    /// What a filter knows the key by, in one table.
+    fn hash(&self) -> u64;
+    /// The key, which has this form.
+    fn of(key: TableKey) -> Self;
+    /// The key, whatever its form.
+    fn table_key(self) -> TableKey;
+    /// Adds the words that a partial entry has for its key.
+    fn push_words(&self, out: &mut Vec<u64>);
+    /// The key with these stored bytes.
+    fn from_stored(bytes: &[u8], width: usize) -> Self;
+    /// The key whose memcomparable bytes, of `width` with the padding, start with these.
+    fn from_encoded(bytes: &[u8], width: usize) -> Self;
+}
+
+/// Cursors over trees of one form.
+#[derive(Debug)]
+pub(crate) enum Cursors {
+    Narrow(Vec<Cursor<u64>>),
+    Wide(Vec<Cursor<WideKey>>),
+}
+
+impl RunKey for u64 {
+    #[inline]
+    fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
+        match index {
+            TableIndex::Narrow(tree) => tree,
+            TableIndex::Wide(_) => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    #[inline]
+    fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
+        match index {
+            TableIndex::Narrow(tree) => tree,
+            TableIndex::Wide(_) => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
+        match cursors {
+            Cursors::Narrow(cursors) => cursors,
+            Cursors::Wide(_) => unreachable!("a cursor has the form of its tree"),
+        }
+    }
+
+    fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors {
+        Cursors::Narrow(cursors)
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        bloom::hash(&self.to_be_bytes())
+    }
+
+    fn of(key: TableKey) -> Self {
+        crate::table::narrow(key)
+    }
+
+    fn table_key(self) -> TableKey {
+        TableKey::Narrow(self)
+    }
+
+    fn push_words(&self, out: &mut Vec<u64>) {
+        out.push(*self);
+    }
+
+    fn from_stored(bytes: &[u8], _: usize) -> Self {
+        let mut word = [0u8; 8];
+        word.copy_from_slice(&bytes[..8]);
+        Self::from_le_bytes(word)
+    }
+
+    fn from_encoded(bytes: &[u8], _: usize) -> Self {
+        let mut word = [0u8; 8];
+        word.copy_from_slice(&bytes[..8]);
+        Self::from_be_bytes(word)
+    }
+}
+
+impl RunKey for WideKey {
+    fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
+        match index {
+            TableIndex::Wide(tree) => tree,
+            TableIndex::Narrow(_) => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
+        match index {
+            TableIndex::Wide(tree) => tree,
+            TableIndex::Narrow(_) => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
+        match cursors {
+            Cursors::Wide(cursors) => cursors,
+            Cursors::Narrow(_) => unreachable!("a cursor has the form of its tree"),
+        }
+    }
+
+    fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors {
+        Cursors::Wide(cursors)
+    }
+
+    fn hash(&self) -> u64 {
+        bloom::hash(self.as_bytes())
+    }
+
+    fn of(key: TableKey) -> Self {
+        crate::table::wide(key)
+    }
+
+    fn table_key(self) -> TableKey {
+        TableKey::Wide(self)
+    }
+
+    fn push_words(&self, out: &mut Vec<u64>) {
+        let (words, _) = self.as_bytes().as_chunks::<8>();
+        out.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+    }
+
+    fn from_stored(bytes: &[u8], width: usize) -> Self {
+        Self::new(bytes, width)
+    }
+
+    fn from_encoded(bytes: &[u8], width: usize) -> Self {
+        Self::new(bytes, width)
+    }
+}
+
+/// The bytes of the primary key in a key of a secondary index, which ends with them.
+pub(crate) fn primary_part<'k>(
+    layout: &TableLayout,
+    secondary: &KeyLayout,
+    key: &'k TableKey,
+) -> &'k [u8] {
+    let TableKey::Wide(key) = key else { unreachable!("a secondary key has two columns at least") };
+    let bytes = |columns: &[u16]| -> usize {
+        let kind = |column: &u16| layout.schema.columns()[usize::from(*column)].kind;
+        columns.iter().map(|column| encoded_bytes(kind(column))).sum()
+    };
+    let (own, primary) = secondary.columns.split_at(secondary.own_columns);
+    let start = bytes(own);
+    &key.as_bytes()[start..start + bytes(primary)]
+}
+
+/// What the filter of a run knows a key of table `table` by.
+#[inline]
+pub(crate) fn filter_hash<K: RunKey>(table: usize, key: &K) -> u64 {
+    key.hash() ^ (table as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Runs `$body` with the key of either form.
+macro_rules! by_form {
+    ($key:expr, $inner:ident => $body:expr) => {
+        match $key {
+            $crate::key::TableKey::Narrow($inner) => $body,
+            $crate::key::TableKey::Wide($inner) => $body,
+        }
+    };
+}
+pub(crate) use by_form;
+
+/// Runs `$body` with `$form` the form of a table's primary keys.
+macro_rules! by_layout {
+    ($layout:expr, $form:ident => $body:expr) => {
+        if $layout.primary.narrow {
+            type $form = u64;
+            $body
+        } else {
+            type $form = index::WideKey;
+            $body
+        }
+    };
+}
+pub(crate) use by_layout;

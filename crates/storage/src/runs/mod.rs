@@ -1,0 +1,293 @@
+//! Log-structured tables in non-volatile memory (P1 4.3): a mutable MemTable, and runs that never
+//! change, every one a B+tree a table that can be used at once after a crash.
+//!
+//! Invariants:
+//! - The directory says which runs count, from the newest to the oldest, and which one is the
+//!   MemTable. It changes only by mini-transactions (`heap`): between two stores of a crash there
+//!   is one directory or the other.
+//! - Only entries of the MemTable change, and only under an undo log entry, as in
+//!   [`crate::Tables`]; its trees are the primary indexes of such tables. Secondary indexes are
+//!   those of the whole database: their entries lead to primary keys, not to places, so that
+//!   merging runs leaves them alone.
+//! - An entry belongs to one run; a field to one entry. While runs are merged, the result names
+//!   entries and fields of its inputs. Once it has replaced them in the directory, what it names is
+//!   its own, and taking the inputs apart frees the rest.
+//! - Work that is put off goes on where a crash has cut it off: what is built, and what is taken
+//!   apart, is reachable from the directory and sound at any moment.
+//!
+//! | what | file |
+//! |---|---|
+//! | media formats | `layout.rs`, `entry.rs` |
+//! | look-ups and scans | `read.rs`, `scan.rs` |
+//! | changes in two halves, and undo | `change.rs`, `undo.rs` |
+//! | freezing the MemTable | `freeze.rs` |
+//! | what is put off, in steps: filters, merging, taking apart | `work.rs`, `filter.rs`, `merge.rs`, `dismantle.rs` |
+//! | check | `check.rs` |
+
+mod change;
+mod check;
+mod dismantle;
+mod entry;
+mod filter;
+mod freeze;
+mod keys;
+mod layout;
+mod merge;
+mod read;
+mod run;
+mod scan;
+mod undo;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::{Lane, Purpose};
+use index::Append;
+use pm::{Bad, LineSet, Memory, Off, Range};
+
+use crate::error::StorageError;
+use crate::key::TableKey;
+use crate::lsm::levels::LevelPolicy;
+use crate::schema::{Catalog, TableLayout};
+use crate::table::Tables;
+
+pub use change::{Replacement, Update};
+pub use layout::{DIRECTORY_BYTES, MAX_RUNS};
+pub use read::Found;
+
+use filter::Filling;
+use layout::{BUILDING, DISMANTLING, FIRST_RUN, LEVEL_BITS, MEMTABLE, cell_at, run_bytes};
+use merge::Merging;
+use run::Run;
+use work::Pace;
+
+/// The tables of a log-structured partition in one memory, with their allocator; see the module's
+/// comment.
+#[derive(Debug)]
+pub struct Runs<M: Memory> {
+    /// Secondary indexes, and as primary ones the trees of the MemTable.
+    pub tables: Tables<M, Append>,
+    catalog: Arc<Catalog>,
+    policy: LevelPolicy,
+    directory: u64,
+    memtable: u64,
+    /// Bytes and entries that the MemTable has taken.
+    bytes: u64,
+    keys: u64,
+    /// Frozen runs, newest first.
+    runs: Vec<Run>,
+
+    /// Of the operation in preparation: slots that are allocated, slots that are superseded, where
+    /// fields are stored, the primary key, the bytes and the entries that it adds.
+    fresh: Vec<u64>,
+    replaced: Vec<u64>,
+    cells: Vec<Off<u64>>,
+    key: TableKey,
+    added: (u64, i64),
+    entry_words: Vec<u64>,
+    old_words: Vec<u64>,
+
+    merging: Option<Merging>,
+    filling: Option<Filling>,
+    /// There was no room for a filter: none is tried until the next MemTable is frozen.
+    no_filters: bool,
+    pace: Pace,
+}
+
+impl<M: Memory> Runs<M> {
+    /// Bytes of the directory and of root pointers that the tables of `catalog` need.
+    pub fn root_bytes(catalog: &Catalog) -> u64 {
+        let secondary: usize = catalog.tables.iter().map(|table| table.secondary.len()).sum();
+        DIRECTORY_BYTES + secondary as u64 * 8
+    }
+
+    /// Creates empty tables, whose directory will live at `directory`, on a line, with the root
+    /// pointers behind it. Nothing leads to them yet.
+    ///
+    /// # Errors
+    /// The memory is full.
+    pub fn create(
+        mut lane: Lane<M>,
+        catalog: &Arc<Catalog>,
+        policy: LevelPolicy,
+        directory: u64,
+    ) -> Result<Self, StorageError> {
+        let memory = lane.memory().clone();
+        let bytes = Self::root_bytes(catalog);
+        memory.copy(Off::new(directory), &vec![0; bytes as usize]);
+        memory.flush(Range::new(directory, bytes));
+        let memtable = Self::write_run(&mut lane, catalog, &mut LineSet::new(), None)?;
+        let word = word_at(directory, MEMTABLE);
+        lane.mini_store(word, memtable);
+        lane.mini_persist(memtable)?;
+        let mut lines = LineSet::new();
+        lines.add(Range::new(memtable, run_bytes(catalog.tables.len())));
+        lane.mini_commit(&mut lines);
+        memory.fence();
+        let mut runs = Self::assemble(lane, catalog, policy, directory, memtable);
+        for table in 0..catalog.tables.len() {
+            for index in 0..catalog.tables[table].secondary.len() {
+                runs.tables.create_index(table as u16, index + 1)?;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The tables whose directory lives at `directory`. `bytes` and `keys` is what is known of the
+    /// MemTable's size. Reads what stands in the directory, and nothing that grows with the data.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn open(
+        lane: Lane<M>,
+        catalog: &Arc<Catalog>,
+        policy: LevelPolicy,
+        directory: u64,
+        (bytes, keys): (u64, u64),
+    ) -> Result<Self, StorageError> {
+        let memory = lane.memory().clone();
+        let memtable = memory.load(word_at(directory, MEMTABLE), Acquire)?;
+        layout::read_header(&memory, memtable, catalog.tables.len())?;
+        let mut runs = Self::assemble(lane, catalog, policy, directory, memtable);
+        (runs.bytes, runs.keys) = (bytes, keys);
+        for number in 0..MAX_RUNS as u64 {
+            let word = memory.load(word_at(directory, FIRST_RUN + number), Acquire)?;
+            if word == 0 {
+                break;
+            }
+            let (at, level) = (word & !LEVEL_BITS, (word & LEVEL_BITS) as usize);
+            if runs.runs.last().is_some_and(|newer: &Run| newer.level > level) {
+                return Err(Bad::Damaged { what: "directory of runs", at: directory }.into());
+            }
+            runs.runs.push(Run::open(&memory, catalog, at, level)?);
+        }
+        runs.pace.wake();
+        Ok(runs)
+    }
+
+    fn assemble(
+        lane: Lane<M>,
+        catalog: &Arc<Catalog>,
+        policy: LevelPolicy,
+        directory: u64,
+        memtable: u64,
+    ) -> Self {
+        let mut secondary = directory + DIRECTORY_BYTES;
+        let tables = Tables::open_at(lane, catalog, |table, index| {
+            if index == 0 {
+                return cell_at(memtable, table);
+            }
+            secondary += 8;
+            Off::new(secondary - 8)
+        });
+        Self {
+            tables,
+            catalog: catalog.clone(),
+            policy,
+            directory,
+            memtable,
+            bytes: 0,
+            keys: 0,
+            runs: Vec::new(),
+            fresh: Vec::new(),
+            replaced: Vec::new(),
+            cells: Vec::new(),
+            key: TableKey::Narrow(0),
+            added: (0, 0),
+            entry_words: Vec::new(),
+            old_words: Vec::new(),
+            merging: None,
+            filling: None,
+            no_filters: false,
+            pace: Pace::default(),
+        }
+    }
+
+    /// The memory under the tables.
+    #[inline]
+    pub fn memory(&self) -> &M {
+        self.tables.lane.memory()
+    }
+
+    /// Bytes and entries of the MemTable, about.
+    pub fn memtable_use(&self) -> (u64, u64) {
+        (self.bytes, self.keys)
+    }
+
+    /// How many frozen runs there are, by level.
+    pub fn runs_by_level(&self) -> Vec<usize> {
+        let mut levels = vec![0; self.runs.last().map_or(0, |oldest| oldest.level + 1)];
+        self.runs.iter().for_each(|run| levels[run.level] += 1);
+        levels
+    }
+
+    #[inline]
+    fn layout(&self, table: usize) -> &TableLayout {
+        &self.tables.tables[table].layout
+    }
+
+    fn directory_word(&self, number: u64) -> Result<u64, Bad> {
+        self.memory().load(word_at(self.directory, number), Acquire)
+    }
+
+    /// The run whose merge is being built, or whose inputs are being taken apart, if any.
+    fn building(&self) -> Result<Option<u64>, Bad> {
+        Ok(Some(self.directory_word(BUILDING)?).filter(|run| *run != 0))
+    }
+
+    fn dismantling(&self) -> Result<Option<u64>, Bad> {
+        Ok(Some(self.directory_word(DISMANTLING)?).filter(|run| *run != 0))
+    }
+
+    fn run_at(&self, at: u64) -> Option<&Run> {
+        self.runs.iter().find(|run| run.at == at)
+    }
+
+    /// Adds the words of a directory with these runs to the mini-transaction.
+    fn mini_directory(&mut self, runs: &[u64]) {
+        assert!(runs.len() <= MAX_RUNS, "the directory has room");
+        for number in 0..MAX_RUNS {
+            let word = runs.get(number).copied().unwrap_or(0);
+            let at = word_at(self.directory, FIRST_RUN + number as u64);
+            // Only what changes: a mini-transaction is short.
+            if self.memory().load(at, Acquire) != Ok(word) {
+                self.tables.lane.mini_store(at, word);
+            }
+        }
+    }
+
+    /// The words of the directory for the runs as they are.
+    fn run_words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.runs.iter().map(|run| run.at | run.level as u64)
+    }
+
+    /// Writes the descriptor of an empty run; `inputs` are those of a merge, with its plan.
+    fn write_run(
+        lane: &mut Lane<M>,
+        catalog: &Catalog,
+        lines: &mut LineSet,
+        merge: Option<(u64, &[u64])>,
+    ) -> Result<u64, StorageError> {
+        let bytes = run_bytes(catalog.tables.len());
+        let at = lane.allocate(bytes, Purpose::Log)?;
+        assert!(at.is_multiple_of(64), "a slot of whole lines starts on one");
+        let mut image = vec![0u8; bytes as usize];
+        image[..8].copy_from_slice(&layout::RUN_MAGIC.to_le_bytes());
+        if let Some((plan, inputs)) = merge {
+            image[56..64].copy_from_slice(&plan.to_le_bytes());
+            for (number, input) in inputs.iter().enumerate() {
+                let place = layout::input_at(0, number).get() as usize;
+                image[place..place + 8].copy_from_slice(&input.to_le_bytes());
+            }
+        }
+        lane.memory().copy(Off::new(at), &image);
+        lines.add(Range::new(at, bytes));
+        Ok(at)
+    }
+}
+
+/// A word of the directory.
+fn word_at(directory: u64, number: u64) -> Off<u64> {
+    Off::new(directory + number * 8)
+}

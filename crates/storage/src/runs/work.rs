@@ -1,0 +1,168 @@
+//! What is put off, and when it is done: filters, merges, taking apart, each in steps that are
+//! bounded by a leaf.
+//!
+//! Who writes pays: what a transaction adds to the MemTable buys steps, so that a merge is done well
+//! before level 0 is full again. Nobody waits longer than a few steps, and without anybody's help
+//! the number of runs stays bounded.
+
+use heap::HeapError;
+use pm::Memory;
+
+use crate::error::StorageError;
+use crate::runs::Runs;
+use crate::runs::layout::MAX_RUNS;
+
+/// Bytes that moving an entry from run to run counts for.
+const ENTRY_BYTES: u64 = 64;
+/// Commits for which nothing is tried after there was no room.
+const PAUSE: u32 = 64;
+
+/// How much work is due.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// There may be something to do.
+    awake: bool,
+    /// Entries that the transactions have paid for.
+    credit: u64,
+    /// Entries that the work at hand has to look at, about.
+    due: u64,
+    /// Commits to let pass.
+    pause: u32,
+}
+
+impl Pace {
+    pub(crate) fn wake(&mut self) {
+        self.awake = true;
+    }
+}
+
+impl<M: Memory> Runs<M> {
+    /// After a commit that added `grown` bytes to the MemTable: does the work that they pay for.
+    ///
+    /// # Errors
+    /// Damage. A lack of room is none: the work waits.
+    #[inline]
+    pub fn work_for(&mut self, grown: u64) -> Result<(), StorageError> {
+        if !self.pace.awake || grown == 0 {
+            return Ok(());
+        }
+        self.work_off(grown)
+    }
+
+    #[cold]
+    fn work_off(&mut self, grown: u64) -> Result<(), StorageError> {
+        if self.pace.pause > 0 {
+            self.pace.pause -= 1;
+            return Ok(());
+        }
+        if self.pace.due == 0 {
+            self.pace.due = self.entries_due();
+        }
+        // Twice as fast as level 0 fills; where the directory fills, four times.
+        let crowded = self.runs.len() + self.policy.level0_runs as usize > MAX_RUNS;
+        let haste = if crowded { 8 } else { 2 };
+        let round = self.policy.limit(0).max(1);
+        let paid = u128::from(grown) * u128::from(self.pace.due) * haste / u128::from(round);
+        self.pace.credit += u64::try_from(paid).unwrap_or(u64::MAX).max(1);
+        while self.pace.awake && self.pace.credit > 0 {
+            let done = self.work_step()?;
+            if done == 0 {
+                self.pace.credit = 0;
+            }
+            self.pace.credit = self.pace.credit.saturating_sub(done);
+        }
+        Ok(())
+    }
+
+    /// Does at most about `budget` bytes of the work that waits; returns about how many bytes
+    /// still do.
+    ///
+    /// # Errors
+    /// Damage. A lack of room is none: the work waits.
+    pub fn work(&mut self, budget: u64) -> Result<u64, StorageError> {
+        let mut done = 0;
+        while self.pace.awake && done < budget {
+            let entries = self.work_step()?;
+            if entries == 0 {
+                break;
+            }
+            done += entries * ENTRY_BYTES;
+        }
+        if !self.pace.awake {
+            return Ok(0);
+        }
+        Ok(self.entries_due().max(1).saturating_mul(ENTRY_BYTES))
+    }
+
+    /// Does a step; returns how many entries it looked at, 0 if it could do nothing.
+    fn work_step(&mut self) -> Result<u64, StorageError> {
+        match self.try_step() {
+            Err(StorageError::Heap(HeapError::Full(_))) => {
+                self.pace.pause = PAUSE;
+                Ok(0)
+            }
+            done => done,
+        }
+    }
+
+    fn try_step(&mut self) -> Result<u64, StorageError> {
+        if let Some(result) = self.dismantling()? {
+            return self.dismantle_step(result);
+        }
+        let bare = |run: &&crate::runs::Run| run.filter.is_none() && run.keys > 0;
+        if !self.no_filters
+            && let Some(run) = self.runs.iter().find(bare)
+        {
+            let at = run.at;
+            return self.fill(at);
+        }
+        if self.merging.is_some() {
+            return self.merge_step();
+        }
+        if let Some(result) = self.building()? {
+            self.resume_merge(result)?;
+            return Ok(1);
+        }
+        let levels = self.bytes_by_level();
+        let levels: Vec<&[u64]> = levels.iter().map(Vec::as_slice).collect();
+        self.pace.due = 0;
+        if let Some(merge) = self.policy.next_merge(&levels) {
+            self.start_merge(merge)?;
+            return Ok(1);
+        }
+        self.pace.awake = false;
+        Ok(0)
+    }
+
+    fn bytes_by_level(&self) -> Vec<Vec<u64>> {
+        let mut levels = vec![Vec::new(); self.runs.last().map_or(0, |oldest| oldest.level + 1)];
+        self.runs.iter().for_each(|run| levels[run.level].push(run.bytes));
+        levels
+    }
+
+    /// About how many entries the work that waits has to look at: those of the runs that are merged
+    /// or will be, once for the filter, once for the merge, once for taking apart.
+    fn entries_due(&self) -> u64 {
+        let levels = self.bytes_by_level();
+        let levels: Vec<&[u64]> = levels.iter().map(Vec::as_slice).collect();
+        let deepest = match (self.policy.next_merge(&levels), &self.merging) {
+            (_, Some(merging)) => merging.result.level,
+            (Some(merge), None) => merge.into,
+            (None, None) => 0,
+        };
+        let runs = self.runs.iter().filter(|run| run.level <= deepest);
+        runs.fold(0u64, |sum, run| sum.saturating_add(run.keys.saturating_mul(3)))
+    }
+
+    /// Finishes at once the step of taking a run apart that a crash may have cut off: before
+    /// anything is allocated. Bounded by a leaf.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn settle_step(&mut self) -> Result<(), StorageError> {
+        if let Some(result) = self.dismantling()? {
+            self.dismantle_step(result)?;
+        }
+        Ok(())
+    }
+}
