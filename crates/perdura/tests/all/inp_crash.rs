@@ -2,12 +2,7 @@
 //! `support/disk.rs`. The story has checkpoints, rotations, aborts and transactions larger than the
 //! log's buffer is reserved ahead.
 
-mod support;
-
-#[path = "support/disk.rs"]
-mod disk;
-
-use disk::{Plot, superfluous_syncs, survives};
+use crate::support::disk::{Plot, superfluous_syncs, survives};
 use perdura::{EngineKind, Options};
 
 fn plot(seed: u64, group: u32) -> Plot {

@@ -1,9 +1,7 @@
 //! Random transactions against a model, with aborts and reopenings, for every engine.
 
-mod support;
-
+use crate::support::{Driver, Model, Tables, compare, schema};
 use perdura::{Database, Domain, EngineKind, Options};
-use support::{Driver, Model, Tables, compare, schema};
 
 fn options(engine: EngineKind) -> Options {
     Options::new()

@@ -6,10 +6,9 @@
 //! flushed, and whether a fence has followed. That the check can fail is a test, too: without one
 //! of its flushes or fences no operation passes.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::{Item, Tables, insert_item, schema, update_item};
 use perdura::recording::table2::{
     ADD_TO_INDEXES, DISCARD, FIND, MARK_PERSISTED, MODIFY, NVM_INP_DELETE, NVM_INP_INSERT,
     NVM_INP_SELECT, NVM_INP_UPDATE, RECLAIM, RECORD, RETRIEVE, SYNC_CHANGES, SYNC_LOG_ENTRY,
@@ -17,7 +16,6 @@ use perdura::recording::table2::{
 };
 use perdura::recording::{Event, Recording, RecordingFiles, Step, Trace};
 use perdura::{Database, EngineKind, Media, Options, Recorded, Row, Value};
-use support::{Item, Tables, insert_item, schema, update_item};
 
 /// A note behind which the commit begins.
 const COMMIT: u64 = 1;

@@ -3,17 +3,15 @@
 //!
 //! Damaged bytes are in `bad_pool.rs`, full pools in `full_pool.rs`.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{Model, Tables, compare, contents, schema};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Options, PoolError, Row, Schema, TableSchema,
     Value,
 };
-use support::{Model, Tables, compare, contents, schema};
 
 fn options() -> Options {
     Options::new()
@@ -33,8 +31,8 @@ fn small_pool(directory: &Path) -> PathBuf {
     path
 }
 
-fn item(number: u64) -> support::Item {
-    support::Item {
+fn item(number: u64) -> crate::support::Item {
+    crate::support::Item {
         name: format!("n{number}"),
         payload: vec![number as u8; 100],
         count: -1,
@@ -46,7 +44,7 @@ fn item(number: u64) -> support::Item {
 fn fill(db: &Database) {
     let tables = Tables::of(db);
     for key in 0..20 {
-        db.write(|tx| support::insert_item(tx, &tables, key, &item(key))).unwrap();
+        db.write(|tx| crate::support::insert_item(tx, &tables, key, &item(key))).unwrap();
     }
 }
 
@@ -268,10 +266,10 @@ fn a_panic_in_a_transaction_undoes_it_and_the_database_goes_on() {
             let panicked = catch_unwind(AssertUnwindSafe(|| {
                 db.write(|tx| -> Result<(), Error> {
                     if statements > 0 {
-                        support::insert_item(tx, &tables, 100, &item(7))?;
+                        crate::support::insert_item(tx, &tables, 100, &item(7))?;
                     }
                     if statements > 1 {
-                        support::update_item(tx, &tables, 3, &item(9), 31)?;
+                        crate::support::update_item(tx, &tables, 3, &item(9), 31)?;
                     }
                     if statements > 2 {
                         tx.delete(&tables.item, &[Value::U64(5)])?;

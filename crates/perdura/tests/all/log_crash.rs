@@ -2,12 +2,7 @@
 //! is in `support/disk.rs`. The story has flushes, merges through three levels, a kill with its
 //! recovery, flushes that find no room, aborts, and a manifest that is written anew.
 
-mod support;
-
-#[path = "support/disk.rs"]
-mod disk;
-
-use disk::{Plot, superfluous_syncs, survives};
+use crate::support::disk::{Plot, superfluous_syncs, survives};
 use perdura::{EngineKind, Options};
 
 fn plot(seed: u64, group: u32, kill: bool) -> Plot {

@@ -1,19 +1,17 @@
 //! Snapshots of the engines with copy-on-write: what one sees stays as it is, whatever is
 //! committed, aborted, freed and used again meanwhile; nobody waits for anybody.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
+use crate::support::{Driver, Model, Tables, compare, schema};
 use perdura::{
     ColumnType, Commit, Database, Domain, EngineKind, Error, Options, Row, Scan, Schema, Snapshot,
     Table, TableSchema, Value,
 };
-use support::{Driver, Model, Tables, compare, schema};
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Cow, EngineKind::NvmCow];
 
@@ -32,7 +30,7 @@ fn model_of(snapshot: &Snapshot, tables: &Tables) -> Model {
     let mut model = Model::default();
     snapshot
         .scan(&tables.item, &Scan::all(), |row| {
-            let (key, item) = support::item_of(row);
+            let (key, item) = crate::support::item_of(row);
             model.items.insert(key, item);
             ControlFlow::Continue(())
         })
@@ -47,7 +45,7 @@ fn model_of(snapshot: &Snapshot, tables: &Tables) -> Model {
     for (key, item) in &model.items {
         let id = [Value::U64(*key)];
         assert!(snapshot.get(&tables.item, &id, &mut row).unwrap());
-        assert_eq!(support::item_of(&row), (*key, item.clone()));
+        assert_eq!(crate::support::item_of(&row), (*key, item.clone()));
         assert!(snapshot.get_columns(&tables.item, &id, &[1], &mut row).unwrap());
         let bytes = snapshot.get_bytes(&tables.item, &id, &[1], &mut out).unwrap().unwrap();
         assert_eq!(&out[..bytes], row.text(0).as_bytes());

@@ -1,7 +1,13 @@
 //! What the tests of whole databases share: a schema with every kind of column and key, a model,
 //! random transactions that run on both, and the comparison of the two.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of this module")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "shared; binaries beside this folder use a part of it"
+)]
+
+pub mod disk;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,16 +1,14 @@
 //! What is particular to Log: levels, tombstones above live tuples, partial entries over several
 //! runs, space, work in the background, damaged and missing files, full disks.
 
-mod support;
-
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use crate::support::{Driver, Model, Tables, compare, contents, schema};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     Database, Domain, EngineKind, Error, Media, Options, Recorded, Row, Scan, Table, Value,
 };
-use support::{Driver, Model, Tables, compare, contents, schema};
 
 fn options() -> Options {
     Options::new()
@@ -50,8 +48,8 @@ impl Store {
     }
 }
 
-fn item(number: u64) -> support::Item {
-    support::Item {
+fn item(number: u64) -> crate::support::Item {
+    crate::support::Item {
         name: format!("n{}", number % 50),
         payload: vec![number as u8; 100],
         count: number as i64 % 7,
@@ -64,8 +62,8 @@ fn put(db: &Database, model: &mut Model, key: u64, version: u64) {
     let tables = Tables::of(db);
     let new = item(version);
     db.write(|tx| match model.items.contains_key(&key) {
-        true => support::update_item(tx, &tables, key, &new, 31),
-        false => support::insert_item(tx, &tables, key, &new),
+        true => crate::support::update_item(tx, &tables, key, &new, 31),
+        false => crate::support::insert_item(tx, &tables, key, &new),
     })
     .unwrap();
     model.items.insert(key, new);
@@ -158,7 +156,7 @@ fn a_tuple_comes_together_from_three_runs_the_memtable_and_the_one_being_written
     store.db.checkpoint().unwrap();
     let update = |model: &mut Model, key: u64, columns: u8, version: u64| {
         let new = item(version);
-        store.db.write(|tx| support::update_item(tx, &tables, key, &new, columns)).unwrap();
+        store.db.write(|tx| crate::support::update_item(tx, &tables, key, &new, columns)).unwrap();
         let stored = model.items.get_mut(&key).unwrap();
         if columns & 1 != 0 {
             stored.name = new.name;
@@ -220,10 +218,10 @@ fn a_tuple_comes_together_from_three_runs_the_memtable_and_the_one_being_written
     // An abort brings back what stands in the MemTable and what does not.
     let mut tx = store.db.begin().unwrap();
     for key in 0..9 {
-        support::update_item(&mut tx, &tables, key, &item(999), 31).unwrap();
+        crate::support::update_item(&mut tx, &tables, key, &item(999), 31).unwrap();
         tx.delete(&tables.item, &[Value::U64(key)]).unwrap();
-        support::insert_item(&mut tx, &tables, key, &item(998)).unwrap();
-        support::update_item(&mut tx, &tables, key, &item(997), 2).unwrap();
+        crate::support::insert_item(&mut tx, &tables, key, &item(998)).unwrap();
+        crate::support::update_item(&mut tx, &tables, key, &item(997), 2).unwrap();
     }
     tx.abort().unwrap();
     compare(&store.db, &model);
@@ -252,7 +250,7 @@ fn space_stays_flat_under_churn() {
                     done => done,
                 })
                 .unwrap();
-            store.db.write(|tx| support::insert_item(tx, &tables, key, &new)).unwrap();
+            store.db.write(|tx| crate::support::insert_item(tx, &tables, key, &new)).unwrap();
         }
         let files: u64 = std::fs::read_dir(store.files())
             .unwrap()
@@ -461,7 +459,7 @@ fn a_full_memory_is_an_error_after_which_everything_goes_on() {
     let options = options().memtable_bytes(1 << 30).volatile_limit(24 << 20);
     let path = directory.path().join("db");
     let db = Database::create(&path, &schema(), &options).unwrap();
-    let table: Table = db.table(support::PAIR).unwrap();
+    let table: Table = db.table(crate::support::PAIR).unwrap();
     let (mut inserted, mut refused) = (0i64, 0);
     while refused < 3 {
         let value = vec![7; 300];

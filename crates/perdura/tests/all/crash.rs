@@ -7,11 +7,9 @@
 //! beside them, whole; indexes and allocator agree; more transactions work; a second recovery
 //! changes nothing.
 
-mod support;
-
+use crate::support::{Driver, Model, Tables, compare, contents, schema};
 use perdura::recording::{Recording, RecordingFiles, Replay, Site, Trace};
 use perdura::{Database, EngineKind, Error, Media, Options, Recorded, Value};
-use support::{Driver, Model, Tables, compare, contents, schema};
 
 const LIMIT: u64 = 4 << 20;
 
@@ -201,7 +199,7 @@ fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story {
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
     let tables = Tables::of(&db);
-    let item = |count, flag: &[u8]| support::Item {
+    let item = |count, flag: &[u8]| crate::support::Item {
         name: "n".into(),
         payload: vec![],
         count,
@@ -210,10 +208,10 @@ fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story {
     };
     let mut models = vec![Model::default()];
     models[0].items.insert(1, item(1, b"ffff"));
-    db.write(|tx| support::insert_item(tx, &tables, 1, &item(1, b"ffff"))).unwrap();
+    db.write(|tx| crate::support::insert_item(tx, &tables, 1, &item(1, b"ffff"))).unwrap();
     memory.start();
     let mut tx = db.begin().unwrap();
-    support::update_item(&mut tx, &tables, 1, &item(0, b"f"), 4 | 8).unwrap();
+    crate::support::update_item(&mut tx, &tables, 1, &item(0, b"f"), 4 | 8).unwrap();
     tx.delete(&tables.item, &[Value::U64(1)]).unwrap();
     if commit {
         assert!(tx.commit().unwrap().is_durable());

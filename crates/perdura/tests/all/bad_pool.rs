@@ -5,17 +5,15 @@
 //! secondary index, log segments, an unfinished transaction. Offsets of header fields are from
 //! `docs/format/pool.md`.
 
-mod support;
-
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use crate::support::{Driver, Model, Tables, compare, contents, schema};
 use perdura::recording::{Recording, read_header};
 use perdura::{Database, Domain, EngineKind, Error, Options, PoolError, Scan};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use support::{Driver, Model, Tables, compare, contents, schema};
 
 /// The two copies of the header and its length.
 const COPIES: [usize; 2] = [0, 4096];
@@ -332,15 +330,15 @@ fn use_it(path: &Path, bytes: &[u8]) -> Outcome {
         // Also where the check has found damage: no transaction may panic.
         for key in [3, 5000] {
             let tables = Tables::of(&db);
-            let item = support::Item {
+            let item = crate::support::Item {
                 name: "x".into(),
                 payload: vec![1; 100],
                 count: 0,
                 flag: vec![],
                 score: 0.0,
             };
-            let _ = db.write(|tx| support::insert_item(tx, &tables, key, &item));
-            let _ = db.write(|tx| support::update_item(tx, &tables, key, &item, 31));
+            let _ = db.write(|tx| crate::support::insert_item(tx, &tables, key, &item));
+            let _ = db.write(|tx| crate::support::update_item(tx, &tables, key, &item, 31));
             let _ = db.write(|tx| tx.delete(&tables.item, &[perdura::Value::U64(key)]));
         }
         drop(db);

@@ -5,15 +5,13 @@
 //! at every place in turn: in a tuple, in a split at every level, in an index of its own, in the
 //! log, at a chunk of every size class.
 
-mod support;
-
+use crate::support::{Driver, Model, Tables, compare, schema};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Environment, Error, Media, Options, Recorded, Schema,
     Table, TableSchema, Value,
 };
 use rand::Rng;
-use support::{Driver, Model, Tables, compare, schema};
 
 const LIMIT: u64 = 512 << 10;
 
@@ -110,7 +108,7 @@ fn run_until_full(db: &Database, engine: EngineKind, driver: &mut Driver, model:
         let mut item = large_item();
         for key in 0.. {
             item.count = key as i64;
-            match db.write(|tx| support::insert_item(tx, &tables, key, &item)) {
+            match db.write(|tx| crate::support::insert_item(tx, &tables, key, &item)) {
                 Ok(()) => assert!(model.items.insert(key, item.clone()).is_none()),
                 Err(Error::Full(_)) => break,
                 Err(other) => panic!("{other}"),
@@ -120,8 +118,8 @@ fn run_until_full(db: &Database, engine: EngineKind, driver: &mut Driver, model:
     run_into_the_limit(db, driver, model, if engine == EngineKind::Inp { 2 } else { 40 });
 }
 
-fn large_item() -> support::Item {
-    support::Item {
+fn large_item() -> crate::support::Item {
+    crate::support::Item {
         name: "large".into(),
         payload: vec![7; 300],
         count: 0,
@@ -137,7 +135,9 @@ fn until_full<E: Environment>(
     driver: &mut Driver,
 ) -> Error {
     let from = 1 << 40 | u64::from(driver.random.random::<u32>());
-    (from..).find_map(|key| support::insert_item(tx, tables, key, &large_item()).err()).unwrap()
+    (from..)
+        .find_map(|key| crate::support::insert_item(tx, tables, key, &large_item()).err())
+        .unwrap()
 }
 
 fn recorded(engine: EngineKind, initial: u64) -> (Database<Recorded>, Recording) {
@@ -237,8 +237,8 @@ fn recovery_of_a_full_pool_needs_no_room() {
         for (at, key) in keys.iter().enumerate() {
             let done = match at % 3 {
                 0 => tx.delete(&tables.item, &[Value::U64(*key)]),
-                1 => support::update_item(&mut tx, &tables, *key, &large_item(), 1 | 4),
-                _ => support::insert_item(&mut tx, &tables, key + 1000, &large_item()),
+                1 => crate::support::update_item(&mut tx, &tables, *key, &large_item(), 1 | 4),
+                _ => crate::support::insert_item(&mut tx, &tables, key + 1000, &large_item()),
             };
             assert!(matches!(done, Ok(()) | Err(Error::Full(_))), "{done:?}");
         }

@@ -16,7 +16,7 @@ use perdura::recording::{DiskReplay, Recording, RecordingFiles, Site};
 use perdura::{Commit, Database, Media, Options, Recorded};
 use rand::Rng;
 
-use super::support::{Driver, Model, Tables, compare, contents, schema};
+use super::{Driver, Model, Tables, compare, contents, schema};
 
 type Files = BTreeMap<String, Vec<u8>>;
 

@@ -10,13 +10,11 @@
 //! values of many pages, aborts, large transactions, a cache that is too small for them, and
 //! groups.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{Driver, Model, Tables, compare, contents, schema};
 use perdura::recording::{DiskReplay, Recording, RecordingFiles};
 use perdura::{Commit, Database, EngineKind, Error, Media, Options, Recorded, Value};
-use support::{Driver, Model, Tables, compare, contents, schema};
 
 type Files = BTreeMap<String, Vec<u8>>;
 

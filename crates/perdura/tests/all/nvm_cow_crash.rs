@@ -8,11 +8,9 @@
 //! splits, merges, growth, aborts, batches of several, lists of several segments, and snapshots
 //! that pin what is superseded.
 
-mod support;
-
+use crate::support::{Driver, Model, Tables, compare, contents, schema};
 use perdura::recording::{Recording, RecordingFiles, Replay, Site, Trace};
 use perdura::{Commit, Database, EngineKind, Error, Media, Options, Recorded, Snapshot};
-use support::{Driver, Model, Tables, compare, contents, schema};
 
 const LIMIT: u64 = 4 << 20;
 
