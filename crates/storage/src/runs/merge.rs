@@ -27,7 +27,7 @@ use crate::lsm::levels::Merge;
 use crate::runs::entry::{Entry, TOMBSTONE, partial_words};
 use crate::runs::keys::{Cursors, RunKey, by_layout};
 use crate::runs::layout::{
-    BUILDING, BYTES_AT, DISMANTLING, KEYS_AT, MAX_RUNS, TO_BOTTOM, input_at, read_header,
+    BUILDING, BYTES_AT, DISMANTLING, KEYS_AT, MAX_LEVEL, MAX_RUNS, TO_BOTTOM, input_at, read_header,
 };
 use crate::runs::read::take_words;
 use crate::runs::run::Run;
@@ -102,6 +102,9 @@ impl<M: Memory> Runs<M> {
         let damaged = Bad::Damaged { what: "merge of runs", at };
         let plan = read_header(memory, at, self.catalog.tables.len())?.plan;
         let level = (plan & !TO_BOTTOM) as usize;
+        if level > MAX_LEVEL {
+            return Err(damaged.into());
+        }
         let mut result = Run::open(memory, &self.catalog, at, level)?;
         (result.bytes, result.keys) = (0, 0);
         let mut inputs = Vec::new();
