@@ -10,6 +10,10 @@
 //! 3. *Replace.* With its filter built, one mini-transaction puts the result in the directory in
 //!    place of its inputs, and makes it the one whose inputs are taken apart (`dismantle.rs`).
 //!
+//! There is no fence of its own behind a mini-transaction of 1 and 2. All its words are changed by
+//! other mini-transactions only, but for those of the persisted bits of new entries; and what comes
+//! there before the next fence is the clearing of superseded slots, which recovery repeats.
+//!
 //! A crash in 2 loses nothing: building goes on behind the last key of the result. Tombstones are
 //! dropped where no run lies below, since they have nothing left to hide.
 
@@ -75,7 +79,6 @@ impl<M: Memory> Runs<M> {
                 .collect();
             self.mini_directory(&words);
             self.tables.lane.mini_commit(&mut LineSet::new());
-            self.memory().fence();
             if let Some(run) = self.runs.iter_mut().find(|run| run.at == alone) {
                 run.level = merge.into;
             }
@@ -88,7 +91,6 @@ impl<M: Memory> Runs<M> {
         lane.mini_store(word_at(self.directory, BUILDING), at);
         lane.mini_persist(at)?;
         lane.mini_commit(&mut lines);
-        lane.memory().fence();
         self.resume_merge(at)?;
         if let Some(merging) = &mut self.merging {
             (merging.table, merging.keys) = (0, Some(0));
@@ -182,7 +184,6 @@ impl<M: Memory> Runs<M> {
                 self.give_back_leaf(leaf);
                 return Err(error.into());
             }
-            lane.memory().fence();
             if let Some(keys) = &mut merging.keys {
                 *keys += leaf.entries.len() as u64;
             }
