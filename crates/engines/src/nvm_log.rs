@@ -108,7 +108,8 @@ impl<E: Environment> NvmLog<E> {
         }
     }
 
-    /// Finishes what the last transaction left to do: no entry of the log counts any more.
+    /// Finishes what the last transaction left to do: with the next fence no entry of the log counts
+    /// any more, and what was cleared can be released.
     fn settle_log(&mut self) -> Result<(), EngineError> {
         if self.to_clear.is_empty() && self.to_release.is_empty() {
             return Ok(());
@@ -118,8 +119,6 @@ impl<E: Environment> NvmLog<E> {
         self.cleared.flush(memory);
         memory.fence();
         self.log.abort(memory);
-        memory.fence();
-        self.release_cleared();
         Ok(())
     }
 
@@ -163,7 +162,10 @@ impl<E: Environment> NvmLog<E> {
         let grown = self.runs.memtable_use().0.saturating_sub(self.committed_use.0);
         if self.runs.is_full() && grown > 0 {
             self.settle_log()?;
-            self.runs.freeze()?;
+            if !self.runs.freeze()? {
+                self.memory.fence();
+            }
+            self.release_cleared();
         }
         self.committed_use = self.runs.memtable_use();
         Ok(self.runs.work_for(grown)?)
@@ -454,7 +456,10 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        self.settle_log()
+        self.settle_log()?;
+        self.memory.fence();
+        self.release_cleared();
+        Ok(())
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {

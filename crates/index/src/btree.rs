@@ -71,7 +71,8 @@ impl Path {
 }
 
 impl<K: Key, L: LeafLayout> BTree<K, L> {
-    /// Creates an empty tree whose root pointer will live at `root_cell`. Settled when it returns.
+    /// Creates an empty tree whose root pointer will live at `root_cell`. It is there, durably, when
+    /// this returns; a fence must come before the root pointer changes in another way.
     ///
     /// # Errors
     /// The memory is full, or the shape impossible.
@@ -90,7 +91,6 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         lane.mini_store(root_cell, root);
         lane.mini_persist(root)?;
         lane.mini_commit(&mut lines);
-        memory.fence();
         Ok(Self::open(root_cell, shape))
     }
 

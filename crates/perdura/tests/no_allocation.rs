@@ -182,6 +182,16 @@ fn updates_and_reads_of_cow_allocate_nothing() {
     updates_and_reads(EngineKind::Cow);
 }
 
+#[test]
+fn updates_and_reads_of_nvm_log_allocate_nothing() {
+    updates_and_reads(EngineKind::NvmLog);
+}
+
+#[test]
+fn deletes_and_inserts_of_nvm_log_allocate_nothing() {
+    deletes_and_inserts(EngineKind::NvmLog);
+}
+
 fn deletes_and_inserts(engine: EngineKind) {
     let store = Store::new(engine);
     store.warm_up();

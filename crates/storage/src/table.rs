@@ -144,7 +144,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(tables)
     }
 
-    /// Creates the empty tree of an index, which is there then. Settled when it returns.
+    /// Creates the empty tree of an index, which is there, durably, then.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.

@@ -189,7 +189,7 @@ fn power_cuts(engine: EngineKind, stories: [(u64, usize, u64); 3], bound: u64, n
             explored.fences, explored.points, explored.states, explored.nested
         );
         assert_eq!(explored.violations, [""; 0], "seed {seed}");
-        assert!(explored.points > 150 && explored.states > 1_200, "{explored:?}");
+        assert!(explored.points > 100 && explored.states > 1_000, "{explored:?}");
     }
 }
 

@@ -117,8 +117,8 @@ impl<M: Memory> Runs<M> {
         for slot in &taken {
             lane.mini_persist(*slot)?;
         }
+        // No fence behind it: only other mini-transactions change one of these words.
         lane.mini_commit(&mut LineSet::new());
-        lane.memory().fence();
         let filter = Filter {
             list,
             pieces,

@@ -10,8 +10,10 @@ pub const MAX_RUNS: usize = 29;
 
 /// A run's level stands in the low bits of its word in the directory.
 pub(crate) const LEVEL_BITS: u64 = 63;
+/// The deepest level: with the least growth factor more than any memory holds.
+pub(crate) const MAX_LEVEL: usize = 60;
 /// Runs start on lines, so that these bits are free.
-const _: () = assert!(LEVEL_BITS < 64);
+const _: () = assert!(LEVEL_BITS < 64 && (MAX_LEVEL as u64) < LEVEL_BITS);
 
 /// The directory: a word each.
 pub(crate) const MEMTABLE: u64 = 0;

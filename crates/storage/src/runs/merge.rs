@@ -10,6 +10,10 @@
 //! 3. *Replace.* With its filter built, one mini-transaction puts the result in the directory in
 //!    place of its inputs, and makes it the one whose inputs are taken apart (`dismantle.rs`).
 //!
+//! There is no fence of its own behind a mini-transaction of 1 and 2. All its words are changed by
+//! other mini-transactions only, but for those of the persisted bits of new entries; and what comes
+//! there before the next fence is the clearing of superseded slots, which recovery repeats.
+//!
 //! A crash in 2 loses nothing: building goes on behind the last key of the result. Tombstones are
 //! dropped where no run lies below, since they have nothing left to hide.
 
@@ -27,7 +31,7 @@ use crate::lsm::levels::Merge;
 use crate::runs::entry::{Entry, TOMBSTONE, partial_words};
 use crate::runs::keys::{Cursors, RunKey, by_layout};
 use crate::runs::layout::{
-    BUILDING, BYTES_AT, DISMANTLING, KEYS_AT, MAX_RUNS, TO_BOTTOM, input_at, read_header,
+    BUILDING, BYTES_AT, DISMANTLING, KEYS_AT, MAX_LEVEL, MAX_RUNS, TO_BOTTOM, input_at, read_header,
 };
 use crate::runs::read::take_words;
 use crate::runs::run::Run;
@@ -75,7 +79,6 @@ impl<M: Memory> Runs<M> {
                 .collect();
             self.mini_directory(&words);
             self.tables.lane.mini_commit(&mut LineSet::new());
-            self.memory().fence();
             if let Some(run) = self.runs.iter_mut().find(|run| run.at == alone) {
                 run.level = merge.into;
             }
@@ -88,7 +91,6 @@ impl<M: Memory> Runs<M> {
         lane.mini_store(word_at(self.directory, BUILDING), at);
         lane.mini_persist(at)?;
         lane.mini_commit(&mut lines);
-        lane.memory().fence();
         self.resume_merge(at)?;
         if let Some(merging) = &mut self.merging {
             (merging.table, merging.keys) = (0, Some(0));
@@ -102,6 +104,9 @@ impl<M: Memory> Runs<M> {
         let damaged = Bad::Damaged { what: "merge of runs", at };
         let plan = read_header(memory, at, self.catalog.tables.len())?.plan;
         let level = (plan & !TO_BOTTOM) as usize;
+        if level > MAX_LEVEL {
+            return Err(damaged.into());
+        }
         let mut result = Run::open(memory, &self.catalog, at, level)?;
         (result.bytes, result.keys) = (0, 0);
         let mut inputs = Vec::new();
@@ -179,7 +184,6 @@ impl<M: Memory> Runs<M> {
                 self.give_back_leaf(leaf);
                 return Err(error.into());
             }
-            lane.memory().fence();
             if let Some(keys) = &mut merging.keys {
                 *keys += leaf.entries.len() as u64;
             }

@@ -57,7 +57,9 @@ pub use layout::{DIRECTORY_BYTES, MAX_RUNS};
 pub use read::Found;
 
 use filter::Filling;
-use layout::{BUILDING, DISMANTLING, FIRST_RUN, LEVEL_BITS, MEMTABLE, cell_at, run_bytes};
+use layout::{
+    BUILDING, DISMANTLING, FIRST_RUN, LEVEL_BITS, MAX_LEVEL, MEMTABLE, cell_at, run_bytes,
+};
 use merge::Merging;
 use run::Run;
 use work::Pace;
@@ -157,7 +159,8 @@ impl<M: Memory> Runs<M> {
                 break;
             }
             let (at, level) = (word & !LEVEL_BITS, (word & LEVEL_BITS) as usize);
-            if runs.runs.last().is_some_and(|newer: &Run| newer.level > level) {
+            let newer = runs.runs.last().map_or(0, |newer: &Run| newer.level);
+            if newer > level || level > MAX_LEVEL {
                 return Err(Bad::Damaged { what: "directory of runs", at: directory }.into());
             }
             runs.runs.push(Run::open(&memory, catalog, at, level)?);

@@ -10,7 +10,7 @@ use pm::Memory;
 
 use crate::error::StorageError;
 use crate::runs::Runs;
-use crate::runs::layout::MAX_RUNS;
+use crate::runs::layout::{MAX_LEVEL, MAX_RUNS};
 
 /// Bytes that moving an entry from run to run counts for.
 const ENTRY_BYTES: u64 = 64;
@@ -62,8 +62,10 @@ impl<M: Memory> Runs<M> {
         let crowded = self.runs.len() + self.policy.level0_runs as usize > MAX_RUNS;
         let haste = if crowded { 8 } else { 2 };
         let round = self.policy.limit(0).max(1);
-        let paid = u128::from(grown) * u128::from(self.pace.due) * haste / u128::from(round);
-        self.pace.credit += u64::try_from(paid).unwrap_or(u64::MAX).max(1);
+        let due = u128::from(self.pace.due.min(1 << 40));
+        let paid = u128::from(grown) * due * haste / u128::from(round);
+        let paid = u64::try_from(paid).unwrap_or(u64::MAX).max(1);
+        self.pace.credit = self.pace.credit.saturating_add(paid);
         while self.pace.awake && self.pace.credit > 0 {
             let done = self.work_step()?;
             if done == 0 {
@@ -126,7 +128,8 @@ impl<M: Memory> Runs<M> {
         let levels = self.bytes_by_level();
         let levels: Vec<&[u64]> = levels.iter().map(Vec::as_slice).collect();
         self.pace.due = 0;
-        if let Some(merge) = self.policy.next_merge(&levels) {
+        let merge = self.policy.next_merge(&levels).filter(|merge| merge.into <= MAX_LEVEL);
+        if let Some(merge) = merge {
             self.start_merge(merge)?;
             return Ok(1);
         }

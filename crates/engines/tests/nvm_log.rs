@@ -1,0 +1,286 @@
+//! NVM-Log's runs: MemTables that are frozen, merged over several levels, taken apart; what entries
+//! of several runs say together; and that space comes back.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use engines::below::{
+    Catalog, ColumnType, Direction, Dram, Heap, HeapOptions, Memory, Recorded, Recording, Row,
+    Schema, TableSchema, Value,
+};
+use engines::{Engine, EngineOptions, NvmLog, Resources, Scan};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+struct Subject {
+    memory: Recording,
+    heap: Heap<Recording>,
+    engine: NvmLog<Recorded>,
+}
+
+fn catalog(text_key: bool) -> Arc<Catalog> {
+    let kind = if text_key { ColumnType::Text { max: 12 } } else { ColumnType::U64 };
+    let table = TableSchema::new("t")
+        .column("id", kind)
+        .column("a", ColumnType::Bytes { max: 200 })
+        .column("b", ColumnType::Text { max: 40 })
+        .column("c", ColumnType::I64)
+        .column("d", ColumnType::Bytes { max: 6 })
+        .key(&["id"])
+        .index("by_c", &["c"]);
+    Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
+}
+
+fn options() -> EngineOptions {
+    EngineOptions { memtable_bytes: 4 << 10, growth: 2, ..EngineOptions::default() }
+}
+
+fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
+    let volatile = Dram::new(1 << 20).unwrap();
+    Resources { partition: 0, volatile, durable: heap.clone(), files: None }
+}
+
+impl Subject {
+    fn new(catalog: &Arc<Catalog>) -> Self {
+        let memory = Recording::pool(64 << 10, 32 << 20).unwrap();
+        let heap =
+            Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
+        let engine = NvmLog::create(resources(&heap), catalog, &options()).unwrap();
+        Self { memory, heap, engine }
+    }
+
+    /// As after a kill: from what the memory holds now.
+    fn reopened(&self, catalog: &Arc<Catalog>) -> Self {
+        let memory = Recording::from_image(&self.memory.contents(), 32 << 20).unwrap();
+        let heap = Heap::open(memory.clone()).unwrap();
+        let (engine, _) = NvmLog::open(resources(&heap), catalog, &options()).unwrap();
+        Self { memory, heap, engine }
+    }
+
+    /// Checks the partition and the allocator; returns the number of tuples.
+    fn check(&self) -> u64 {
+        let mut reachable = HashSet::new();
+        let tuples = self.engine.check(&mut |at| assert!(reachable.insert(at), "twice: {at}"));
+        let mut persisted = HashSet::new();
+        self.heap.for_each_persisted(|at, _| assert!(persisted.insert(at))).unwrap();
+        assert_eq!(persisted.difference(&reachable).count(), 0, "leaked");
+        assert_eq!(reachable.difference(&persisted).count(), 0, "dangling");
+        tuples.unwrap()
+    }
+
+    fn insert(&mut self, id: Value<'_>, number: i64) {
+        let a = vec![number as u8; 100];
+        let b = format!("text number {number}");
+        let (a, b) = (Value::Bytes(&a), Value::Text(&b));
+        self.engine.insert(0, &[id, a, b, Value::I64(number), Value::Bytes(b"d")]).unwrap();
+        self.engine.commit().unwrap();
+    }
+
+    fn update(&mut self, id: Value<'_>, changes: &[(u16, Value<'_>)]) {
+        self.engine.update(0, &[id], changes).unwrap();
+        self.engine.commit().unwrap();
+    }
+
+    fn delete(&mut self, id: Value<'_>) {
+        self.engine.delete(0, &[id]).unwrap();
+        self.engine.commit().unwrap();
+    }
+
+    fn runs(&self) -> usize {
+        self.engine.runs_by_level().iter().sum()
+    }
+
+    /// Fills the MemTable with other tuples until it is frozen. Merges that end meanwhile make runs
+    /// fewer: what counts is that there is another one.
+    fn freeze(&mut self, text_key: bool, from: u64) {
+        self.drain();
+        let before = self.runs();
+        for key in from.. {
+            if text_key {
+                self.insert(Value::Text(&format!("k{key}")), key as i64);
+            } else {
+                self.insert(Value::U64(key), key as i64);
+            }
+            if self.runs() > before {
+                return;
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        for _ in 0..100_000 {
+            if self.engine.background(1 << 10).unwrap() == 0 {
+                return;
+            }
+        }
+        panic!("background work has no end");
+    }
+
+    fn get(&self, id: Value<'_>) -> Option<(Vec<u8>, String, i64, Vec<u8>)> {
+        let mut row = Row::new();
+        let found = self.engine.get(0, &[id], None, &mut row).unwrap();
+        found.then(|| (row.bytes(1).into(), row.text(2).into(), row.i64(3), row.bytes(4).into()))
+    }
+
+    fn ids(&self, direction: Direction, index: Option<usize>) -> Vec<u64> {
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let scan = Scan { index, low, high, direction, columns: Some(&[0]) };
+        let mut ids = Vec::new();
+        let mut visit = |row: &Row| {
+            ids.push(row.u64(0));
+            ControlFlow::Continue(())
+        };
+        self.engine.scan(0, &scan, &mut Row::new(), &mut visit).unwrap();
+        ids
+    }
+}
+
+#[test]
+fn three_levels_and_more_hold_every_tuple() {
+    let catalog = catalog(false);
+    let mut subject = Subject::new(&catalog);
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut model = BTreeMap::new();
+    let mut deepest = 0;
+    for round in 0..4_000i64 {
+        let key = random.random_range(0..1_500u64);
+        let id = Value::U64(key);
+        match (model.contains_key(&key), random.random_range(0..10)) {
+            (false, _) => {
+                subject.insert(id, round);
+                model.insert(key, round);
+            }
+            (true, 0..2) => {
+                subject.delete(id);
+                model.remove(&key);
+            }
+            (true, 2..5) => {
+                subject.update(id, &[(3, Value::I64(round))]);
+                model.insert(key, round);
+            }
+            (true, _) => subject.update(id, &[(1, Value::Bytes(&[round as u8; 90]))]),
+        }
+        deepest = deepest.max(subject.engine.runs_by_level().len());
+        if round % 500 == 499 {
+            assert_eq!(subject.check(), model.len() as u64, "round {round}");
+            subject = subject.reopened(&catalog);
+            assert_eq!(subject.check(), model.len() as u64, "round {round}, opened again");
+        }
+    }
+    assert!(deepest >= 4, "level 0 and {} more", deepest - 1);
+    for when in ["while merging", "merged"] {
+        for key in 0..1_500 {
+            let found = subject.get(Value::U64(key)).map(|tuple| tuple.2);
+            assert_eq!(found, model.get(&key).copied(), "{when}: {key}");
+        }
+        assert!(subject.ids(Direction::Forward, None).iter().eq(model.keys()));
+        assert!(subject.ids(Direction::Backward, None).iter().eq(model.keys().rev()));
+        let mut by_c: Vec<_> = model.iter().map(|(key, c)| (*c, *key)).collect();
+        by_c.sort_unstable();
+        let ids: Vec<u64> = by_c.into_iter().map(|(_, key)| key).collect();
+        assert_eq!(subject.ids(Direction::Forward, Some(0)), ids);
+        subject.drain();
+        assert_eq!(subject.check(), model.len() as u64);
+    }
+    let levels = subject.engine.runs_by_level();
+    assert!(levels[0] < 4 && levels[1..].iter().all(|runs| *runs <= 1), "{levels:?}");
+}
+
+#[test]
+fn a_tombstone_hides_the_tuple_below_it() {
+    let catalog = catalog(false);
+    let mut subject = Subject::new(&catalog);
+    let id = Value::U64(5);
+    subject.insert(id, 50);
+    subject.freeze(false, 1_000);
+    subject.delete(id);
+    assert_eq!(subject.get(id), None, "in the MemTable");
+    assert!(subject.engine.update(0, &[id], &[(3, Value::I64(1))]).is_err());
+    assert!(subject.engine.delete(0, &[id]).is_err());
+    subject.freeze(false, 2_000);
+    assert_eq!(subject.get(id), None, "in a run above");
+    assert!(!subject.ids(Direction::Forward, None).contains(&5));
+    assert!(!subject.ids(Direction::Backward, Some(0)).contains(&5));
+    // A new tuple with the key of the deleted one.
+    subject.insert(id, 51);
+    assert_eq!(subject.get(id).unwrap().2, 51);
+    let (bytes, text) = (Value::Bytes(b""), Value::Text(""));
+    assert!(subject.engine.insert(0, &[id, bytes, text, Value::I64(0), bytes]).is_err());
+    subject.delete(id);
+    for from in 3..12 {
+        subject.freeze(false, from * 1_000);
+        assert_eq!(subject.get(id), None);
+        let tuples = subject.check();
+        let again = subject.reopened(&catalog);
+        assert_eq!((again.check(), again.get(id)), (tuples, None));
+    }
+}
+
+#[test]
+fn a_tuple_comes_together_from_three_runs() {
+    for text_key in [false, true] {
+        let catalog = catalog(text_key);
+        let mut subject = Subject::new(&catalog);
+        let id = if text_key { Value::Text("five") } else { Value::U64(5) };
+        subject.insert(id, 50);
+        subject.freeze(text_key, 1_000);
+        subject.update(id, &[(1, Value::Bytes(b"new a"))]);
+        subject.freeze(text_key, 2_000);
+        subject.update(id, &[(2, Value::Text("new b, longer than before")), (3, Value::I64(-7))]);
+        let expected =
+            (b"new a".to_vec(), "new b, longer than before".to_owned(), -7, b"d".to_vec());
+        assert_eq!(subject.get(id).as_ref(), Some(&expected));
+        // Some columns only, the same one twice, and in one piece.
+        let mut row = Row::new();
+        assert!(subject.engine.get(0, &[id], Some(&[3, 1, 3]), &mut row).unwrap());
+        assert_eq!((row.i64(0), row.bytes(1), row.i64(2)), (-7, &b"new a"[..], -7));
+        let mut out = [0u8; 64];
+        let bytes = subject.engine.get_bytes(0, &[id], &[4, 1], &mut out).unwrap().unwrap();
+        assert_eq!(&out[..bytes], b"dnew a");
+        // What is there already is changed in place, what is not is added, also undone.
+        let changes = [(2, Value::Text("b")), (4, Value::Bytes(b"dd")), (2, Value::Text("bb"))];
+        subject.engine.update(0, &[id], &changes).unwrap();
+        assert_eq!(subject.get(id).unwrap().1, "bb");
+        subject.engine.update(0, &[id], &[(2, Value::Text("1")), (2, Value::Text("2"))]).unwrap();
+        assert_eq!(subject.get(id).unwrap().1, "2");
+        subject.engine.abort().unwrap();
+        assert_eq!(subject.get(id).as_ref(), Some(&expected));
+        for from in 3..12 {
+            subject.freeze(text_key, from * 1_000);
+            assert_eq!(subject.get(id).as_ref(), Some(&expected));
+            subject.check();
+            let again = subject.reopened(&catalog);
+            assert_eq!(again.get(id).as_ref(), Some(&expected));
+        }
+    }
+}
+
+/// Updates, deletes and inserts at a fixed number of tuples: what merging frees is used again.
+#[test]
+fn churn_keeps_the_pool_as_large_as_it_is() {
+    let catalog = catalog(false);
+    let mut subject = Subject::new(&catalog);
+    (0..400).for_each(|key| subject.insert(Value::U64(key), key as i64));
+    let mut random = SmallRng::seed_from_u64(3);
+    let mut largest = Vec::new();
+    for _ in 0..6 {
+        for _ in 0..3_000 {
+            let id = Value::U64(random.random_range(0..400));
+            if random.random_bool(0.1) {
+                subject.delete(id);
+                subject.insert(id, 1);
+            } else {
+                let value = [7u8; 100];
+                let changes = [(1, Value::Bytes(&value)), (3, Value::I64(9))];
+                subject.update(id, &[changes[random.random_range(0..2)]]);
+            }
+        }
+        largest.push(subject.memory.len());
+    }
+    println!("pool after each round: {largest:?}");
+    assert!(largest[5] <= largest[2] * 11 / 10, "{largest:?}");
+    assert_eq!(subject.check(), 400);
+    // The commits alone keep up: nothing piles up in level 0.
+    assert!(subject.runs() < 14, "{:?}", subject.engine.runs_by_level());
+}
