@@ -114,7 +114,7 @@ impl Default for EngineOptions {
             memtable_bytes: 32 << 20,
             growth: 10,
             level0_runs: 4,
-            cache_bytes: 64 << 20,
+            cache_bytes: 256 << 20,
             block_bytes: 4 << 10,
         }
     }

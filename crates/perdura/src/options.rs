@@ -157,7 +157,7 @@ impl Options {
         self
     }
 
-    /// Bytes of the cache of blocks or pages of an engine with files; 64 MiB by default.
+    /// Bytes of the cache of blocks or pages of an engine with files; 256 MiB by default.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.engine_options.cache_bytes = bytes;
