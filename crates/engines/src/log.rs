@@ -220,8 +220,9 @@ impl<E: Environment> Log<E> {
     }
 
     /// After a commit: freezes a full MemTable, and does a step of what was put off. The
-    /// transaction is committed whatever becomes of it; what fails is tried again later.
-    fn house_keeping(&mut self) -> Result<(), EngineError> {
+    /// transaction is committed whatever becomes of it. What fails is tried again later, unless
+    /// the partition has to stop.
+    fn house_keeping(&mut self) {
         let mut done = Ok(());
         if self.tree.is_full() && self.tree.memtable_bytes() >= self.patience {
             done = self.freeze();
@@ -231,9 +232,9 @@ impl<E: Environment> Log<E> {
         }
         let paced = self.tree.pace().map_err(EngineError::from).and_then(|()| self.trim_log());
         if self.tree.is_poisoned() || self.wal.is_poisoned() {
-            return self.stop(done.and(paced).err().unwrap_or(LsmError::Poisoned.into()));
+            let error = done.and(paced).err().unwrap_or(LsmError::Poisoned.into());
+            self.stopped = Some(error.to_string());
         }
-        Ok(())
     }
 }
 
@@ -427,7 +428,7 @@ impl<E: Environment> Engine<E> for Log<E> {
         }
         self.logging = false;
         self.tree.memtable().commit();
-        self.house_keeping()?;
+        self.house_keeping();
         Ok((appended.lsn, self.wal.pending() == 0))
     }
 

@@ -89,9 +89,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         key: &TableKey,
         values: &[Value<'_>],
     ) -> Result<(), LsmError> {
-        let trees = self.trees.clone();
+        let Self { trees, active, .. } = self;
         let layout = trees.table(trees.tree(table, 0));
-        self.all_or_nothing(|memtable| {
+        all_or_nothing(active, |memtable| {
             memtable.put_whole(trees.tree(table, 0), key, values)?;
             for (index, keys) in layout.secondary.iter().enumerate() {
                 let entry =
@@ -114,9 +114,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         changes: &[(u16, Value<'_>)],
         before: Option<&Row>,
     ) -> Result<(), LsmError> {
-        let trees = self.trees.clone();
+        let Self { trees, active, .. } = self;
         let layout = trees.table(trees.tree(table, 0));
-        self.all_or_nothing(|memtable| {
+        all_or_nothing(active, |memtable| {
             memtable.put_fields(trees.tree(table, 0), key, changes)?;
             let Some(before) = before else { return Ok(()) };
             for (index, keys) in layout.secondary.iter().enumerate() {
@@ -147,9 +147,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         key: &TableKey,
         before: impl Fn(u16) -> Value<'v>,
     ) -> Result<(), LsmError> {
-        let trees = self.trees.clone();
+        let Self { trees, active, .. } = self;
         let layout = trees.table(trees.tree(table, 0));
-        self.all_or_nothing(|memtable| {
+        all_or_nothing(active, |memtable| {
             memtable.put_tombstone(trees.tree(table, 0), key)?;
             for (index, keys) in layout.secondary.iter().enumerate() {
                 let entry = key_of_values(&layout.schema, keys, &before);
@@ -157,18 +157,6 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             }
             Ok(())
         })
-    }
-
-    fn all_or_nothing(
-        &mut self,
-        change: impl FnOnce(&mut MemTable<M>) -> Result<(), LsmError>,
-    ) -> Result<(), LsmError> {
-        let mark = self.active.mark();
-        let changed = change(&mut self.active);
-        if changed.is_err() {
-            self.active.undo_to(mark)?;
-        }
-        changed
     }
 
     /// Calls `visit` with the tuples of a range of an index (`None` is the primary one), in order,
@@ -287,4 +275,16 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         }
         Ok(())
     }
+}
+
+fn all_or_nothing<M: Memory>(
+    memtable: &mut MemTable<M>,
+    change: impl FnOnce(&mut MemTable<M>) -> Result<(), LsmError>,
+) -> Result<(), LsmError> {
+    let mark = memtable.mark();
+    let changed = change(memtable);
+    if changed.is_err() {
+        memtable.undo_to(mark)?;
+    }
+    changed
 }
