@@ -23,8 +23,12 @@ const HEADER_BYTES: usize = 128;
 const DATA_START: usize = 8192;
 
 fn options() -> Options {
+    options_of(EngineKind::NvmInp)
+}
+
+fn options_of(engine: EngineKind) -> Options {
     Options::new()
-        .engine(EngineKind::NvmInp)
+        .engine(engine)
         .domain(Domain::Process)
         .pool_limit(1 << 24)
         .chunk_bytes(8 << 10)
@@ -33,10 +37,14 @@ fn options() -> Options {
 
 /// The bytes of a pool that was killed in a transaction, and what is in it.
 fn pool(seed: u64, transactions: usize) -> (Vec<u8>, Model) {
+    pool_of(EngineKind::NvmInp, seed, transactions)
+}
+
+fn pool_of(engine: EngineKind, seed: u64, transactions: usize) -> (Vec<u8>, Model) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let small = schema();
-    let db = Database::create(&path, &small, &options()).unwrap();
+    let db = Database::create(&path, &small, &options_of(engine)).unwrap();
     let (tables, mut driver, mut model) =
         (Tables::of(&db), Driver::new(seed, 120), Model::default());
     for transaction in 0..transactions {
@@ -405,8 +413,8 @@ fn in_use(bytes: &[u8]) -> Vec<usize> {
     (DATA_START..bytes.len() - 8).step_by(8).filter(|at| bytes[*at..*at + 8] != [0; 8]).collect()
 }
 
-fn fuzz(seed: u64, rounds: u64) {
-    let (whole, _) = pool(seed, 60);
+fn fuzz(engine: EngineKind, seed: u64, rounds: u64) {
+    let (whole, _) = pool_of(engine, seed, 60);
     let words = in_use(&whole);
     let directory =
         tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" });
@@ -433,7 +441,7 @@ fn fuzz(seed: u64, rounds: u64) {
         }
     }
     println!(
-        "seed {seed}: {rounds} mutations: {errors} errors, {intact} intact, {changed} changed"
+        "{engine}, seed {seed}: {rounds} mutations: {errors} errors, {intact} intact, {changed} changed"
     );
     assert!(errors > rounds / 10, "the mutations hit something");
 }
@@ -441,6 +449,7 @@ fn fuzz(seed: u64, rounds: u64) {
 #[test]
 fn random_damage_gives_errors_and_never_a_panic() {
     for seed in 10..14 {
-        fuzz(seed, 500);
+        fuzz(EngineKind::NvmInp, seed, 500);
+        fuzz(EngineKind::NvmCow, seed, 500);
     }
 }
