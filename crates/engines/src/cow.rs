@@ -371,7 +371,13 @@ impl<E: Environment> Engine<E> for Cow<E> {
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        self.end_batch()
+        self.end_batch()?;
+        // Both copies of the master record are the same then: either may be damaged.
+        let store = self.shadow.stores().next().ok_or_else(dangling)?;
+        match self.master.finish(store.backend().file()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.stop(error),
+        }
     }
 
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {

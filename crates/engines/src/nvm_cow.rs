@@ -31,7 +31,7 @@ use storage::shadow::{
     Directory, ListEntry, Needs, ObjectBatch, PoolMaster, Shadow, SnapshotTrees, Snapshots,
     TreePlace, Trees,
 };
-use storage::{Catalog, Row, SlotTuple, StorageError, TupleCopies, Value};
+use storage::{Catalog, Row, SlotTuple, StorageError, TableLayout, TupleCopies, Value};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Reader, RecoveryReport, Resources, Scan,
@@ -50,11 +50,18 @@ const COLLECT_PAGES: u64 = 32;
 /// A partition of NVM-CoW; see the module's comment.
 #[derive(Debug)]
 pub struct NvmCow<E: Environment> {
+    map: TreeMap,
+    core: Core<E>,
+}
+
+/// All that changes: apart from the map, so that a table's layout can be held meanwhile. (A
+/// reference-counted pointer right behind a fence would wait for it.)
+#[derive(Debug)]
+struct Core<E: Environment> {
     memory: E::Durable,
     lane: Lane<E::Durable>,
     shadow: Shadow<PoolPages<E::Durable>>,
     master: PoolMaster,
-    map: TreeMap,
     copies: TupleCopies,
     batch: ObjectBatch,
     group: u32,
@@ -91,7 +98,7 @@ fn places(map: &TreeMap, node_bytes: u32) -> Result<(Vec<TreePlace>, Vec<u32>), 
     Ok((places?, sizes))
 }
 
-impl<E: Environment> NvmCow<E> {
+impl<E: Environment> Core<E> {
     fn usable(&self) -> Result<(), EngineError> {
         match &self.stopped {
             Some(why) => Err(EngineError::Stopped { why: why.clone() }),
@@ -104,35 +111,6 @@ impl<E: Environment> NvmCow<E> {
         let error = error.into();
         self.stopped = Some(error.to_string());
         Err(error)
-    }
-
-    fn assemble(
-        (heap, lane): (&Heap<E::Durable>, Lane<E::Durable>),
-        (map, places, sizes): (TreeMap, Vec<TreePlace>, Vec<u32>),
-        master: PoolMaster,
-        directory: Directory,
-        options: &EngineOptions,
-        opened: bool,
-    ) -> Result<Self, EngineError> {
-        let stores: Result<Vec<_>, _> = sizes
-            .iter()
-            .enumerate()
-            .map(|(at, bytes)| PoolPages::open(heap, master.head(at), *bytes, directory.marks[at]))
-            .collect();
-        let columns = map.catalog.tables.iter().map(|table| table.schema.columns().len());
-        Ok(Self {
-            memory: heap.memory().clone(),
-            lane,
-            shadow: Shadow::new(stores?, places, directory, opened),
-            master,
-            spare_entries: columns.max().unwrap_or(0) as u64 + 1,
-            map,
-            copies: TupleCopies::default(),
-            batch: ObjectBatch::default(),
-            group: options.group.max(1),
-            must_abort: false,
-            stopped: None,
-        })
     }
 
     /// Makes room for a change: pages, and entries in the batch's list.
@@ -175,12 +153,35 @@ impl<E: Environment> NvmCow<E> {
         }
     }
 
-    /// What a change of these indexes may take.
+    /// What a change of these trees may take.
     #[inline]
-    fn needs(&self, table: u16, indexes: impl Iterator<Item = usize>) -> Needs {
+    fn needs(&self, trees: impl Iterator<Item = usize>) -> Needs {
         let mut needs = Needs::default();
-        indexes.for_each(|index| self.shadow.need(&mut needs, self.map.tree(table, index), 0));
+        trees.for_each(|tree| self.shadow.need(&mut needs, tree, 0));
         needs
+    }
+
+    /// Reserves what a change may take and writes a tuple, or a copy of one, for it.
+    #[inline]
+    #[track_caller]
+    fn write(
+        &mut self,
+        needs: &Needs,
+        entries: u64,
+        mut act: impl FnMut(&mut TupleCopies, &mut Lane<E::Durable>) -> Result<u64, StorageError>,
+    ) -> Result<u64, EngineError> {
+        self.reserve(needs, entries, true)?;
+        let tuple = match act(&mut self.copies, &mut self.lane) {
+            Ok(tuple) => tuple,
+            Err(error) => {
+                self.make_room(error.into())?;
+                self.reserve(needs, entries, true)?;
+                act(&mut self.copies, &mut self.lane)?
+            }
+        };
+        self.batch.made(&self.copies.made, self.shadow.open());
+        self.copies.replaced.iter().for_each(|slot| self.batch.replaced(*slot));
+        Ok(tuple)
     }
 
     /// Runs the part of an operation that changes trees. If it fails, half of it may be done.
@@ -236,14 +237,55 @@ impl<E: Environment> NvmCow<E> {
         }
     }
 
-    fn tuple<'a>(&'a self, table: u16, offset: u64) -> SlotTuple<'a, E::Durable> {
-        SlotTuple { memory: &self.memory, layout: self.map.layout(table), offset }
+    fn tuple<'a>(&'a self, layout: &'a TableLayout, offset: u64) -> SlotTuple<'a, E::Durable> {
+        SlotTuple { memory: &self.memory, layout, offset }
     }
 
+    /// Does once more what the last batch's list says.
+    fn redo(&mut self, list: &[ListEntry]) -> Result<u64, EngineError> {
+        let reclaimed = self.batch.redo(&mut self.lane, list)?;
+        self.batch.lines.flush(&self.memory);
+        self.memory.fence();
+        Ok(reclaimed)
+    }
+}
+impl<E: Environment> NvmCow<E> {
+    fn assemble(
+        (heap, lane): (&Heap<E::Durable>, Lane<E::Durable>),
+        (map, places, sizes): (TreeMap, Vec<TreePlace>, Vec<u32>),
+        master: PoolMaster,
+        directory: Directory,
+        options: &EngineOptions,
+        opened: bool,
+    ) -> Result<Self, EngineError> {
+        let stores: Result<Vec<_>, _> = sizes
+            .iter()
+            .enumerate()
+            .map(|(at, bytes)| PoolPages::open(heap, master.head(at), *bytes, directory.marks[at]))
+            .collect();
+        let columns = map.catalog.tables.iter().map(|table| table.schema.columns().len());
+        let spare_entries = columns.max().unwrap_or(0) as u64 + 1;
+        let core = Core {
+            memory: heap.memory().clone(),
+            lane,
+            shadow: Shadow::new(stores?, places, directory, opened),
+            master,
+            spare_entries,
+            copies: TupleCopies::default(),
+            batch: ObjectBatch::default(),
+            group: options.group.max(1),
+            must_abort: false,
+            stopped: None,
+        };
+        Ok(Self { map, core })
+    }
+
+    #[inline]
     fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, EngineError> {
-        find(&self.map, self.shadow.trees(), table, key)
+        find(&self.map, self.core.shadow.trees(), table, key)
     }
 
+    #[inline]
     fn find_or_fail(&self, table: u16, key: &[Value<'_>]) -> Result<u64, EngineError> {
         self.find(table, key)?.ok_or_else(|| self.map.missing(table))
     }
@@ -289,41 +331,35 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         let lane = heap.lane(resources.partition);
         let parts = (map, places, sizes);
         let mut partition = Self::assemble((heap, lane), parts, master, directory, options, true)?;
-        let reclaimed = partition.redo(&list)?;
+        let reclaimed = partition.core.redo(&list)?;
         Ok((partition, RecoveryReport { reclaimed, ..RecoveryReport::default() }))
     }
 
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
-        let layout = self.map.layout(table).clone();
+        let Self { map, core } = self;
+        core.usable()?;
+        let layout = &**map.layout(table);
         layout.check_tuple(values)?;
         let key = layout.primary_key_of(values)?;
-        let (tree, mut narrow) = (self.map.tree(table, 0), [0; 8]);
+        let (tree, mut narrow) = (map.tree(table, 0), [0; 8]);
         let key = key.bytes(&mut narrow);
-        if self.shadow.trees().get(tree, key, |_| ())?.is_some() {
-            return Err(self.map.duplicate(table));
+        if core.shadow.trees().get(tree, key, |_| ())?.is_some() {
+            return Err(map.duplicate(table));
         }
-        let needs = self.needs(table, 0..layout.index_count());
-        self.reserve(&needs, values.len() as u64 + 1, true)?;
-        let tuple = match self.copies.write(&mut self.lane, &layout, values) {
-            Ok(tuple) => tuple,
-            Err(error) => {
-                self.make_room(error.into())?;
-                self.reserve(&needs, values.len() as u64 + 1, true)?;
-                self.copies.write(&mut self.lane, &layout, values)?
-            }
-        };
-        self.batch.made(&self.copies.made, self.shadow.open());
-        self.change(|this| {
-            this.shadow.insert(tree, key, &tuple.to_le_bytes())?;
-            this.memory.mark(STORE_POINTER);
+        let needs = core.needs(tree..tree + layout.index_count());
+        let tuple = core.write(&needs, values.len() as u64 + 1, |copies, lane| {
+            copies.write(lane, layout, values)
+        })?;
+        core.change(|core| {
+            core.shadow.insert(tree, key, &tuple.to_le_bytes())?;
+            core.memory.mark(STORE_POINTER);
             for index in 1..layout.index_count() {
-                let key = this.tuple(table, tuple).key(index)?;
-                this.shadow.insert(tree + index, key.bytes(&mut [0; 8]), &[])?;
+                let key = core.tuple(layout, tuple).key(index)?;
+                core.shadow.insert(tree + index, key.bytes(&mut [0; 8]), &[])?;
             }
-            this.memory.mark(ADD_TO_SECONDARY);
-            *this.shadow.tuples(table) += 1;
+            core.memory.mark(ADD_TO_SECONDARY);
+            *core.shadow.tuples(table) += 1;
             Ok(())
         })
     }
@@ -335,56 +371,51 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.core.usable()?;
         let old = self.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
         }
-        let layout = self.map.layout(table).clone();
+        let Self { map, core } = self;
+        let layout = &**map.layout(table);
         layout.check_changes(changes)?;
+        let tree = map.tree(table, 0);
         let indexes = || (1..layout.index_count()).filter(|at| layout.index_has(*at, changes));
-        let needs = self.needs(table, std::iter::once(0).chain(indexes()).chain(indexes()));
-        let entries = 2 * (changes.len() as u64 + 1);
-        self.reserve(&needs, entries, true)?;
-        let new = match self.copies.copy(&mut self.lane, &layout, old, changes) {
-            Ok(tuple) => tuple,
-            Err(error) => {
-                self.make_room(error.into())?;
-                self.reserve(&needs, entries, true)?;
-                self.copies.copy(&mut self.lane, &layout, old, changes)?
-            }
-        };
-        self.memory.mark(COPY_TUPLE);
-        self.memory.mark(CHANGE_COPY);
-        self.batch.made(&self.copies.made, self.shadow.open());
-        self.copies.replaced.iter().for_each(|slot| self.batch.replaced(*slot));
-        let (tree, key) = (self.map.tree(table, 0), layout.primary_key(key)?);
-        self.change(|this| {
-            this.shadow.replace(tree, key.bytes(&mut [0; 8]), &new.to_le_bytes())?;
-            this.memory.mark(STORE_POINTER);
+        let trees = || indexes().map(|index| tree + index);
+        let needs = core.needs(std::iter::once(tree).chain(trees()).chain(trees()));
+        let new = core.write(&needs, 2 * (changes.len() as u64 + 1), |copies, lane| {
+            copies.copy(lane, layout, old, changes)
+        })?;
+        core.memory.mark(COPY_TUPLE);
+        core.memory.mark(CHANGE_COPY);
+        let key = layout.primary_key(key)?;
+        core.change(|core| {
+            core.shadow.replace(tree, key.bytes(&mut [0; 8]), &new.to_le_bytes())?;
+            core.memory.mark(STORE_POINTER);
             for index in indexes() {
-                let before = this.tuple(table, old).key(index)?;
-                let after = this.tuple(table, new).key(index)?;
+                let before = core.tuple(layout, old).key(index)?;
+                let after = core.tuple(layout, new).key(index)?;
                 if before != after {
-                    this.shadow.remove(tree + index, before.bytes(&mut [0; 8]))?;
-                    this.shadow.insert(tree + index, after.bytes(&mut [0; 8]), &[])?;
+                    core.shadow.remove(tree + index, before.bytes(&mut [0; 8]))?;
+                    core.shadow.insert(tree + index, after.bytes(&mut [0; 8]), &[])?;
                 }
             }
-            this.memory.mark(ADD_TO_SECONDARY);
+            core.memory.mark(ADD_TO_SECONDARY);
             Ok(())
         })
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.core.usable()?;
         let tuple = self.find_or_fail(table, key)?;
-        let layout = self.map.layout(table).clone();
-        let needs = self.needs(table, 0..layout.index_count());
-        self.reserve(&needs, layout.schema.columns().len() as u64 + 1, false)?;
-        let (tree, key) = (self.map.tree(table, 0), layout.primary_key(key)?);
-        self.change(|this| {
-            let Self { memory, map, batch, shadow, .. } = this;
-            let stored = SlotTuple { memory: &*memory, layout: map.layout(table), offset: tuple };
+        let Self { map, core } = self;
+        let (layout, tree) = (&**map.layout(table), map.tree(table, 0));
+        let needs = core.needs(tree..tree + layout.index_count());
+        core.reserve(&needs, layout.schema.columns().len() as u64 + 1, false)?;
+        let key = layout.primary_key(key)?;
+        core.change(|core| {
+            let Core { memory, batch, shadow, .. } = core;
+            let stored = SlotTuple { memory: &*memory, layout, offset: tuple };
             stored.slots(|slot| batch.replaced(slot))?;
             shadow.remove(tree, key.bytes(&mut [0; 8]))?;
             memory.mark(REMOVE_POINTER);
@@ -405,12 +436,12 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.usable()?;
+        self.core.usable()?;
         let Some(tuple) = self.find(table, key)? else { return Ok(false) };
-        self.memory.mark(FIND);
-        self.tuple(table, tuple).read(columns, row)?;
-        self.memory.mark(RETRIEVE);
-        self.memory.healthy()?;
+        self.core.memory.mark(FIND);
+        self.core.tuple(self.map.layout(table), tuple).read(columns, row)?;
+        self.core.memory.mark(RETRIEVE);
+        self.core.memory.healthy()?;
         Ok(true)
     }
 
@@ -422,12 +453,12 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.usable()?;
+        self.core.usable()?;
         let Some(tuple) = self.find(table, key)? else { return Ok(None) };
-        self.memory.mark(FIND);
-        let bytes = self.tuple(table, tuple).read_bytes(columns, out)?;
-        self.memory.mark(RETRIEVE);
-        self.memory.healthy()?;
+        self.core.memory.mark(FIND);
+        let bytes = self.core.tuple(self.map.layout(table), tuple).read_bytes(columns, out)?;
+        self.core.memory.mark(RETRIEVE);
+        self.core.memory.healthy()?;
         Ok(Some(bytes))
     }
 
@@ -438,69 +469,69 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.usable()?;
-        scan(&self.map, self.shadow.trees(), &self.memory, table, what, row, visit)
+        self.core.usable()?;
+        scan(&self.map, self.core.shadow.trees(), &self.core.memory, table, what, row, visit)
     }
 
     #[inline]
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.usable()?;
-        if !self.shadow.is_changed() {
-            return Ok((self.shadow.committed(), self.shadow.pending() == 0));
+        self.core.usable()?;
+        if !self.core.shadow.is_changed() {
+            return Ok((self.core.shadow.committed(), self.core.shadow.pending() == 0));
         }
-        let number = self.shadow.commit();
-        self.batch.commit(&mut self.lane, number, self.shadow.pins());
-        if self.shadow.pending() >= self.group {
-            self.end_batch()?;
+        let number = self.core.shadow.commit();
+        self.core.batch.commit(&mut self.core.lane, number, self.core.shadow.pins());
+        if self.core.shadow.pending() >= self.core.group {
+            self.core.end_batch()?;
         }
-        if let Err(error) = self.shadow.collect(COLLECT_PAGES) {
+        if let Err(error) = self.core.shadow.collect(COLLECT_PAGES) {
             // The transaction is committed; what failed is housekeeping on a damaged pool.
-            self.stopped = Some(error.to_string());
+            self.core.stopped = Some(error.to_string());
         }
-        self.forget_snapshots();
-        Ok((number, self.shadow.pending() == 0))
+        self.core.forget_snapshots();
+        Ok((number, self.core.shadow.pending() == 0))
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.must_abort = false;
-        self.usable()?;
-        self.shadow.abort();
-        self.batch.abort(&mut self.lane);
+        self.core.must_abort = false;
+        self.core.usable()?;
+        self.core.shadow.abort();
+        self.core.batch.abort(&mut self.core.lane);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        if self.shadow.pending() > 0 { self.end_batch() } else { Ok(()) }
+        self.core.usable()?;
+        if self.core.shadow.pending() > 0 { self.core.end_batch() } else { Ok(()) }
     }
 
     fn durable(&self) -> u64 {
-        self.shadow.durable()
+        self.core.shadow.durable()
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()
+        self.core.usable()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         self.sync()?;
-        self.batch.lines.flush(&self.memory);
-        self.memory.fence();
+        self.core.batch.lines.flush(&self.core.memory);
+        self.core.memory.fence();
         Ok(())
     }
 
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
-        let (snapshots, map) = (self.shadow.snapshots().clone(), self.map.clone());
-        Some(Arc::new(NvmCowSnapshots { snapshots, map, memory: self.memory.clone() }))
+        let (snapshots, map) = (self.core.shadow.snapshots().clone(), self.map.clone());
+        Some(Arc::new(NvmCowSnapshots { snapshots, map, memory: self.core.memory.clone() }))
     }
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        self.usable()?;
-        self.shadow.release_unpinned();
-        self.shadow.collect(budget / 256)?;
-        self.forget_snapshots();
-        Ok(self.shadow.uncollected() * 256)
+        self.core.usable()?;
+        self.core.shadow.release_unpinned();
+        self.core.shadow.collect(budget / 256)?;
+        self.core.forget_snapshots();
+        Ok(self.core.shadow.uncollected() * 256)
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
@@ -509,12 +540,12 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
-        self.master.objects(&mut *reachable);
-        for store in self.shadow.stores() {
+        self.core.master.objects(&mut *reachable);
+        for store in self.core.shadow.stores() {
             store.backend().for_each_extent(&mut *reachable)?;
         }
-        self.batch.superseded(&mut *reachable);
-        let trees = self.shadow.trees();
+        self.core.batch.superseded(&mut *reachable);
+        let trees = self.core.shadow.trees();
         let mut counts = vec![0; self.map.catalog.index_count()];
         let mut failed = None;
         let mut check = |tree: usize, key: &[u8], value: &[u8]| -> Result<(), EngineError> {
@@ -523,10 +554,10 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
             if index > 0 {
                 return Ok(());
             }
-            let tuple = self.tuple(table, pointer(value));
+            let tuple = self.core.tuple(self.map.layout(table), pointer(value));
             tuple.read(None, &mut Row::new())?;
             tuple.slots(|slot| {
-                if !self.batch.is_new(slot) {
+                if !self.core.batch.is_new(slot) {
                     reachable(slot);
                 }
             })?;
@@ -543,24 +574,14 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
             }
             Ok(())
         };
-        self.shadow.check(|tree, key, value| {
+        self.core.shadow.check(|tree, key, value| {
             if failed.is_none() {
                 failed = check(tree, key, value).err();
             }
             Ok(())
         })?;
         failed.map_or(Ok(()), Err)?;
-        self.map.check_counts(self.shadow.current(), &counts)
-    }
-}
-
-impl<E: Environment> NvmCow<E> {
-    /// Does once more what the last batch's list says.
-    fn redo(&mut self, list: &[ListEntry]) -> Result<u64, EngineError> {
-        let reclaimed = self.batch.redo(&mut self.lane, list)?;
-        self.batch.lines.flush(&self.memory);
-        self.memory.fence();
-        Ok(reclaimed)
+        self.map.check_counts(self.core.shadow.current(), &counts)
     }
 }
 

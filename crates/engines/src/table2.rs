@@ -43,9 +43,9 @@ pub const SYNC_DIRECTORY: Step = Step("sync dirty directory");
 /// The master record leads to it, durably.
 pub const MOVE_MASTER: Step = Step("update master record");
 
-/// INSERT of NVM-CoW. The last three steps are those of the commit.
+/// INSERT of NVM-CoW, and its commit: from [`SYNC_TUPLE`] on.
 pub const NVM_COW_INSERT: &[Step] =
-    &[SYNC_TUPLE, STORE_POINTER, ADD_TO_SECONDARY, SYNC_DIRECTORY, MOVE_MASTER, MARK_PERSISTED];
+    &[STORE_POINTER, ADD_TO_SECONDARY, SYNC_TUPLE, SYNC_DIRECTORY, MOVE_MASTER, MARK_PERSISTED];
 /// UPDATE of NVM-CoW, and its commit.
 pub const NVM_COW_UPDATE: &[Step] = &[
     COPY_TUPLE,

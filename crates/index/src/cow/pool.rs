@@ -123,8 +123,10 @@ impl<M: Memory> PoolPages<M> {
         };
         let (sequence, used) = (mark >> 32, mark & 0xffff_ffff);
         let mut at = pages.source.memory.load(head, Acquire)?;
+        let mut below = None;
         while at != 0 {
-            let (extent, next) = pages.extent(at, None)?;
+            let (extent, next) = pages.extent(at, below)?;
+            below = Some(extent.sequence);
             pages.newest = pages.newest.max(extent.sequence);
             if extent.sequence < sequence {
                 return Err(Bad::Damaged { what: "list of extents", at }.into());
@@ -200,8 +202,10 @@ impl<M: Memory> PoolPages<M> {
     pub fn for_each_used(&self, mut visit: impl FnMut(u64)) -> Result<(), IndexError> {
         let (sequence, used) = (self.mark() >> 32, self.mark() & 0xffff_ffff);
         let mut at = self.source.memory.load(self.head, Acquire)?;
+        let mut below = None;
         while at != 0 {
-            let (extent, next) = self.extent(at, None)?;
+            let (extent, next) = self.extent(at, below)?;
+            below = Some(extent.sequence);
             let pages = match extent.sequence {
                 number if number < sequence => self.pages_per_extent,
                 number if number == sequence => used,

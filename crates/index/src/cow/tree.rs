@@ -30,9 +30,12 @@ impl Root {
     /// A tree without records.
     pub const EMPTY: Self = Self(0);
 
-    fn new(page: u64, level: u8) -> Self {
-        assert!(page != 0 && page >> 56 == 0, "a page number");
-        Self(page << 8 | u64::from(level))
+    /// The number may come from a damaged node.
+    fn new(page: u64, level: u8) -> Result<Self, Bad> {
+        if page == 0 || page >> 56 != 0 {
+            return Err(Bad::Damaged { what: "page number", at: page });
+        }
+        Ok(Self(page << 8 | u64::from(level)))
     }
 
     /// The root in the form in which a directory keeps it.
@@ -306,7 +309,7 @@ impl TreeShape {
         plan.build(&pieces, &mut buffers.images)?;
         let page = pages.allocate()?;
         pages.write(page, &buffers.images[0])?;
-        Ok(Root::new(page, level))
+        Ok(Root::new(page, level)?)
     }
 
     /// Changes the leaf at the end of `path`, and what has to change above it.
@@ -338,7 +341,7 @@ impl TreeShape {
                     }
                     Built::Only { child, birth } => {
                         pages.supersede(here, birth);
-                        *root = Root::new(child, level - 1);
+                        *root = Root::new(child, level - 1)?;
                         return Ok(());
                     }
                     Built::Pages { at, remove, replaced, made } => (at, remove, replaced, made),
@@ -346,7 +349,7 @@ impl TreeShape {
             let ids = self.place(pages, buffers, &replaced[..remove.max(1)], made)?;
             let Some((above, _)) = parent else {
                 if made == 1 {
-                    *root = Root::new(ids[0], level);
+                    *root = Root::new(ids[0], level)?;
                 } else {
                     let TreeBuffers { images, records, .. } = &mut *buffers;
                     for (index, record) in records.iter_mut().enumerate() {

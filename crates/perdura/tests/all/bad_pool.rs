@@ -451,5 +451,6 @@ fn random_damage_gives_errors_and_never_a_panic() {
     for seed in 10..14 {
         fuzz(EngineKind::NvmInp, seed, 500);
         fuzz(EngineKind::NvmLog, seed, 500);
+        fuzz(EngineKind::NvmCow, seed, 500);
     }
 }

@@ -24,9 +24,22 @@ fn options(group: u32) -> Options {
 }
 
 fn open(image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
-    // As `Pool::open`: what lies beyond the size in the header is not there.
-    let whole = Recording::from_image(image, LIMIT).unwrap();
-    let (header, _) = perdura::recording::read_header(&whole)?;
+    // As `Pool::open`: what lies beyond the size in the header is not there, and the other copy of
+    // the header becomes the same.
+    let header = |image: &[u8]| {
+        let whole = Recording::from_image(image, LIMIT).unwrap();
+        perdura::recording::read_header(&whole).map(|(header, _)| header)
+    };
+    let mut image = image.to_vec();
+    let better = header(&image)?;
+    let mut same = image.clone();
+    same.copy_within(0..128, 4096);
+    if header(&same).is_ok_and(|first| first.sequence == better.sequence) {
+        image = same;
+    } else {
+        image.copy_within(4096..4224, 0);
+    }
+    let header = better;
     let memory = Recording::from_image(&image[..header.size as usize], LIMIT).unwrap();
     memory.start();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
@@ -133,7 +146,7 @@ fn verdict(image: &[u8], story: &Story, acknowledged: u64, deep: bool) -> Result
 }
 
 /// Crashes again in opening `image`, and in the transactions right after it.
-fn crash_again(image: &[u8], story: &Story, acknowledged: u64) -> Result<u64, String> {
+fn crash_again(image: &[u8], acknowledged: u64) -> Result<u64, String> {
     let (db, memory) = open(image).map_err(|error| format!("does not open: {error}"))?;
     let (tables, mut driver) = (Tables::of(&db), Driver::new(acknowledged, 60));
     let mut models = vec![contents(&db).map_err(|error| error.to_string())?];
@@ -150,7 +163,6 @@ fn crash_again(image: &[u8], story: &Story, acknowledged: u64) -> Result<u64, St
     let after = Story { trace, models, in_flight: 1 };
     let explored = explore(&after, &after.trace, 5, 0, 1);
     let first = explored.violations.into_iter().next();
-    let _ = story;
     first.map_or(Ok(explored.states), |why| Err(format!("after an opening: {why}")))
 }
 
@@ -183,7 +195,7 @@ fn explore(story: &Story, trace: &Trace, bound: u64, nested: u64, stop_at: usize
             }
             let mut done = verdict(image, story, acknowledged, count.is_multiple_of(16));
             if done.is_ok() && nested > 0 && count.is_multiple_of(nested) {
-                done = crash_again(image, story, acknowledged).map(|more| {
+                done = crash_again(image, acknowledged).map(|more| {
                     crashed_again += more;
                 });
             }
@@ -200,16 +212,16 @@ fn explore(story: &Story, trace: &Trace, bound: u64, nested: u64, stop_at: usize
 #[test]
 fn nvm_cow_survives_a_power_cut_at_every_fence() {
     for (seed, transactions, group, keys) in
-        [(14, 80, 1, 3), (11, 160, 1, 60), (12, 80, 1, 300), (13, 160, 4, 60), (15, 160, 30, 60)]
+        [(14, 60, 1, 3), (11, 120, 1, 60), (12, 50, 1, 300), (13, 160, 4, 60), (15, 160, 30, 60)]
     {
         let story = story(seed, transactions, group, keys);
-        let explored = explore(&story, &story.trace, 20, 150, 1);
+        let explored = explore(&story, &story.trace, 14, 200, 1);
         println!(
             "seed {seed}, groups of {group}: {} fences, {} points, {} states, {} after an opening",
             explored.fences, explored.points, explored.states, explored.nested
         );
         assert_eq!(explored.violations, [""; 0], "seed {seed}");
-        assert!(explored.points > 20 && explored.states > 400, "{explored:?}");
+        assert!(explored.points > 15 && explored.states > 200, "{explored:?}");
     }
 }
 
@@ -229,10 +241,10 @@ fn nvm_cow_survives_a_kill_at_every_store() {
     let mut states = 0;
     story.trace.process_states(|events, image| {
         states += 1;
-        if states % 4 != 0 {
+        if states % 9 != 0 {
             return;
         }
-        let done = verdict(image, &story, acknowledged[events], states % 64 == 0);
+        let done = verdict(image, &story, acknowledged[events], states % 63 == 0);
         assert_eq!(done, Ok(()), "seed {seed}, killed after event {events}");
     });
     assert!(states > 4_000, "{states} states");
@@ -242,7 +254,7 @@ fn nvm_cow_survives_a_kill_at_every_store() {
 /// is blind or the instruction superfluous.
 #[test]
 fn the_crash_test_fails_without_any_one_flush_or_fence() {
-    let stories = [story(11, 120, 1, 60), story(13, 120, 4, 60)];
+    let stories = [story(11, 90, 1, 60), story(13, 120, 4, 60)];
     let unseen = |sites: fn(&Trace) -> Vec<Site>, without: fn(&Trace, Site) -> Trace| {
         let mut places: Vec<Site> = Vec::new();
         for site in stories.iter().flat_map(|story| sites(&story.trace)) {

@@ -241,6 +241,15 @@ impl FileMaster {
         file.sync().map_err(&failed)
     }
 
+    /// Before the file is closed: brings the second copy up to date, durably.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[track_caller]
+    pub fn finish<F: File>(&mut self, file: &F) -> Result<(), MasterError> {
+        if self.second_is_older { self.sync_pages(file) } else { Ok(()) }
+    }
+
     /// Second step: moves the master record to `directory`, durably.
     ///
     /// # Errors
