@@ -94,7 +94,7 @@ pub(crate) enum Bench {
 /// Options that all benchmarks have.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
-    /// Engines, by comma: inp, nvm-inp; `all`; `none` to run peers only.
+    /// Engines, by comma: inp, log, nvm-inp; `all`; `none` to run peers only.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = engines)]
     pub(crate) engine: List<EngineKind>,
     /// What to compare with, by comma: lmdb, hashmap, btreemap, floor-undo, floor-redo, floor-copy.
@@ -237,7 +237,7 @@ pub(crate) struct CreateArgs {
     /// The tables; see below.
     #[arg(long, value_name = "SCHEMA.json")]
     pub(crate) schema: PathBuf,
-    /// The engine: inp, nvm-inp [default: nvm-inp, on a disk inp].
+    /// The engine: inp, log, nvm-inp [default: nvm-inp, on a disk inp].
     #[arg(long, value_parser = EngineKind::from_str)]
     pub(crate) engine: Option<EngineKind>,
     /// What a commit survives: auto (the medium's own), process, adr, eadr, disk.
