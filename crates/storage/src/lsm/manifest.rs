@@ -361,3 +361,22 @@ pub fn remove_leftovers<F: Files>(files: &F, partition: u32) -> Result<(), LsmEr
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_that_of_the_format_description() {
+        assert_eq!((HEADER_BYTES, FRAME_BYTES, RUN_BYTES, LONG_BYTES), (32, 48, 40, 16 << 10));
+        let info = SsInfo { file: 6, bytes: 7, entries: 8, tombstones: 9, checksum: 11 };
+        let log = LogStart { sequence: 2, txn: 3 };
+        let version = Version { runs: vec![(10, info)], log, next_file: 4 };
+        let mut bytes = Vec::new();
+        version.encode(1, &mut bytes);
+        assert_eq!((bytes.len(), bytes[0]), (88, 88));
+        assert_eq!([8, 16, 24, 32, 40].map(|at| bytes[at]), [1, 2, 3, 4, 1]);
+        assert_eq!([48, 56, 64, 72, 80, 84].map(|at| bytes[at]), [6, 7, 8, 9, 10, 11]);
+        assert_eq!(Version::decode(&bytes), Some((1, version, 88)));
+    }
+}

@@ -8,7 +8,7 @@
 //! - What the log holds from [`LsmTree::log_start`] on is in the MemTables, all else in runs.
 //!
 //! Which runs are merged says [`super::levels`]; how the work is cut into steps says
-//! [`super::work`].
+//! `work.rs`.
 
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};

@@ -133,7 +133,10 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             return Ok(());
         }
         self.work.paced = self.active.bytes();
-        self.work.patience = self.work.patience.saturating_sub(grown);
+        if self.work.patience > 0 {
+            self.work.patience = self.work.patience.saturating_sub(grown);
+            self.schedule();
+        }
         self.work.flush_wanted += grown * 2;
         if self.frozen.is_some() {
             let done = self.work.flush.as_ref().map_or(0, |flush| flush.done);

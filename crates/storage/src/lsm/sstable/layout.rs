@@ -52,3 +52,38 @@ impl Footer {
         crc32c::crc32c(self.as_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_that_of_the_format_description() {
+        assert_eq!((FOOTER_BYTES, PAGE_HEADER_BYTES, VERSION), (112, 64, 1));
+        let number = |value: u8| U64::from(u64::from(value));
+        let footer = Footer {
+            magic: MAGIC,
+            version: VERSION.into(),
+            checksum: 0.into(),
+            file: number(1),
+            partition: 2.into(),
+            height: 3.into(),
+            root_at: number(4),
+            root_bytes: 5.into(),
+            bits_per_key: 6.into(),
+            filter_at: number(7),
+            filter_bytes: number(8),
+            page_bytes: 9.into(),
+            reserved: 0.into(),
+            entries: number(10),
+            tombstones: number(11),
+            blocks: number(12),
+            index_bytes: number(13),
+            file_bytes: number(14),
+        };
+        let bytes = footer.as_bytes();
+        assert_eq!(&bytes[..12], b"PERDSST\0\x01\0\0\0");
+        let places = [16, 24, 28, 32, 40, 44, 48, 56, 64, 72, 80, 88, 96, 104];
+        assert_eq!(places.map(|at| bytes[at]), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    }
+}
