@@ -28,7 +28,7 @@ use pm::{Environment, Files, Memory};
 use storage::shadow::{
     Directory, FileMaster, Needs, Shadow, SnapshotTrees, Snapshots, TreePlace, Trees,
 };
-use storage::{Catalog, InlineRow, Row, Value, encode_row};
+use storage::{Catalog, InlineRow, Row, TableLayout, Value, encode_row};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Reader, RecoveryReport, Resources, Scan,
@@ -70,6 +70,12 @@ fn owner(catalog: &Catalog, partition: u32) -> u64 {
     u64::from(catalog.fingerprint()) << 32 | u64::from(partition)
 }
 
+/// Bytes of the longest row of a table.
+fn longest_row(layout: &TableLayout) -> usize {
+    let columns = layout.schema.columns();
+    columns.iter().map(|column| 8 + column.kind.max_bytes().unwrap_or(0) as usize).sum()
+}
+
 fn files_of<E: Environment>(resources: &Resources<E>) -> Result<E::Files, EngineError> {
     let missing = || EngineError::Missing { what: "directory of files".into() };
     resources.files.clone().ok_or_else(missing)
@@ -108,7 +114,8 @@ impl<E: Environment> Cow<E> {
                     0 => Records::Slotted,
                     _ => Records::Packed { key_bytes: key_bytes as u16, value_bytes: 0 },
                 };
-                let shape = TreeShape::new(page_bytes, records, key_bytes as u32)?;
+                let shape = TreeShape::new(page_bytes, records, key_bytes as u32)?
+                    .with_longest_value(key_bytes, longest_row(layout));
                 Ok(TreePlace { shape, store: 0 })
             })
             .collect();

@@ -115,7 +115,6 @@ impl<E: Environment> Core<E> {
 
     /// Makes room for a change: pages, and entries in the batch's list.
     #[inline]
-    #[track_caller]
     fn reserve(&mut self, needs: &Needs, entries: u64, spare: bool) -> Result<(), EngineError> {
         if let Err(error) = self.try_reserve(needs, entries, spare) {
             self.make_room(error)?;
@@ -125,7 +124,6 @@ impl<E: Environment> Core<E> {
     }
 
     #[inline]
-    #[track_caller]
     fn try_reserve(&mut self, needs: &Needs, entries: u64, spare: bool) -> Result<(), EngineError> {
         self.shadow.reserve(needs, spare, &mut self.lane)?;
         let left = if spare { self.spare_entries } else { 0 };
@@ -163,7 +161,6 @@ impl<E: Environment> Core<E> {
 
     /// Reserves what a change may take and writes a tuple, or a copy of one, for it.
     #[inline]
-    #[track_caller]
     fn write(
         &mut self,
         needs: &Needs,
@@ -196,7 +193,6 @@ impl<E: Environment> Core<E> {
     }
 
     /// Makes all committed transactions durable.
-    #[track_caller]
     fn end_batch(&mut self) -> Result<(), EngineError> {
         let open = self.shadow.open();
         // By the thread that makes the fence: the transactions of a batch may have been run by

@@ -5,7 +5,9 @@
 //! 2. Its trees are walked, a few pages a step; each page met is marked.
 //! 3. What is below the directory's high-water mark and has no mark is free.
 //!
-//! Until it is done allocation takes pages that were never used.
+//! Until it is done allocation takes pages that were never used, as long as there are some. When
+//! there are none the collection is finished at once: growing instead would cost space with each
+//! crash, for ever.
 
 use pm::Bad;
 
@@ -40,6 +42,8 @@ impl Collection {
     }
 }
 
+/// Steps more for each page that was allocated: the collection is done before many are.
+const STEPS_PER_PAGE: u64 = 8;
 /// Places looked at for free pages in a step.
 const SWEEP: u64 = 1024;
 
@@ -67,14 +71,16 @@ impl<B: PageBackend> Pages<B> {
         self.collection.as_ref().map_or(0, |collection| all - collection.swept.min(all - 1))
     }
 
-    /// Does some steps of the collection, each about the reading of a page. Returns whether there
+    /// Does some steps of the collection, each about the reading of a page, and some more if many
+    /// pages have been allocated since the last call. Returns whether there
     /// is nothing more to do.
     ///
     /// # Errors
     /// Damage; the collection is given up.
     pub fn collect(&mut self, steps: u64) -> Result<bool, IndexError> {
         let Some(mut collection) = self.collection.take() else { return Ok(true) };
-        let mut left = steps;
+        let more = std::mem::take(&mut self.allocated).saturating_mul(STEPS_PER_PAGE);
+        let mut left = steps.saturating_add(more);
         if !collection.enumerated {
             let (used, done) = self.backend.enumerate(left)?;
             left -= used.min(left);

@@ -40,6 +40,8 @@ pub enum Records {
 pub struct TreeShape {
     pub(crate) page_bytes: u32,
     pub(crate) records: Records,
+    /// Whether a leaf's value can be too long for it.
+    pub(crate) overflow: bool,
 }
 
 /// The value of a leaf's record.
@@ -63,7 +65,7 @@ impl TreeShape {
     /// # Errors
     /// The page has an impossible size, or cannot hold four of these keys with a child each.
     pub fn new(page_bytes: u32, records: Records, max_key_bytes: u32) -> Result<Self, IndexError> {
-        let shape = Self { page_bytes, records };
+        let shape = Self { page_bytes, records, overflow: records == Records::Slotted };
         let record = match records {
             Records::Packed { key_bytes, .. } => usize::from(key_bytes) + CHILD_BYTES,
             Records::Slotted => {
@@ -78,6 +80,14 @@ impl TreeShape {
         } else {
             Err(IndexError::NodeSize { node_bytes: page_bytes, key_bytes: max_key_bytes })
         }
+    }
+
+    /// The same shape for a tree none of whose values is longer than this beside a key of so many
+    /// bytes. If they fit a leaf, whoever walks the pages need not read the leaves.
+    #[must_use]
+    pub fn with_longest_value(mut self, key_bytes: usize, value_bytes: usize) -> Self {
+        self.overflow &= value_bytes > self.max_inline(key_bytes);
+        self
     }
 
     /// Bytes of a page.
@@ -124,7 +134,7 @@ impl TreeShape {
 
     /// Whether leaves can hold overflow values.
     pub(crate) fn can_overflow(&self) -> bool {
-        self.records == Records::Slotted
+        self.overflow
     }
 
     /// Puts a record's bytes into `out`, in place of what is there.

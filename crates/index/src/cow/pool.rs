@@ -248,7 +248,6 @@ impl<M: Memory> PageBackend for PoolPages<M> {
         self.fresh.len() as u64 * self.pages_per_extent - self.used
     }
 
-    #[track_caller]
     fn extend(&mut self, lane: &mut Lane<M>, pages: u64) -> Result<(), IndexError> {
         for _ in 0..pages.div_ceil(self.pages_per_extent) {
             if self.newest == u64::from(u32::MAX) {
@@ -269,9 +268,8 @@ impl<M: Memory> PageBackend for PoolPages<M> {
             lines.add(Range::new(start, EXTENT_HEADER_BYTES));
             lane.mini_store(self.head, start);
             lane.mini_persist(start)?;
+            // Its words, and those of the bitmap, change by mini-transactions only.
             lane.mini_commit(&mut lines);
-            // The next mini-transaction may come before the next fence of a commit.
-            lane.memory().fence();
             self.newest = sequence;
             self.extents += 1;
             self.fresh.push_back(Extent { sequence, start });

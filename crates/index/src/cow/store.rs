@@ -143,6 +143,8 @@ pub struct Pages<B> {
     /// Of these, what only snapshots keep.
     held: Vec<Old>,
     pub(super) collection: Option<Collection>,
+    /// Pages allocated since the collection's last step.
+    pub(super) allocated: u64,
 }
 
 impl<B: PageBackend> Pages<B> {
@@ -159,6 +161,7 @@ impl<B: PageBackend> Pages<B> {
             waiting: VecDeque::new(),
             held: Vec::new(),
             collection: None,
+            allocated: 0,
         }
     }
 
@@ -196,6 +199,11 @@ impl<B: PageBackend> Pages<B> {
     /// There is no room; nothing has changed.
     #[inline]
     pub fn reserve(&mut self, pages: u64, room: &mut B::Room) -> Result<(), IndexError> {
+        if self.available() >= pages {
+            return Ok(());
+        }
+        // Not before it is known which pages are free: or each crash would cost space for ever.
+        while !self.collect(u64::MAX)? {}
         let available = self.available();
         if available < pages { self.backend.extend(room, pages - available) } else { Ok(()) }
     }
@@ -208,6 +216,7 @@ impl<B: PageBackend> Pages<B> {
         let page = self.free.pop().or_else(|| self.backend.take_fresh());
         let page = page.ok_or(IndexError::NotReserved)?;
         self.made.push(page);
+        self.allocated += 1;
         self.backend.allocated(page);
         Ok(page)
     }

@@ -125,7 +125,9 @@ const CHILD: &str = "PERDURA_TEST_CHILD_PATH";
 /// Runs the test `name` of this binary in a process of its own, which finds `path` in [`CHILD`].
 fn child(name: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, path);
+    command
+        .args(["--exact", &format!("bad_input::{name}"), "--nocapture", "--test-threads=1"])
+        .env(CHILD, path);
     command
 }
 

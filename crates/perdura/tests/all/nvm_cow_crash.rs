@@ -263,6 +263,7 @@ fn the_crash_test_fails_without_any_one_flush_or_fence() {
             }
         }
         println!("{} places", places.len());
+        assert!(places.len() >= 5);
         places.retain(|site| {
             stories.iter().all(|story| {
                 !sites(&story.trace).contains(site)

@@ -278,7 +278,6 @@ impl<B: PageBackend> Shadow<B> {
     /// # Errors
     /// No room; nothing has changed.
     #[inline]
-    #[track_caller]
     pub fn reserve(
         &mut self,
         needs: &Needs,

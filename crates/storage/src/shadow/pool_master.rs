@@ -83,7 +83,6 @@ impl PoolMaster {
     ///
     /// # Errors
     /// No room.
-    #[track_caller]
     pub fn create<M: Memory>(
         lane: &mut Lane<M>,
         directory: &Directory,
@@ -226,7 +225,6 @@ impl PoolMaster {
     /// # Errors
     /// No room; nothing has changed.
     #[inline]
-    #[track_caller]
     pub fn reserve<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
@@ -241,7 +239,6 @@ impl PoolMaster {
     /// Links a fresh segment to the next batch's list. The link and the segment's persisted bit
     /// are one mini-transaction.
     #[cold]
-    #[track_caller]
     fn add_segment<M: Memory>(&mut self, lane: &mut Lane<M>) -> Result<(), StorageError> {
         let next = 1 - self.current;
         let segment = lane.allocate(SEGMENT_BYTES, Purpose::Log)?;
@@ -252,16 +249,14 @@ impl PoolMaster {
         let link = link.map_or(self.list_cell(next), |last| Off::new(*last));
         lane.mini_store(link, segment);
         lane.mini_persist(segment)?;
+        // Its words, and those of the bitmap, change by mini-transactions only.
         lane.mini_commit(&mut lines);
-        // Other mini-transactions may come before the next fence of a batch.
-        lane.memory().fence();
         self.segments[next as usize].push(segment);
         Ok(())
     }
 
     /// First step of a move: writes the directory and the batch's list into the slot that does
     /// not count, and flushes them.
-    #[track_caller]
     pub fn write<M: Memory>(
         &mut self,
         memory: &M,
@@ -296,7 +291,6 @@ impl PoolMaster {
 
     /// Second step, when all that is new is durable: moves the master record by one store, and
     /// flushes it. Durable after the next fence.
-    #[track_caller]
     pub fn publish<M: Memory>(&mut self, memory: &M, directory: &Directory) {
         self.current = 1 - self.current;
         let word = Off::<u64>::new(self.root);
