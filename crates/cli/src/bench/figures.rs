@@ -1,7 +1,7 @@
 //! The figures that reports of all benchmarks have.
 
 use hdrhistogram::Histogram;
-use perdura::Counters;
+use perdura::{Counters, EngineKind};
 use serde::Serialize;
 
 use super::median_index;
@@ -81,7 +81,8 @@ impl PerTxn {
     pub(crate) fn new(contestant: Contestant, counted: Option<&Counters>, txns: u64) -> Self {
         let Some(counted) = counted else { return Self::default() };
         let each = |total: u64| Some(total as f64 / txns.max(1) as f64);
-        let logs_to_files = matches!(contestant, Contestant::Engine(kind) if kind.uses_files());
+        // Other engines' files hold more than logs.
+        let logs_to_files = matches!(contestant, Contestant::Engine(EngineKind::Inp));
         Self {
             flushed_lines: each(counted.flushed_lines),
             fences: each(counted.fences),

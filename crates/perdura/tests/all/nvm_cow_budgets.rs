@@ -2,7 +2,7 @@
 //!
 //! As in `budgets.rs`: YCSB's schema, random keys, slots that were freed one here, one there. What
 //! happens once in a while (an extent, a segment of the list, a chunk) is recognised by its
-//! mini-transaction or hint and bounded apart. The budgets were stated before the engine was built.
+//! mini-transaction or hint and bounded apart. The budgets were fixed before the first measurement.
 //! N-store, the authors' own testbed, makes 60 flushes and 11.5 fences for an operation.
 
 use perdura::recording::{Event, Recording, RecordingFiles, Trace};
