@@ -26,7 +26,7 @@ use zerocopy::IntoBytes;
 
 use crate::error::StorageError;
 use crate::key::{
-    TableKey, check_value, encode_key, encode_range, key_of_fields, narrow_key, ordered_field,
+    TableKey, check_value, encode_key, encode_range, key_of_fields, narrow_key, packed_words,
 };
 use crate::schema::{Catalog, FieldForm, KeyLayout, TableLayout};
 use crate::tuple::{
@@ -226,8 +226,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     pub fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, StorageError> {
         let Table { layout, indexes } = &self.tables[usize::from(table)];
         // Wide keys are large: the fast path must not even move one.
-        if let (TableIndex::Narrow(tree), [value]) = (&indexes[0], key) {
-            let key = narrow_key(layout, value)?;
+        if let TableIndex::Narrow(tree) = &indexes[0] {
+            let key = narrow_key(layout, key)?;
             return Ok(tree.get(self.lane.memory(), &key)?);
         }
         self.find_wide(table, key)
@@ -831,7 +831,7 @@ pub(crate) fn prepare_for_words<M: Memory, L: LeafLayout>(
 ) -> Result<Prepared, StorageError> {
     let keys = key_layout(layout, index);
     if let TableIndex::Narrow(tree) = tree {
-        let key = ordered_field(&layout.schema, keys, words);
+        let key = packed_words(keys, words);
         return duplicate(layout, tree.prepare(lane, key, offset, lines));
     }
     let key = key_of_words(lane.memory(), layout, keys, |column| Ok(words[usize::from(column)]))?;
@@ -956,7 +956,7 @@ pub(crate) fn key_of_words<M: Memory>(
     key: &KeyLayout,
     word: impl FnMut(u16) -> Result<u64, Bad>,
 ) -> Result<TableKey, Bad> {
-    key_of_fields(&layout.schema, key, word, |column, word, builder, max| {
+    key_of_fields(key, word, |column, word, builder, max| {
         if layout.forms[usize::from(column)] == FieldForm::Short {
             let (bytes, len) = short_bytes(word);
             builder.bytes(max, &bytes[..len.min(max as usize)]);

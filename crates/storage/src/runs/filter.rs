@@ -45,7 +45,7 @@ impl<M: Memory> Runs<M> {
             return self.finish_filter(filling);
         }
         let layout = self.catalog.tables[filling.table].clone();
-        let done = by_layout!(layout, Form => self.fill_from::<Form>(&mut filling))?;
+        let done = by_layout!(layout.primary, Form => self.fill_from::<Form>(&mut filling))?;
         self.filling = Some(filling);
         Ok(done)
     }
