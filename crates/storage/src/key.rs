@@ -392,6 +392,98 @@ mod tests {
         }
     }
 
+    /// Small integers of both kinds, packed, and the same with a column that does not fit any more.
+    fn small(more: bool) -> Catalog {
+        let table = TableSchema::new("t")
+            .column("a", ColumnType::I16)
+            .column("b", ColumnType::U8)
+            .column("c", ColumnType::I32)
+            .column("d", ColumnType::U32);
+        let key: &[&str] = if more { &["a", "b", "c", "d"] } else { &["a", "b", "c"] };
+        Catalog::new(&Schema::new().table(table.key(key).index("by_b", &["b"])), 512).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn packed_keys_are_in_the_order_of_their_values(
+            a in any::<(i16, i16)>(), b in any::<(u8, u8)>(), c in any::<(i32, i32)>(),
+            same in 0..3u32, more in any::<bool>(),
+        ) {
+            let catalog = small(more);
+            let table = &catalog.tables[0];
+            prop_assert_eq!(table.primary.narrow, !more);
+            let second = (
+                if same > 0 { a.0 } else { a.1 },
+                if same > 1 { b.0 } else { b.1 },
+                c.1,
+            );
+            let values = |(a, b, c): (i16, u8, i32)| {
+                [Value::I64(a.into()), Value::U64(b.into()), Value::I64(c.into()), Value::U64(7)]
+            };
+            let key = |of| {
+                let values = values(of);
+                let key = &values[..if more { 4 } else { 3 }];
+                encode_key(&table.schema, &table.primary, key).unwrap()
+            };
+            let (x, y) = ((a.0, b.0, c.0), second);
+            prop_assert_eq!(bytes_of(key(x)).cmp(&bytes_of(key(y))), x.cmp(&y));
+            // The other ways to make a key make the same one.
+            let stored = values(x);
+            prop_assert_eq!(
+                key_of_values(&table.primary, |column| stored[usize::from(column)]),
+                key(x)
+            );
+            let word = |column: u16| Ok(stored[usize::from(column)].as_word().unwrap());
+            prop_assert_eq!(key_of_fields(&table.primary, word, |_, _, _, _| Ok(())).unwrap(), key(x));
+            // A secondary key leads to its primary one.
+            let secondary = &table.secondary[0];
+            let entry = bytes_of(key_of_values(secondary, |column| stored[usize::from(column)]));
+            prop_assert_eq!(primary_in_secondary(table, 0, &entry), Some(key(x)));
+            // A prefix has in it just the keys that start with it.
+            let prefix = [stored[0], stored[1]];
+            let (low, high) = encode_range(
+                &table.schema,
+                &table.primary,
+                Bound::Included(&prefix[..]),
+                Bound::Included(&prefix[..]),
+            )
+            .unwrap();
+            let (Bound::Included(low), Bound::Included(high)) = (low, high) else { panic!() };
+            let other = bytes_of(key(y));
+            prop_assert_eq!(
+                bytes_of(low) <= other && other <= bytes_of(high),
+                (x.0, x.1) == (y.0, y.1)
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_outside_the_type_s_range_are_refused() {
+        let catalog = small(false);
+        let table = &catalog.tables[0].schema;
+        let check = |column, value| check_value(table, column, &value);
+        for (column, least, most) in
+            [(0, i64::from(i16::MIN), 32_767), (2, -(1 << 31), i64::from(i32::MAX))]
+        {
+            assert!(
+                check(column, Value::I64(least)).is_ok() && check(column, Value::I64(most)).is_ok()
+            );
+            for outside in [least - 1, most + 1] {
+                let error = check(column, Value::I64(outside)).unwrap_err().to_string();
+                assert!(
+                    error.contains(&format!("from {least} to {most}, not {outside}")),
+                    "{error}"
+                );
+            }
+        }
+        assert!(check(1, Value::U64(255)).is_ok() && check(3, Value::U64(u32::MAX.into())).is_ok());
+        let error = check(1, Value::U64(256)).unwrap_err().to_string();
+        assert_eq!(error, "column `b` holds u8 from 0 to 255, not 256");
+        assert!(check(3, Value::U64(1 << 32)).is_err());
+        let error = check(1, Value::I64(1)).unwrap_err().to_string();
+        assert!(error.contains("column `b` holds u8, not i64"), "{error}");
+    }
+
     #[test]
     fn a_prefix_bounds_all_keys_that_start_with_it() {
         let catalog = catalog();

@@ -15,7 +15,7 @@ use super::tree::LsmTree;
 use crate::error::StorageError;
 use crate::key::{TableKey, encode_key, encode_range, key_of_values, primary_in_secondary};
 use crate::schema::TableLayout;
-use crate::table::{check_change, check_tuple, key_layout};
+use crate::table::{check_change, check_tuple};
 use crate::value::{Row, Value};
 
 impl<F: Files, M: Memory> LsmTree<F, M> {
@@ -177,7 +177,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     ) -> Result<(), LsmError> {
         let layout = self.layout(table);
         let position = index.map_or(0, |index| index + 1);
-        let (low, high) = encode_range(&layout.schema, key_layout(layout, position), low, high)?;
+        let (low, high) = encode_range(&layout.schema, layout.key_layout(position), low, high)?;
         let mut range = self.range(self.trees.tree(table, position), low, high, direction)?;
         let primary = self.trees.tree(table, 0);
         while let Some(key) = range.key() {
@@ -266,7 +266,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Whether all trees of a table have the entry of a tuple.
     fn check_entries(&self, tree: u16, layout: &TableLayout, row: &Row) -> Result<(), LsmError> {
         for index in 0..=layout.secondary.len() {
-            let keys = key_layout(layout, index);
+            let keys = layout.key_layout(index);
             let key = key_of_values(keys, |column| row.get(usize::from(column)));
             if !self.contains(tree + index as u16, &key)? {
                 return Err(Bad::Damaged { what: "index entry", at: 0 }.into());
