@@ -17,5 +17,6 @@ mod model;
 mod nvm_cow_budgets;
 mod nvm_cow_crash;
 mod nvm_cow_table2;
+mod small_integers;
 mod snapshots;
 mod table2;
