@@ -88,6 +88,14 @@ pub struct Resources<E: Environment> {
     pub files: Option<E::Files>,
 }
 
+impl<E: Environment> Resources<E> {
+    /// The database's files, which the engine cannot do without.
+    pub(crate) fn own_files(&self) -> Result<E::Files, EngineError> {
+        let missing = || EngineError::Missing { what: "directory of files".into() };
+        self.files.clone().ok_or_else(missing)
+    }
+}
+
 /// What can be chosen about an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {

@@ -22,7 +22,10 @@ mod log;
 mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
+mod redo_log;
 mod shadow_tables;
+mod shadow_view;
+mod state;
 pub mod table2;
 
 pub use contract::{
