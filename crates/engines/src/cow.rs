@@ -29,7 +29,8 @@ use storage::shadow::{Directory, FileMaster, Needs, Shadow, TreePlace};
 use storage::{Catalog, InlineRow, Row, TableKey, TableLayout, Value, encode_row};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan, SnapshotSource,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
+    SnapshotSource,
 };
 use crate::error::EngineError;
 use crate::shadow_tables::{COLLECT_PAGES, TreeMap, dangling};
@@ -182,7 +183,7 @@ impl<E: Environment> Cow<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for Cow<E> {
+impl<E: Environment> Method<E> for Cow<E> {
     const KIND: EngineKind = EngineKind::Cow;
 
     fn create(
@@ -211,7 +212,9 @@ impl<E: Environment> Engine<E> for Cow<E> {
         let partition = Self::assemble(&resources, catalog, options, master, directory, true)?;
         Ok((partition, RecoveryReport::default()))
     }
+}
 
+impl<E: Environment> Engine for Cow<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.tuples.pool)?;
         let layout = self.map.layout(table).clone();

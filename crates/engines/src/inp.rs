@@ -41,7 +41,7 @@ use storage::wal::{LogStart, Wal};
 use storage::{Catalog, Row, Tables, UndoEntry, Value};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
@@ -192,7 +192,7 @@ impl<E: Environment> Inp<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for Inp<E> {
+impl<E: Environment> Method<E> for Inp<E> {
     const KIND: EngineKind = EngineKind::Inp;
 
     fn create(
@@ -250,7 +250,9 @@ impl<E: Environment> Engine<E> for Inp<E> {
         partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
+}
 
+impl<E: Environment> Engine for Inp<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.pool)?;
         let tuple = self.tables.write_tuple(table, values)?;

@@ -29,8 +29,8 @@ mod state;
 pub mod table2;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, ParseEngineError,
-    Reader, RecoveryReport, Resources, STATS_LEVELS, Scan, SnapshotSource,
+    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, Method,
+    ParseEngineError, Reader, RecoveryReport, Resources, STATS_LEVELS, Scan, SnapshotSource,
 };
 pub use cow::Cow;
 pub use error::EngineError;

@@ -38,7 +38,8 @@ use storage::wal::{LogStart, Wal};
 use storage::{Catalog, Row, Value};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, EngineStats, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, EngineStats, Footprint, Method, RecoveryReport, Resources,
+    Scan,
 };
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
@@ -198,7 +199,7 @@ impl<E: Environment> Log<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for Log<E> {
+impl<E: Environment> Method<E> for Log<E> {
     const KIND: EngineKind = EngineKind::Log;
 
     fn create(
@@ -262,7 +263,9 @@ impl<E: Environment> Engine<E> for Log<E> {
         }
         Ok((log, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
+}
 
+impl<E: Environment> Engine for Log<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.pool)?;
         let key = self.tree.check_insert(table, values)?;

@@ -33,7 +33,8 @@ use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, Tre
 use storage::{Catalog, Row, SlotTuple, TableKey, TableLayout, TupleCopies, Value};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan, SnapshotSource,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
+    SnapshotSource,
 };
 use crate::error::EngineError;
 use crate::shadow_tables::{COLLECT_PAGES, TreeMap};
@@ -174,7 +175,7 @@ impl<E: Environment> NvmCow<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for NvmCow<E> {
+impl<E: Environment> Method<E> for NvmCow<E> {
     const KIND: EngineKind = EngineKind::NvmCow;
 
     fn create(
@@ -217,7 +218,9 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         let reclaimed = partition.core.redo(&list)?;
         Ok((partition, RecoveryReport { reclaimed, ..RecoveryReport::default() }))
     }
+}
 
+impl<E: Environment> Engine for NvmCow<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         let Self { map, core, .. } = self;

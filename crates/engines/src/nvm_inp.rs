@@ -32,7 +32,7 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
 use crate::state::State;
@@ -94,7 +94,7 @@ impl<E: Environment> NvmInp<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for NvmInp<E> {
+impl<E: Environment> Method<E> for NvmInp<E> {
     const KIND: EngineKind = EngineKind::NvmInp;
 
     fn create(
@@ -147,7 +147,9 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         let report = partition.recover(&work)?;
         Ok((partition, report))
     }
+}
 
+impl<E: Environment> Engine for NvmInp<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;

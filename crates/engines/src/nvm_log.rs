@@ -38,7 +38,7 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
 use crate::state::State;
@@ -168,7 +168,7 @@ impl<E: Environment> NvmLog<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for NvmLog<E> {
+impl<E: Environment> Method<E> for NvmLog<E> {
     const KIND: EngineKind = EngineKind::NvmLog;
 
     fn create(
@@ -209,7 +209,9 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         let report = partition.recover(&work)?;
         Ok((partition, report))
     }
+}
 
+impl<E: Environment> Engine for NvmLog<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
