@@ -29,6 +29,7 @@ use index::Append;
 use pm::{Environment, Flushed, Memory, Off, fence_for};
 use storage::{
     Catalog, FIELDS_PER_ENTRY, Row, Superseded, Tables, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value,
+    user_bytes,
 };
 
 use crate::contract::{
@@ -36,6 +37,7 @@ use crate::contract::{
 };
 use crate::error::EngineError;
 use crate::state::State;
+use crate::stats::EngineStats;
 use crate::table2::{
     ADD_TO_INDEXES, DISCARD, FIND, MARK_PERSISTED, MODIFY, RECLAIM, RECORD, RETRIEVE, SYNC_CHANGES,
     SYNC_LOG_ENTRY, SYNC_TUPLE,
@@ -50,6 +52,7 @@ pub struct NvmInp<E: Environment> {
     /// The log's head and the root pointers of the indexes.
     root: u64,
     superseded: Superseded,
+    user_bytes: u64,
     /// The tuple that the last operation changed, until a fence has made that durable.
     unsettled: Option<u64>,
     state: State,
@@ -96,6 +99,7 @@ impl<E: Environment> NvmInp<E> {
 
 impl<E: Environment> Engine<E> for NvmInp<E> {
     const KIND: EngineKind = EngineKind::NvmInp;
+    const PUTS_OFF_WORK: bool = false;
 
     fn create(
         resources: Resources<E>,
@@ -113,6 +117,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             log,
             root,
             superseded: Superseded::default(),
+            user_bytes: 0,
             unsettled: None,
             state: State::default(),
         };
@@ -141,6 +146,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             log,
             root,
             superseded: Superseded::default(),
+            user_bytes: 0,
             unsettled: None,
             state: State::default(),
         };
@@ -155,6 +161,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         self.log.reserve(&mut self.tables.lane, 1)?;
         let tuple = self.tables.write_tuple(table, values)?;
         let memory = &self.memory;
+        self.user_bytes += user_bytes(values.iter());
         let entry = UndoEntry::insert(table, tuple.offset, tuple.image);
         self.log.append(memory, entry, &mut self.tables.lines);
         self.superseded.lines.flush(memory);
@@ -189,6 +196,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         self.superseded.clear(&mut self.tables.lane)?;
         self.log.reserve(&mut self.tables.lane, changes.len().div_ceil(FIELDS_PER_ENTRY))?;
         let fields = self.tables.write_fields(table, tuple, changes)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         self.settle(tuple);
         let memory = &self.memory;
         for (index, part) in self.tables.fields.chunks(FIELDS_PER_ENTRY).enumerate() {
@@ -341,6 +349,10 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         self.state.usable(&self.memory)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
+    }
+
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         let (lane, memory) = (&mut self.tables.lane, &self.memory);
@@ -354,6 +366,14 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         Ok(Footprint::default())
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            user_bytes: self.user_bytes,
+            logged_bytes: self.log.logged_bytes(),
+            ..EngineStats::default()
+        }
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

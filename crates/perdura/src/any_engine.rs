@@ -167,6 +167,23 @@ impl<E: Environment> AnyEngine<E> {
         dispatch!(self, engine => engine.background(budget))
     }
 
+    #[inline]
+    pub(crate) fn has_backlog(&self) -> bool {
+        dispatch!(self, engine => engine.has_backlog())
+    }
+
+    /// Whether the engine ever puts work off.
+    pub(crate) fn puts_off_work(&self) -> bool {
+        fn of<E: Environment, T: Engine<E>>(_: &T) -> bool {
+            T::PUTS_OFF_WORK
+        }
+        dispatch!(self, engine => of::<E, _>(&**engine))
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        dispatch!(self, engine => engine.is_stopped())
+    }
+
     pub(crate) fn stats(&self) -> EngineStats {
         dispatch!(self, engine => engine.stats())
     }
