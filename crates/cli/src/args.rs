@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use peers::PeerKind;
-use perdura::{Domain, EngineKind};
+use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
 
 use crate::output::JsonTarget;
@@ -123,6 +123,9 @@ pub(crate) struct CommonArgs {
     /// Updates that one sync makes durable together, with --commit grouped [default: 100].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) group: Option<u32>,
+    /// Who does the work that engines put off, such as merging runs.
+    #[arg(long, value_enum, default_value_t = BackgroundForm::Inline)]
+    pub(crate) background: BackgroundForm,
     /// Directory to make the pools in [default: /dev/shm, else the directory for temporary files].
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
@@ -315,6 +318,24 @@ pub(crate) enum CommitForm {
     Durable,
     /// At once; durable with its group.
     Grouped,
+}
+
+/// Who does the work that engines put off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackgroundForm {
+    /// The transactions, a part each.
+    Inline,
+    /// A thread of each database.
+    Thread,
+}
+
+impl From<BackgroundForm> for Background {
+    fn from(form: BackgroundForm) -> Self {
+        match form {
+            BackgroundForm::Inline => Self::Inline,
+            BackgroundForm::Thread => Self::Thread,
+        }
+    }
 }
 
 /// What `bench recovery` kills.

@@ -14,10 +14,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use peers::{Access, Visitor, with_store};
-use perdura::{Counters, Database, Domain, Medium};
+use perdura::{Background, Database, Domain, Medium};
 use workloads::ycsb::{self, Workload};
 use workloads::{Measurement, Progress, RunOptions, Store};
 
+use crate::bench::figures::Counted;
 use crate::contestant::{Contestant, Promise, create_store};
 use crate::failure::Failure;
 use crate::plan::database_options;
@@ -62,6 +63,8 @@ pub(crate) struct Setup {
     pub(crate) medium: Medium,
     /// The domain of an engine.
     pub(crate) domain: Option<Domain>,
+    /// Who does what an engine puts off.
+    pub(crate) background: Background,
     /// How the driver runs.
     pub(crate) run: RunOptions,
     /// What to load; every later workload has its tuples, partitions and seed.
@@ -81,7 +84,7 @@ enum Answer {
     Opened(Promise),
     Loaded,
     Ran(Measurement),
-    Counted(Option<Counters>),
+    Counted(Option<Counted>),
     Footprint(FootprintBytes),
 }
 
@@ -187,7 +190,7 @@ impl Racer {
         &self,
         workload: &Arc<Workload>,
         bar: &mut Bar,
-    ) -> Result<Option<Counters>, Failure> {
+    ) -> Result<Option<Counted>, Failure> {
         bar.phase(format!("{}: counting", self.contestant), workload.spec().transactions);
         match self.order(Order::Count(workload.clone()), bar)? {
             Answer::Counted(counters) => Ok(counters),
@@ -246,8 +249,10 @@ impl Drop for Racer {
 fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &Answers) {
     let raced = match setup.contestant {
         Contestant::Engine(kind) => {
-            let (partitions, options) =
-                (setup.workload.spec().partitions, database_options(setup.run.commit));
+            let (partitions, options) = (
+                setup.workload.spec().partitions,
+                database_options(setup.run.commit, setup.background),
+            );
             create_store(kind, &setup.directory, partitions, &options, setup.domain).map(|store| {
                 let promise = Promise::of_database(store.database());
                 let serve = Serve { setup, database: Some(store.database()), progress, promise };
@@ -321,9 +326,9 @@ impl Serve<'_> {
             Order::Count(workload) => {
                 let Some(database) = self.database else { return Ok(Answer::Counted(None)) };
                 database.count(true);
-                let before = database.counters();
+                let before = Counted::of(database);
                 let ran = ycsb::run(store, workload, run, self.progress);
-                let counted = database.counters().since(&before);
+                let counted = Counted::of(database).since(&before);
                 database.count(false);
                 ran?;
                 Ok(Answer::Counted(Some(counted)))

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use common::{Ran, run};
 use serde_json::Value;
 
-const RUN_KEYS: [&str; 28] = [
+const RUN_KEYS: [&str; 29] = [
     "engine",
     "workload",
     "mix",
@@ -21,6 +21,7 @@ const RUN_KEYS: [&str; 28] = [
     "domain",
     "modelled",
     "commit",
+    "background",
     "group",
     "seed",
     "emulated",
@@ -38,7 +39,8 @@ const RUN_KEYS: [&str; 28] = [
     "consistency",
     "digest",
 ];
-const RECOVERY_KEYS: [&str; 18] = [
+const RECOVERY_KEYS: [&str; 19] = [
+    "background",
     "opening_us",
     "reads_us",
     "engine",

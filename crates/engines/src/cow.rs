@@ -26,16 +26,19 @@ use index::IndexError;
 use index::cow::{FilePages, PageBackend, Records, TreeShape};
 use pm::{Environment, Files, Memory};
 use storage::shadow::{Directory, FileMaster, Needs, Shadow, TreePlace};
-use storage::{Catalog, InlineRow, Row, TableKey, TableLayout, Value, encode_row};
+use storage::{
+    Catalog, InlineRow, Row, TableKey, TableLayout, Value, WorkDone, encode_row, user_bytes,
+};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
     SnapshotSource,
 };
 use crate::error::EngineError;
-use crate::shadow_tables::{COLLECT_PAGES, TreeMap, dangling};
+use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
+use crate::stats::EngineStats;
 
 type FileOf<E> = <<E as Environment>::Files as Files>::File;
 type Pages<E> = FilePages<FileOf<E>, <E as Environment>::Volatile>;
@@ -52,6 +55,11 @@ pub struct Cow<E: Environment> {
     old: Vec<u8>,
     new: Vec<u8>,
     state: State,
+    /// Pages that a commit looks at while a dead directory is being collected.
+    collect_pages: u64,
+    user_bytes: u64,
+    failures: u64,
+    background: WorkDone,
 }
 
 fn file_name(partition: u32) -> String {
@@ -110,6 +118,10 @@ impl<E: Environment> Cow<E> {
             old: Vec::new(),
             new: Vec::new(),
             state: State::default(),
+            collect_pages: collect_pages(options),
+            user_bytes: 0,
+            failures: 0,
+            background: WorkDone::default(),
         })
     }
 
@@ -227,6 +239,7 @@ impl<E: Environment> Engine for Cow<E> {
         }
         let needs = self.needs(table, 1..layout.index_count(), self.new.len());
         self.reserve(&needs, true)?;
+        self.user_bytes += user_bytes(values.iter());
         self.change(|this| {
             this.shadow.insert(tree, key, &this.new)?;
             let row = InlineRow::new(&layout, &this.new)?;
@@ -255,6 +268,7 @@ impl<E: Environment> Engine for Cow<E> {
         let indexes = || (1..layout.index_count()).filter(|at| layout.index_has(*at, changes));
         let needs = self.needs(table, indexes().chain(indexes()), self.new.len());
         self.reserve(&needs, true)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         let (tree, key) = (self.map.tree(table, 0), layout.primary_key(key)?);
         self.change(|this| {
             this.shadow.replace(tree, key.bytes(&mut [0; 8]), &this.new)?;
@@ -330,8 +344,9 @@ impl<E: Environment> Engine for Cow<E> {
         if self.shadow.pending() >= self.group {
             self.end_batch()?;
         }
-        if let Err(error) = self.shadow.collect(COLLECT_PAGES) {
+        if let Err(error) = self.shadow.collect(self.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged file.
+            self.failures += 1;
             self.state.stop_after(&error);
         }
         Ok((number, self.shadow.pending() == 0))
@@ -357,6 +372,10 @@ impl<E: Environment> Engine for Cow<E> {
         self.state.usable(&self.tuples.pool)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
+    }
+
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         self.end_batch()?;
@@ -375,15 +394,40 @@ impl<E: Environment> Engine for Cow<E> {
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
         self.state.usable(&self.tuples.pool)?;
         self.shadow.release_unpinned();
-        let page_bytes = u64::from(self.master.page_bytes());
-        self.shadow.collect(budget / page_bytes)?;
-        Ok(self.shadow.uncollected() * page_bytes)
+        let pages = (budget / u64::from(self.master.page_bytes())).max(1);
+        let before = self.shadow.collected();
+        let collected = self.shadow.collect(pages);
+        self.background += self.shadow.collected() - before;
+        match collected {
+            Ok(_) => Ok(self.shadow.stats().uncollected_bytes),
+            Err(error) => {
+                self.failures += 1;
+                self.state.stop(error)
+            }
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.shadow.is_collecting()
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
-        // Tuples stand in the trees' leaves: table and index are one file.
-        let pages = self.shadow.stores().map(|store| store.backend().bytes()).sum::<u64>();
-        Ok(Footprint { table: pages, other: self.master.data_at(), ..Footprint::default() })
+        let pages = self.shadow.page_use(0, |tree| self.map.owner(tree).1 == 0)?;
+        let page_bytes = u64::from(self.master.page_bytes());
+        Ok(Footprint {
+            table: pages.table * page_bytes,
+            index: pages.index * page_bytes,
+            other: pages.unused * page_bytes + self.master.data_at(),
+            ..Footprint::default()
+        })
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            user_bytes: self.user_bytes,
+            failures: self.failures,
+            ..shadow_stats(&self.shadow.stats(), self.background)
+        }
     }
 
     fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

@@ -38,7 +38,7 @@ use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
 use storage::wal::{LogStart, Wal};
-use storage::{Catalog, Row, Tables, UndoEntry, Value};
+use storage::{Catalog, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
@@ -46,6 +46,7 @@ use crate::contract::{
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
 use crate::state::State;
+use crate::stats::EngineStats;
 use redo::{Base, redo};
 use saving::Saving;
 
@@ -64,6 +65,8 @@ pub struct Inp<E: Environment> {
     checkpoint_bytes: u64,
     /// Bytes of log that make the next one due.
     due_bytes: u64,
+    /// Somebody calls [`Engine::background`].
+    helped: bool,
     checkpoint_file_bytes: u64,
     /// Bytes of the last checkpoint's state, uncompressed.
     state_bytes: u64,
@@ -75,6 +78,7 @@ pub struct Inp<E: Environment> {
     before: Row,
     columns: Vec<u16>,
     state: State,
+    stats: EngineStats,
 }
 
 /// The least of a checkpoint that is worth a step.
@@ -116,6 +120,7 @@ impl<E: Environment> Inp<E> {
             partition,
             checkpoint_bytes: options.checkpoint_bytes,
             due_bytes: options.checkpoint_bytes,
+            helped: options.helped,
             checkpoint_file_bytes: 0,
             state_bytes: 0,
             saving: None,
@@ -124,6 +129,7 @@ impl<E: Environment> Inp<E> {
             before: Row::new(),
             columns: Vec::new(),
             state: State::default(),
+            stats: EngineStats::default(),
         }
     }
 
@@ -144,18 +150,25 @@ impl<E: Environment> Inp<E> {
     }
 
     /// Writes about `budget` bytes more of the checkpoint that is under way, and ends it with the
-    /// last. Where that fails the checkpoint is given up.
-    fn save_some(&mut self, budget: u64) -> Result<(), EngineError> {
-        let Some(mut saving) = self.saving.take() else { return Ok(()) };
-        if !saving.step(&self.tables, &self.catalog, budget)? {
+    /// last. Where that fails the checkpoint is given up. Returns what was done.
+    fn save_some(&mut self, budget: u64) -> Result<WorkDone, EngineError> {
+        let mut done = WorkDone::default();
+        let Some(mut saving) = self.saving.take() else { return Ok(done) };
+        let before = saving.writer.plain_bytes();
+        let ended = saving.step(&self.tables, &self.catalog, budget)?;
+        done.step(saving.writer.plain_bytes() - before);
+        if !ended {
             self.saving = Some(saving);
-            return Ok(());
+            return Ok(done);
         }
         self.log.wal.flush()?;
         let (start, state_bytes) = (saving.writer.log_start(), saving.writer.plain_bytes());
         let file_bytes = saving.writer.finish(self.log.wal.next_txn())?;
         self.last_checkpoint(file_bytes, state_bytes);
-        Ok(self.log.wal.remove_before(start.sequence)?)
+        self.stats.checkpoints += 1;
+        self.stats.checkpoint_bytes += file_bytes;
+        self.log.wal.remove_before(start.sequence)?;
+        Ok(done)
     }
 
     /// The log may grow to the size of a checkpoint: replaying it then takes about as long as
@@ -166,11 +179,14 @@ impl<E: Environment> Inp<E> {
         self.due_bytes = self.checkpoint_bytes.max(file_bytes);
     }
 
-    /// Begins a checkpoint that is due, and goes on with one that is under way.
+    /// Begins a checkpoint that is due, and goes on with one that is under way. With somebody who
+    /// helps, only where that falls behind.
     fn keep_pace(&mut self) -> Result<(), EngineError> {
         let due = self.due_bytes.max(1);
         let Some(saving) = &self.saving else {
-            return if self.log.wal.bytes() < due { Ok(()) } else { self.begin_checkpoint() };
+            let lead = if self.helped { due / 8 } else { 0 };
+            let wait = self.log.wal.bytes() < due.saturating_add(lead);
+            return if wait { Ok(()) } else { self.begin_checkpoint() };
         };
         // All of the state in half of the log that makes a checkpoint due. Without an earlier
         // checkpoint the log says how much state there can be.
@@ -178,7 +194,39 @@ impl<E: Environment> Inp<E> {
         let wanted = u128::from(state) * u128::from(self.logged_since) * 2 / u128::from(due);
         let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
         let behind = wanted.saturating_sub(saving.writer.plain_bytes());
-        if behind < SAVING_STEP.min(due / 16) { Ok(()) } else { self.save_some(behind) }
+        let lead = if self.helped { state / 4 } else { SAVING_STEP.min(due / 16) };
+        if behind >= lead {
+            let done = self.save_some(behind)?;
+            self.stats.inline += done;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint failed: the log grows on, and it is tried again later.
+    fn put_checkpoint_off(&mut self) {
+        self.stats.failures += 1;
+        self.due_bytes = self.log.wal.bytes() + self.due_bytes / 4;
+    }
+
+    /// A step of a checkpoint, or the beginning of one that is due.
+    fn help(&mut self, budget: u64) -> Result<(), EngineError> {
+        if self.saving.is_none() && self.has_backlog() {
+            self.begin_checkpoint()?;
+        }
+        let done = self.save_some(budget)?;
+        self.stats.background += done;
+        Ok(())
+    }
+
+    /// Bytes of state that a checkpoint has still to write, about.
+    fn waiting_bytes(&self) -> u64 {
+        if !self.has_backlog() {
+            return 0;
+        }
+        let done = self.saving.as_ref().map_or(0, |saving| saving.writer.plain_bytes());
+        // Before the first one the log says how much state there can be.
+        let state = if self.state_bytes > 0 { self.state_bytes } else { self.log.wal.bytes() };
+        state.saturating_sub(done).max(1)
     }
 
     fn after_commit(&mut self) -> Result<(), EngineError> {
@@ -257,6 +305,7 @@ impl<E: Environment> Engine for Inp<E> {
         self.state.usable(&self.pool)?;
         let tuple = self.tables.write_tuple(table, values)?;
         operation::insert(&mut self.log.operation, table, values);
+        self.stats.user_bytes += user_bytes(values.iter());
         if let Err(error) = self.log_operation() {
             self.tables.give_back_tuple(tuple);
             return Err(error);
@@ -284,9 +333,11 @@ impl<E: Environment> Engine for Inp<E> {
         self.columns.extend(changes.iter().map(|(column, _)| *column));
         self.tables.read(table, tuple, Some(&self.columns), &mut self.before)?;
         let before = |index| self.before.get(index);
+        let user = user_bytes(changes.iter().map(|(_, value)| value));
         let changes = changes.iter().enumerate();
         let changes = changes.map(|(index, (column, value))| (*column, before(index), *value));
         operation::update(&mut self.log.operation, table, key, changes);
+        self.stats.user_bytes += user;
         if let Err(error) = self.log_operation() {
             self.tables.give_back_fields(fields);
             return Err(error);
@@ -374,7 +425,7 @@ impl<E: Environment> Engine for Inp<E> {
         match self.keep_pace() {
             Ok(()) => {}
             Err(error) if self.log.wal.is_poisoned() => return self.state.stop(error),
-            Err(_) => self.due_bytes = self.log.wal.bytes() + self.due_bytes / 4,
+            Err(_) => self.put_checkpoint_off(),
         }
         Ok(self.log.last())
     }
@@ -410,7 +461,32 @@ impl<E: Environment> Engine for Inp<E> {
         assert!(!self.log.is_open(), "a checkpoint is taken between transactions");
         // One that is under way would be of an earlier moment.
         self.begin_checkpoint()?;
-        self.save_some(u64::MAX)
+        let done = self.save_some(u64::MAX)?;
+        self.stats.inline += done;
+        Ok(())
+    }
+
+    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
+        self.state.usable(&self.pool)?;
+        if self.log.is_open() {
+            return Ok(self.waiting_bytes());
+        }
+        match self.help(budget) {
+            Ok(()) => Ok(self.waiting_bytes()),
+            Err(error) if self.log.wal.is_poisoned() => self.state.stop(error),
+            Err(error) => {
+                self.put_checkpoint_off();
+                Err(error)
+            }
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.saving.is_some() || self.log.wal.bytes() >= self.due_bytes.max(1)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -434,6 +510,14 @@ impl<E: Environment> Engine for Inp<E> {
             }
         }
         Ok(footprint)
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            logged_bytes: self.log.wal.logged_bytes(),
+            waiting_bytes: self.waiting_bytes(),
+            ..self.stats
+        }
     }
 
     fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

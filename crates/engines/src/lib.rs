@@ -26,11 +26,12 @@ mod redo_log;
 mod shadow_tables;
 mod shadow_view;
 mod state;
+mod stats;
 pub mod table2;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, Method,
-    ParseEngineError, Reader, RecoveryReport, Resources, STATS_LEVELS, Scan, SnapshotSource,
+    CheckReport, Engine, EngineKind, EngineOptions, Footprint, Method, ParseEngineError, Reader,
+    RecoveryReport, Resources, Scan, SnapshotSource,
 };
 pub use cow::Cow;
 pub use error::EngineError;
@@ -39,6 +40,7 @@ pub use log::Log;
 pub use nvm_cow::NvmCow;
 pub use nvm_inp::NvmInp;
 pub use nvm_log::NvmLog;
+pub use stats::{EngineStats, STATS_LEVELS};
 
 /// What the layers above need of the layers below.
 pub mod below {
@@ -52,6 +54,7 @@ pub mod below {
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,
-        Schema, StorageError, TableLayout, TableSchema, Value, checkpoint, lsm::LsmError, wal,
+        Schema, StorageError, TableLayout, TableSchema, Value, WorkDone, checkpoint, lsm::LsmError,
+        wal,
     };
 }

@@ -35,15 +35,15 @@ use storage::lsm::sstable::SsOptions;
 use storage::lsm::tree::{LsmOptions, LsmTree, TREE_LANES, volatile_bytes};
 use storage::operation::{self, Operation, Operations};
 use storage::wal::{LogStart, Wal};
-use storage::{Catalog, Row, Value};
+use storage::{Catalog, Row, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, EngineStats, Footprint, Method, RecoveryReport, Resources,
-    Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
 use crate::state::State;
+use crate::stats::EngineStats;
 
 /// A partition of Log; see the module's comment.
 #[derive(Debug)]
@@ -59,6 +59,7 @@ pub struct Log<E: Environment> {
     /// Bytes of the MemTable before which freezing it is not tried again.
     patience: u64,
     user_bytes: u64,
+    background: WorkDone,
     before: Row,
     columns: Vec<u16>,
     state: State,
@@ -84,15 +85,6 @@ fn lsm_options(options: &EngineOptions) -> LsmOptions {
             bits_per_key: BITS_PER_KEY,
         },
         cache_bytes: options.cache_bytes,
-    }
-}
-
-/// Bytes of values, as the user hands them in.
-fn value_bytes(value: &Value<'_>) -> u64 {
-    match value {
-        Value::Text(text) => text.len() as u64,
-        Value::Bytes(bytes) => bytes.len() as u64,
-        _ => 8,
     }
 }
 
@@ -136,6 +128,7 @@ impl<E: Environment> Parts<E> {
             pool: resources.durable.memory().clone(),
             patience: 0,
             user_bytes: 0,
+            background: WorkDone::default(),
             before: Row::new(),
             columns: Vec::new(),
             state: State::default(),
@@ -271,7 +264,7 @@ impl<E: Environment> Engine for Log<E> {
         let key = self.tree.check_insert(table, values)?;
         operation::insert(&mut self.log.operation, table, values);
         self.change(|tree| tree.insert(table, &key, values))?;
-        self.user_bytes += values.iter().map(value_bytes).sum::<u64>();
+        self.user_bytes += user_bytes(values.iter());
         Ok(())
     }
 
@@ -310,7 +303,7 @@ impl<E: Environment> Engine for Log<E> {
             self.change(|tree| tree.update(table, &tuple, changes, indexed.then_some(&before)));
         self.before = before;
         done?;
-        self.user_bytes += changes.iter().map(|(_, value)| value_bytes(value)).sum::<u64>();
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         Ok(())
     }
 
@@ -354,7 +347,7 @@ impl<E: Environment> Engine for Log<E> {
             if !self.get(table, key, Some(columns), row)? {
                 return Ok(None);
             }
-            let bytes: u64 = row.values().map(|value| value_bytes(&value)).sum();
+            let bytes: u64 = row.values().map(|value| value.user_bytes()).sum();
             let bytes = bytes as usize;
             if bytes <= out.len() {
                 row.copy_bytes(out);
@@ -418,12 +411,22 @@ impl<E: Environment> Engine for Log<E> {
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
         self.state.usable(&self.pool)?;
+        let before = self.tree.stats().done;
         let waiting = self.tree.work(budget).map_err(EngineError::from);
+        self.background += self.tree.stats().done - before;
         let done = waiting.and_then(|waiting| self.trim_log().map(|()| waiting));
         if self.tree.is_poisoned() {
             return self.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
         done
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.tree.has_work()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -448,6 +451,7 @@ impl<E: Environment> Engine for Log<E> {
         let stats = self.tree.stats();
         EngineStats {
             user_bytes: self.user_bytes,
+            logged_bytes: self.log.wal.logged_bytes(),
             flushed_bytes: stats.flushed_bytes,
             merged_bytes: stats.merged_bytes,
             runs: stats.runs,
@@ -457,6 +461,9 @@ impl<E: Environment> Engine for Log<E> {
             stalls: stats.stalls,
             failures: stats.failures,
             waiting_bytes: stats.waiting_bytes,
+            inline: stats.done - self.background,
+            background: self.background,
+            ..EngineStats::default()
         }
     }
 

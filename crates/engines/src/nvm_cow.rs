@@ -30,16 +30,19 @@ use heap::{Heap, Lane};
 use index::cow::{PoolPages, PoolSource};
 use pm::{Bad, Environment, Memory};
 use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, TreePlace};
-use storage::{Catalog, Row, SlotTuple, TableKey, TableLayout, TupleCopies, Value};
+use storage::{
+    Catalog, Row, SlotTuple, TableKey, TableLayout, TupleCopies, Value, WorkDone, user_bytes,
+};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
     SnapshotSource,
 };
 use crate::error::EngineError;
-use crate::shadow_tables::{COLLECT_PAGES, TreeMap};
+use crate::shadow_tables::{TreeMap, collect_pages, shadow_stats};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
+use crate::stats::EngineStats;
 use crate::table2::{
     ADD_TO_SECONDARY, CHANGE_COPY, COPY_TUPLE, DISCARD_SECONDARY, MARK_PERSISTED, MOVE_MASTER,
     RECLAIM, REMOVE_POINTER, STORE_POINTER, SYNC_DIRECTORY, SYNC_TUPLE,
@@ -67,7 +70,15 @@ struct Core<E: Environment> {
     /// Entries of the batch's list that only deletes may take.
     spare_entries: u64,
     state: State,
+    /// Pages that a commit looks at while a dead directory is being collected.
+    collect_pages: u64,
+    user_bytes: u64,
+    failures: u64,
+    background: WorkDone,
 }
+
+/// What looking at a node counts for in a budget.
+const NODE_BYTES: u64 = 256;
 
 fn root_name(partition: u32) -> String {
     format!("nvm-cow/{partition}")
@@ -154,6 +165,10 @@ impl<E: Environment> NvmCow<E> {
             batch: ObjectBatch::default(),
             group: options.group.max(1),
             state: State::default(),
+            collect_pages: collect_pages(options),
+            user_bytes: 0,
+            failures: 0,
+            background: WorkDone::default(),
         };
         let tuples = InSlots { memory: heap.memory().clone() };
         Ok(Self { map, tuples, core })
@@ -237,6 +252,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         let tuple = core.write(&needs, values.len() as u64 + 1, |copies, lane| {
             copies.write(lane, layout, values)
         })?;
+        core.user_bytes += user_bytes(values.iter());
         core.change(|core| {
             core.shadow.insert(tree, key, &tuple.to_le_bytes())?;
             core.memory.mark(STORE_POINTER);
@@ -272,6 +288,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         let new = core.write(&needs, 2 * (changes.len() as u64 + 1), |copies, lane| {
             copies.copy(lane, layout, old, changes)
         })?;
+        core.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         core.memory.mark(COPY_TUPLE);
         core.memory.mark(CHANGE_COPY);
         let key = layout.primary_key(key)?;
@@ -360,8 +377,9 @@ impl<E: Environment> Engine for NvmCow<E> {
         if self.core.shadow.pending() >= self.core.group {
             self.core.end_batch()?;
         }
-        if let Err(error) = self.core.shadow.collect(COLLECT_PAGES) {
+        if let Err(error) = self.core.shadow.collect(self.core.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged pool.
+            self.core.failures += 1;
             self.core.state.stop_after(&error);
         }
         self.core.forget_snapshots();
@@ -389,6 +407,10 @@ impl<E: Environment> Engine for NvmCow<E> {
         self.core.state.usable(&self.core.memory)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.core.state.is_stopped()
+    }
+
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         self.sync()?;
@@ -403,15 +425,35 @@ impl<E: Environment> Engine for NvmCow<E> {
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
         self.core.state.usable(&self.core.memory)?;
-        self.core.shadow.release_unpinned();
-        self.core.shadow.collect(budget / 256)?;
-        self.core.forget_snapshots();
-        Ok(self.core.shadow.uncollected() * 256)
+        let core = &mut self.core;
+        core.shadow.release_unpinned();
+        let before = core.shadow.collected();
+        let collected = core.shadow.collect((budget / NODE_BYTES).max(1));
+        core.background += core.shadow.collected() - before;
+        if let Err(error) = collected {
+            core.failures += 1;
+            return core.state.stop(error);
+        }
+        core.forget_snapshots();
+        Ok(core.shadow.stats().uncollected_bytes)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.core.shadow.is_collecting()
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         // Everything lies in the heap, whose chunks say what they are for.
         Ok(Footprint::default())
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            user_bytes: self.core.user_bytes,
+            logged_bytes: self.core.master.listed_bytes(),
+            failures: self.core.failures,
+            ..shadow_stats(&self.core.shadow.stats(), self.core.background)
+        }
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

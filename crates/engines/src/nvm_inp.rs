@@ -29,6 +29,7 @@ use index::Append;
 use pm::{Environment, Flushed, Memory, Off, fence_for};
 use storage::{
     Catalog, FIELDS_PER_ENTRY, Row, Superseded, Tables, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value,
+    user_bytes,
 };
 
 use crate::contract::{
@@ -36,6 +37,7 @@ use crate::contract::{
 };
 use crate::error::EngineError;
 use crate::state::State;
+use crate::stats::EngineStats;
 use crate::table2::{
     ADD_TO_INDEXES, DISCARD, FIND, MARK_PERSISTED, MODIFY, RECLAIM, RECORD, RETRIEVE, SYNC_CHANGES,
     SYNC_LOG_ENTRY, SYNC_TUPLE,
@@ -50,6 +52,7 @@ pub struct NvmInp<E: Environment> {
     /// The log's head and the root pointers of the indexes.
     root: u64,
     superseded: Superseded,
+    user_bytes: u64,
     /// The tuple that the last operation changed, until a fence has made that durable.
     unsettled: Option<u64>,
     state: State,
@@ -113,6 +116,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
             log,
             root,
             superseded: Superseded::default(),
+            user_bytes: 0,
             unsettled: None,
             state: State::default(),
         };
@@ -141,6 +145,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
             log,
             root,
             superseded: Superseded::default(),
+            user_bytes: 0,
             unsettled: None,
             state: State::default(),
         };
@@ -157,6 +162,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.log.reserve(&mut self.tables.lane, 1)?;
         let tuple = self.tables.write_tuple(table, values)?;
         let memory = &self.memory;
+        self.user_bytes += user_bytes(values.iter());
         let entry = UndoEntry::insert(table, tuple.offset, tuple.image);
         self.log.append(memory, entry, &mut self.tables.lines);
         self.superseded.lines.flush(memory);
@@ -191,6 +197,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.superseded.clear(&mut self.tables.lane)?;
         self.log.reserve(&mut self.tables.lane, changes.len().div_ceil(FIELDS_PER_ENTRY))?;
         let fields = self.tables.write_fields(table, tuple, changes)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         self.settle(tuple);
         let memory = &self.memory;
         for (index, part) in self.tables.fields.chunks(FIELDS_PER_ENTRY).enumerate() {
@@ -343,6 +350,10 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.state.usable(&self.memory)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
+    }
+
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         let (lane, memory) = (&mut self.tables.lane, &self.memory);
@@ -354,8 +365,20 @@ impl<E: Environment> Engine for NvmInp<E> {
         Ok(())
     }
 
+    fn puts_off_work(&self) -> bool {
+        false
+    }
+
     fn footprint(&self) -> Result<Footprint, EngineError> {
         Ok(Footprint::default())
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            user_bytes: self.user_bytes,
+            logged_bytes: self.log.logged_bytes(),
+            ..EngineStats::default()
+        }
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

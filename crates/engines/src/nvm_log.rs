@@ -34,7 +34,7 @@ use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
     Catalog, FIELDS_PER_ENTRY, NewFields, Row, Superseded, UNDO_HEAD_BYTES, UndoEntry, UndoLog,
-    Value,
+    Value, WorkDone, user_bytes,
 };
 
 use crate::contract::{
@@ -42,6 +42,7 @@ use crate::contract::{
 };
 use crate::error::EngineError;
 use crate::state::State;
+use crate::stats::EngineStats;
 use crate::table2::{
     ADD_TO_MEMTABLE, COALESCE, FIND_ENTRIES, MARK_PERSISTED, MARK_TOMBSTONE, MODIFY, RECORD,
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
@@ -61,6 +62,10 @@ pub struct NvmLog<E: Environment> {
     superseded: Superseded,
     /// Bytes and entries of the MemTable after the last transaction.
     committed_use: (u64, u64),
+    /// Somebody calls [`Engine::background`].
+    helped: bool,
+    user_bytes: u64,
+    background: WorkDone,
     state: State,
 }
 
@@ -123,6 +128,10 @@ impl<E: Environment> NvmLog<E> {
             self.superseded.release(&mut self.runs.tables.lane);
         }
         self.committed_use = self.runs.memtable_use();
+        // Whoever helps takes the work off, as long as it comes along.
+        if self.helped && !self.runs.is_behind() {
+            return Ok(());
+        }
         Ok(self.runs.work_for(grown)?)
     }
 
@@ -154,7 +163,13 @@ impl<E: Environment> NvmLog<E> {
         Ok(RecoveryReport { undone, reclaimed, ..RecoveryReport::default() })
     }
 
-    fn assemble(memory: E::Durable, runs: Runs<E::Durable>, log: UndoLog, root: u64) -> Self {
+    fn assemble(
+        memory: E::Durable,
+        runs: Runs<E::Durable>,
+        log: UndoLog,
+        root: u64,
+        helped: bool,
+    ) -> Self {
         let committed_use = runs.memtable_use();
         Self {
             memory,
@@ -163,6 +178,9 @@ impl<E: Environment> NvmLog<E> {
             root,
             superseded: Superseded::default(),
             committed_use,
+            helped,
+            user_bytes: 0,
+            background: WorkDone::default(),
             state: State::default(),
         }
     }
@@ -182,7 +200,7 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let log = UndoLog::create(&mut lane, root)?;
         let runs = Runs::create(lane, catalog, policy(options), root + UNDO_HEAD_BYTES)?;
         let memory = resources.durable.memory().clone();
-        let mut partition = Self::assemble(memory, runs, log, root);
+        let mut partition = Self::assemble(memory, runs, log, root, options.helped);
         let memory = &partition.memory;
         partition.runs.tables.lane.mark_persisted(root, &mut partition.superseded.lines);
         partition.superseded.lines.flush(memory);
@@ -205,7 +223,7 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let lane = resources.durable.lane(resources.partition);
         let directory = root + UNDO_HEAD_BYTES;
         let runs = Runs::open(lane, catalog, policy(options), directory, memtable_use)?;
-        let mut partition = Self::assemble(memory, runs, log, root);
+        let mut partition = Self::assemble(memory, runs, log, root, options.helped);
         let report = partition.recover(&work)?;
         Ok((partition, report))
     }
@@ -218,6 +236,7 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.superseded.clear(&mut self.runs.tables.lane)?;
         self.log.reserve(&mut self.runs.tables.lane, 1)?;
         let tuple = self.runs.write_insert(table, values)?;
+        self.user_bytes += user_bytes(values.iter());
         let tuple = self.record(tuple);
         self.memory.mark(SYNC_TUPLE);
         self.memory.mark(RECORD);
@@ -247,7 +266,9 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.superseded.clear(&mut self.runs.tables.lane)?;
         let entries = changes.len().div_ceil(FIELDS_PER_ENTRY);
         self.log.reserve(&mut self.runs.tables.lane, entries)?;
-        match self.runs.write_update(table, key, found, changes)? {
+        let update = self.runs.write_update(table, key, found, changes)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
+        match update {
             Update::Fields(fields) => {
                 let fields = self.record_fields(fields);
                 self.memory.mark(RECORD);
@@ -401,12 +422,23 @@ impl<E: Environment> Engine for NvmLog<E> {
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
         self.state.usable(&self.memory)?;
         if !self.log.is_empty() {
-            return Ok(0);
+            return Ok(self.runs.stats().waiting_bytes);
         }
-        match self.runs.work(budget) {
+        let before = self.runs.stats().done;
+        let worked = self.runs.work(budget);
+        self.background += self.runs.stats().done - before;
+        match worked {
             Ok(waiting) => Ok(waiting),
             Err(error) => self.state.stop(error),
         }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.runs.has_work()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -419,6 +451,24 @@ impl<E: Environment> Engine for NvmLog<E> {
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         Ok(Footprint::default())
+    }
+
+    fn stats(&self) -> EngineStats {
+        let stats = self.runs.stats();
+        EngineStats {
+            user_bytes: self.user_bytes,
+            logged_bytes: self.log.logged_bytes(),
+            merged_bytes: stats.merged_bytes,
+            runs: stats.runs,
+            run_bytes: stats.run_bytes,
+            flushes: stats.freezes,
+            merges: stats.merges,
+            failures: stats.failures,
+            waiting_bytes: stats.waiting_bytes,
+            inline: stats.done - self.background,
+            background: self.background,
+            ..EngineStats::default()
+        }
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

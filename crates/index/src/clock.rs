@@ -55,6 +55,9 @@ pub struct Frame<K> {
     key: Option<K>,
 }
 
+/// Frames for which there is room in the map from the start.
+const MOST_AT_ONCE: usize = 1 << 16;
+
 /// The frames of a cache, or of a shard of it; see the module's comment.
 #[derive(Debug)]
 pub struct Clock<K> {
@@ -67,7 +70,9 @@ pub struct Clock<K> {
 impl<K: Copy + Eq + Hash> Clock<K> {
     /// A clock for `most` frames, or a few more if they are all kept.
     pub fn new(most: usize) -> Self {
-        Self { places: MixMap::default(), frames: Vec::new(), hand: 0, most }
+        // All of it at once, so that a cache that is full allocates no more.
+        let places = MixMap::with_capacity_and_hasher(most.min(MOST_AT_ONCE), Default::default());
+        Self { places, frames: Vec::new(), hand: 0, most }
     }
 
     /// How many frames there are.

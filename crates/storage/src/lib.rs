@@ -37,6 +37,7 @@ mod undo;
 mod undo_log;
 mod value;
 pub mod wal;
+mod work_done;
 
 pub use copies::{SlotTuple, TupleCopies};
 pub use description::Description;
@@ -52,4 +53,5 @@ pub use undo_log::{
     FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind,
     UndoLog, UndoWork,
 };
-pub use value::{ColumnType, Row, Value};
+pub use value::{ColumnType, Row, Value, user_bytes};
+pub use work_done::WorkDone;

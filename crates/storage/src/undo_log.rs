@@ -206,6 +206,8 @@ pub struct UndoLog {
     finished: u64,
     /// Entries of the open transaction so far.
     sequence: u32,
+    /// Entries of those that have ended.
+    logged: u64,
 }
 
 impl UndoLog {
@@ -215,7 +217,8 @@ impl UndoLog {
     /// # Errors
     /// The memory is full.
     pub fn create<M: Memory>(lane: &mut Lane<M>, head: u64) -> Result<Self, StorageError> {
-        let mut log = Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0 };
+        let mut log =
+            Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0, logged: 0 };
         let memory = lane.memory().clone();
         memory.copy(Off::new(head), &[0; UNDO_HEAD_BYTES as usize]);
         memory.store(log.state_word(), STATE_EMPTY);
@@ -233,7 +236,8 @@ impl UndoLog {
     /// # Errors
     /// Damage.
     pub fn open<M: Memory>(memory: &M, head: u64) -> Result<(Self, UndoWork), Bad> {
-        let mut log = Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0 };
+        let mut log =
+            Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0, logged: 0 };
         let state = memory.load(log.state_word(), Acquire)?;
         log.finished = state >> 2;
         for chain in 0..2 {
@@ -281,6 +285,11 @@ impl UndoLog {
         self.sequence == 0
     }
 
+    /// Bytes of the entries that were appended since the log was opened.
+    pub fn logged_bytes(&self) -> u64 {
+        (self.logged + u64::from(self.sequence)) * LINE
+    }
+
     /// Makes sure that `entries` more entries fit. May make fences of its own.
     ///
     /// # Errors
@@ -321,6 +330,7 @@ impl UndoLog {
         memory.store(at.plus(0), 0);
         memory.flush(Range::new(at.get(), LINE));
         memory.fence();
+        self.logged += u64::from(self.sequence.saturating_sub(first));
         self.sequence = self.sequence.min(first);
     }
 
@@ -358,6 +368,7 @@ impl UndoLog {
     #[track_caller]
     fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
         self.finished += 1;
+        self.logged += u64::from(self.sequence);
         self.sequence = 0;
         memory.store(self.state_word(), self.finished << 2 | state);
         memory.flush(self.state_word().range());

@@ -119,6 +119,12 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
+/// Bytes of these values, as the user hands them in.
+#[inline]
+pub fn user_bytes<'a>(values: impl Iterator<Item = &'a Value<'a>>) -> u64 {
+    values.map(Value::user_bytes).sum()
+}
+
 impl<'a> Value<'a> {
     /// The name of the value's type.
     pub const fn type_name(&self) -> &'static str {
@@ -128,6 +134,16 @@ impl<'a> Value<'a> {
             Self::F64(_) => "f64",
             Self::Text(_) => "text",
             Self::Bytes(_) => "bytes",
+        }
+    }
+
+    /// Bytes that the user hands in: eight for a number.
+    #[inline]
+    pub const fn user_bytes(&self) -> u64 {
+        match self {
+            Self::Text(text) => text.len() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            _ => 8,
         }
     }
 

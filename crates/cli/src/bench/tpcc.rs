@@ -10,19 +10,21 @@
 
 use std::collections::BTreeMap;
 
-use perdura::{Counters, Database};
+use perdura::Database;
 use serde::Serialize;
 use workloads::tpcc::{self, Condition, Kind, Measured, Spec, Workload};
 use workloads::{Contents, Progress, contents};
 
 use super::Report;
-use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use crate::args::TpccArgs;
 use crate::contestant::{Contestant, Promise, create_database, pool_path};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{check_target, report, table};
-use crate::plan::{Plan, commit_group, commit_name, commit_text, database_options};
+use crate::plan::{
+    Plan, background_name, commit_group, commit_name, commit_text, database_options,
+};
 use crate::progress::Bar;
 use crate::racer::FootprintBytes;
 use crate::scratch::Scratch;
@@ -46,6 +48,7 @@ struct Run {
     domain: Option<&'static str>,
     modelled: bool,
     commit: &'static str,
+    background: &'static str,
     group: Option<u32>,
     seed: u64,
     emulated: Option<()>,
@@ -75,7 +78,7 @@ struct Shop {
     contestant: Contestant,
     database: Database,
     rounds: Vec<Measured>,
-    counted: Counters,
+    counted: Counted,
 }
 
 /// Runs the benchmark.
@@ -114,7 +117,7 @@ fn open(
     bar: &mut Bar,
 ) -> Result<Shop, Failure> {
     let directory = scratch.directory(contestant.name())?;
-    let options = database_options(plan.run.commit);
+    let options = database_options(plan.run.commit, plan.background);
     let database = create_shop(contestant, &pool_path(&directory), spec, &options, plan.domain)?;
     bar.phase(format!("{contestant}: loading"), spec.tuples());
     let progress = Progress::new(spec.partitions);
@@ -122,7 +125,7 @@ fn open(
     bar.watch(|| progress.total(), load)?;
     // What an engine logged meanwhile must not bring a checkpoint into the first run on the clock.
     database.checkpoint()?;
-    Ok(Shop { contestant, database, rounds: Vec::new(), counted: Counters::default() })
+    Ok(Shop { contestant, database, rounds: Vec::new(), counted: Counted::default() })
 }
 
 /// Creates a database with the tables of TPC-C.
@@ -158,9 +161,9 @@ fn measure(plan: &Plan, spec: &Spec, shops: &mut [Shop], bar: &mut Bar) -> Resul
     let counted = workload.after(spec.transactions.min(COUNTED_TXNS))?;
     for shop in shops {
         shop.database.count(true);
-        let before = shop.database.counters();
+        let before = Counted::of(&shop.database);
         run_once(plan, shop, &counted, "counting", bar)?;
-        shop.counted = shop.database.counters().since(&before);
+        shop.counted = Counted::of(&shop.database).since(&before);
         shop.database.count(false);
     }
     Ok(())
@@ -214,6 +217,7 @@ fn summary(
         domain: promise.domain.map(perdura::Domain::name),
         modelled: promise.modelled,
         commit: commit_name(plan.run.commit),
+        background: background_name(plan.background),
         group: commit_group(plan.run.commit),
         seed: spec.seed,
         emulated: None,
@@ -226,7 +230,7 @@ fn summary(
             .into_iter()
             .map(|kind| (kind.name(), LatencyUs::of(of(kind))))
             .collect(),
-        per_txn: PerTxn::new(*contestant, Some(counted), spec.transactions.min(COUNTED_TXNS)),
+        per_txn: PerTxn::new(Some(counted), spec.transactions.min(COUNTED_TXNS)),
         footprint_bytes,
         user_bytes: held.user_bytes(),
         tuples: held.tuples(),

@@ -25,7 +25,7 @@ use crate::contestant::{Contestant, Promise};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{check_target, report, table};
-use crate::plan::{Plan, commit_group, commit_name, commit_text};
+use crate::plan::{Plan, background_name, commit_group, commit_name, commit_text};
 use crate::progress::Bar;
 use crate::racer::{FootprintBytes, Racer, Setup};
 use crate::scratch::Scratch;
@@ -50,6 +50,7 @@ struct Run {
     domain: Option<&'static str>,
     modelled: bool,
     commit: &'static str,
+    background: &'static str,
     group: Option<u32>,
     seed: u64,
     emulated: Option<()>,
@@ -128,6 +129,7 @@ fn start(
             medium: scratch.medium().clone(),
             domain: plan.domain,
             run: plan.run.clone(),
+            background: plan.background,
             workload: workload.clone(),
         };
         Racer::start(setup, bar)
@@ -165,7 +167,7 @@ fn cell(
         Arc::new(Workload::generate(&Spec { transactions: counted_txns, ..spec.clone() })?);
     let finish = |(racer, rounds): (&Racer, Vec<Round>)| {
         let counters = racer.count(&counted, bar)?;
-        let per_txn = PerTxn::new(racer.contestant(), counters.as_ref(), counted_txns);
+        let per_txn = PerTxn::new(counters.as_ref(), counted_txns);
         let footprint = racer.footprint(bar)?;
         Ok(summary(plan, spec, racer, rounds, per_txn, footprint))
     };
@@ -195,6 +197,7 @@ fn summary(
         domain: promise.domain.map(perdura::Domain::name),
         modelled: promise.modelled,
         commit: commit_name(plan.run.commit),
+        background: background_name(plan.background),
         group: commit_group(plan.run.commit),
         seed: spec.seed,
         emulated: None,

@@ -183,15 +183,15 @@ impl<F: File, V: Memory> Cache<F, V> {
         }
     }
 
-    /// Writes a page out, if it is dirty, with its checksum.
+    /// Writes a page out, if it is dirty, with its checksum; returns whether it was.
     #[track_caller]
-    pub(super) fn write_out(&self, page: u64) -> Result<(), IndexError> {
+    pub(super) fn write_out(&self, page: u64) -> Result<bool, IndexError> {
         let mut guard = self.shard(page);
         let shard = &mut *guard;
-        let Some(index) = shard.frames.find(page) else { return Ok(()) };
+        let Some(index) = shard.frames.find(page) else { return Ok(false) };
         let frame = shard.frames.frame(index);
         if !frame.dirty {
-            return Ok(());
+            return Ok(false);
         }
         let view = self.memory.view(self.frame_range(frame.at))?;
         let header = Header::read(&view);
@@ -203,7 +203,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         shard.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(self.place(page), &shard.buffer)?;
         frame.dirty = false;
-        Ok(())
+        Ok(true)
     }
 
     fn unpin(&self, page: u64, index: usize) {

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod background;
 mod bad_input;
 mod bad_pool;
 mod budgets;
@@ -18,4 +19,5 @@ mod nvm_cow_budgets;
 mod nvm_cow_crash;
 mod nvm_cow_table2;
 mod small_integers;
+mod stats;
 mod table2;

@@ -33,6 +33,7 @@ use super::work::Work;
 use crate::key::TableKey;
 use crate::value::Row;
 use crate::wal::{LogStart, number_in};
+use crate::work_done::WorkDone;
 
 /// Levels that statistics tell apart.
 pub const LEVELS: usize = 8;
@@ -73,6 +74,8 @@ pub struct LsmStats {
     pub failures: u64,
     /// Bytes that wait to be flushed or merged.
     pub waiting_bytes: u64,
+    /// Bytes of MemTables and of inputs of merges that steps have gone through.
+    pub done: WorkDone,
 }
 
 /// A run and the level that it belongs to.

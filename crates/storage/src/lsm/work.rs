@@ -217,6 +217,12 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         Ok(())
     }
 
+    /// Whether there is work that has been found necessary.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.frozen.is_some() || !self.work.merges.is_empty()
+    }
+
     /// Bytes of the work that has been found necessary.
     pub fn waiting(&self) -> u64 {
         let flushing = if self.frozen.is_some() {
@@ -246,6 +252,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
 
     fn try_flush_step(&mut self, budget: u64) -> Result<(), LsmError> {
         let Some(log) = self.frozen else { return Ok(()) };
+        self.stats.done.steps += 1;
         if self.work.flush.is_none() {
             let writer = SsWriter::create(
                 &self.files,
@@ -270,7 +277,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 if !(bottom && kind == KIND_TOMBSTONE) {
                     flush.writer.add(kind, key, body)?;
                 }
-                flush.done += (key.len() + body.len()) as u64;
+                let bytes = (key.len() + body.len()) as u64;
+                flush.done += bytes;
+                self.stats.done.bytes += bytes;
                 flush.after = cursor.table_key();
                 if flush.done >= until {
                     return Ok(());
@@ -436,7 +445,10 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Goes on with a merge, by about `budget` bytes of its inputs.
     fn merge_step(&mut self, at: usize, budget: u64) -> Result<(), LsmError> {
         let merging = &mut self.work.merges[at];
-        match merging.step(budget) {
+        let before = merging.done;
+        let stepped = merging.step(budget);
+        self.stats.done.step(merging.done - before);
+        match stepped {
             Ok(false) => Ok(()),
             Ok(true) => {
                 let merging = self.work.merges.remove(at);

@@ -14,6 +14,7 @@ use index::{Bloom, Cursor, Direction};
 use pm::{Bad, LineSet, Memory, Off, Range};
 
 use crate::error::StorageError;
+use crate::lsm::tree::LEVELS;
 use crate::runs::Runs;
 use crate::runs::keys::{Cursors, RunKey, by_layout, filter_hash};
 use crate::runs::layout::{FILTER_AT, FILTER_BITS_AT, PIECE_BYTES_AT, PIECES_AT};
@@ -129,6 +130,7 @@ impl<M: Memory> Runs<M> {
         let run = result.into_iter().chain(&mut self.runs).find(|found| found.at == run);
         if let Some(run) = run {
             run.filter = Some(filter);
+            self.stats.merged_bytes[run.level.min(LEVELS - 1)] += filling.bits.len() as u64;
         }
         Ok(filling.bits.len() as u64 / 64)
     }

@@ -28,6 +28,7 @@ use zerocopy::IntoBytes;
 use crate::error::StorageError;
 use crate::lsm::change::{Change, Coalescing, ColumnSet};
 use crate::lsm::levels::Merge;
+use crate::lsm::tree::LEVELS;
 use crate::runs::entry::{Entry, TOMBSTONE, partial_words};
 use crate::runs::keys::{Cursors, RunKey, by_layout};
 use crate::runs::layout::{
@@ -63,6 +64,8 @@ struct Leaf<K> {
     fresh: Vec<u64>,
     lines: LineSet,
     looked_at: u64,
+    /// Bytes of the entries that were written.
+    written_bytes: u64,
 }
 
 impl<M: Memory> Runs<M> {
@@ -159,8 +162,13 @@ impl<M: Memory> Runs<M> {
     }
 
     fn merge_leaf<K: RunKey>(&mut self, merging: &mut Merging) -> Result<u64, StorageError> {
-        let mut leaf =
-            Leaf { entries: Vec::new(), fresh: Vec::new(), lines: LineSet::new(), looked_at: 0 };
+        let mut leaf = Leaf {
+            entries: Vec::new(),
+            fresh: Vec::new(),
+            lines: LineSet::new(),
+            looked_at: 0,
+            written_bytes: 0,
+        };
         let table = merging.table;
         let ended = match self.collect_leaf::<K>(merging, &mut leaf) {
             Ok(ended) => ended,
@@ -184,6 +192,9 @@ impl<M: Memory> Runs<M> {
                 self.give_back_leaf(leaf);
                 return Err(error.into());
             }
+            let leaf_bytes = tree.shape().node_bytes as u64;
+            let level = merging.result.level.min(LEVELS - 1);
+            self.stats.merged_bytes[level] += leaf_bytes + leaf.written_bytes;
             if let Some(keys) = &mut merging.keys {
                 *keys += leaf.entries.len() as u64;
             }
@@ -294,6 +305,7 @@ impl<M: Memory> Runs<M> {
         let bytes = self.entry_words.as_bytes();
         let slot = base.lane.allocate(bytes.len() as u64, Purpose::Table)?;
         leaf.fresh.push(slot);
+        leaf.written_bytes += bytes.len() as u64;
         base.lane.memory().copy(Off::new(slot), bytes);
         leaf.lines.add(Range::new(slot, bytes.len() as u64));
         Ok(Some(entry(slot).word()))
@@ -307,6 +319,7 @@ impl<M: Memory> Runs<M> {
         let place = rest.iter().position(|run| inputs.contains(&run.at)).unwrap_or(0);
         rest.retain(|run| !inputs.contains(&run.at));
         let (at, bytes, keys) = (result.at, result.bytes, result.keys);
+        self.stats.merges += 1;
         rest.insert(place, result);
         self.runs = rest;
         let words: Vec<u64> = self.run_words().collect();

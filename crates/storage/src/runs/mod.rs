@@ -55,6 +55,7 @@ use crate::table::Tables;
 pub use change::{Replacement, Update};
 pub use layout::{DIRECTORY_BYTES, MAX_RUNS};
 pub use read::Found;
+pub use work::RunsStats;
 
 use filter::Filling;
 use layout::{
@@ -95,6 +96,7 @@ pub struct Runs<M: Memory> {
     /// There was no room for a filter: none is tried until the next MemTable is frozen.
     no_filters: bool,
     pace: Pace,
+    stats: RunsStats,
 }
 
 impl<M: Memory> Runs<M> {
@@ -204,6 +206,7 @@ impl<M: Memory> Runs<M> {
             filling: None,
             no_filters: false,
             pace: Pace::default(),
+            stats: RunsStats::default(),
         }
     }
 

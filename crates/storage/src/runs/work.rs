@@ -9,13 +9,36 @@ use heap::HeapError;
 use pm::Memory;
 
 use crate::error::StorageError;
+use crate::lsm::tree::LEVELS;
 use crate::runs::Runs;
 use crate::runs::layout::{MAX_LEVEL, MAX_RUNS};
+use crate::work_done::WorkDone;
 
 /// Bytes that moving an entry from run to run counts for.
 const ENTRY_BYTES: u64 = 64;
 /// Commits for which nothing is tried after there was no room.
 const PAUSE: u32 = 64;
+
+/// What has been done since the tables were opened, and what waits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct RunsStats {
+    /// MemTables frozen.
+    pub freezes: u64,
+    /// Merges that have replaced their inputs.
+    pub merges: u64,
+    /// Bytes of leaves and entries that merges into each level have written; of filters, too.
+    pub merged_bytes: [u64; LEVELS],
+    /// Runs at each level now.
+    pub runs: [u32; LEVELS],
+    /// Their bytes, fields that entries lead to included.
+    pub run_bytes: [u64; LEVELS],
+    /// Steps for which there was no room.
+    pub failures: u64,
+    /// Work that waits, in the bytes of a budget.
+    pub waiting_bytes: u64,
+    /// Entries that steps have looked at, in such bytes.
+    pub done: WorkDone,
+}
 
 /// How much work is due.
 #[derive(Debug, Default)]
@@ -90,20 +113,51 @@ impl<M: Memory> Runs<M> {
             }
             done += entries * ENTRY_BYTES;
         }
-        if !self.pace.awake {
-            return Ok(0);
+        Ok(self.waiting_bytes())
+    }
+
+    /// Whether there may be work.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.pace.awake
+    }
+
+    /// Whether as much waits as level 0 can take, so that nobody else is going to do it in time.
+    pub fn is_behind(&self) -> bool {
+        self.runs.iter().filter(|run| run.level == 0).count()
+            >= 2 * self.policy.level0_runs as usize
+    }
+
+    /// What has been done, and what waits.
+    pub fn stats(&self) -> RunsStats {
+        let mut stats = self.stats;
+        for run in &self.runs {
+            let level = run.level.min(LEVELS - 1);
+            stats.runs[level] += 1;
+            stats.run_bytes[level] += run.bytes;
         }
-        Ok(self.entries_due().max(1).saturating_mul(ENTRY_BYTES))
+        stats.waiting_bytes = self.waiting_bytes();
+        stats
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        if self.pace.awake { self.entries_due().max(1).saturating_mul(ENTRY_BYTES) } else { 0 }
     }
 
     /// Does a step; returns how many entries it looked at, 0 if it could do nothing.
     fn work_step(&mut self) -> Result<u64, StorageError> {
         match self.try_step() {
             Err(StorageError::Heap(HeapError::Full(_))) => {
+                self.stats.failures += 1;
                 self.pace.pause = PAUSE;
                 Ok(0)
             }
-            done => done,
+            Ok(0) => Ok(0),
+            Ok(entries) => {
+                self.stats.done.step(entries * ENTRY_BYTES);
+                Ok(entries)
+            }
+            failed => failed,
         }
     }
 
