@@ -21,6 +21,7 @@
 //!   same edit adds a run and moves the start.
 //! - Segments of the log are removed when that edit is durable.
 //! - A run has only what the log had made durable.
+//! - The log is bounded: a MemTable is written out when it is full or its log is four times as long.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -57,7 +58,7 @@ pub struct Log<E: Environment> {
     logging: bool,
     /// The open transaction lost a part of its record and can only abort.
     must_abort: bool,
-    /// Bytes of the MemTable before which freezing it is not tried again.
+    /// Load of the MemTable before which freezing it is not tried again.
     patience: u64,
     user_bytes: u64,
     encoded: Vec<u8>,
@@ -195,6 +196,7 @@ impl<E: Environment> Log<E> {
             self.wal.begin(self.wal.next_txn())?;
             self.logging = true;
         }
+        self.tree.logged(self.encoded.len() as u64);
         self.wal.put(&self.encoded).map_err(|error| {
             self.must_abort = true;
             error.into()
@@ -224,10 +226,10 @@ impl<E: Environment> Log<E> {
     /// the partition has to stop.
     fn house_keeping(&mut self) {
         let mut done = Ok(());
-        if self.tree.is_full() && self.tree.memtable_bytes() >= self.patience {
+        if self.tree.is_full() && self.tree.load() >= self.patience {
             done = self.freeze();
             if done.is_err() {
-                self.patience = self.tree.memtable_bytes() / 8 * 9;
+                self.patience = self.tree.load() / 8 * 9;
             }
         }
         let paced = self.tree.pace().map_err(EngineError::from).and_then(|()| self.trim_log());
@@ -292,6 +294,7 @@ impl<E: Environment> Engine<E> for Log<E> {
         )?;
         // Only now: what is missing was found, and nothing has been removed yet.
         tree.finish_open()?;
+        tree.logged(report.bytes);
         let mut log = parts.assemble(&resources, tree, wal);
         // Steps that a crash cuts off again and again would let the log grow without bound.
         if log.tree.is_full()

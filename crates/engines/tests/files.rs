@@ -1,0 +1,136 @@
+//! The engines with files.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use engines::below::{
+    Catalog, ColumnType, Dram, Heap, HeapOptions, Recorded, Recording, RecordingFiles, Row, Schema,
+    TableSchema, Value,
+};
+use engines::{Engine, EngineError, EngineOptions, Log};
+use engines::{Resources, Scan};
+
+const LIMIT: u64 = 1 << 20;
+
+fn catalog() -> Arc<Catalog> {
+    let table = TableSchema::new("t")
+        .column("id", ColumnType::U64)
+        .column("version", ColumnType::I64)
+        .column("payload", ColumnType::Bytes { max: 200 })
+        .key(&["id"])
+        .index("by_version", &["version"]);
+    Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
+}
+
+fn options() -> EngineOptions {
+    EngineOptions {
+        checkpoint_bytes: 3 << 10,
+        wal_segment_bytes: 4 << 10,
+        wal_buffer_bytes: 4 << 10,
+        page_bytes: 512,
+        cache_bytes: 64 << 10,
+        memtable_bytes: 2 << 10,
+        growth: 2,
+        level0_runs: 2,
+        block_bytes: 512,
+        ..EngineOptions::default()
+    }
+}
+
+struct Subject<E> {
+    catalog: Arc<Catalog>,
+    options: EngineOptions,
+    memory: Recording,
+    files: RecordingFiles,
+    engine: E,
+}
+
+fn resources(heap: &Heap<Recording>, files: &RecordingFiles) -> Resources<Recorded> {
+    let volatile = Dram::new(64 << 20).unwrap();
+    Resources { partition: 0, volatile, durable: heap.clone(), files: Some(files.clone()) }
+}
+
+impl<E: Engine<Recorded>> Subject<E> {
+    fn new(options: EngineOptions) -> Self {
+        let (catalog, files) = (catalog(), RecordingFiles::new());
+        let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+        let heap_options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
+        let heap = Heap::format(memory.clone(), heap_options).unwrap();
+        let engine = E::create(resources(&heap, &files), &catalog, &options).unwrap();
+        Self { catalog, options, memory, files, engine }
+    }
+
+    /// As after a kill: from what the files hold now.
+    fn reopen(&mut self) {
+        self.memory = Recording::from_image(&self.memory.contents(), LIMIT).unwrap();
+        let heap = Heap::open(self.memory.clone()).unwrap();
+        let opened = E::open(resources(&heap, &self.files), &self.catalog, &self.options);
+        self.engine = opened.unwrap_or_else(|error| panic!("{}: {error}", E::KIND)).0;
+    }
+
+    fn put(&mut self, id: u64, version: i64) -> Result<(), EngineError> {
+        let payload = [version as u8; 60];
+        let (version, payload) = (Value::I64(version), Value::Bytes(&payload));
+        match self.engine.update(0, &[Value::U64(id)], &[(1, version), (2, payload)]) {
+            Err(error) if is_missing(&error) => {
+                self.engine.insert(0, &[Value::U64(id), version, payload])
+            }
+            done => done,
+        }
+    }
+
+    fn contents(&self) -> BTreeMap<u64, i64> {
+        let mut found = BTreeMap::new();
+        self.engine
+            .scan(0, &Scan::ALL, &mut Row::new(), &mut |row| {
+                assert_eq!(row.bytes(2), [row.i64(1) as u8; 60], "a tuple is whole");
+                found.insert(row.u64(0), row.i64(1));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        found
+    }
+}
+
+fn is_missing(error: &EngineError) -> bool {
+    error.to_string().contains("has no tuple")
+}
+
+/// A MemTable in which tuples are only changed in place never becomes full: it is written out for
+/// the sake of the log.
+#[test]
+fn updates_in_place_do_not_let_the_log_of_log_grow() {
+    let memtable_bytes = 32 << 10;
+    let mut subject = Subject::<Log<Recorded>>::new(EngineOptions { memtable_bytes, ..options() });
+    let mut largest = 0;
+    for version in 0..8_000i64 {
+        let payload = [version as u8; 60];
+        if version < 40 {
+            subject.put(version as u64, version).unwrap();
+        } else {
+            let key = [Value::U64(version as u64 % 40)];
+            subject.engine.update(0, &key, &[(2, Value::Bytes(&payload))]).unwrap();
+        }
+        subject.engine.commit().unwrap();
+        largest = largest.max(subject.engine.footprint().unwrap().log);
+    }
+    let stats = subject.engine.stats();
+    println!("{largest} bytes of log at most, {stats:?}");
+    // That of the MemTable, and that of the one before while it is being written out.
+    assert!(largest < 11 * memtable_bytes, "{largest}");
+    assert!(stats.flushes > 5, "{stats:?}");
+    assert_eq!((stats.stalls, stats.failures), (0, 0), "{stats:?}");
+    // A kill again and again, each before the log has become long enough.
+    for version in 0..4_000i64 {
+        let payload = [version as u8; 60];
+        let key = [Value::U64(version as u64 % 40)];
+        subject.engine.update(0, &key, &[(2, Value::Bytes(&payload))]).unwrap();
+        subject.engine.commit().unwrap();
+        if version % 200 == 199 {
+            subject.reopen();
+        }
+        largest = largest.max(subject.engine.footprint().unwrap().log);
+    }
+    assert!(largest < 11 * memtable_bytes, "{largest} with kills");
+}
