@@ -1,4 +1,5 @@
-//! The engines with files.
+//! The engines with files: one call to the kernel fails, at every call in turn, and the size of the
+//! log that they keep.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,7 +9,7 @@ use engines::below::{
     Catalog, ColumnType, Dram, Heap, HeapOptions, Recorded, Recording, RecordingFiles, Row, Schema,
     TableSchema, Value,
 };
-use engines::{Engine, EngineError, EngineOptions, Log};
+use engines::{Cow, Engine, EngineError, EngineOptions, Inp, Log};
 use engines::{Resources, Scan};
 
 const LIMIT: u64 = 1 << 20;
@@ -95,6 +96,82 @@ impl<E: Engine<Recorded>> Subject<E> {
 
 fn is_missing(error: &EngineError) -> bool {
     error.to_string().contains("has no tuple")
+}
+
+/// Runs a story in which call number `calls` fails, and no other. Returns whether there was such a
+/// call, and how often the partition had to be opened again.
+fn story<E: Engine<Recorded>>(calls: u64) -> (bool, u64) {
+    let mut subject = Subject::<E>::new(options());
+    let (mut model, mut stops) = (BTreeMap::new(), 0);
+    subject.files.fail_once_after(calls);
+    for transaction in 0..64i64 {
+        let mut wanted = model.clone();
+        let mut run = || {
+            for id in [transaction as u64 % 23, transaction as u64 * 7 % 31] {
+                subject.put(id, transaction)?;
+                wanted.insert(id, transaction);
+            }
+            let (_, durable) = subject.engine.commit()?;
+            assert!(durable, "no group");
+            match transaction % 8 {
+                3 => subject.engine.checkpoint(),
+                5 => subject.engine.background(1 << 10).map(|_| ()),
+                _ => Ok(()),
+            }
+        };
+        if run().is_ok() {
+            model = wanted;
+            continue;
+        }
+        // The partition goes on as it was, or says that it cannot.
+        if subject.engine.abort().is_err() {
+            stops += 1;
+            subject.reopen();
+        }
+        let found = subject.contents();
+        assert!(found == model || found == wanted, "{} call {calls}: {found:?}", E::KIND);
+        model = found;
+    }
+    assert_eq!(subject.contents(), model, "{} call {calls}", E::KIND);
+    let reached = !subject.files.will_fail();
+    subject.files.fail_after(None);
+    subject.reopen();
+    assert_eq!(subject.contents(), model, "{} call {calls}", E::KIND);
+    subject.engine.check(&mut |_| ()).unwrap();
+    subject.engine.close().unwrap();
+    subject.reopen();
+    assert_eq!(subject.contents(), model, "{} call {calls}", E::KIND);
+    (reached, stops)
+}
+
+/// One call fails, such as a sync, and all after it succeed: files that may count by then stay, and
+/// the partition opens with all that was acknowledged.
+fn one_failed_call_loses_nothing<E: Engine<Recorded>>(calls_at_least: u64, stops_at_least: u64) {
+    let (mut calls, mut stops) = (0, 0);
+    loop {
+        let (reached, stopped) = story::<E>(calls);
+        if !reached {
+            break;
+        }
+        (calls, stops) = (calls + 1, stops + stopped);
+    }
+    println!("{}: {calls} calls, {stops} times opened again", E::KIND);
+    assert!(calls >= calls_at_least && stops >= stops_at_least, "{calls} calls, {stops} stops");
+}
+
+#[test]
+fn one_failed_call_of_log_loses_nothing() {
+    one_failed_call_loses_nothing::<Log<Recorded>>(200, 100);
+}
+
+#[test]
+fn one_failed_call_of_inp_loses_nothing() {
+    one_failed_call_loses_nothing::<Inp<Recorded>>(200, 100);
+}
+
+#[test]
+fn one_failed_call_of_cow_loses_nothing() {
+    one_failed_call_loses_nothing::<Cow<Recorded>>(200, 100);
 }
 
 /// A MemTable in which tuples are only changed in place never becomes full: it is written out for

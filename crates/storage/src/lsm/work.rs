@@ -309,7 +309,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 self.stats.flushes += 1;
             }
             Err(error) => {
-                let _ = self.files.remove(&name);
+                self.remove_unless_it_may_count(&name);
                 return Err(error);
             }
         }
@@ -473,9 +473,19 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             }
         }
         if let Some(name) = name {
-            let _ = self.files.remove(name);
+            self.remove_unless_it_may_count(name);
         }
         self.fail_merge();
+    }
+
+    /// Removes the file of a run that could not be installed. Where nobody knows which version of
+    /// the manifest counts, the one that names it may, so it stays for the next opening, which
+    /// removes what the manifest does not name.
+    fn remove_unless_it_may_count(&self, name: &str) {
+        if !self.manifest.is_poisoned() {
+            // Where this fails too, the next opening removes it.
+            let _ = self.files.remove(name);
+        }
     }
 
     fn finish_merge(&mut self, mut merging: Merging<F::File>) -> Result<(), LsmError> {
