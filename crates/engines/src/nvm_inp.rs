@@ -315,12 +315,15 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.usable()?;
         if self.log.is_empty() {
+            // An operation that failed may have split a leaf.
+            self.tables.lane.settle();
             return Ok((self.durable(), true));
         }
         let memory = &self.memory;
         memory.fence();
         self.log.commit(memory);
         memory.fence();
+        self.tables.lane.fenced();
         if let Err(bad) = memory.healthy() {
             return self.stop(bad.into());
         }
@@ -338,6 +341,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
     fn abort(&mut self) -> Result<(), EngineError> {
         self.usable()?;
         if self.log.is_empty() {
+            self.tables.lane.settle();
             self.tables.forget();
             return Ok(());
         }
@@ -354,6 +358,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         }
         self.log.abort(memory);
         memory.fence();
+        self.tables.lane.fenced();
         self.unsettled = None;
         self.release_cleared();
         for slot in freed {

@@ -385,6 +385,8 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.usable()?;
         if self.log.is_empty() {
+            // An operation that failed may have split a leaf.
+            self.runs.tables.lane.settle();
             return Ok((self.durable(), true));
         }
         let memory = &self.memory;
@@ -394,6 +396,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         self.log.note(memory, 1, entries);
         self.log.commit(memory);
         memory.fence();
+        self.runs.tables.lane.fenced();
         if let Err(bad) = memory.healthy() {
             return self.stop(bad.into());
         }
@@ -410,6 +413,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
     fn abort(&mut self) -> Result<(), EngineError> {
         self.usable()?;
         if self.log.is_empty() {
+            self.runs.tables.lane.settle();
             self.runs.forget(self.committed_use);
             return Ok(());
         }
@@ -423,6 +427,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         memory.fence();
         self.log.abort(memory);
         memory.fence();
+        self.runs.tables.lane.fenced();
         self.release_cleared();
         for slot in freed {
             self.runs.tables.lane.release(slot);

@@ -10,9 +10,11 @@
 //! 3. *Replace.* With its filter built, one mini-transaction puts the result in the directory in
 //!    place of its inputs, and makes it the one whose inputs are taken apart (`dismantle.rs`).
 //!
-//! There is no fence of its own behind a mini-transaction of 1 and 2. All its words are changed by
-//! other mini-transactions only, but for those of the persisted bits of new entries; and what comes
-//! there before the next fence is the clearing of superseded slots, which recovery repeats.
+//! There is no fence of its own behind a mini-transaction of 1 and 2, but one behind the last of a
+//! transaction or of a call of [`Runs::work`]: the fences of another thread do not cover it. All its
+//! words are changed by other mini-transactions only, but for those of the persisted bits of new
+//! entries; and what the same thread does to these before its next fence is the clearing of
+//! superseded slots, which recovery repeats.
 //!
 //! A crash in 2 loses nothing: building goes on behind the last key of the result. Tombstones are
 //! dropped where no run lies below, since they have nothing left to hide.
@@ -317,7 +319,7 @@ impl<M: Memory> Runs<M> {
         lane.mini_store(Off::new(at + BYTES_AT), bytes);
         lane.mini_store(Off::new(at + KEYS_AT), keys);
         lane.mini_commit(&mut LineSet::new());
-        lane.memory().fence();
+        lane.settle();
         Ok(())
     }
 }

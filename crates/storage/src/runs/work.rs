@@ -38,15 +38,17 @@ impl Pace {
 
 impl<M: Memory> Runs<M> {
     /// After a commit that added `grown` bytes to the MemTable: does the work that they pay for.
+    /// Leaves no mini-transaction without a fence, of its own steps or of those before.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the work waits.
     #[inline]
     pub fn work_for(&mut self, grown: u64) -> Result<(), StorageError> {
-        if !self.pace.awake || grown == 0 {
-            return Ok(());
+        if self.pace.awake && grown > 0 {
+            self.work_off(grown)?;
         }
-        self.work_off(grown)
+        self.tables.lane.settle();
+        Ok(())
     }
 
     #[cold]
@@ -77,7 +79,7 @@ impl<M: Memory> Runs<M> {
     }
 
     /// Does at most about `budget` bytes of the work that waits; returns about how many bytes
-    /// still do.
+    /// still do. Leaves no mini-transaction without a fence.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the work waits.
@@ -90,6 +92,7 @@ impl<M: Memory> Runs<M> {
             }
             done += entries * ENTRY_BYTES;
         }
+        self.tables.lane.settle();
         if !self.pace.awake {
             return Ok(0);
         }
