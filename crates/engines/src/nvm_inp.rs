@@ -27,7 +27,9 @@ use std::sync::Arc;
 use heap::Purpose;
 use index::Append;
 use pm::{Environment, Flushed, LineSet, Memory, Off, fence_for};
-use storage::{Catalog, FIELDS_PER_ENTRY, Row, Tables, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value};
+use storage::{
+    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, Row, Tables, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value,
+};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
@@ -221,7 +223,9 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             return Ok(());
         }
         self.clear_superseded()?;
-        self.log.reserve(&mut self.tables.lane, changes.len().div_ceil(FIELDS_PER_ENTRY))?;
+        // More are refused before they are logged.
+        let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
+        self.log.reserve(&mut self.tables.lane, entries)?;
         let fields = self.tables.write_fields(table, tuple, changes)?;
         self.settle(tuple);
         let memory = &self.memory;

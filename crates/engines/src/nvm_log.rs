@@ -33,7 +33,8 @@ use pm::{Durable, Environment, Flushed, LineSet, Memory, fence_for};
 use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
-    Catalog, FIELDS_PER_ENTRY, NewFields, Row, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value,
+    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, NewFields, Row, UNDO_HEAD_BYTES, UndoEntry, UndoLog,
+    Value,
 };
 
 use crate::contract::{
@@ -290,7 +291,8 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
             return Ok(());
         }
         self.clear_superseded()?;
-        let entries = changes.len().div_ceil(FIELDS_PER_ENTRY);
+        // More are refused before they are logged.
+        let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
         self.log.reserve(&mut self.runs.tables.lane, entries)?;
         match self.runs.write_update(table, key, found, changes)? {
             Update::Fields(fields) => {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use engines::below::{
     Catalog, ColumnType, Dram, Heap, HeapOptions, Recorded, Recording, RecordingFiles, Row, Schema,
-    TableSchema, Value,
+    StorageError, TableSchema, Value,
 };
-use engines::{Cow, Engine, EngineError, EngineOptions, Inp, Log};
+use engines::{Cow, Engine, EngineError, EngineOptions, Inp, Log, NvmCow, NvmInp, NvmLog};
 use engines::{Resources, Scan};
 
 const LIMIT: u64 = 1 << 20;
@@ -210,4 +210,34 @@ fn updates_in_place_do_not_let_the_log_of_log_grow() {
         largest = largest.max(subject.engine.footprint().unwrap().log);
     }
     assert!(largest < 11 * memtable_bytes, "{largest} with kills");
+}
+
+/// What one update can change has a bound that every engine knows: a log that counts in two bytes
+/// would lose the rest.
+fn an_update_of_too_many_columns_is_refused<E: Engine<Recorded>>() {
+    let mut subject = Subject::<E>::new(options());
+    subject.put(1, 1).unwrap();
+    subject.engine.commit().unwrap();
+    let key = [Value::U64(1)];
+    for many in [1 << 16, (1 << 16) + 1, 1025] {
+        let error = subject.engine.update(0, &key, &vec![(1, Value::I64(2)); many]).unwrap_err();
+        let refused = StorageError::TooManyChanges { table: "t".into(), found: many };
+        assert_eq!(error.to_string(), refused.to_string(), "{}", E::KIND);
+    }
+    assert_eq!(subject.contents(), [(1, 1)].into());
+    let changes: Vec<_> = (0..1024).map(|version| (1, Value::I64(version % 2))).collect();
+    subject.engine.update(0, &key, &changes).unwrap();
+    subject.engine.commit().unwrap();
+    subject.reopen();
+    assert_eq!(subject.contents(), [(1, 1)].into());
+}
+
+#[test]
+fn no_engine_takes_an_update_of_too_many_columns() {
+    an_update_of_too_many_columns_is_refused::<Inp<Recorded>>();
+    an_update_of_too_many_columns_is_refused::<Cow<Recorded>>();
+    an_update_of_too_many_columns_is_refused::<Log<Recorded>>();
+    an_update_of_too_many_columns_is_refused::<NvmInp<Recorded>>();
+    an_update_of_too_many_columns_is_refused::<NvmCow<Recorded>>();
+    an_update_of_too_many_columns_is_refused::<NvmLog<Recorded>>();
 }

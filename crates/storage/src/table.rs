@@ -28,7 +28,7 @@ use crate::error::StorageError;
 use crate::key::{
     TableKey, check_value, encode_key, encode_range, key_of_fields, narrow_key, ordered_field,
 };
-use crate::schema::{Catalog, FieldForm, KeyLayout, TableLayout};
+use crate::schema::{Catalog, FieldForm, KeyLayout, MAX_COLUMNS, TableLayout};
 use crate::tuple::{
     field_at, owned_slot, read_tuple, read_tuple_bytes, short_bytes, short_word, slot_range,
     slot_word,
@@ -424,9 +424,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<NewFields, StorageError> {
         let layout = &self.tables[usize::from(table)].layout;
-        for (column, value) in changes {
-            check_change(layout, *column, value)?;
-        }
+        check_changes(layout, changes)?;
         self.settle_removals(table, Some(changes));
         self.fields.clear();
         self.outdated.clear();
@@ -932,11 +930,19 @@ fn duplicate<T>(layout: &TableLayout, prepared: Result<T, IndexError>) -> Result
     })
 }
 
-pub(crate) fn check_change(
+/// Checks new values of columns; a column of the primary key cannot have one.
+pub(crate) fn check_changes(
     layout: &TableLayout,
-    column: u16,
-    value: &Value<'_>,
+    changes: &[(u16, Value<'_>)],
 ) -> Result<(), StorageError> {
+    if changes.len() > MAX_COLUMNS {
+        let table = layout.schema.name().into();
+        return Err(StorageError::TooManyChanges { table, found: changes.len() });
+    }
+    changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))
+}
+
+fn check_change(layout: &TableLayout, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
     let Some(declared) = layout.schema.columns().get(usize::from(column)) else {
         return Err(StorageError::NoColumn {
             table: layout.schema.name().into(),
