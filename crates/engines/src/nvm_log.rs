@@ -46,9 +46,6 @@ use crate::table2::{
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
 };
 
-/// Frozen MemTables that are merged together.
-const LEVEL0_RUNS: u32 = 4;
-
 /// A partition of NVM-Log; see the module's comment.
 #[derive(Debug)]
 pub struct NvmLog<E: Environment> {
@@ -76,7 +73,7 @@ fn policy(options: &EngineOptions) -> LevelPolicy {
     LevelPolicy {
         memtable_bytes: options.memtable_bytes.max(1),
         growth: options.growth.max(2),
-        level0_runs: LEVEL0_RUNS,
+        level0_runs: options.level0_runs.max(1),
     }
 }
 
@@ -163,7 +160,7 @@ impl<E: Environment> NvmLog<E> {
         let grown = self.runs.memtable_use().0.saturating_sub(self.committed_use.0);
         if self.runs.is_full() && grown > 0 {
             self.settle_log()?;
-            if !self.runs.freeze()? {
+            if !self.runs.freeze(&self.log.notes([0, 0]))? {
                 self.memory.fence();
             }
             self.release_cleared();

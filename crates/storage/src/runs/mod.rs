@@ -53,7 +53,7 @@ use crate::schema::{Catalog, TableLayout};
 use crate::table::Tables;
 
 pub use change::{Replacement, Update};
-pub use layout::{DIRECTORY_BYTES, MAX_RUNS};
+pub use layout::{DIRECTORY_BYTES, MAX_LEVEL0_RUNS, MAX_RUNS};
 pub use read::Found;
 
 use filter::Filling;
@@ -184,10 +184,11 @@ impl<M: Memory> Runs<M> {
             secondary += 8;
             Off::new(secondary - 8)
         });
+        let level0_runs = policy.level0_runs.min(MAX_LEVEL0_RUNS);
         Self {
             tables,
             catalog: catalog.clone(),
-            policy,
+            policy: LevelPolicy { level0_runs, ..policy },
             directory,
             memtable,
             bytes: 0,
