@@ -114,12 +114,10 @@ impl<M: Memory> Runs<M> {
         if let Some(result) = self.dismantling()? {
             return self.dismantle_step(result);
         }
-        let bare = |run: &&crate::runs::Run| run.filter.is_none() && run.keys > 0;
         if !self.no_filters
-            && let Some(run) = self.runs.iter().find(bare)
+            && let Some(run) = self.bare_run()
         {
-            let at = run.at;
-            return self.fill(at);
+            return self.fill(run);
         }
         if self.merging.is_some() {
             return self.merge_step();
