@@ -68,6 +68,11 @@ pub enum DiskEvent {
         /// The file's number.
         file: u64,
     },
+    /// A sync of a file failed: what was to be written by it is not written by later ones.
+    FailedSync {
+        /// The file's number.
+        file: u64,
+    },
     /// Something that the test wants to find again, such as an acknowledged commit.
     Note(u64),
 }
@@ -401,7 +406,11 @@ impl File for RecordedFile {
     #[track_caller]
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state()?;
-        state.spend().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))?;
+        if let Err(error) = state.spend() {
+            self.poisoned.store(true, Ordering::Relaxed);
+            state.record(Location::caller(), DiskEvent::FailedSync { file: self.number });
+            return Err(error);
+        }
         if state.counting {
             state.counters.syncs += 1;
             state.counters.bytes_persisted += state.unsynced.remove(&self.number).unwrap_or(0);
