@@ -296,6 +296,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             flush.tree += 1;
             flush.after = None;
         }
+        if !end_some(Some(&mut flush.writer), &mut flush.done, until)? {
+            return Ok(());
+        }
         self.finish_flush(log)
     }
 
@@ -523,6 +526,23 @@ impl<R: pm::File> Merging<R> {
                 return Ok(false);
             }
         }
-        Ok(true)
+        end_some(self.writer.as_mut(), &mut self.done, until)
     }
+}
+
+/// Writes a part of what comes behind the last entry of a run, if it has one, until `done` has come
+/// to `until`; returns whether only the footer is left.
+fn end_some<R: pm::File>(
+    writer: Option<&mut SsWriter<R>>,
+    done: &mut u64,
+    until: u64,
+) -> Result<bool, LsmError> {
+    let Some(writer) = writer.filter(|writer| writer.entries() > 0) else { return Ok(true) };
+    let before = writer.finish_step(0)?;
+    if before == 0 {
+        return Ok(true);
+    }
+    let left = writer.finish_step(until.saturating_sub(*done))?;
+    *done += before - left;
+    Ok(left == 0)
 }
