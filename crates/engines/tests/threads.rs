@@ -159,7 +159,7 @@ fn nothing_is_left_to_the_next_thread<E: Engine<Recorded>>(least_noticed: usize)
     let noticed: Vec<String> = sites
         .iter()
         .copied()
-        .filter(|site| unfenced(&trace.without_fences_of(*site)).is_some())
+        .filter(|site| unfenced(&trace.without_fences_of(site)).is_some())
         .map(ToString::to_string)
         .collect();
     println!("{}: of {} fences {noticed:#?} are last ones", E::KIND, sites.len());
