@@ -81,7 +81,7 @@ pub(crate) struct TourArgs {
 pub(crate) enum Bench {
     /// YCSB: reads and updates of tuples of 1 KB, each by its key.
     #[command(
-        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json"
+        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json\n  perdura bench ycsb --engine all --tuples 200k --txns 20M --fifths"
     )]
     Ycsb(YcsbArgs),
     /// TPC-C: orders, payments and deliveries of a wholesale supplier, 45/43/4/4/4.
@@ -160,6 +160,10 @@ pub(crate) struct YcsbArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=10))]
     pub(crate) update_columns: u8,
+    /// For long runs: throughput, memory, files and pool of each fifth. Stores run one after the
+    /// other.
+    #[arg(long)]
+    pub(crate) fifths: bool,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,

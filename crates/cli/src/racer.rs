@@ -8,7 +8,7 @@
 //! interleaved over the stores (so that a drift of the machine hits all alike) need all of them
 //! open. A racer without an order sleeps.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -90,6 +90,7 @@ type Answers = Sender<Result<Answer, Failure>>;
 /// A loaded store that waits for its turn.
 pub(crate) struct Racer {
     contestant: Contestant,
+    directory: PathBuf,
     promise: Promise,
     /// `None` only while it is dropped.
     orders: Option<Sender<Order>>,
@@ -107,12 +108,14 @@ impl Racer {
     pub(crate) fn start(setup: Setup, bar: &mut Bar) -> Result<Self, Failure> {
         let (contestant, spec) = (setup.contestant, setup.workload.spec().clone());
         let progress = Arc::new(Progress::new(spec.partitions));
+        let directory = setup.directory.clone();
         let (orders, orders_in) = channel();
         let (answers, answers_in) = channel();
         let counters = progress.clone();
         let thread = thread::spawn(move || race(&setup, &counters, &orders_in, &answers));
         let mut racer = Self {
             contestant,
+            directory,
             promise: Promise { domain: None, modelled: false },
             orders: Some(orders),
             answers: answers_in,
@@ -134,6 +137,11 @@ impl Racer {
         self.contestant
     }
 
+    /// Where its store is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// What its commits survive.
     pub(crate) fn promise(&self) -> Promise {
         self.promise
@@ -148,9 +156,23 @@ impl Racer {
         workload: &Arc<Workload>,
         bar: &mut Bar,
     ) -> Result<Measurement, Failure> {
+        self.run_part(workload, 0, workload.spec().transactions, bar)
+    }
+
+    /// Runs a piece of a workload of `all` transactions of which `done` have been run.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn run_part(
+        &self,
+        workload: &Arc<Workload>,
+        done: u64,
+        all: u64,
+        bar: &mut Bar,
+    ) -> Result<Measurement, Failure> {
         let spec = workload.spec();
-        let what = format!("{}: {} {}", self.contestant, spec.mix, spec.skew);
-        bar.phase(what, spec.transactions);
+        bar.phase(format!("{}: {} {}", self.contestant, spec.mix, spec.skew), all);
+        bar.begin_at(done);
         match self.order(Order::Run(workload.clone()), bar)? {
             Answer::Ran(measurement) => Ok(measurement),
             _ => Err(self.confused()),

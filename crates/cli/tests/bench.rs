@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{Ran, perdura, run};
 use serde_json::Value;
 
-const RUN_KEYS: [&str; 22] = [
+const RUN_KEYS: [&str; 23] = [
     "workload",
     "mix",
     "skew",
@@ -34,6 +34,7 @@ const RUN_KEYS: [&str; 22] = [
     "footprint_bytes",
     "user_bytes",
     "aborted",
+    "fifths",
     "engine",
     "peer",
 ];
@@ -125,8 +126,34 @@ fn ycsb_writes_exactly_the_documented_keys() {
         assert_eq!(keys(&run["footprint_bytes"]), BTreeSet::from(parts));
         assert_eq!(run["throughput_spread"]["n"], 3);
         assert_eq!(run["user_bytes"], 300 * 1008);
-        assert!(run["emulated"].is_null());
+        assert!(run["emulated"].is_null() && run["fifths"].is_null());
     }
+}
+
+#[test]
+fn a_long_run_is_told_by_fifths() {
+    let arguments = ["bench", "ycsb", "--peer", "lmdb", "--tuples", "300", "--txns", "1003"];
+    let more = ["--partitions", "2", "--fifths"];
+    let arguments = [&arguments[..], &more].concat();
+    let ran = run_in_empty(&[&arguments[..], &["--json", "-"]].concat());
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), perdura::EngineKind::ALL.len() + 1);
+    for run in &runs {
+        let fifths = run["fifths"].as_array().expect("asked for");
+        assert_eq!(fifths.len(), 5);
+        for fifth in fifths {
+            let known = ["throughput_txn_s", "resident_bytes", "stored_bytes", "pool_bytes"];
+            assert_eq!(keys(fifth), BTreeSet::from(known));
+            assert!(fifth["resident_bytes"].as_u64() > Some(0), "{run}");
+            let (all, pool) = (fifth["stored_bytes"].as_u64(), fifth["pool_bytes"].as_u64());
+            assert!(Some(0) < all && pool <= all, "{run}");
+            assert_eq!(pool.is_none(), run.get("peer").is_some());
+        }
+    }
+    let ran = run_in_empty(&arguments);
+    assert!(ran.out.contains("5th / 2nd") && ran.out.contains("files MiB"), "{}", ran.out);
+    let ran = run(&["bench", "ycsb", "--txns", "4", "--tuples", "10", "--fifths"]);
+    assert!(ran.code == Some(2) && ran.err.contains("at least 5"), "{ran:?}");
 }
 
 #[test]

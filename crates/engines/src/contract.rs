@@ -88,6 +88,14 @@ pub struct Resources<E: Environment> {
     pub files: Option<E::Files>,
 }
 
+impl<E: Environment> Resources<E> {
+    /// The database's files, which the engine cannot do without.
+    pub(crate) fn own_files(&self) -> Result<E::Files, EngineError> {
+        let missing = || EngineError::Missing { what: "directory of files".into() };
+        self.files.clone().ok_or_else(missing)
+    }
+}
+
 /// What can be chosen about an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -330,12 +338,8 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> Box<dyn Reader>;
 }
 
-/// One partition of a database under one method of storage and recovery.
-///
-/// There is at most one transaction at a time: it begins with the first operation after the end
-/// of the last one. An operation that fails has changed nothing, and the transaction can go on or
-/// abort, unless the error is [`EngineError::Stopped`].
-pub trait Engine<E: Environment>: Sized + Send + Sync {
+/// A method of storage and recovery: how a partition under it comes to be.
+pub trait Method<E: Environment>: Engine + Sized {
     /// Which engine this is.
     const KIND: EngineKind;
 
@@ -358,7 +362,14 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<(Self, RecoveryReport), EngineError>;
+}
 
+/// One partition of a database under one method of storage and recovery.
+///
+/// There is at most one transaction at a time: it begins with the first operation after the end
+/// of the last one. An operation that fails has changed nothing, and the transaction can go on or
+/// abort, unless the error is [`EngineError::Stopped`].
+pub trait Engine: Send + Sync {
     /// Inserts a tuple with a value for each column.
     ///
     /// # Errors

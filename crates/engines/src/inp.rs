@@ -27,7 +27,7 @@
 //!   counts.
 
 mod redo;
-mod state;
+mod saving;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,21 +37,23 @@ use index::Sorted;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
-use storage::wal::{LogStart, Wal, WalOptions};
+use storage::wal::{LogStart, Wal};
 use storage::{Catalog, Row, Tables, UndoEntry, Value};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
+use crate::redo_log::{RedoLog, wal_options, wal_prefix};
+use crate::state::State;
 use redo::{Base, redo};
-use state::Saving;
+use saving::Saving;
 
 /// A partition of InP; see the module's comment.
 #[derive(Debug)]
 pub struct Inp<E: Environment> {
     tables: Tables<E::Volatile, Sorted>,
-    wal: Wal<E::Files, E::Volatile>,
+    log: RedoLog<E::Files, E::Volatile>,
     files: E::Files,
     /// The pool, which holds only the description: asked whether it, and with it this process, is
     /// still good.
@@ -70,42 +72,19 @@ pub struct Inp<E: Environment> {
     logged_since: u64,
     /// What would undo the open transaction, oldest first.
     undo: Vec<UndoEntry>,
-    /// The open transaction has a record in the log.
-    logging: bool,
-    /// The open transaction lost a part of its record and can only abort.
-    must_abort: bool,
-    encoded: Vec<u8>,
     before: Row,
     columns: Vec<u16>,
-    stopped: Option<String>,
+    state: State,
 }
 
 /// The least of a checkpoint that is worth a step.
 const SAVING_STEP: u64 = 32 << 10;
-
-fn wal_prefix(partition: u32) -> String {
-    format!("wal-{partition}-")
-}
 
 fn checkpoint_prefix(partition: u32) -> String {
     format!("checkpoint-{partition}-")
 }
 
 impl<E: Environment> Inp<E> {
-    fn usable(&self) -> Result<(), EngineError> {
-        match &self.stopped {
-            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-            None if self.must_abort => Err(EngineError::MustAbort),
-            None => Ok(self.pool.healthy()?),
-        }
-    }
-
-    fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
-        let error = error.into();
-        self.stopped = Some(error.to_string());
-        Err(error)
-    }
-
     /// Empty tables in volatile memory, and the range of the log's buffer.
     fn volatile_tables(
         memory: E::Volatile,
@@ -130,7 +109,7 @@ impl<E: Environment> Inp<E> {
     ) -> Self {
         Self {
             tables,
-            wal,
+            log: RedoLog::new(wal),
             files,
             pool,
             catalog: catalog.clone(),
@@ -142,31 +121,21 @@ impl<E: Environment> Inp<E> {
             saving: None,
             logged_since: 0,
             undo: Vec::new(),
-            logging: false,
-            must_abort: false,
-            encoded: Vec::new(),
             before: Row::new(),
             columns: Vec::new(),
-            stopped: None,
+            state: State::default(),
         }
     }
 
-    /// Puts the operation that is in `self.encoded` into the transaction's log record.
+    /// Logs the operation that the log has encoded.
     fn log_operation(&mut self) -> Result<(), EngineError> {
-        if !self.logging {
-            self.wal.begin(self.wal.next_txn())?;
-            self.logging = true;
-        }
-        self.logged_since += self.encoded.len() as u64;
-        self.wal.put(&self.encoded).map_err(|error| {
-            self.must_abort = true;
-            error.into()
-        })
+        self.logged_since += self.log.operation.len() as u64;
+        self.log.put(&mut self.state)
     }
 
     /// Begins a checkpoint; one that is under way is given up for it.
     fn begin_checkpoint(&mut self) -> Result<(), EngineError> {
-        let start = self.wal.rotate()?;
+        let start = self.log.wal.rotate()?;
         let prefix = checkpoint_prefix(self.partition);
         let writer = CheckpointWriter::create(&self.files, &prefix, start)?;
         self.saving = Some(Saving::new(writer));
@@ -182,11 +151,11 @@ impl<E: Environment> Inp<E> {
             self.saving = Some(saving);
             return Ok(());
         }
-        self.wal.flush()?;
+        self.log.wal.flush()?;
         let (start, state_bytes) = (saving.writer.log_start(), saving.writer.plain_bytes());
-        let file_bytes = saving.writer.finish(self.wal.next_txn())?;
+        let file_bytes = saving.writer.finish(self.log.wal.next_txn())?;
         self.last_checkpoint(file_bytes, state_bytes);
-        Ok(self.wal.remove_before(start.sequence)?)
+        Ok(self.log.wal.remove_before(start.sequence)?)
     }
 
     /// The log may grow to the size of a checkpoint: replaying it then takes about as long as
@@ -201,7 +170,7 @@ impl<E: Environment> Inp<E> {
     fn keep_pace(&mut self) -> Result<(), EngineError> {
         let due = self.due_bytes.max(1);
         let Some(saving) = &self.saving else {
-            return if self.wal.bytes() < due { Ok(()) } else { self.begin_checkpoint() };
+            return if self.log.wal.bytes() < due { Ok(()) } else { self.begin_checkpoint() };
         };
         // All of the state in half of the log that makes a checkpoint due. Without an earlier
         // checkpoint the log says how much state there can be.
@@ -213,7 +182,6 @@ impl<E: Environment> Inp<E> {
     }
 
     fn after_commit(&mut self) -> Result<(), EngineError> {
-        self.logging = false;
         self.undo.clear();
         let mut superseded = std::mem::take(&mut self.tables.superseded);
         for slot in superseded.drain(..) {
@@ -224,7 +192,7 @@ impl<E: Environment> Inp<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for Inp<E> {
+impl<E: Environment> Method<E> for Inp<E> {
     const KIND: EngineKind = EngineKind::Inp;
 
     fn create(
@@ -233,7 +201,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
         let (tables, buffer) = Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
-        let files = files_of(&resources)?;
+        let files = resources.own_files()?;
         let wal = Wal::create(
             files.clone(),
             &wal_prefix(resources.partition),
@@ -253,7 +221,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let (mut tables, buffer) =
             Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
-        let files = files_of(&resources)?;
+        let files = resources.own_files()?;
         let mut start = LogStart { sequence: 0, txn: 1 };
         let (mut checkpoint_file_bytes, mut state_bytes, mut end_txn) = (0, 0, 0);
         let prefix = checkpoint_prefix(resources.partition);
@@ -262,7 +230,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
             checkpoint_file_bytes = reader.file_bytes();
             state_bytes = reader.plain_bytes();
             end_txn = reader.end_txn();
-            state::load(&mut tables, catalog, &mut reader)?;
+            saving::load(&mut tables, catalog, &mut reader)?;
             reader.finish()?;
         }
         let (wal, report) = Wal::recover(
@@ -282,18 +250,20 @@ impl<E: Environment> Engine<E> for Inp<E> {
         partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
+}
 
+impl<E: Environment> Engine for Inp<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tables.write_tuple(table, values)?;
-        operation::insert(&mut self.encoded, table, values);
+        operation::insert(&mut self.log.operation, table, values);
         if let Err(error) = self.log_operation() {
             self.tables.give_back_tuple(tuple);
             return Err(error);
         }
         self.undo.push(UndoEntry::insert(table, tuple.offset, tuple.image));
         if let Err(error) = publish(&mut self.tables, tuple) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         Ok(())
     }
@@ -304,7 +274,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tables.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
@@ -316,7 +286,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         let before = |index| self.before.get(index);
         let changes = changes.iter().enumerate();
         let changes = changes.map(|(index, (column, value))| (*column, before(index), *value));
-        operation::update(&mut self.encoded, table, key, changes);
+        operation::update(&mut self.log.operation, table, key, changes);
         if let Err(error) = self.log_operation() {
             self.tables.give_back_fields(fields);
             return Err(error);
@@ -331,21 +301,21 @@ impl<E: Environment> Engine<E> for Inp<E> {
         let fields = Flushed::lines(self.tables.lane.memory(), &mut self.tables.lines, fields);
         let fields = fence_for(self.tables.lane.memory(), fields);
         if let Err(error) = self.tables.replace_fields(fields) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         self.tables.lines.clear();
         Ok(())
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tables.find_or_fail(table, key)?;
         self.tables.read(table, tuple, None, &mut self.before)?;
-        operation::delete(&mut self.encoded, table, key, self.before.values());
+        operation::delete(&mut self.log.operation, table, key, self.before.values());
         self.log_operation()?;
         self.undo.push(UndoEntry::delete(table, tuple));
         if let Err(error) = self.tables.unlink(table, tuple) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         self.tables.lines.clear();
         Ok(())
@@ -359,7 +329,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
         self.tables.read(table, tuple, columns, row)?;
         Ok(true)
@@ -373,7 +343,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
         Ok(Some(self.tables.read_bytes(table, tuple, columns, out)?))
     }
@@ -385,45 +355,37 @@ impl<E: Environment> Engine<E> for Inp<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let Scan { index, low, high, direction, columns } = *scan;
         Ok(self.tables.scan(table, index, low, high, direction, columns, row, visit)?)
     }
 
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.usable()?;
-        if !self.logging {
-            return Ok((self.wal.next_txn() - 1, self.wal.pending() == 0));
+        self.state.usable(&self.pool)?;
+        if !self.log.is_open() {
+            return Ok(self.log.last());
         }
-        let appended = match self.wal.end() {
-            Ok(appended) => appended,
-            Err(error) => return self.stop(error),
-        };
-        if appended.group_full
-            && let Err(error) = self.wal.flush()
-        {
-            return self.stop(error);
-        }
+        self.log.commit(&mut self.state)?;
         if let Err(error) = self.after_commit() {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         // The transaction is committed whatever becomes of the checkpoint; without one the log
         // grows on, and a later commit tries again.
         match self.keep_pace() {
             Ok(()) => {}
-            Err(error) if self.wal.is_poisoned() => return self.stop(error),
-            Err(_) => self.due_bytes = self.wal.bytes() + self.due_bytes / 4,
+            Err(error) if self.log.wal.is_poisoned() => return self.state.stop(error),
+            Err(_) => self.due_bytes = self.log.wal.bytes() + self.due_bytes / 4,
         }
-        Ok((appended.lsn, self.wal.pending() == 0))
+        Ok(self.log.last())
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.must_abort = false;
-        self.usable()?;
+        self.state.abort();
+        self.state.usable(&self.pool)?;
         let entries = std::mem::take(&mut self.undo);
         let mut freed = Vec::new();
         if let Err(error) = self.tables.undo(&entries, &mut freed, |_| {}) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         for slot in freed {
             self.tables.lane.release(slot);
@@ -431,32 +393,21 @@ impl<E: Environment> Engine<E> for Inp<E> {
         self.tables.forget();
         self.undo = entries;
         self.undo.clear();
-        if std::mem::take(&mut self.logging)
-            && let Err(error) = self.wal.discard()
-        {
-            return self.stop(error);
-        }
-        Ok(())
+        self.log.discard(&mut self.state)
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        if self.logging {
-            return Ok(());
-        }
-        match self.wal.flush() {
-            Ok(()) => Ok(()),
-            Err(error) => self.stop(error),
-        }
+        self.state.usable(&self.pool)?;
+        self.log.sync(&mut self.state)
     }
 
     fn durable(&self) -> u64 {
-        self.wal.durable_lsn() - 1
+        self.log.durable()
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        assert!(!self.logging, "a checkpoint is taken between transactions");
+        self.state.usable(&self.pool)?;
+        assert!(!self.log.is_open(), "a checkpoint is taken between transactions");
         // One that is under way would be of an earlier moment.
         self.begin_checkpoint()?;
         self.save_some(u64::MAX)
@@ -470,7 +421,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         let mut footprint = Footprint {
-            log: self.wal.bytes(),
+            log: self.log.wal.bytes(),
             checkpoint: self.checkpoint_file_bytes,
             ..Footprint::default()
         };
@@ -488,15 +439,6 @@ impl<E: Environment> Engine<E> for Inp<E> {
     fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
         Ok(self.tables.check(|_| {})?)
     }
-}
-
-fn files_of<E: Environment>(resources: &Resources<E>) -> Result<E::Files, EngineError> {
-    let missing = || EngineError::Missing { what: "directory of files".into() };
-    resources.files.clone().ok_or_else(missing)
-}
-
-fn wal_options(options: &EngineOptions) -> WalOptions {
-    WalOptions { reserve_bytes: options.wal_segment_bytes, group: options.group.max(1) }
 }
 
 fn publish<M: Memory>(

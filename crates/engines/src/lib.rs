@@ -22,12 +22,15 @@ mod log;
 mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
+mod redo_log;
 mod shadow_tables;
+mod shadow_view;
+mod state;
 pub mod table2;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, ParseEngineError,
-    Reader, RecoveryReport, Resources, STATS_LEVELS, Scan, SnapshotSource,
+    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, Method,
+    ParseEngineError, Reader, RecoveryReport, Resources, STATS_LEVELS, Scan, SnapshotSource,
 };
 pub use cow::Cow;
 pub use error::EngineError;

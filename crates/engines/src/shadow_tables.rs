@@ -14,6 +14,9 @@ use storage::{Catalog, StorageError, TableKey, TableLayout, Value};
 use crate::contract::Scan;
 use crate::error::EngineError;
 
+/// Pages that a commit looks at while a dead directory is being collected.
+pub(crate) const COLLECT_PAGES: u64 = 32;
+
 /// Which trees of a directory belong to which table.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeMap {

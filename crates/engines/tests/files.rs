@@ -9,8 +9,10 @@ use engines::below::{
     Catalog, ColumnType, Dram, Heap, HeapOptions, Recorded, Recording, RecordingFiles, Row, Schema,
     StorageError, TableSchema, Value,
 };
-use engines::{Cow, Engine, EngineError, EngineOptions, Inp, Log, NvmCow, NvmInp, NvmLog};
-use engines::{Resources, Scan};
+use engines::{
+    Cow, Engine, EngineError, EngineOptions, Inp, Log, Method, NvmCow, NvmInp, NvmLog, Resources,
+    Scan,
+};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -52,7 +54,7 @@ fn resources(heap: &Heap<Recording>, files: &RecordingFiles) -> Resources<Record
     Resources { partition: 0, volatile, durable: heap.clone(), files: Some(files.clone()) }
 }
 
-impl<E: Engine<Recorded>> Subject<E> {
+impl<E: Method<Recorded>> Subject<E> {
     fn new(options: EngineOptions) -> Self {
         let (catalog, files) = (catalog(), RecordingFiles::new());
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
@@ -100,7 +102,7 @@ fn is_missing(error: &EngineError) -> bool {
 
 /// Runs a story in which call number `calls` fails, and no other. Returns whether there was such a
 /// call, and how often the partition had to be opened again.
-fn story<E: Engine<Recorded>>(calls: u64) -> (bool, u64) {
+fn story<E: Method<Recorded>>(calls: u64) -> (bool, u64) {
     let mut subject = Subject::<E>::new(options());
     let (mut model, mut stops) = (BTreeMap::new(), 0);
     subject.files.fail_once_after(calls);
@@ -146,7 +148,7 @@ fn story<E: Engine<Recorded>>(calls: u64) -> (bool, u64) {
 
 /// One call fails, such as a sync, and all after it succeed: files that may count by then stay, and
 /// the partition opens with all that was acknowledged.
-fn one_failed_call_loses_nothing<E: Engine<Recorded>>(calls_at_least: u64, stops_at_least: u64) {
+fn one_failed_call_loses_nothing<E: Method<Recorded>>(calls_at_least: u64, stops_at_least: u64) {
     let (mut calls, mut stops) = (0, 0);
     loop {
         let (reached, stopped) = story::<E>(calls);
@@ -214,7 +216,7 @@ fn updates_in_place_do_not_let_the_log_of_log_grow() {
 
 /// What one update can change has a bound that every engine knows: a log that counts in two bytes
 /// would lose the rest.
-fn an_update_of_too_many_columns_is_refused<E: Engine<Recorded>>() {
+fn an_update_of_too_many_columns_is_refused<E: Method<Recorded>>() {
     let mut subject = Subject::<E>::new(options());
     subject.put(1, 1).unwrap();
     subject.engine.commit().unwrap();

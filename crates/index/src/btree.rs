@@ -312,11 +312,23 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
 
     /// Fills `entries` with the leaf's entries in key order.
     pub(crate) fn sorted_entries<V: View>(&self, node: &V, entries: &mut Vec<(K, u64, usize)>) {
+        self.sorted_entries_of(node, entries, |_| true);
+    }
+
+    /// As [`Self::sorted_entries`], those whose key is `wanted`.
+    pub(crate) fn sorted_entries_of<V: View>(
+        &self,
+        node: &V,
+        entries: &mut Vec<(K, u64, usize)>,
+        wanted: impl Fn(&K) -> bool,
+    ) {
         entries.clear();
         let shape = &self.shape;
         L::slots(node, shape, |slot| {
             let key = K::read(node, shape.entry_at(slot), shape.width);
-            entries.push((key, value_at(node, shape, slot), slot));
+            if wanted(&key) {
+                entries.push((key, value_at(node, shape, slot), slot));
+            }
         });
         if !L::SORTED {
             entries.sort_unstable_by_key(|entry| entry.0);

@@ -12,7 +12,7 @@ use engines::{
     CheckReport, EngineKind, EngineStats, Footprint, RecoveryReport, Resources, SnapshotSource,
 };
 
-use crate::any_engine::AnyEngine;
+use crate::any_engine::{AnyEngine, Hosted};
 use crate::error::Error;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
@@ -182,7 +182,7 @@ impl Database<Native> {
     }
 }
 
-impl<E: Environment> Database<E> {
+impl<E: Hosted> Database<E> {
     /// Creates a database on media that hold an empty pool.
     ///
     /// # Errors
@@ -259,7 +259,9 @@ impl<E: Environment> Database<E> {
         database.opening = Some(times);
         Ok(database)
     }
+}
 
+impl<E: Environment> Database<E> {
     fn assemble(
         engines: Vec<AnyEngine<E>>,
         catalog: Arc<Catalog>,
@@ -268,7 +270,7 @@ impl<E: Environment> Database<E> {
         kind: EngineKind,
         report: RecoveryReport,
     ) -> Self {
-        let snapshots = engines.iter().map(AnyEngine::snapshot_source).collect();
+        let snapshots = engines.iter().map(|engine| engine.snapshot_source()).collect();
         let partitions = engines.into_iter().map(RwLock::new).collect();
         Self {
             partitions,

@@ -55,6 +55,7 @@ mod snapshot;
 mod table;
 mod transaction;
 
+pub use any_engine::Hosted;
 pub use database::{Database, Exclusive, Partition};
 pub use engines::below::{
     Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,

@@ -33,6 +33,16 @@ pub enum StorageError {
         /// Bytes that the column holds.
         max: u32,
     },
+    /// A number is outside what its column's type holds.
+    #[error("column `{column}` holds {wanted}, not {found}")]
+    OutOfRange {
+        /// The column.
+        column: String,
+        /// The column's type and range.
+        wanted: String,
+        /// The number.
+        found: String,
+    },
     /// A value has another type than its column.
     #[error("column `{column}` holds {wanted}, not {found}")]
     WrongType {

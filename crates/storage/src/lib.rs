@@ -5,6 +5,7 @@
 //! | schema, values, keys, tuple layout | [`Schema`], [`Value`], [`Row`] |
 //! | table heap with indexes, undo of its operations | [`Tables`] |
 //! | undo log in non-volatile memory | [`UndoLog`] |
+//! | slots on their way out under such a log | [`Superseded`] |
 //! | file write-ahead log with group commit | [`wal`] |
 //! | compressed checkpoints | [`checkpoint`] |
 //! | tuples that are copied, not changed; rows with inlined fields | [`TupleCopies`], [`InlineRow`] |
@@ -28,6 +29,7 @@ pub mod operation;
 pub mod runs;
 mod schema;
 pub mod shadow;
+mod superseded;
 mod table;
 mod tree_key;
 mod tuple;
@@ -44,6 +46,7 @@ pub use key::TableKey;
 pub use schema::{
     Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,
 };
+pub use superseded::Superseded;
 pub use table::{NewField, NewFields, NewTuple, Tables};
 pub use undo_log::{
     FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind,

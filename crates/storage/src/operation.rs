@@ -204,22 +204,20 @@ impl<'a> Decoder<'a> {
     }
 
     fn value(&mut self, kind: ColumnType) -> Result<Value<'a>, Bad> {
+        let Some(max) = kind.max_bytes() else {
+            let word = u64::from_le_bytes(self.array()?);
+            return kind.number(word).ok_or_else(malformed);
+        };
+        let len = u32::from_le_bytes(self.array()?);
+        if len > max {
+            return Err(malformed());
+        }
+        let bytes = self.take(len as usize)?;
         Ok(match kind {
-            ColumnType::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
-            ColumnType::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
-            ColumnType::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
-            ColumnType::Text { max } | ColumnType::Bytes { max } => {
-                let len = u32::from_le_bytes(self.array()?);
-                if len > max {
-                    return Err(malformed());
-                }
-                let bytes = self.take(len as usize)?;
-                if matches!(kind, ColumnType::Bytes { .. }) {
-                    Value::Bytes(bytes)
-                } else {
-                    Value::Text(std::str::from_utf8(bytes).map_err(|_| malformed())?)
-                }
+            ColumnType::Text { .. } => {
+                Value::Text(std::str::from_utf8(bytes).map_err(|_| malformed())?)
             }
+            _ => Value::Bytes(bytes),
         })
     }
 

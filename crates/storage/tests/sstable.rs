@@ -222,6 +222,25 @@ fn a_tuple_larger_than_a_block_has_one_of_its_own() {
     assert_eq!(drain(Sequence::new(table).unwrap()).unwrap().len(), 61);
 }
 
+/// Two of the widest keys do not fit into the smallest block: an index of them still ends.
+#[test]
+fn keys_as_wide_as_a_block_have_an_index_of_few_levels() {
+    let mut model = Model::new();
+    for number in 0..500u32 {
+        let mut key = vec![7; 240];
+        key[200..204].copy_from_slice(&number.to_be_bytes());
+        model.insert(key, number.to_le_bytes().into());
+    }
+    let files = RecordingFiles::new();
+    let info = write(&files, 3, &model, 256);
+    let table = Arc::new(SsTable::open(&files, 0, info).unwrap());
+    let cache = cache(1 << 20);
+    for (key, value) in &model {
+        assert_eq!(get(&table, &cache, key).unwrap().as_ref(), Some(value));
+    }
+    assert_eq!(drain(Sequence::new(table).unwrap()).unwrap().len(), 500);
+}
+
 #[test]
 fn runs_come_together_newest_first() {
     let files = RecordingFiles::new();

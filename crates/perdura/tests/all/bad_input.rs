@@ -1,16 +1,15 @@
-//! What users and the world hand in (`FAULTS.md`, "Bad inputs" 12, 13, 15, 18, 19): each bad path,
-//! option, handle and value gives a clear error, or works, and nothing is lost.
+//! What users and the world hand in (`FAULTS.md`, "Bad inputs" 12, 13, 15): each bad path, option
+//! and handle gives a clear error, or works, and nothing is lost.
 //!
-//! Damaged bytes are in `bad_pool.rs`, full pools in `full_pool.rs`.
+//! Damaged bytes are in `bad_pool.rs`, full pools in `full_pool.rs`, bad values and panics (18, 19)
+//! in `conformance/`.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Model, Tables, compare, contents, schema};
+use crate::support::{Model, Tables, compare, schema};
 use perdura::{
-    ColumnType, Database, Domain, EngineKind, Error, Options, PoolError, Row, Schema, TableSchema,
-    Value,
+    ColumnType, Database, Domain, EngineKind, Error, Options, PoolError, Schema, TableSchema,
 };
 
 fn options() -> Options {
@@ -256,150 +255,6 @@ fn what_is_not_a_regular_file_is_refused() {
 }
 
 #[test]
-fn a_panic_in_a_transaction_undoes_it_and_the_database_goes_on() {
-    for engine in EngineKind::ALL {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("db");
-        let options = options().engine(engine);
-        let db = Database::create(&path, &schema(), &options).unwrap();
-        fill(&db);
-        let tables = Tables::of(&db);
-        for statements in 0..4 {
-            let panicked = catch_unwind(AssertUnwindSafe(|| {
-                db.write(|tx| -> Result<(), Error> {
-                    if statements > 0 {
-                        crate::support::insert_item(tx, &tables, 100, &item(7))?;
-                    }
-                    if statements > 1 {
-                        crate::support::update_item(tx, &tables, 3, &item(9), 31)?;
-                    }
-                    if statements > 2 {
-                        tx.delete(&tables.item, &[Value::U64(5)])?;
-                    }
-                    panic!("the application's own")
-                })
-            }));
-            assert!(panicked.is_err());
-            compare(&db, &filled());
-        }
-        let reading = catch_unwind(AssertUnwindSafe(|| {
-            db.read(|_| -> Result<(), Error> { panic!("while reading") })
-        }));
-        assert!(reading.is_err());
-        db.write(|tx| tx.delete(&tables.item, &[Value::U64(5)])).unwrap();
-        db.close().unwrap();
-        let db = Database::open(&path, &options).unwrap();
-        assert_eq!(contents(&db).unwrap().items.len(), 19);
-    }
-}
-
-#[test]
-fn values_at_and_beyond_their_limits() {
-    for engine in EngineKind::ALL {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("db");
-        let schema = Schema::new().table(
-            TableSchema::new("t")
-                .column("key", ColumnType::Text { max: 10 })
-                .column("id", ColumnType::U64)
-                .column("long", ColumnType::Bytes { max: 5000 })
-                .column("short", ColumnType::Text { max: 7 })
-                .key(&["key", "id"]),
-        );
-        let options = options().engine(engine);
-        let db = Database::create(&path, &schema, &options).unwrap();
-        let table = db.table("t").unwrap();
-        let keys = [("", 0), ("", 1 << 31), ("", u64::MAX), ("ten bytes!", u64::MAX)];
-        let insert = |key: &str, id, long: &[u8], short: &str| {
-            let values = [Value::Text(key), Value::U64(id), Value::Bytes(long), Value::Text(short)];
-            db.write(|tx| tx.insert(&table, &values))
-        };
-        for (key, id) in keys {
-            insert(key, id, &[], "").unwrap();
-        }
-        insert("full", 1, &[9; 5000], "seven b").unwrap();
-        for (key, long, short) in [
-            ("eleven byte", 5, "a"),
-            ("a", 5001, "a"),
-            ("a", 1 << 20, "a"),
-            ("a", 5, "eight by"),
-            ("", 5001, ""),
-        ] {
-            let error = insert(key, 77, &vec![1; long], short).unwrap_err();
-            assert!(matches!(error, Error::Invalid(_)), "{engine}: {error}");
-            assert!(error.to_string().contains("at most"), "{error}");
-        }
-        // In a transaction the failed statement leaves the others as they are.
-        db.write(|tx| {
-            let place = [Value::Text(""), Value::U64(1 << 31)];
-            tx.update(&table, &place, &[(2, Value::Bytes(b"new"))])?;
-            for (column, value) in [
-                (2, Value::Bytes(&[0; 5001])),
-                (3, Value::Text("eight by")),
-                (2, Value::Text("text")),
-                (9, Value::U64(1)),
-                (1, Value::U64(1)),
-            ] {
-                let error = tx.update(&table, &place, &[(column, value)]).unwrap_err();
-                assert!(matches!(error, Error::Invalid(_)), "{engine}: {error}");
-            }
-            assert!(tx.insert(&table, &[Value::U64(1)]).is_err(), "too few values");
-            assert!(tx.delete(&table, &[Value::U64(1)]).is_err(), "too few key columns");
-            assert_eq!(tx.statements_done(), 1);
-            Ok(())
-        })
-        .unwrap();
-        db.close().unwrap();
-        let db = Database::open(&path, &options).unwrap();
-        let table = db.table("t").unwrap();
-        let mut row = Row::new();
-        for (key, id) in keys {
-            let place = [Value::Text(key), Value::U64(id)];
-            assert!(db.read(|tx| tx.get(&table, &place, &mut row)).unwrap(), "{key:?} {id}");
-            let expected: &[u8] = if id == 1 << 31 { b"new" } else { b"" };
-            assert_eq!((row.bytes(2), row.text(3)), (expected, ""));
-        }
-        assert_eq!(db.check().unwrap().tuples, 5);
-    }
-}
-
-#[test]
-fn narrow_keys_at_the_ends_of_their_range() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut schema = Schema::new();
-    for (name, kind) in [("u", ColumnType::U64), ("i", ColumnType::I64), ("f", ColumnType::F64)] {
-        schema = schema.table(TableSchema::new(name).column("k", kind).key(&["k"]));
-    }
-    let db = Database::create(directory.path().join("db"), &schema, &options()).unwrap();
-    let ascending: [(&str, Vec<Value<'_>>); 3] = [
-        ("u", [0, 1, 1 << 31, 1 << 32, 1 << 63, u64::MAX].map(Value::U64).into()),
-        ("i", [i64::MIN, -1, 0, 1, i64::MAX].map(Value::I64).into()),
-        (
-            "f",
-            [f64::NEG_INFINITY, -0.0, 0.0, 1e-300, f64::INFINITY, f64::NAN].map(Value::F64).into(),
-        ),
-    ];
-    for (name, values) in &ascending {
-        let table = db.table(name).unwrap();
-        for value in values.iter().rev() {
-            db.write(|tx| tx.insert(&table, &[*value])).unwrap();
-            let again = db.write(|tx| tx.insert(&table, &[*value]));
-            assert!(matches!(again, Err(Error::DuplicateKey { .. })));
-        }
-        let mut found = Vec::new();
-        db.read(|tx| {
-            tx.scan(&table, &perdura::Scan::all(), |row| {
-                found.push(format!("{:?}", row.get(0)));
-                std::ops::ControlFlow::Continue(())
-            })
-        })
-        .unwrap();
-        let expected: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
-        assert_eq!(found, expected);
-    }
-}
-
-#[test]
 fn contradictory_options_are_refused_and_change_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = small_pool(directory.path());
@@ -432,28 +287,6 @@ fn contradictory_options_are_refused_and_change_nothing() {
         assert!(Database::create(&fresh, &schema, &options).is_err(), "{options:?}");
         assert!(!fresh.exists(), "nothing is left behind: {options:?}");
     }
-}
-
-#[test]
-fn a_table_of_another_database_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let create = |name| Database::create(directory.path().join(name), &schema(), &options());
-    let (one, two) = (create("one").unwrap(), create("two").unwrap());
-    fill(&one);
-    let foreign = Tables::of(&two);
-    let error = one.write(|tx| tx.delete(&foreign.item, &[Value::U64(1)])).unwrap_err();
-    assert!(matches!(error, Error::ForeignTable { .. }), "{error}");
-    let error = one.read(|tx| tx.get(&foreign.item, &[Value::U64(1)], &mut Row::new()));
-    assert!(matches!(error, Err(Error::ForeignTable { .. })));
-    assert!(matches!(one.table("none"), Err(Error::NoTable { .. })));
-    let two_parts = create_partitioned(directory.path());
-    assert!(matches!(two_parts.begin(), Err(Error::PartitionNeeded { partitions: 2 })));
-    assert!(matches!(two_parts.try_partition(2), Err(Error::NoPartition { .. })));
-    compare(&one, &filled());
-}
-
-fn create_partitioned(directory: &Path) -> Database {
-    Database::create(directory.join("parts"), &schema(), &options().partitions(2)).unwrap()
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl BlockBuilder {
         self.offsets.is_empty()
     }
 
+    /// How many records there are.
+    pub fn records(&self) -> usize {
+        self.offsets.len()
+    }
+
     /// The key of the last record.
     pub fn last_key(&self) -> &[u8] {
         &self.last_key

@@ -51,7 +51,7 @@ impl<M: Memory> Runs<M> {
         let mut run = Run::open(self.memory(), &self.catalog, input, 0)?;
         for table in (0..self.catalog.tables.len()).rev() {
             let layout = self.catalog.tables[table].clone();
-            let done = by_layout!(layout, Form => {
+            let done = by_layout!(layout.primary, Form => {
                 self.drop_leaf::<Form>(table, &mut run, result)
             })?;
             if done > 0 {

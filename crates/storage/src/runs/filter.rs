@@ -50,7 +50,7 @@ impl<M: Memory> Runs<M> {
         };
         if filling.table < self.catalog.tables.len() {
             let layout = self.catalog.tables[filling.table].clone();
-            let done = by_layout!(layout, Form => self.fill_from::<Form>(&mut filling))?;
+            let done = by_layout!(layout.primary, Form => self.fill_from::<Form>(&mut filling))?;
             self.fillings.push(filling);
             return Ok(done);
         }

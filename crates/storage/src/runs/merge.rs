@@ -123,7 +123,7 @@ impl<M: Memory> Runs<M> {
         let mut table = 0;
         for (number, layout) in self.catalog.tables.iter().enumerate() {
             let tree = &result.trees[number];
-            let there = by_layout!(layout, Form => Form::tree(tree).exists(memory))?;
+            let there = by_layout!(layout.primary, Form => Form::tree(tree).exists(memory))?;
             if there {
                 table = number;
             }
@@ -148,7 +148,7 @@ impl<M: Memory> Runs<M> {
         }
         let layout = self.catalog.tables[merging.table].clone();
         // On an error the merge is taken up again from what is there.
-        let done = by_layout!(layout, Form => self.merge_leaf::<Form>(&mut merging))?;
+        let done = by_layout!(layout.primary, Form => self.merge_leaf::<Form>(&mut merging))?;
         self.merging = Some(merging);
         Ok(done)
     }

@@ -49,6 +49,10 @@ struct End {
     filter_done: usize,
 }
 
+/// Pointers that a block has at least before it is full, however wide the keys: with one in each
+/// there would be no end of levels.
+const MIN_FANOUT: usize = 4;
+
 impl<R: File> SsWriter<R> {
     /// Starts file `number` of a partition, which gets at most `keys` entries.
     ///
@@ -129,7 +133,7 @@ impl<R: File> SsWriter<R> {
         }
         let (below, above) = self.open.split_at_mut(height + 1);
         let (key, body) = (below[height].last_key(), at.encode());
-        if !above[0].is_empty()
+        if above[0].records() >= MIN_FANOUT
             && above[0].bytes() + BlockBuilder::record_bytes(key, &body)
                 > self.options.block_bytes as usize
         {

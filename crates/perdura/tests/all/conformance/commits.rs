@@ -1,0 +1,250 @@
+//! Commits, durable and grouped, with their tickets; syncs, checkpoints and work in the background
+//! at any time; closing, being killed, opening; what a database says of itself.
+
+use perdura::{Commit, Database, Error, Options, Schema, Table, Value};
+
+use super::operations::{insert, schema, tuple};
+use super::{Store, Tuple, each, holds, small};
+
+fn put(db: &Database, table: &Table, id: u64) -> perdura::Ticket {
+    let mut tx = db.begin().unwrap();
+    insert(&mut tx, table, &tuple(id, id)).unwrap();
+    tx.commit().unwrap()
+}
+
+fn tuples(many: u64) -> Vec<Tuple> {
+    (0..many).map(|id| tuple(id, id)).collect()
+}
+
+/// How many of the transactions that inserted 0, 1, 2, ... a database has; they are the first ones.
+fn prefix(db: &Database) -> u64 {
+    let table = db.table("t").unwrap();
+    let found = super::scan(db, &table, &perdura::Scan::all());
+    assert_eq!(found, tuples(found.len() as u64), "whole, in order, none left out");
+    holds(db, &[(&table, found.clone())]);
+    found.len() as u64
+}
+
+#[test]
+fn durable_commits_are_there_after_a_kill() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine));
+        let mut last = None;
+        for id in 0..40 {
+            let table = store.db().table("t").unwrap();
+            let ticket = put(store.db(), &table, id);
+            assert!(ticket.is_durable());
+            if let Some(last) = last {
+                assert_eq!(ticket.number(), last + 1, "transactions are numbered one by one");
+            }
+            last = Some(ticket.number());
+            store.db().wait(ticket).unwrap();
+            if id % 8 == 7 {
+                store.crash();
+                assert_eq!(prefix(store.db()), id + 1);
+                last = None;
+            }
+        }
+    });
+}
+
+#[test]
+fn grouped_commits_are_durable_when_their_ticket_or_a_sync_says_so() {
+    each(|engine| {
+        for group in [3, 17, 10_000] {
+            let mut store = Store::new(&schema(), small(engine).commit(Commit::Grouped(group)));
+            let mut next = 0;
+            for round in 0..12 {
+                let table = store.db().table("t").unwrap();
+                let mut durable = next;
+                let mut tickets = Vec::new();
+                for _ in 0..1 + round * 3 % 11 {
+                    let ticket = put(store.db(), &table, next);
+                    next += 1;
+                    if ticket.is_durable() {
+                        durable = next;
+                    }
+                    tickets.push((next, ticket));
+                }
+                match round % 4 {
+                    0 => {
+                        store.db().sync().unwrap();
+                        durable = next;
+                    }
+                    1 => {
+                        // One in the middle: those before it are durable with it.
+                        let (number, ticket) = tickets[tickets.len() / 2];
+                        store.db().wait(ticket).unwrap();
+                        durable = durable.max(number);
+                        tickets.iter().take(3).for_each(|(number, ticket)| {
+                            store.db().wait(*ticket).unwrap();
+                            durable = durable.max(*number);
+                        });
+                    }
+                    2 => {
+                        store.reopen();
+                        assert_eq!(prefix(store.db()), next, "closing makes all of it durable");
+                        durable = next;
+                    }
+                    _ => {}
+                }
+                store.crash();
+                let found = prefix(store.db());
+                assert!((durable..=next).contains(&found), "{durable}..={next}, found {found}");
+                next = found;
+            }
+        }
+    });
+}
+
+/// An abort in a group takes back its own transaction alone, and nobody sees a group half.
+#[test]
+fn aborts_within_a_group() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine).commit(Commit::Grouped(50)));
+        let table = store.db().table("t").unwrap();
+        for id in 0..120u64 {
+            let mut tx = store.db().begin().unwrap();
+            for other in 0..id {
+                if other % 7 == id % 7 {
+                    tx.update(&table, &[Value::U64(other)], &[(2, Value::I64(99))]).unwrap();
+                }
+            }
+            insert(&mut tx, &table, &tuple(1000 + id, id)).unwrap();
+            tx.abort().unwrap();
+            let _ticket = put(store.db(), &table, id);
+        }
+        assert_eq!(prefix(store.db()), 120);
+        store.db().sync().unwrap();
+        store.crash();
+        assert_eq!(prefix(store.db()), 120);
+    });
+}
+
+/// Work that is put off changes nothing that can be seen, whenever it is done, and comes to an end.
+#[test]
+fn checkpoints_syncs_and_background_work_change_nothing() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine));
+        let look = |db: &Database| {
+            let table = db.table("t").unwrap();
+            let mut expected = tuples(300);
+            expected.retain(|tuple| tuple[0] != super::Own::U64(299));
+            holds(db, &[(&table, expected)]);
+        };
+        store.db().checkpoint().unwrap();
+        store.db().sync().unwrap();
+        store.db().background(1 << 20).unwrap();
+        for id in 0..300 {
+            let db = store.db();
+            let table = db.table("t").unwrap();
+            let _ticket = put(db, &table, id);
+            match id % 30 {
+                3 => db.checkpoint().unwrap(),
+                9 => db.sync().unwrap(),
+                15 => drop(db.background(1).unwrap()),
+                21 => drop(db.background(u64::MAX).unwrap()),
+                27 => drop(db.background(2000).unwrap()),
+                _ => {}
+            }
+            if id % 30 == 28 {
+                assert_eq!(prefix(db), id + 1);
+            }
+        }
+        let table = store.db().table("t").unwrap();
+        store.db().write(|tx| tx.delete(&table, &[Value::U64(299)])).unwrap();
+        let mut steps = 0;
+        while store.db().background(512).unwrap() > 0 {
+            steps += 1;
+            assert!(steps < 100_000, "work in the background comes to an end");
+            if steps % 50 == 0 {
+                look(store.db());
+            }
+        }
+        look(store.db());
+        store.db().checkpoint().unwrap();
+        store.thrice(look);
+    });
+}
+
+#[test]
+fn an_empty_database_and_one_that_became_empty() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine));
+        for _ in 0..2 {
+            store.thrice(|db| assert_eq!(prefix(db), 0));
+            let table = store.db().table("t").unwrap();
+            for id in 0..100 {
+                let _ticket = put(store.db(), &table, id);
+            }
+            store.reopen();
+            let table = store.db().table("t").unwrap();
+            for id in 0..100 {
+                store.db().write(|tx| tx.delete(&table, &[Value::U64(id)])).unwrap();
+            }
+        }
+        store.thrice(|db| assert_eq!(prefix(db), 0));
+    });
+}
+
+#[test]
+fn what_a_database_says_of_itself() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine));
+        let db = store.db();
+        assert_eq!((db.engine(), db.schema(), db.partition_count()), (engine, &schema(), 1));
+        assert!(db.opening_times().is_none(), "this handle has created it");
+        let table = db.table("t").unwrap();
+        assert_eq!((table.name(), table.column("note"), table.column("x")), ("t", Some(4), None));
+        let empty = (db.footprint().unwrap().total(), db.stored_bytes().unwrap());
+        db.count(true);
+        for id in 0..200 {
+            let _ticket = put(db, &table, id);
+        }
+        db.count(false);
+        let full = (db.footprint().unwrap().total(), db.stored_bytes().unwrap());
+        assert!(full.0 > empty.0 && full.1 > empty.1, "{empty:?} {full:?}");
+        let counters = db.counters();
+        assert_eq!(counters.file_bytes > 0, engine.uses_files(), "{counters:?}");
+        assert_eq!((counters.flushed_lines, counters.fences), (0, 0), "domain `process`");
+        store.reopen();
+        assert!(store.db().opening_times().is_some());
+        assert_eq!(store.db().engine(), engine);
+        store.db.take().unwrap().close().unwrap();
+        let inspection = perdura::inspect(&store.path).unwrap();
+        assert_eq!((inspection.engine.as_str(), inspection.partitions), (engine.name(), 1));
+        assert_eq!(inspection.schema, schema());
+        assert!(inspection.pool.header.clean);
+        store.db = Some(Database::open(&store.path, &Options::new()).unwrap());
+        assert_eq!(prefix(store.db()), 200, "opened without any options");
+    });
+}
+
+#[test]
+fn opening_or_creating() {
+    each(|engine| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let error = Database::open(&path, &small(engine)).unwrap_err();
+        assert!(error.to_string().contains("db"), "{error}");
+        for round in 0..3 {
+            let db = Database::open_or_create(&path, &schema(), &small(engine)).unwrap();
+            assert_eq!(prefix(&db), round);
+            let table = db.table("t").unwrap();
+            let _ticket = put(&db, &table, round);
+            // Dropped, it is closed.
+        }
+        let other = Schema::new().table(schema().tables()[0].clone().index("more", &["score"]));
+        let error = Database::open_or_create(&path, &other, &small(engine)).unwrap_err();
+        assert!(matches!(error, Error::WrongSchema), "{error}");
+        for other in perdura::EngineKind::ALL {
+            if other != engine {
+                let error = Database::open(&path, &small(other)).unwrap_err();
+                assert!(matches!(error, Error::WrongEngine { .. }), "{error}");
+                assert!(error.to_string().contains(engine.name()), "{error}");
+            }
+        }
+        assert!(Database::create(&path, &schema(), &small(engine)).is_err(), "there is one");
+        assert_eq!(prefix(&Database::open(&path, &small(engine)).unwrap()), 3);
+    });
+}

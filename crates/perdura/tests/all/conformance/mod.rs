@@ -1,0 +1,248 @@
+//! One suite for every engine: each operation and each error of the contract as the public API
+//! shows it, random operations against a model, and what the engines have in common: the same
+//! operations leave the same database.
+//!
+//! Tests go over [`EngineKind::ALL`], so a new engine is taken in without an edit. What is
+//! particular to one engine has its tests elsewhere.
+
+mod commits;
+mod errors;
+mod operations;
+mod partitions;
+mod random;
+mod scans;
+mod snapshots;
+mod tables;
+mod values;
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use perdura::{
+    Database, Domain, EngineKind, Environment, Error, Options, Scan, Schema, Table, Value,
+};
+
+/// Runs a test for every engine, and says for which one it is.
+fn each(test: impl Fn(EngineKind)) {
+    for engine in EngineKind::ALL {
+        println!("engine {engine}");
+        test(engine);
+    }
+}
+
+/// So small in every way that a few transactions split nodes, miss caches, freeze MemTables, merge
+/// runs, take checkpoints and begin new segments.
+fn small(engine: EngineKind) -> Options {
+    Options::new()
+        .engine(engine)
+        .domain(Domain::Process)
+        .chunk_bytes(16 << 10)
+        .node_bytes(128)
+        .tree_node_bytes(128)
+        .page_bytes(512)
+        .cache_bytes(16 << 10)
+        .memtable_bytes(4 << 10)
+        .growth(2)
+        .level0_runs(2)
+        .block_bytes(256)
+        .checkpoint_bytes(64 << 10)
+        .wal_reserve_bytes(16 << 10)
+        .pool_limit(1 << 30)
+        .volatile_limit(1 << 30)
+}
+
+/// A database in a directory of its own.
+struct Store {
+    db: Option<Database>,
+    options: Options,
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Store {
+    fn new(schema: &Schema, options: Options) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("db");
+        let db = Database::create(&path, schema, &options).unwrap();
+        Self { db: Some(db), options, path, _directory: directory }
+    }
+
+    fn db(&self) -> &Database {
+        self.db.as_ref().unwrap()
+    }
+
+    /// Closes the database and opens it again; what the allocator holds is then what is reachable.
+    fn reopen(&mut self) {
+        self.db.take().unwrap().close().unwrap();
+        self.db = Some(Database::open(&self.path, &self.options).unwrap());
+        let report = self.db().check().unwrap();
+        assert_eq!((report.leaked, report.dangling), (0, 0), "{report:?}");
+    }
+
+    /// As a kill of the process between two transactions.
+    fn crash(&mut self) {
+        self.db.take().unwrap().abandon();
+        self.db = Some(Database::open(&self.path, &self.options).unwrap());
+        let report = self.db().check().unwrap();
+        assert_eq!((report.leaked, report.dangling), (0, 0), "{report:?}");
+    }
+
+    /// Calls `look` with the database as it is, opened again, and after a kill.
+    fn thrice(&mut self, look: impl Fn(&Database)) {
+        look(self.db());
+        self.reopen();
+        look(self.db());
+        self.crash();
+        look(self.db());
+    }
+}
+
+/// A value that is kept.
+#[derive(Clone, Debug)]
+enum Own {
+    U64(u64),
+    I64(i64),
+    F64(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Own {
+    fn value(&self) -> Value<'_> {
+        match self {
+            Self::U64(number) => Value::U64(*number),
+            Self::I64(number) => Value::I64(*number),
+            Self::F64(number) => Value::F64(*number),
+            Self::Text(text) => Value::Text(text),
+            Self::Bytes(bytes) => Value::Bytes(bytes),
+        }
+    }
+
+    /// As `get_bytes` copies it.
+    fn raw(&self) -> Vec<u8> {
+        match self {
+            Self::U64(number) => number.to_le_bytes().into(),
+            Self::I64(number) => number.to_le_bytes().into(),
+            Self::F64(number) => number.to_le_bytes().into(),
+            Self::Text(text) => text.as_bytes().into(),
+            Self::Bytes(bytes) => bytes.clone(),
+        }
+    }
+}
+
+impl From<Value<'_>> for Own {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::U64(number) => Self::U64(number),
+            Value::I64(number) => Self::I64(number),
+            Value::F64(number) => Self::F64(number),
+            Value::Text(text) => Self::Text(text.into()),
+            Value::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+}
+
+/// The order of keys: numbers as numbers, floating-point numbers as `total_cmp` orders them, the
+/// rest byte by byte.
+impl Ord for Own {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::U64(a), Self::U64(b)) => a.cmp(b),
+            (Self::I64(a), Self::I64(b)) => a.cmp(b),
+            (Self::F64(a), Self::F64(b)) => a.total_cmp(b),
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
+            other => panic!("{other:?} in one column"),
+        }
+    }
+}
+
+impl PartialOrd for Own {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Own {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Own {}
+
+type Tuple = Vec<Own>;
+
+fn values(tuple: &[Own]) -> Vec<Value<'_>> {
+    tuple.iter().map(Own::value).collect()
+}
+
+fn try_scan<E: Environment>(
+    db: &Database<E>,
+    table: &Table,
+    scan: &Scan<'_>,
+) -> Result<Vec<Tuple>, Error> {
+    let mut rows = Vec::new();
+    db.read(|tx| {
+        tx.scan(table, scan, |row| {
+            rows.push(row.values().map(Own::from).collect());
+            ControlFlow::Continue(())
+        })
+    })?;
+    Ok(rows)
+}
+
+/// The tuples that a scan shows.
+fn scan<E: Environment>(db: &Database<E>, table: &Table, scan: &Scan<'_>) -> Vec<Tuple> {
+    try_scan(db, table, scan).unwrap()
+}
+
+/// The columns of an index of the table, with those of the primary key behind them; the primary
+/// key's if it is `None`.
+fn key_columns(table: &Table, index: Option<&str>) -> Vec<usize> {
+    let schema = table.schema();
+    let number = |name: &String| usize::from(table.column(name).unwrap());
+    let primary = schema.key_columns().iter().map(number);
+    let Some(index) = index else { return primary.collect() };
+    let index = schema.indexes().iter().find(|other| other.name == index).unwrap();
+    index.columns.iter().map(number).chain(primary).collect()
+}
+
+/// The tuples in the order of an index.
+fn sorted(mut tuples: Vec<Tuple>, columns: &[usize]) -> Vec<Tuple> {
+    let key = |tuple: &Tuple| columns.iter().map(|at| tuple[*at].clone()).collect::<Vec<_>>();
+    tuples.sort_by_cached_key(key);
+    tuples
+}
+
+/// Every table of the database holds exactly what it is expected to, in the order of every index,
+/// in both directions; the check finds nothing. Returns a digest of all of it.
+fn holds<E: Environment>(db: &Database<E>, expected: &[(&Table, Vec<Tuple>)]) -> u64 {
+    let mut digest = mix(0, b"");
+    for (table, tuples) in expected {
+        let indexes = table.schema().indexes().iter().map(|index| Some(index.name.as_str()));
+        for index in std::iter::once(None).chain(indexes) {
+            let wanted = sorted(tuples.clone(), &key_columns(table, index));
+            let all = index.map_or(Scan::all(), |index| Scan::all().by(index));
+            assert_eq!(scan(db, table, &all), wanted, "table {}, index {index:?}", table.name());
+            let mut backward = scan(db, table, &all.backward());
+            backward.reverse();
+            assert_eq!(backward, wanted, "table {}, index {index:?}, backward", table.name());
+            for value in wanted.iter().flatten() {
+                digest = mix(digest, &value.raw());
+            }
+        }
+    }
+    let report = db.check().unwrap();
+    assert_eq!((report.leaked, report.dangling), (0, 0), "{report:?}");
+    assert_eq!(report.tuples, expected.iter().map(|(_, tuples)| tuples.len() as u64).sum::<u64>());
+    digest
+}
+
+/// FNV-1a with the length in front.
+fn mix(start: u64, bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let length = (bytes.len() as u64).to_le_bytes();
+    length.iter().chain(bytes).fold(start ^ 0xcbf2_9ce4_8422_2325, step)
+}

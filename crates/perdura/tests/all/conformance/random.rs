@@ -1,0 +1,157 @@
+//! Random operations against a model, with aborts, clean reopenings and kills, under options that
+//! keep all work in the background busy. The same seed leaves the same database in every engine.
+
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{Commit, Database, EngineKind, Environment, Media, Options};
+
+use super::{Own, Store, Tuple, holds, small};
+use crate::support::{Driver, Model, Tables, schema};
+
+/// All tuples of the model.
+fn tuples(model: &Model) -> [Vec<Tuple>; 2] {
+    let items = model.items.iter().map(|(id, item)| {
+        vec![
+            Own::U64(*id),
+            Own::Text(item.name.clone()),
+            Own::Bytes(item.payload.clone()),
+            Own::I64(item.count),
+            Own::Bytes(item.flag.clone()),
+            Own::F64(item.score),
+        ]
+    });
+    let pairs = model.pairs.iter().map(|((left, right), value)| {
+        vec![Own::Text(left.clone()), Own::I64(*right), Own::Bytes(value.clone())]
+    });
+    [items.collect(), pairs.collect()]
+}
+
+/// Compares all of the database, in every order, with the model; returns a digest.
+fn agrees<E: Environment>(db: &Database<E>, model: &Model) -> u64 {
+    let Tables { item, pair } = Tables::of(db);
+    let [items, pairs] = tuples(model);
+    holds(db, &[(&item, items), (&pair, pairs)])
+}
+
+/// One random transaction, which is committed unless `abort` is.
+fn transaction<E: Environment>(
+    db: &Database<E>,
+    driver: &mut Driver,
+    model: &mut Model,
+    operations: usize,
+    abort: bool,
+) {
+    let tables = Tables::of(db);
+    let mut after = model.clone();
+    let mut tx = db.begin().unwrap();
+    for _ in 0..operations {
+        driver.operation(&mut tx, &tables, &mut after).unwrap();
+    }
+    if abort {
+        tx.abort().unwrap();
+    } else {
+        let _ticket = tx.commit().unwrap();
+        *model = after;
+    }
+}
+
+struct Run {
+    seed: u64,
+    rounds: usize,
+    keys: u64,
+    group: u32,
+}
+
+impl Run {
+    fn options(&self, engine: EngineKind) -> Options {
+        small(engine).commit(match self.group {
+            1 => Commit::Durable,
+            group => Commit::Grouped(group),
+        })
+    }
+
+    /// Runs it, and returns a digest of what is there in the end.
+    fn digest(&self, engine: EngineKind) -> u64 {
+        let mut store = Store::new(&schema(), self.options(engine));
+        let (mut driver, mut model) = (Driver::new(self.seed, self.keys), Model::default());
+        for round in 0..self.rounds {
+            let db = store.db();
+            for number in 0..60 {
+                // Small ones, and some that fill several segments, MemTables and batches.
+                let operations = if number % 20 == 19 { 90 } else { 1 + (number * 7 + round) % 12 };
+                transaction(db, &mut driver, &mut model, operations, number % 7 == 3);
+                match (round * 60 + number) % 41 {
+                    11 => drop(db.background(700).unwrap()),
+                    23 => db.sync().unwrap(),
+                    37 => db.checkpoint().unwrap(),
+                    _ => {}
+                }
+            }
+            agrees(db, &model);
+            if round % 2 == 0 {
+                store.reopen();
+            } else {
+                // Grouped commits that were not synced may be gone.
+                db.sync().unwrap();
+                store.crash();
+            }
+            agrees(store.db(), &model);
+        }
+        store.reopen();
+        agrees(store.db(), &model)
+    }
+
+    fn same_in_every_engine(self) {
+        let Self { seed, group, .. } = self;
+        println!("seed {seed}, groups of {group}");
+        let digests = EngineKind::ALL.map(|engine| {
+            println!("engine {engine}");
+            self.digest(engine)
+        });
+        println!("{digests:x?}");
+        assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
+    }
+}
+
+#[test]
+fn few_keys() {
+    Run { seed: 0, rounds: 14, keys: 40, group: 1 }.same_in_every_engine();
+}
+
+#[test]
+fn hundreds_of_keys() {
+    Run { seed: 1, rounds: 14, keys: 400, group: 1 }.same_in_every_engine();
+}
+
+#[test]
+fn thousands_of_keys() {
+    Run { seed: 2, rounds: 14, keys: 3000, group: 1 }.same_in_every_engine();
+}
+
+#[test]
+fn groups_of_a_few() {
+    Run { seed: 3, rounds: 14, keys: 200, group: 7 }.same_in_every_engine();
+}
+
+#[test]
+fn groups_that_only_a_sync_ends() {
+    Run { seed: 4, rounds: 14, keys: 100, group: 100_000 }.same_in_every_engine();
+}
+
+/// The same over recording media: what a test of crashes runs on is what a user gets.
+#[test]
+fn recording_media_hold_the_same() {
+    let digest = |engine| {
+        let media =
+            Media::recorded(Recording::pool(64 << 10, 64 << 20).unwrap(), RecordingFiles::new());
+        let db = Database::create_on(media, &schema(), &small(engine)).unwrap();
+        let (mut driver, mut model) = (Driver::new(9, 150), Model::default());
+        for number in 0..150 {
+            transaction(&db, &mut driver, &mut model, 1 + number % 9, number % 7 == 3);
+        }
+        let digest = agrees(&db, &model);
+        db.close().unwrap();
+        digest
+    };
+    let digests = EngineKind::ALL.map(digest);
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
+}
