@@ -21,6 +21,7 @@
 //!   same edit adds a run and moves the start.
 //! - Segments of the log are removed when that edit is durable.
 //! - A run has only what the log had made durable.
+//! - The log is bounded: a MemTable is written out when it is full or its log is four times as long.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -56,7 +57,7 @@ pub struct Log<E: Environment> {
     /// The pool, which holds only the description: asked whether it, and with it this process, is
     /// still good.
     pool: E::Durable,
-    /// Bytes of the MemTable before which freezing it is not tried again.
+    /// Load of the MemTable before which freezing it is not tried again.
     patience: u64,
     user_bytes: u64,
     background: WorkDone,
@@ -146,6 +147,7 @@ impl<E: Environment> Log<E> {
     ) -> Result<(), EngineError> {
         let mark = self.tree.memtable().mark();
         change(&mut self.tree)?;
+        self.tree.logged(self.log.operation.len() as u64);
         let logged = self.log.put(&mut self.state);
         if logged.is_err()
             && let Err(error) = self.tree.memtable().undo_to(mark)
@@ -178,10 +180,10 @@ impl<E: Environment> Log<E> {
     /// the partition has to stop.
     fn house_keeping(&mut self) {
         let mut done = Ok(());
-        if self.tree.is_full() && self.tree.memtable_bytes() >= self.patience {
+        if self.tree.is_full() && self.tree.load() >= self.patience {
             done = self.freeze();
             if done.is_err() {
-                self.patience = self.tree.memtable_bytes() / 8 * 9;
+                self.patience = self.tree.load() / 8 * 9;
             }
         }
         let paced = self.tree.pace().map_err(EngineError::from).and_then(|()| self.trim_log());
@@ -246,6 +248,7 @@ impl<E: Environment> Method<E> for Log<E> {
         )?;
         // Only now: what is missing was found, and nothing has been removed yet.
         tree.finish_open()?;
+        tree.logged(report.bytes);
         let mut log = parts.assemble(&resources, tree, wal);
         // Steps that a crash cuts off again and again would let the log grow without bound.
         if log.tree.is_full()

@@ -28,8 +28,8 @@ use heap::Purpose;
 use index::Append;
 use pm::{Environment, Flushed, Memory, Off, fence_for};
 use storage::{
-    Catalog, FIELDS_PER_ENTRY, Row, Superseded, Tables, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value,
-    user_bytes,
+    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES, UndoEntry,
+    UndoLog, Value, user_bytes,
 };
 
 use crate::contract::{
@@ -195,7 +195,9 @@ impl<E: Environment> Engine for NvmInp<E> {
             return Ok(());
         }
         self.superseded.clear(&mut self.tables.lane)?;
-        self.log.reserve(&mut self.tables.lane, changes.len().div_ceil(FIELDS_PER_ENTRY))?;
+        // More are refused before they are logged.
+        let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
+        self.log.reserve(&mut self.tables.lane, entries)?;
         let fields = self.tables.write_fields(table, tuple, changes)?;
         self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         self.settle(tuple);
@@ -290,12 +292,15 @@ impl<E: Environment> Engine for NvmInp<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            // An operation that failed may have split a leaf.
+            self.tables.lane.settle();
             return Ok((self.durable(), true));
         }
         let memory = &self.memory;
         memory.fence();
         self.log.commit(memory);
         memory.fence();
+        self.tables.lane.fenced();
         if let Err(bad) = memory.healthy() {
             return self.state.stop(bad);
         }
@@ -313,6 +318,7 @@ impl<E: Environment> Engine for NvmInp<E> {
     fn abort(&mut self) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            self.tables.lane.settle();
             self.tables.forget();
             return Ok(());
         }
@@ -329,6 +335,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         }
         self.log.abort(memory);
         memory.fence();
+        self.tables.lane.fenced();
         self.unsettled = None;
         self.superseded.release(&mut self.tables.lane);
         for slot in freed {

@@ -33,8 +33,8 @@ use pm::{Durable, Environment, Flushed, Memory, fence_for};
 use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
-    Catalog, FIELDS_PER_ENTRY, NewFields, Row, Superseded, UNDO_HEAD_BYTES, UndoEntry, UndoLog,
-    Value, WorkDone, user_bytes,
+    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, NewFields, Row, Superseded, UNDO_HEAD_BYTES, UndoEntry,
+    UndoLog, Value, WorkDone, user_bytes,
 };
 
 use crate::contract::{
@@ -47,9 +47,6 @@ use crate::table2::{
     ADD_TO_MEMTABLE, COALESCE, FIND_ENTRIES, MARK_PERSISTED, MARK_TOMBSTONE, MODIFY, RECORD,
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
 };
-
-/// Frozen MemTables that are merged together.
-const LEVEL0_RUNS: u32 = 4;
 
 /// A partition of NVM-Log; see the module's comment.
 #[derive(Debug)]
@@ -77,7 +74,7 @@ fn policy(options: &EngineOptions) -> LevelPolicy {
     LevelPolicy {
         memtable_bytes: options.memtable_bytes.max(1),
         growth: options.growth.max(2),
-        level0_runs: LEVEL0_RUNS,
+        level0_runs: options.level0_runs.max(1),
     }
 }
 
@@ -122,7 +119,7 @@ impl<E: Environment> NvmLog<E> {
         let grown = self.runs.memtable_use().0.saturating_sub(self.committed_use.0);
         if self.runs.is_full() && grown > 0 {
             self.superseded.settle(&mut self.runs.tables.lane, &mut self.log, &self.memory)?;
-            if !self.runs.freeze()? {
+            if !self.runs.freeze(&self.log.notes([0, 0]))? {
                 self.memory.fence();
             }
             self.superseded.release(&mut self.runs.tables.lane);
@@ -264,7 +261,8 @@ impl<E: Environment> Engine for NvmLog<E> {
             return Ok(());
         }
         self.superseded.clear(&mut self.runs.tables.lane)?;
-        let entries = changes.len().div_ceil(FIELDS_PER_ENTRY);
+        // More are refused before they are logged.
+        let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
         self.log.reserve(&mut self.runs.tables.lane, entries)?;
         let update = self.runs.write_update(table, key, found, changes)?;
         self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
@@ -361,6 +359,8 @@ impl<E: Environment> Engine for NvmLog<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            // An operation that failed may have split a leaf.
+            self.runs.tables.lane.settle();
             return Ok((self.durable(), true));
         }
         let memory = &self.memory;
@@ -370,6 +370,7 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.log.note(memory, 1, entries);
         self.log.commit(memory);
         memory.fence();
+        self.runs.tables.lane.fenced();
         if let Err(bad) = memory.healthy() {
             return self.state.stop(bad);
         }
@@ -386,6 +387,7 @@ impl<E: Environment> Engine for NvmLog<E> {
     fn abort(&mut self) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            self.runs.tables.lane.settle();
             self.runs.forget(self.committed_use);
             return Ok(());
         }
@@ -399,6 +401,7 @@ impl<E: Environment> Engine for NvmLog<E> {
         memory.fence();
         self.log.abort(memory);
         memory.fence();
+        self.runs.tables.lane.fenced();
         self.superseded.release(&mut self.runs.tables.lane);
         for slot in freed {
             self.runs.tables.lane.release(slot);

@@ -189,7 +189,8 @@ impl Options {
         self
     }
 
-    /// Runs in the uppermost level of a log-structured engine that call for a merge; 4 by default.
+    /// Runs in the uppermost level of a log-structured engine that call for a merge; 4 by default,
+    /// in `nvm-log` 12 at most.
     #[must_use]
     pub fn level0_runs(mut self, runs: u32) -> Self {
         self.engine_options.level0_runs = runs;

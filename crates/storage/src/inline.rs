@@ -223,9 +223,7 @@ impl TableLayout {
     /// # Errors
     /// What is wrong.
     pub fn check_changes(&self, changes: &[(u16, Value<'_>)]) -> Result<(), StorageError> {
-        changes
-            .iter()
-            .try_for_each(|(column, value)| crate::table::check_change(self, *column, value))
+        crate::table::check_changes(self, changes)
     }
 
     /// Checks the value of a column.

@@ -7,7 +7,7 @@
 
 use pm::Bad;
 
-use crate::schema::{Catalog, TableLayout};
+use crate::schema::{Catalog, MAX_COLUMNS, TableLayout};
 use crate::value::{ColumnType, Value};
 
 const INSERT: u8 = 1;
@@ -27,12 +27,16 @@ pub fn insert(out: &mut Vec<u8>, table: u16, values: &[Value<'_>]) {
 }
 
 /// Writes an update: of each column the value before and after.
+///
+/// # Panics
+/// There are more changes than an update can have.
 pub fn update<'v>(
     out: &mut Vec<u8>,
     table: u16,
     key: &[Value<'_>],
     changes: impl ExactSizeIterator<Item = (u16, Value<'v>, Value<'v>)>,
 ) {
+    assert!(changes.len() <= MAX_COLUMNS, "the changes of an update have been checked");
     begin(out, UPDATE, table);
     key.iter().for_each(|value| encode(out, value));
     out.extend_from_slice(&(changes.len() as u16).to_le_bytes());

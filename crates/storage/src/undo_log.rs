@@ -381,6 +381,12 @@ impl UndoLog {
         memory.store(self.note_at(number), value);
     }
 
+    /// The words of all numbers of [`Self::note`] with new values, for a mini-transaction that
+    /// changes them together with something else.
+    pub fn notes(&self, values: [u64; UNDO_NOTES]) -> [(Off<u64>, u64); UNDO_NOTES] {
+        std::array::from_fn(|number| (self.note_at(number), values[number]))
+    }
+
     /// A number that [`Self::note`] stored; zero at first.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use super::tree::LsmTree;
 use crate::error::StorageError;
 use crate::key::{TableKey, encode_key, encode_range, key_of_values, primary_in_secondary};
 use crate::schema::TableLayout;
-use crate::table::{check_change, check_tuple};
+use crate::table::{check_changes, check_tuple};
 use crate::value::{Row, Value};
 
 impl<F: Files, M: Memory> LsmTree<F, M> {
@@ -69,8 +69,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         table: u16,
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), StorageError> {
-        let layout = self.layout(table);
-        changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))
+        check_changes(self.layout(table), changes)
     }
 
     /// The error that the table has no tuple with this key.

@@ -61,15 +61,17 @@ impl Pace {
 
 impl<M: Memory> Runs<M> {
     /// After a commit that added `grown` bytes to the MemTable: does the work that they pay for.
+    /// Leaves no mini-transaction without a fence, of its own steps or of those before.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the work waits.
     #[inline]
     pub fn work_for(&mut self, grown: u64) -> Result<(), StorageError> {
-        if !self.pace.awake || grown == 0 {
-            return Ok(());
+        if self.pace.awake && grown > 0 {
+            self.work_off(grown)?;
         }
-        self.work_off(grown)
+        self.tables.lane.settle();
+        Ok(())
     }
 
     #[cold]
@@ -100,7 +102,7 @@ impl<M: Memory> Runs<M> {
     }
 
     /// Does at most about `budget` bytes of the work that waits; returns about how many bytes
-    /// still do.
+    /// still do. Leaves no mini-transaction without a fence.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the work waits.
@@ -113,6 +115,7 @@ impl<M: Memory> Runs<M> {
             }
             done += entries * ENTRY_BYTES;
         }
+        self.tables.lane.settle();
         Ok(self.waiting_bytes())
     }
 
@@ -165,12 +168,10 @@ impl<M: Memory> Runs<M> {
         if let Some(result) = self.dismantling()? {
             return self.dismantle_step(result);
         }
-        let bare = |run: &&crate::runs::Run| run.filter.is_none() && run.keys > 0;
         if !self.no_filters
-            && let Some(run) = self.runs.iter().find(bare)
+            && let Some(run) = self.bare_run()
         {
-            let at = run.at;
-            return self.fill(at);
+            return self.fill(run);
         }
         if self.merging.is_some() {
             return self.merge_step();

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::error::StorageError;
 use crate::key::{TableKey, check_value};
-use crate::schema::{FieldForm, TableLayout};
+use crate::schema::{FieldForm, MAX_COLUMNS, TableLayout};
 use crate::tuple::{field_at, owned_slot, short_word, slot_word};
 use crate::value::Value;
 
@@ -139,9 +139,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<NewFields, StorageError> {
         let layout = &self.tables[usize::from(table)].layout;
-        for (column, value) in changes {
-            check_change(layout, *column, value)?;
-        }
+        check_changes(layout, changes)?;
         self.settle_removals(table, Some(changes));
         self.fields.clear();
         self.outdated.clear();
@@ -467,11 +465,19 @@ pub(crate) fn release_words<M: Memory>(lane: &mut Lane<M>, layout: &TableLayout,
     }
 }
 
-pub(crate) fn check_change(
+/// Checks new values of columns; a column of the primary key cannot have one.
+pub(crate) fn check_changes(
     layout: &TableLayout,
-    column: u16,
-    value: &Value<'_>,
+    changes: &[(u16, Value<'_>)],
 ) -> Result<(), StorageError> {
+    if changes.len() > MAX_COLUMNS {
+        let table = layout.schema.name().into();
+        return Err(StorageError::TooManyChanges { table, found: changes.len() });
+    }
+    changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))
+}
+
+fn check_change(layout: &TableLayout, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
     let Some(declared) = layout.schema.columns().get(usize::from(column)) else {
         return Err(StorageError::NoColumn {
             table: layout.schema.name().into(),
