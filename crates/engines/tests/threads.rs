@@ -10,7 +10,7 @@ use engines::below::{
     Catalog, ColumnType, Dram, Event, Heap, HeapOptions, Recorded, Recording, Replay, Row, Schema,
     Site, TableSchema, Trace, Value,
 };
-use engines::{Engine, EngineError, EngineOptions, Method, NvmInp, NvmLog, Resources, Scan};
+use engines::{EngineError, EngineOptions, Method, NvmInp, NvmLog, Resources, Scan};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
