@@ -338,8 +338,9 @@ fn what_is_recovered_after_a_failed_sync_is_durable() {
         let mut log = create(&files, 1);
         files.note(log.next_txn());
         files.fail_once_after(calls);
+        // So few bytes that no more space is reserved meanwhile.
         for round in 0..20 {
-            append(&mut log, 0, 100 + 13 * round);
+            append(&mut log, 0, 40 + round);
             if log.flush().is_err() {
                 break;
             }
