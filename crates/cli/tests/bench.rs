@@ -346,6 +346,30 @@ fn groups_and_partitions_survive_a_kill_too() {
 }
 
 #[test]
+fn a_kill_while_a_thread_works_in_the_background_loses_nothing() {
+    let ran = run_in_empty(&[
+        "bench",
+        "recovery",
+        "--engine",
+        "all",
+        "--background",
+        "thread",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--json",
+        "-",
+    ]);
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), perdura::EngineKind::ALL.len());
+    for run in runs {
+        assert_eq!(run["background"], "thread");
+        assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+    }
+}
+
+#[test]
 fn the_tour_shows_every_engine_and_what_was_not_shown() {
     let ran = run(&["tour", "--tuples", "300", "--txns", "1k"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
