@@ -623,7 +623,15 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let Self { lane, tables, lines, .. } = self;
         let Table { layout, indexes } = &mut tables[usize::from(table)];
         match prepare_entry(lane, lines, layout, &mut indexes[index], key, tuple) {
-            Err(StorageError::DuplicateKey { .. }) => Ok(()),
+            Err(StorageError::DuplicateKey { .. }) => Ok(match (&indexes[index], key) {
+                (TableIndex::Narrow(tree), TableKey::Narrow(key)) => {
+                    tree.settle(lane.memory(), key, lines)?;
+                }
+                (TableIndex::Wide(tree), TableKey::Wide(key)) => {
+                    tree.settle(lane.memory(), key, lines)?;
+                }
+                _ => unreachable!("a key has the form of its index"),
+            }),
             Err(error) => Err(error),
             Ok(entry) => {
                 let memory = self.lane.memory();

@@ -11,6 +11,7 @@ mod cow_damage;
 mod crash;
 mod full_pool;
 mod inp_crash;
+mod killed;
 mod log;
 mod log_crash;
 mod model;
