@@ -231,7 +231,9 @@ impl UndoLog {
     }
 
     /// Opens the log whose head is at `head` and reads what is left to do. Until
-    /// [`Self::finish_recovery`] nothing changes.
+    /// [`Self::finish_recovery`] nothing changes; but what was read, some of which a killed process
+    /// may only have stored, is durable when this returns: what is done by it would otherwise meet
+    /// another log after the next crash.
     ///
     /// # Errors
     /// Damage.
@@ -264,6 +266,18 @@ impl UndoLog {
             _ => return Err(Bad::Damaged { what: "undo log state", at: head }),
         };
         let open = log.entries(memory, log.finished + 1)?;
+        memory.flush(Range::new(head, UNDO_HEAD_BYTES));
+        for (transaction, count) in
+            [(log.finished, committed.len()), (log.finished + 1, open.len())]
+        {
+            let chain = (transaction & 1) as usize;
+            // The line behind them, too: that there is no more may be news.
+            let lines = log.chains[chain].len() as u64 * ENTRIES;
+            for sequence in 0..lines.min(count as u64 + 1) {
+                memory.flush(Range::new(log.entry_at(chain, sequence as u32).get(), LINE));
+            }
+        }
+        memory.fence();
         Ok((log, UndoWork { committed, open }))
     }
 

@@ -13,6 +13,7 @@ mod cow_damage;
 mod crash;
 mod full_pool;
 mod inp_crash;
+mod killed;
 mod log;
 mod log_crash;
 mod nvm_cow_budgets;

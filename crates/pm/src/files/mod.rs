@@ -89,8 +89,9 @@ pub trait File: std::fmt::Debug + Send + Sync + 'static {
     /// The kernel refuses.
     #[track_caller]
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Reserves space for the first `bytes` bytes and makes the file at least that long, so that
-    /// writing there later cannot fail for want of space.
+    /// Makes the file at least so many bytes long and reserves space for all that it grows by, so
+    /// that writing there later cannot fail for want of space. The time that it takes does not
+    /// depend on the length before.
     ///
     /// # Errors
     /// The medium is full.

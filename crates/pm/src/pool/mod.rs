@@ -220,10 +220,11 @@ impl Pool {
     /// The kernel does not tell which boot this is.
     pub fn mark_open(&self, options: &PoolOptions) -> Result<(), PoolError> {
         let boot = this_boot(&self.0.info.path, options)?;
-        self.change_header(|header| {
-            header.clean = false;
-            header.boot_id = boot;
-        });
+        let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        header.clean = false;
+        header.boot_id = boot;
+        header.sequence += 1;
+        header.write_first(self);
         Ok(())
     }
 
@@ -373,15 +374,12 @@ impl Pool {
             return Err(failed(io::Error::other("the pool is poisoned")));
         }
         self.0.file.sync_data().map_err(failed)?;
-        self.change_header(|header| header.clean = true);
-        self.0.file.sync_data().map_err(failed)
-    }
-
-    fn change_header(&self, change: impl FnOnce(&mut Header)) {
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        change(&mut header);
+        header.clean = true;
         header.sequence += 1;
         header.write(self);
+        drop(header);
+        self.0.file.sync_data().map_err(failed)
     }
 
     #[cold]

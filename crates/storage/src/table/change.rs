@@ -322,8 +322,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(())
     }
 
-    /// Puts an index entry back that undo needs. Fences, if the entry was gone. Never needs a new
-    /// node: see the module comment of [`index::BTree`].
+    /// Puts an index entry back that undo needs. Fences before. Never needs a new node: see the
+    /// module comment of [`index::BTree`].
     #[track_caller]
     pub(crate) fn restore_entry(
         &mut self,
@@ -332,9 +332,22 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         key: &TableKey,
         tuple: u64,
     ) -> Result<(), StorageError> {
-        self.settle_removals(table, None);
         let Self { lane, tables, lines, .. } = self;
         let Table { layout, indexes } = &mut tables[usize::from(table)];
+        match (&indexes[index], key) {
+            (TableIndex::Narrow(tree), TableKey::Narrow(key)) => {
+                tree.settle(lane.memory(), key, lines)?;
+            }
+            (TableIndex::Wide(tree), TableKey::Wide(key)) => {
+                tree.settle(lane.memory(), key, lines)?;
+            }
+            _ => unreachable!("a key has the form of its index"),
+        }
+        // Places in the leaf may be free by removals that are not durable, this process's or those
+        // of one that was killed: a crash would bring the entries back with half of this one.
+        lines.flush(lane.memory());
+        lane.memory().fence();
+        self.unsettled = false;
         match prepare_entry(lane, lines, layout, &mut indexes[index], key, tuple) {
             Err(StorageError::DuplicateKey { .. }) => Ok(()),
             Err(error) => Err(error),
