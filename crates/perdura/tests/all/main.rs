@@ -3,6 +3,7 @@
 
 mod support;
 
+mod amplification;
 mod bad_input;
 mod bad_pool;
 mod budgets;
