@@ -349,7 +349,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
         if self.shadow.pending() >= self.group {
             self.end_batch()?;
         }
-        if let Err(error) = self.shadow.collect(COLLECT_PAGES) {
+        if let Err(error) = self.shadow.collect_after_commit(COLLECT_PAGES) {
             // The transaction is committed; what failed is housekeeping on a damaged file.
             self.stopped = Some(error.to_string());
         }

@@ -480,7 +480,7 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         if self.core.shadow.pending() >= self.core.group {
             self.core.end_batch()?;
         }
-        if let Err(error) = self.core.shadow.collect(COLLECT_PAGES) {
+        if let Err(error) = self.core.shadow.collect_after_commit(COLLECT_PAGES) {
             // The transaction is committed; what failed is housekeeping on a damaged pool.
             self.core.stopped = Some(error.to_string());
         }
