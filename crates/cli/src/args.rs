@@ -72,7 +72,7 @@ pub(crate) struct TourArgs {
     #[arg(long, hide = true, default_value = "50k", value_parser = parse_positive)]
     pub(crate) tuples: u64,
     /// Transactions of each run.
-    #[arg(long, hide = true, default_value = "200k", value_parser = parse_positive)]
+    #[arg(long, hide = true, default_value = "100k", value_parser = parse_positive)]
     pub(crate) txns: u64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Bench {
     Ycsb(YcsbArgs),
     /// TPC-C: orders, payments and deliveries of a wholesale supplier, 45/43/4/4/4.
     #[command(
-        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr --repeat 3 --check --json tpcc.json"
+        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. They run one after the other, so that only one database at a time takes memory. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr --repeat 3 --check --json tpcc.json"
     )]
     Tpcc(TpccArgs),
     /// How soon data is there again after SIGKILL, and whether all of it is.
@@ -99,13 +99,9 @@ pub(crate) enum Bench {
 /// Options that all benchmarks have.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
-    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all`; `none` to run peers only.
+    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all`; `none`.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = engines)]
     pub(crate) engine: List<EngineKind>,
-    /// What to compare with, by comma: lmdb, hashmap, btreemap, floor-undo, floor-redo, floor-copy.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
-          value_parser = peer_list)]
-    pub(crate) peer: List<PeerKind>,
     /// Partitions; transactions of different partitions run at the same time.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -144,6 +140,16 @@ pub(crate) struct CommonArgs {
     pub(crate) json: Option<JsonTarget>,
 }
 
+/// What engines are compared with.
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// What to compare with, by comma: lmdb, hashmap, btreemap, floor-undo, floor-redo, floor-copy;
+    /// peers alone with `--engine none`.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
+          value_parser = peer_list)]
+    pub(crate) peer: List<PeerKind>,
+}
+
 /// `perdura bench ycsb`.
 #[derive(Debug, Args)]
 pub(crate) struct YcsbArgs {
@@ -167,6 +173,9 @@ pub(crate) struct YcsbArgs {
     /// other.
     #[arg(long)]
     pub(crate) fifths: bool,
+    /// Peers.
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -235,6 +244,9 @@ pub(crate) struct RecoveryArgs {
     #[arg(long, value_name = "LIST", default_value = "100k", value_delimiter = ',',
           value_parser = parse_positive)]
     pub(crate) txns: Vec<u64>,
+    /// Peers.
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,

@@ -35,15 +35,15 @@ impl Plan {
     ///
     /// # Errors
     /// Which of them contradict each other, or what this build cannot run.
-    pub(crate) fn new(args: &CommonArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &CommonArgs, peers: &[PeerKind]) -> Result<Self, Failure> {
         let engines = args.engine.0.iter().map(|&kind| Contestant::Engine(kind));
-        let peers = args.peer.0.iter().map(|&kind| Contestant::Peer(kind));
-        let contestants: Vec<_> = engines.chain(peers).collect();
+        let named = peers.iter().map(|&kind| Contestant::Peer(kind));
+        let contestants: Vec<_> = engines.chain(named).collect();
         if contestants.is_empty() {
             let why = "there is nothing to run: name an engine with --engine or a peer with --peer";
             return Err(Failure::Usage(why.into()));
         }
-        if let Some(peer) = args.peer.0.iter().find(|peer| !peer.is_available()) {
+        if let Some(peer) = peers.iter().find(|peer| !peer.is_available()) {
             let known: Vec<_> =
                 PeerKind::ALL.into_iter().filter(|kind| kind.is_available()).collect();
             let known: Vec<_> = known.iter().map(|kind| kind.name()).collect();

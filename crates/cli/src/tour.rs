@@ -132,10 +132,10 @@ fn people(host: &Host, spec: &Spec, rows: &[Row], modelled: bool) -> String {
     let adr = if modelled { "adr (modelled)" } else { "adr" };
     let head = [
         "engine".to_owned(),
-        format!("txn/s in {adr}"),
+        format!("txn/s {adr}"),
         "flushes/txn".to_owned(),
         "fences/txn".to_owned(),
-        "txn/s in process".to_owned(),
+        "txn/s process".to_owned(),
         "reopen ms".to_owned(),
         "acknowledged".to_owned(),
         "lost".to_owned(),

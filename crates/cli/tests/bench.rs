@@ -134,7 +134,7 @@ fn ycsb_writes_exactly_the_documented_keys() {
 
 #[test]
 fn a_long_run_is_told_by_fifths() {
-    let arguments = ["bench", "ycsb", "--peer", "lmdb", "--tuples", "300", "--txns", "1003"];
+    let arguments = ["bench", "ycsb", "--peer", "lmdb", "--tuples", "100", "--txns", "203"];
     let more = ["--partitions", "2", "--fifths"];
     let arguments = [&arguments[..], &more].concat();
     let ran = run_in_empty(&[&arguments[..], &["--json", "-"]].concat());
@@ -379,6 +379,9 @@ fn the_tour_shows_every_engine_and_what_was_not_shown() {
         assert_eq!(lost, Some("0"), "{}", ran.out);
     }
     assert!(ran.out.contains("process evidence"), "{}", ran.out);
+    let rule = ran.out.lines().find(|line| line.starts_with("-----")).expect("a table");
+    let rows = ran.out.lines().filter(|line| line.split_whitespace().count() == 8);
+    assert!(rows.chain([rule]).all(|row| row.chars().count() <= 100), "{}", ran.out);
 }
 
 #[test]

@@ -344,7 +344,7 @@ impl<E: Environment> Engine for Cow<E> {
         if self.shadow.pending() >= self.group {
             self.end_batch()?;
         }
-        if let Err(error) = self.shadow.collect(self.collect_pages) {
+        if let Err(error) = self.shadow.collect_after_commit(self.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged file.
             self.failures += 1;
             self.state.stop_after(&error);

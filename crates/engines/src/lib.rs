@@ -50,8 +50,8 @@ pub mod below {
         Access, Bad, Counters, CrashPoint, DiskReplay, Domain, Dram, Environment, Event, File,
         Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Killed, Medium, Memory,
         Native, Off, POOL_DATA_START, ParseDomainError, Pool, PoolError, PoolInfo, PoolOptions,
-        Range, Recorded, Recording, RecordingFiles, Replay, Site, Step, Trace, boot_id, medium_of,
-        read_header,
+        Range, Recorded, Recording, RecordingFiles, Replay, Site, Step, Trace, boot_id, free_bytes,
+        medium_of, read_header,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,

@@ -377,7 +377,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         if self.core.shadow.pending() >= self.core.group {
             self.core.end_batch()?;
         }
-        if let Err(error) = self.core.shadow.collect(self.core.collect_pages) {
+        if let Err(error) = self.core.shadow.collect_after_commit(self.core.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged pool.
             self.core.failures += 1;
             self.core.state.stop_after(&error);

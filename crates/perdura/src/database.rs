@@ -117,7 +117,9 @@ impl Database<Native> {
             .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
-        let media = Media::native(pool.clone(), files, options.volatile_bytes);
+        // Engines without files keep nothing in volatile memory: no addresses for it.
+        let volatile_bytes = if files.is_some() { options.volatile_bytes } else { 0 };
+        let media = Media::native(pool.clone(), files, volatile_bytes);
         let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
         let mut database = Self::open_checked(media, options, mark)?;

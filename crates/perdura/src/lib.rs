@@ -65,7 +65,7 @@ pub use database::{Database, Exclusive, Partition};
 pub use engines::below::{
     Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
     HeaderDamage, Medium, Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded,
-    Row, Schema, TableSchema, Value, WorkDone, boot_id, medium_of,
+    Row, Schema, TableSchema, Value, WorkDone, boot_id, free_bytes, medium_of,
 };
 pub use engines::{
     CheckReport, EngineKind, EngineStats, Footprint, ParseEngineError, RecoveryReport,

@@ -54,7 +54,7 @@ pub use header::{
 };
 pub use kill::Killed;
 pub use line_set::LineSet;
-pub use media::{Medium, boot_id, medium_of};
+pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions};

@@ -70,8 +70,8 @@ struct Run {
 /// Options that contradict each other, a store that failed, or [`Failure::Found`] if anything was
 /// lost.
 pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common)?;
-    if let Some(map) = args.common.peer.0.iter().find(|peer| !peer.is_durable()) {
+    let plan = Plan::new(&args.common, &args.peers.peer.0)?;
+    if let Some(map) = args.peers.peer.0.iter().find(|peer| !peer.is_durable()) {
         let why = format!("peer {map} keeps nothing in files: there is nothing to reopen");
         return Err(Failure::Usage(why));
     }

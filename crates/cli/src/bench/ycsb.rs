@@ -76,7 +76,7 @@ type Round = (Measurement, Option<Vec<Fifth>>);
 /// # Errors
 /// Options that contradict each other, or a store that failed.
 pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common)?;
+    let plan = Plan::new(&args.common, &args.peers.peer.0)?;
     if args.fifths && args.txns < 5 {
         return Err(Failure::Usage("--fifths needs at least 5 --txns".into()));
     }

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod amplification;
 mod background;
 mod bad_input;
 mod bad_pool;

@@ -233,9 +233,15 @@ impl Pool {
         path.symlink_metadata().is_ok()
     }
 
-    /// The path behind symbolic links, or `path` itself where there is nothing.
+    /// Where the pool that `path` leads to has its name: behind symbolic links, if `path` is one,
+    /// else `path` itself.
     pub fn real_path(path: &Path) -> PathBuf {
-        std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
+        match path.symlink_metadata() {
+            Ok(meta) if meta.is_symlink() => {
+                std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
+            }
+            _ => path.into(),
+        }
     }
 
     /// Removes the pool file at `path`, to take a creation back that failed half-way.

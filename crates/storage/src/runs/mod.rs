@@ -169,6 +169,9 @@ impl<M: Memory> Runs<M> {
             runs.runs.push(Run::open(&memory, catalog, at, level)?);
         }
         runs.pace.wake();
+        if !runs.is_crowded() {
+            runs.pace.rest();
+        }
         Ok(runs)
     }
 

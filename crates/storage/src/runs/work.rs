@@ -18,6 +18,8 @@ use crate::work_done::WorkDone;
 const ENTRY_BYTES: u64 = 64;
 /// Commits for which nothing is tried after there was no room.
 const PAUSE: u32 = 64;
+/// Commits after opening for which nothing is done.
+const FIRST_COMMITS: u32 = 4;
 
 /// What has been done since the tables were opened, and what waits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -57,6 +59,12 @@ impl Pace {
     pub(crate) fn wake(&mut self) {
         self.awake = true;
     }
+
+    /// After opening: the first commits do no work, since somebody waits for them and each step
+    /// touches pages that nobody has touched yet.
+    pub(crate) fn rest(&mut self) {
+        self.pause = FIRST_COMMITS;
+    }
 }
 
 impl<M: Memory> Runs<M> {
@@ -84,8 +92,7 @@ impl<M: Memory> Runs<M> {
             self.pace.due = self.entries_due();
         }
         // Twice as fast as level 0 fills; where the directory fills, four times.
-        let crowded = self.runs.len() + self.policy.level0_runs as usize > MAX_RUNS;
-        let haste = if crowded { 8 } else { 2 };
+        let haste = if self.is_crowded() { 8 } else { 2 };
         let round = self.policy.limit(0).max(1);
         let due = u128::from(self.pace.due.min(1 << 40));
         let paid = u128::from(grown) * due * haste / u128::from(round);
@@ -99,6 +106,11 @@ impl<M: Memory> Runs<M> {
             self.pace.credit = self.pace.credit.saturating_sub(done);
         }
         Ok(())
+    }
+
+    /// Whether the directory has little room for more runs.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.runs.len() + self.policy.level0_runs as usize > MAX_RUNS
     }
 
     /// Does at most about `budget` bytes of the work that waits; returns about how many bytes

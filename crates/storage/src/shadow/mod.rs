@@ -187,6 +187,8 @@ pub struct Shadow<B: PageBackend> {
     pending: u32,
     /// Keeps the directory that was opened, while the collection walks it.
     collecting: Option<Pin>,
+    /// What the last commit could spend on the collection.
+    pace: u64,
     /// Trees of the table that has most of them.
     most_trees: u64,
     batches: u64,
@@ -235,6 +237,7 @@ impl<B: PageBackend> Shadow<B> {
             pending: 0,
             collecting,
             batches: 0,
+            pace: 0,
         }
     }
 
@@ -494,6 +497,21 @@ impl<B: PageBackend> Shadow<B> {
         let unused = pages.unused().min(all);
         let index = index.min(all - unused);
         Ok(PageUse { table: all - unused - index, index, unused })
+    }
+
+    /// As [`Self::collect`], after a commit, which can spare so many `steps`. The first commits
+    /// after opening do less, one more step each: each step is a page that nobody has touched yet,
+    /// and who opens after a crash waits for the first commit.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    #[inline]
+    pub fn collect_after_commit(&mut self, steps: u64) -> Result<(), IndexError> {
+        if self.collecting.is_some() {
+            self.pace = steps.min(self.pace + 1);
+            self.collect(self.pace)?;
+        }
+        Ok(())
     }
 
     /// Calls `visit` with each store of pages.
