@@ -198,19 +198,20 @@ impl<'a, E: Environment> Driver<'a, E> {
         let key = self.keys.swap_remove(at);
         self.db.write(|tx| tx.delete(&self.table, &[Value::U64(key)])).unwrap();
     }
+}
 
-    /// An insert, an update, a delete.
-    fn measure(&mut self, meter: &mut impl Meter) -> [Written; 3] {
-        [Self::insert, Self::update, Self::delete].map(|act| {
-            self.db.sync().unwrap();
-            meter.begin();
-            for _ in 0..OPERATIONS {
-                act(self);
-            }
-            self.db.sync().unwrap();
-            meter.end(OPERATIONS)
-        })
-    }
+/// An insert, an update, a delete.
+fn measure<E: Environment>(driver: &mut Driver<'_, E>, meter: &mut impl Meter) -> [Written; 3] {
+    let operations = [Driver::insert, Driver::update, Driver::delete];
+    operations.map(|act| {
+        driver.db.sync().unwrap();
+        meter.begin();
+        for _ in 0..OPERATIONS {
+            act(driver);
+        }
+        driver.db.sync().unwrap();
+        meter.end(OPERATIONS)
+    })
 }
 
 fn in_pool<R>(
@@ -271,7 +272,7 @@ fn logs_in_files_take_what_the_model_says() {
     let model = ["T", "2(F+V)", "T"];
     let expected = [T, 2.0 * (F + v), T];
     for engine in [EngineKind::Inp, EngineKind::Log] {
-        let written = in_files(&of(engine), |driver, meter| driver.measure(meter));
+        let written = in_files(&of(engine), |driver, meter| measure(driver, meter));
         at_least_the_tuple(&written);
         report(&format!("{engine} (log)"), model, expected, written, [1000.0, 270.0, 1000.0]);
     }
@@ -281,16 +282,16 @@ fn logs_in_files_take_what_the_model_says() {
 fn copied_nodes_are_the_cost_of_copy_on_write() {
     let v = V as f64;
     let model = ["B", "B", "B"];
-    let written = in_files(&of(EngineKind::Cow), |driver, meter| driver.measure(meter));
+    let written = in_files(&of(EngineKind::Cow), |driver, meter| measure(driver, meter));
     report("cow, durable", model, [COW_B; 3], written, [13_300.0; 3]);
-    let written = in_files(&grouped(EngineKind::Cow), |driver, meter| driver.measure(meter));
+    let written = in_files(&grouped(EngineKind::Cow), |driver, meter| measure(driver, meter));
     report("cow, groups", model, [COW_B; 3], written, [5700.0; 3]);
     let model = ["T+B+p", "T+F+V+B+p", "B+e"];
     let expected = [T + NVM_COW_B + P, T + F + v + NVM_COW_B + P, NVM_COW_B];
-    let written = in_pool(&of(EngineKind::NvmCow), |driver, meter| driver.measure(meter));
+    let written = in_pool(&of(EngineKind::NvmCow), measure);
     at_least_the_tuple(&written);
     report("nvm-cow, durable", model, expected, written, [1950.0, 1000.0, 870.0]);
-    let written = in_pool(&grouped(EngineKind::NvmCow), |driver, meter| driver.measure(meter));
+    let written = in_pool(&grouped(EngineKind::NvmCow), measure);
     report("nvm-cow, groups", model, expected, written, [1900.0, 950.0, 820.0]);
 }
 
@@ -299,10 +300,10 @@ fn pointers_in_the_log_are_what_nvm_engines_save() {
     let v = V as f64;
     let model = ["T+2p", "F+V+p+F+p", "p+e"];
     let expected = [T + 2.0 * P, 2.0 * F + v + 2.0 * P, P];
-    let written = in_pool(&of(EngineKind::NvmInp), |driver, meter| driver.measure(meter));
+    let written = in_pool(&of(EngineKind::NvmInp), measure);
     at_least_the_tuple(&written);
     report("nvm-inp", model, expected, written, [1320.0, 215.0, 170.0]);
-    let written = in_pool(&of(EngineKind::NvmLog), |driver, meter| driver.measure(meter));
+    let written = in_pool(&of(EngineKind::NvmLog), measure);
     at_least_the_tuple(&written);
     report("nvm-log", model, expected, written, [1340.0, 232.0, 186.0]);
 }
