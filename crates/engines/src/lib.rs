@@ -42,10 +42,11 @@ pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Purpose};
     pub use index::Direction;
     pub use pm::{
-        Access, Bad, Counters, CrashPoint, DiskReplay, Domain, Dram, Environment, Event, File,
-        Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Medium, Memory, Native, Off,
-        POOL_DATA_START, ParseDomainError, Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded,
-        Recording, RecordingFiles, Replay, Site, Step, Trace, boot_id, medium_of, read_header,
+        Access, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram, Environment, Event,
+        File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Medium, Memory, Native,
+        Off, POOL_DATA_START, ParseDomainError, Pool, PoolError, PoolInfo, PoolOptions, Range,
+        Recorded, Recording, RecordingFiles, Replay, Site, Step, Trace, boot_id, medium_of,
+        read_header,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,
