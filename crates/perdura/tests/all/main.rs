@@ -9,6 +9,7 @@ mod budgets;
 mod conformance;
 mod cow_damage;
 mod crash;
+mod full_disk;
 mod full_pool;
 mod log;
 mod nvm_cow_budgets;
