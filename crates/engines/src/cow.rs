@@ -24,9 +24,9 @@ use std::sync::Arc;
 use heap::HeapError;
 use index::IndexError;
 use index::cow::{FilePages, PageBackend, PageSource, Records, TreeShape};
-use pm::{Environment, Files, Memory};
+use pm::{Bad, Environment, Files, Memory};
 use storage::shadow::{
-    Directory, FileMaster, Needs, Shadow, SnapshotTrees, Snapshots, TreePlace, Trees,
+    Directory, FileMaster, MasterError, Needs, Shadow, SnapshotTrees, Snapshots, TreePlace, Trees,
 };
 use storage::{Catalog, InlineRow, Row, TableLayout, Value, encode_row};
 
@@ -126,7 +126,13 @@ impl<E: Environment> Cow<E> {
             directory.marks[0],
             resources.volatile.clone(),
             options.cache_bytes,
-        )?;
+        );
+        let pages = pages.map_err(|error| match error {
+            IndexError::Bad(Bad::Damaged { what, .. }) => {
+                MasterError::Damaged { name: file_name(resources.partition), what }.into()
+            }
+            other => EngineError::from(other),
+        })?;
         Ok(Self {
             shadow: Shadow::new(vec![pages], places?, directory, opened),
             master,

@@ -114,10 +114,17 @@ impl Database<Native> {
             .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
-        let media = Media::native(pool.clone(), files, options.volatile_bytes);
+        let media = Media::native(pool.clone(), files.clone(), options.volatile_bytes);
         let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
-        let mut database = Self::open_checked(media, options, mark)?;
+        let opened = Self::open_checked(media, options, mark);
+        if opened.is_err() && header.clean {
+            // A partition was refused, for a damaged file perhaps: what was closed stays closed.
+            // Where that fails too the pool stays marked as open, which is safe.
+            let synced = files.as_ref().is_none_or(|files| files.sync_all().is_ok());
+            let _ = synced.then(|| pool.close());
+        }
+        let mut database = opened?;
         database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
         database.pool = Some(pool);
         Ok(database)

@@ -9,6 +9,7 @@ mod budgets;
 mod conformance;
 mod cow_damage;
 mod crash;
+mod damaged_files;
 mod full_disk;
 mod full_pool;
 mod log;
