@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use peers::PeerKind;
-use perdura::{Domain, EngineKind};
+use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
 
 use crate::output::JsonTarget;
@@ -72,7 +72,7 @@ pub(crate) struct TourArgs {
     #[arg(long, hide = true, default_value = "50k", value_parser = parse_positive)]
     pub(crate) tuples: u64,
     /// Transactions of each run.
-    #[arg(long, hide = true, default_value = "200k", value_parser = parse_positive)]
+    #[arg(long, hide = true, default_value = "100k", value_parser = parse_positive)]
     pub(crate) txns: u64,
 }
 
@@ -81,12 +81,12 @@ pub(crate) struct TourArgs {
 pub(crate) enum Bench {
     /// YCSB: reads and updates of tuples of 1 KB, each by its key.
     #[command(
-        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json"
+        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json\n  perdura bench ycsb --engine all --tuples 200k --txns 20M --fifths"
     )]
     Ycsb(YcsbArgs),
     /// TPC-C: orders, payments and deliveries of a wholesale supplier, 45/43/4/4/4.
     #[command(
-        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr --repeat 3 --check --json tpcc.json"
+        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. They run one after the other, so that only one database at a time takes memory. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr --repeat 3 --check --json tpcc.json"
     )]
     Tpcc(TpccArgs),
     /// How soon data is there again after SIGKILL, and whether all of it is.
@@ -99,13 +99,9 @@ pub(crate) enum Bench {
 /// Options that all benchmarks have.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
-    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all`; `none` to run peers only.
+    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all`; `none`.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = engines)]
     pub(crate) engine: List<EngineKind>,
-    /// What to compare with, by comma: lmdb, hashmap, btreemap, floor-undo, floor-redo, floor-copy.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
-          value_parser = peer_list)]
-    pub(crate) peer: List<PeerKind>,
     /// Partitions; transactions of different partitions run at the same time.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -123,6 +119,9 @@ pub(crate) struct CommonArgs {
     /// Updates that one sync makes durable together, with --commit grouped [default: 100].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) group: Option<u32>,
+    /// Who does the work that engines put off, such as merging runs.
+    #[arg(long, value_enum, default_value_t = BackgroundForm::Inline)]
+    pub(crate) background: BackgroundForm,
     /// Directory to make the pools in [default: /dev/shm, else the directory for temporary files].
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
@@ -139,6 +138,16 @@ pub(crate) struct CommonArgs {
     /// Write the results as JSON to a file, or to standard output with `-`.
     #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
     pub(crate) json: Option<JsonTarget>,
+}
+
+/// What engines are compared with.
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// What to compare with, by comma: lmdb, hashmap, btreemap, floor-undo, floor-redo, floor-copy;
+    /// peers alone with `--engine none`.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
+          value_parser = peer_list)]
+    pub(crate) peer: List<PeerKind>,
 }
 
 /// `perdura bench ycsb`.
@@ -160,6 +169,13 @@ pub(crate) struct YcsbArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=10))]
     pub(crate) update_columns: u8,
+    /// For long runs: throughput, memory, files and pool of each fifth. Stores run one after the
+    /// other.
+    #[arg(long)]
+    pub(crate) fifths: bool,
+    /// Peers.
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -228,6 +244,9 @@ pub(crate) struct RecoveryArgs {
     #[arg(long, value_name = "LIST", default_value = "100k", value_delimiter = ',',
           value_parser = parse_positive)]
     pub(crate) txns: Vec<u64>,
+    /// Peers.
+    #[command(flatten)]
+    pub(crate) peers: PeerArgs,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -311,6 +330,24 @@ pub(crate) enum CommitForm {
     Durable,
     /// At once; durable with its group.
     Grouped,
+}
+
+/// Who does the work that engines put off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackgroundForm {
+    /// The transactions, a part each.
+    Inline,
+    /// A thread of each database.
+    Thread,
+}
+
+impl From<BackgroundForm> for Background {
+    fn from(form: BackgroundForm) -> Self {
+        match form {
+            BackgroundForm::Inline => Self::Inline,
+            BackgroundForm::Thread => Self::Thread,
+        }
+    }
 }
 
 /// What `bench recovery` kills.

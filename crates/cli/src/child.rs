@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 use peers::AcknowledgedFile;
-use perdura::{Domain, Options, RecoveryReport};
+use perdura::{Background, Domain, Options, RecoveryReport};
 use serde::{Deserialize, Serialize};
 use workloads::Commit;
 
@@ -47,6 +47,9 @@ pub(crate) struct Task {
     job: Job,
     workers: usize,
     group: Option<u32>,
+    /// The work that an engine puts off is done by a thread.
+    #[serde(default)]
+    thread: bool,
 }
 
 impl Task {
@@ -68,7 +71,13 @@ impl Task {
             job: job.clone(),
             workers: run.workers,
             group: crate::plan::commit_group(run.commit),
+            thread: false,
         }
+    }
+
+    /// With somebody else to do what an engine puts off.
+    pub(crate) fn with_background(self, background: Background) -> Self {
+        Self { thread: background == Background::Thread, ..self }
     }
 
     fn contestant(&self) -> Result<Contestant, Failure> {
@@ -88,7 +97,8 @@ impl Task {
     }
 
     fn options(&self) -> Options {
-        database_options(self.commit()).checkpoint_bytes(NO_CHECKPOINT_BYTES)
+        let background = if self.thread { Background::Thread } else { Background::Inline };
+        database_options(self.commit(), background).checkpoint_bytes(NO_CHECKPOINT_BYTES)
     }
 }
 
@@ -220,12 +230,14 @@ mod tests {
             let run = run_options(3, Commit::Grouped(7));
             let contestant = Contestant::Peer(PeerKind::Lmdb);
             let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
-            let task = Task::new(contestant, Some(Domain::Adr), here, there, &job, &run);
+            let task = Task::new(contestant, Some(Domain::Adr), here, there, &job, &run)
+                .with_background(Background::Thread);
             let encoded = serde_json::to_string(&task).expect("encodes");
             let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
             assert_eq!(decoded.contestant().expect("named"), contestant);
             assert_eq!(decoded.domain().expect("named"), Some(Domain::Adr));
             assert_eq!(decoded.commit(), Commit::Grouped(7));
+            assert!(decoded.thread);
             assert_eq!(decoded.job, job);
             assert_eq!(decoded.acknowledged, there);
         }

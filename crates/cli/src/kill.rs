@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use peers::AcknowledgedFile;
-use perdura::Domain;
+use perdura::{Background, Domain};
 use workloads::RunOptions;
 
 use crate::child::{Found, Task, VICTIM, WITNESS};
@@ -39,6 +39,8 @@ pub(crate) struct Kill<'a> {
     pub(crate) domain: Option<Domain>,
     /// How the victim runs.
     pub(crate) run: RunOptions,
+    /// Who does what an engine puts off.
+    pub(crate) background: Background,
     /// What the victim runs before it is killed.
     pub(crate) job: &'a Job,
     /// An empty directory.
@@ -66,7 +68,8 @@ impl Kill<'_> {
         std::fs::create_dir(&store).map_err(|error| Failure::about(store.display(), error))?;
         let file = self.directory.join("acknowledged");
         let acknowledged = AcknowledgedFile::create(&file, job.partitions())?;
-        let task = Task::new(self.contestant, self.domain, &store, &file, &job, &self.run);
+        let task = Task::new(self.contestant, self.domain, &store, &file, &job, &self.run)
+            .with_background(self.background);
 
         bar.phase(format!("{}: to be killed", self.contestant), wanted);
         let total = || acknowledged.counts().iter().sum::<u64>();

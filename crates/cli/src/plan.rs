@@ -1,7 +1,7 @@
 //! The options of a benchmark, checked against each other.
 
 use peers::PeerKind;
-use perdura::{Domain, Options};
+use perdura::{Background, Domain, Options};
 use workloads::ycsb::{Mix, Skew};
 use workloads::{Commit, RunOptions, tpcc, ycsb};
 
@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) domain: Option<Domain>,
     /// How the driver runs.
     pub(crate) run: RunOptions,
+    /// Who does what engines put off.
+    pub(crate) background: Background,
     /// How often.
     pub(crate) repeat: u32,
     partitions: usize,
@@ -33,15 +35,15 @@ impl Plan {
     ///
     /// # Errors
     /// Which of them contradict each other, or what this build cannot run.
-    pub(crate) fn new(args: &CommonArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &CommonArgs, peers: &[PeerKind]) -> Result<Self, Failure> {
         let engines = args.engine.0.iter().map(|&kind| Contestant::Engine(kind));
-        let peers = args.peer.0.iter().map(|&kind| Contestant::Peer(kind));
-        let contestants: Vec<_> = engines.chain(peers).collect();
+        let named = peers.iter().map(|&kind| Contestant::Peer(kind));
+        let contestants: Vec<_> = engines.chain(named).collect();
         if contestants.is_empty() {
             let why = "there is nothing to run: name an engine with --engine or a peer with --peer";
             return Err(Failure::Usage(why.into()));
         }
-        if let Some(peer) = args.peer.0.iter().find(|peer| !peer.is_available()) {
+        if let Some(peer) = peers.iter().find(|peer| !peer.is_available()) {
             let known: Vec<_> =
                 PeerKind::ALL.into_iter().filter(|kind| kind.is_available()).collect();
             let known: Vec<_> = known.iter().map(|kind| kind.name()).collect();
@@ -63,6 +65,7 @@ impl Plan {
             contestants,
             domain: args.domain.0,
             run: run_options(workers, commit),
+            background: args.background.into(),
             repeat: args.repeat,
             partitions,
             seed: args.seed,
@@ -115,12 +118,21 @@ pub(crate) fn run_options(workers: usize, commit: Commit) -> RunOptions {
     RunOptions { workers, commit, pin: Some(peers::pin_to_core), ..RunOptions::default() }
 }
 
-/// The options of a database whose commits have this form.
-pub(crate) fn database_options(commit: Commit) -> Options {
-    Options::new().commit(match commit {
+/// The options of a database whose commits have this form, and whose work that is put off is done
+/// so.
+pub(crate) fn database_options(commit: Commit, background: Background) -> Options {
+    Options::new().background(background).commit(match commit {
         Commit::Durable => perdura::Commit::Durable,
         Commit::Grouped(updates) => perdura::Commit::Grouped(updates),
     })
+}
+
+/// How JSON calls who does what engines put off.
+pub(crate) const fn background_name(background: Background) -> &'static str {
+    match background {
+        Background::Inline => "inline",
+        Background::Thread => "thread",
+    }
 }
 
 /// How JSON calls a commit form.

@@ -139,11 +139,9 @@ fn table_text(table: &TableSchema) -> String {
 
 fn type_text(kind: ColumnType) -> String {
     match kind {
-        ColumnType::U64 => "u64".into(),
-        ColumnType::I64 => "i64".into(),
-        ColumnType::F64 => "f64".into(),
         ColumnType::Text { max } => format!("text, at most {max} bytes"),
         ColumnType::Bytes { max } => format!("bytes, at most {max}"),
+        number => number.to_string(),
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Bar {
     bar: ProgressBar,
     started: Instant,
     shown: bool,
+    /// Steps of the phase that were done before what is being watched.
+    done: u64,
 }
 
 impl Bar {
@@ -26,13 +28,19 @@ impl Bar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg:36} {wide_bar} {human_pos}/{human_len}");
         bar.set_style(style.expect("the template is a constant that parses"));
-        Self { bar, started: Instant::now(), shown: false }
+        Self { bar, started: Instant::now(), shown: false, done: 0 }
     }
 
     /// Begins a phase of `total` steps.
     pub(crate) fn phase(&mut self, what: impl Into<String>, total: u64) {
         self.bar.set_length(total);
         self.bar.set_message(what.into());
+        self.begin_at(0);
+    }
+
+    /// The phase goes on where an earlier part of it has ended.
+    pub(crate) fn begin_at(&mut self, done: u64) {
+        self.done = done;
         self.at(0);
     }
 
@@ -63,7 +71,7 @@ impl Bar {
             // Draws nothing where standard error is no terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        self.bar.set_position(done);
+        self.bar.set_position(self.done + done);
     }
 }
 

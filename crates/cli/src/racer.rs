@@ -8,16 +8,17 @@
 //! interleaved over the stores (so that a drift of the machine hits all alike) need all of them
 //! open. A racer without an order sleeps.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use peers::{Access, Visitor, with_store};
-use perdura::{Counters, Database, Domain, Medium};
+use perdura::{Background, Database, Domain, Medium};
 use workloads::ycsb::{self, Workload};
 use workloads::{Measurement, Progress, RunOptions, Store};
 
+use crate::bench::figures::Counted;
 use crate::contestant::{Contestant, Promise, create_store};
 use crate::failure::Failure;
 use crate::plan::database_options;
@@ -62,6 +63,8 @@ pub(crate) struct Setup {
     pub(crate) medium: Medium,
     /// The domain of an engine.
     pub(crate) domain: Option<Domain>,
+    /// Who does what an engine puts off.
+    pub(crate) background: Background,
     /// How the driver runs.
     pub(crate) run: RunOptions,
     /// What to load; every later workload has its tuples, partitions and seed.
@@ -81,7 +84,7 @@ enum Answer {
     Opened(Promise),
     Loaded,
     Ran(Measurement),
-    Counted(Option<Counters>),
+    Counted(Option<Counted>),
     Footprint(FootprintBytes),
 }
 
@@ -90,6 +93,7 @@ type Answers = Sender<Result<Answer, Failure>>;
 /// A loaded store that waits for its turn.
 pub(crate) struct Racer {
     contestant: Contestant,
+    directory: PathBuf,
     promise: Promise,
     /// `None` only while it is dropped.
     orders: Option<Sender<Order>>,
@@ -107,12 +111,14 @@ impl Racer {
     pub(crate) fn start(setup: Setup, bar: &mut Bar) -> Result<Self, Failure> {
         let (contestant, spec) = (setup.contestant, setup.workload.spec().clone());
         let progress = Arc::new(Progress::new(spec.partitions));
+        let directory = setup.directory.clone();
         let (orders, orders_in) = channel();
         let (answers, answers_in) = channel();
         let counters = progress.clone();
         let thread = thread::spawn(move || race(&setup, &counters, &orders_in, &answers));
         let mut racer = Self {
             contestant,
+            directory,
             promise: Promise { domain: None, modelled: false },
             orders: Some(orders),
             answers: answers_in,
@@ -134,6 +140,11 @@ impl Racer {
         self.contestant
     }
 
+    /// Where its store is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// What its commits survive.
     pub(crate) fn promise(&self) -> Promise {
         self.promise
@@ -148,9 +159,23 @@ impl Racer {
         workload: &Arc<Workload>,
         bar: &mut Bar,
     ) -> Result<Measurement, Failure> {
+        self.run_part(workload, 0, workload.spec().transactions, bar)
+    }
+
+    /// Runs a piece of a workload of `all` transactions of which `done` have been run.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn run_part(
+        &self,
+        workload: &Arc<Workload>,
+        done: u64,
+        all: u64,
+        bar: &mut Bar,
+    ) -> Result<Measurement, Failure> {
         let spec = workload.spec();
-        let what = format!("{}: {} {}", self.contestant, spec.mix, spec.skew);
-        bar.phase(what, spec.transactions);
+        bar.phase(format!("{}: {} {}", self.contestant, spec.mix, spec.skew), all);
+        bar.begin_at(done);
         match self.order(Order::Run(workload.clone()), bar)? {
             Answer::Ran(measurement) => Ok(measurement),
             _ => Err(self.confused()),
@@ -165,7 +190,7 @@ impl Racer {
         &self,
         workload: &Arc<Workload>,
         bar: &mut Bar,
-    ) -> Result<Option<Counters>, Failure> {
+    ) -> Result<Option<Counted>, Failure> {
         bar.phase(format!("{}: counting", self.contestant), workload.spec().transactions);
         match self.order(Order::Count(workload.clone()), bar)? {
             Answer::Counted(counters) => Ok(counters),
@@ -224,8 +249,10 @@ impl Drop for Racer {
 fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &Answers) {
     let raced = match setup.contestant {
         Contestant::Engine(kind) => {
-            let (partitions, options) =
-                (setup.workload.spec().partitions, database_options(setup.run.commit));
+            let (partitions, options) = (
+                setup.workload.spec().partitions,
+                database_options(setup.run.commit, setup.background),
+            );
             create_store(kind, &setup.directory, partitions, &options, setup.domain).map(|store| {
                 let promise = Promise::of_database(store.database());
                 let serve = Serve { setup, database: Some(store.database()), progress, promise };
@@ -299,9 +326,9 @@ impl Serve<'_> {
             Order::Count(workload) => {
                 let Some(database) = self.database else { return Ok(Answer::Counted(None)) };
                 database.count(true);
-                let before = database.counters();
+                let before = Counted::of(database);
                 let ran = ycsb::run(store, workload, run, self.progress);
-                let counted = database.counters().since(&before);
+                let counted = Counted::of(database).since(&before);
                 database.count(false);
                 ran?;
                 Ok(Answer::Counted(Some(counted)))

@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use perdura::{Domain, Medium, medium_of};
+use perdura::{Domain, Medium, free_bytes, medium_of};
 
 use crate::failure::Failure;
+use crate::units;
 
 /// First argument of the janitor.
 pub(crate) const JANITOR: &str = "__janitor";
@@ -83,6 +84,30 @@ impl Scratch {
         }
     }
 
+    /// Refuses work that would fill the medium: finding that out half-way would cost the time, and
+    /// where the medium is memory, the machine.
+    ///
+    /// # Errors
+    /// There is less room than `bytes`; `instead` says what else to ask for.
+    pub(crate) fn require(&self, bytes: u64, instead: &str) -> Result<(), Failure> {
+        let failed = |error| Failure::about(self.path.display(), error);
+        let file = File::open(&self.path).map_err(failed)?;
+        let on_medium = free_bytes(&file).map_err(failed)?;
+        let free = match self.medium.natural {
+            // Memory as a file system gives no more than there is.
+            Domain::Process => on_medium.min(available_memory().unwrap_or(u64::MAX)),
+            _ => on_medium,
+        };
+        if bytes <= free {
+            return Ok(());
+        }
+        let (bytes, free) = (units::bytes(bytes), units::bytes(free));
+        let why = format!(
+            "this takes about {bytes}, and {free} are free; ask for {instead}, or choose another directory with --path"
+        );
+        Err(Failure::about(self.path.display(), why))
+    }
+
     /// What to tell the user who wanted to keep it.
     pub(crate) fn kept(&self) -> Option<String> {
         self.janitor.is_none().then(|| format!("Kept: {}\n", self.path.display()))
@@ -116,6 +141,14 @@ fn probe(directory: &Path) -> io::Result<Medium> {
     let medium = file.set_len(4096).and_then(|()| medium_of(&file));
     fs::remove_file(&path)?;
     medium
+}
+
+/// Memory that the kernel can give, if it says so.
+fn available_memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Starts the janitor.

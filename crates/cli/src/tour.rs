@@ -74,6 +74,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
             contestant: Contestant::Engine(engine),
             domain: Some(Domain::Process),
             run: run_options(1, Commit::Durable),
+            background: perdura::Background::Inline,
             job: &job,
             directory: &directory,
         };
@@ -103,6 +104,7 @@ fn measure(spec: &Spec, scratch: &Scratch, bar: &mut Bar) -> Result<Vec<Measured
                 directory: scratch.directory(&format!("{engine}.{domain}"))?,
                 medium: scratch.medium().clone(),
                 domain: Some(domain),
+                background: perdura::Background::Inline,
                 run: run_options(1, Commit::Durable),
                 workload: workload.clone(),
             };
@@ -119,7 +121,7 @@ fn measure(spec: &Spec, scratch: &Scratch, bar: &mut Bar) -> Result<Vec<Measured
     let both = racers.chunks(DOMAINS.len()).zip(rounds.chunks(DOMAINS.len()));
     for (engine, (racers, rounds)) in EngineKind::ALL.into_iter().zip(both) {
         let counted = racers[0].count(&workload, bar)?;
-        let per_txn = PerTxn::new(racers[0].contestant(), counted.as_ref(), spec.transactions);
+        let per_txn = PerTxn::new(counted.as_ref(), spec.transactions);
         let throughput = [throughput(&rounds[0]).0, throughput(&rounds[1]).0];
         measured.push((engine, throughput, per_txn));
     }
@@ -130,10 +132,10 @@ fn people(host: &Host, spec: &Spec, rows: &[Row], modelled: bool) -> String {
     let adr = if modelled { "adr (modelled)" } else { "adr" };
     let head = [
         "engine".to_owned(),
-        format!("txn/s in {adr}"),
+        format!("txn/s {adr}"),
         "flushes/txn".to_owned(),
         "fences/txn".to_owned(),
-        "txn/s in process".to_owned(),
+        "txn/s process".to_owned(),
         "reopen ms".to_owned(),
         "acknowledged".to_owned(),
         "lost".to_owned(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{Ran, perdura, run};
 use serde_json::Value;
 
-const RUN_KEYS: [&str; 22] = [
+const RUN_KEYS: [&str; 24] = [
     "workload",
     "mix",
     "skew",
@@ -23,6 +23,7 @@ const RUN_KEYS: [&str; 22] = [
     "domain",
     "modelled",
     "commit",
+    "background",
     "group",
     "seed",
     "emulated",
@@ -34,10 +35,12 @@ const RUN_KEYS: [&str; 22] = [
     "footprint_bytes",
     "user_bytes",
     "aborted",
+    "fifths",
     "engine",
     "peer",
 ];
-const RECOVERY_KEYS: [&str; 17] = [
+const RECOVERY_KEYS: [&str; 18] = [
+    "background",
     "workload",
     "tuples",
     "txns",
@@ -125,8 +128,34 @@ fn ycsb_writes_exactly_the_documented_keys() {
         assert_eq!(keys(&run["footprint_bytes"]), BTreeSet::from(parts));
         assert_eq!(run["throughput_spread"]["n"], 3);
         assert_eq!(run["user_bytes"], 300 * 1008);
-        assert!(run["emulated"].is_null());
+        assert!(run["emulated"].is_null() && run["fifths"].is_null());
     }
+}
+
+#[test]
+fn a_long_run_is_told_by_fifths() {
+    let arguments = ["bench", "ycsb", "--peer", "lmdb", "--tuples", "100", "--txns", "203"];
+    let more = ["--partitions", "2", "--fifths"];
+    let arguments = [&arguments[..], &more].concat();
+    let ran = run_in_empty(&[&arguments[..], &["--json", "-"]].concat());
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), perdura::EngineKind::ALL.len() + 1);
+    for run in &runs {
+        let fifths = run["fifths"].as_array().expect("asked for");
+        assert_eq!(fifths.len(), 5);
+        for fifth in fifths {
+            let known = ["throughput_txn_s", "resident_bytes", "stored_bytes", "pool_bytes"];
+            assert_eq!(keys(fifth), BTreeSet::from(known));
+            assert!(fifth["resident_bytes"].as_u64() > Some(0), "{run}");
+            let (all, pool) = (fifth["stored_bytes"].as_u64(), fifth["pool_bytes"].as_u64());
+            assert!(Some(0) < all && pool <= all, "{run}");
+            assert_eq!(pool.is_none(), run.get("peer").is_some());
+        }
+    }
+    let ran = run_in_empty(&arguments);
+    assert!(ran.out.contains("5th / 2nd") && ran.out.contains("files MiB"), "{}", ran.out);
+    let ran = run(&["bench", "ycsb", "--txns", "4", "--tuples", "10", "--fifths"]);
+    assert!(ran.code == Some(2) && ran.err.contains("at least 5"), "{ran:?}");
 }
 
 #[test]
@@ -153,8 +182,10 @@ fn counted_costs_are_those_of_the_engine() {
             Some("read-only") => assert!(fences.abs() < 1e-9, "{run}"),
             _ => assert!(fences > 0.5, "{run}"),
         }
-        // Of what a log in the pool takes nothing is known: no number is made up.
-        assert_eq!(run["per_txn"]["bytes_logged"].is_null(), run["engine"] != "inp");
+        // CoW has no log, and only NVM-InP, NVM-CoW and NVM-Log log nothing but what undoes.
+        let logged = run["per_txn"]["bytes_logged"].as_f64().expect("counted");
+        let writes = run["mix"] != "read-only" && run["engine"] != "cow";
+        assert_eq!(logged > 1.0, writes, "{run}");
     }
 }
 
@@ -315,6 +346,30 @@ fn groups_and_partitions_survive_a_kill_too() {
 }
 
 #[test]
+fn a_kill_while_a_thread_works_in_the_background_loses_nothing() {
+    let ran = run_in_empty(&[
+        "bench",
+        "recovery",
+        "--engine",
+        "all",
+        "--background",
+        "thread",
+        "--tuples",
+        "300",
+        "--txns",
+        "1k",
+        "--json",
+        "-",
+    ]);
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), perdura::EngineKind::ALL.len());
+    for run in runs {
+        assert_eq!(run["background"], "thread");
+        assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+    }
+}
+
+#[test]
 fn the_tour_shows_every_engine_and_what_was_not_shown() {
     let ran = run(&["tour", "--tuples", "300", "--txns", "1k"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -324,6 +379,9 @@ fn the_tour_shows_every_engine_and_what_was_not_shown() {
         assert_eq!(lost, Some("0"), "{}", ran.out);
     }
     assert!(ran.out.contains("process evidence"), "{}", ran.out);
+    let rule = ran.out.lines().find(|line| line.starts_with("-----")).expect("a table");
+    let rows = ran.out.lines().filter(|line| line.split_whitespace().count() == 8);
+    assert!(rows.chain([rule]).all(|row| row.chars().count() <= 100), "{}", ran.out);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use common::{Ran, run};
 use serde_json::Value;
 
-const RUN_KEYS: [&str; 28] = [
+const RUN_KEYS: [&str; 29] = [
     "engine",
     "workload",
     "mix",
@@ -21,6 +21,7 @@ const RUN_KEYS: [&str; 28] = [
     "domain",
     "modelled",
     "commit",
+    "background",
     "group",
     "seed",
     "emulated",
@@ -38,7 +39,8 @@ const RUN_KEYS: [&str; 28] = [
     "consistency",
     "digest",
 ];
-const RECOVERY_KEYS: [&str; 18] = [
+const RECOVERY_KEYS: [&str; 19] = [
+    "background",
     "opening_us",
     "reads_us",
     "engine",
@@ -127,14 +129,24 @@ fn what_cannot_be_run_is_refused_with_a_way_out() {
     let with = |more: &[&'static str]| [&tpcc[..], more].concat();
     refused(&with(&["--partitions", "2", "--remote"]), "--partitions 1");
     refused(&with(&["--partitions", "3"]), "3 partitions for 2 warehouses");
-    refused(&with(&["--peer", "lmdb"]), "peers have YCSB only");
+    refused(&with(&["--peer", "lmdb"]), "unexpected argument '--peer'");
     refused(&with(&["--items", "200k"]), "1 to 100000");
     refused(&["bench", "tpcc", "--remote"], "at least 2 warehouses");
     let recovery = ["bench", "recovery", "--workload", "tpcc"];
     let with = |more: &[&'static str]| [&recovery[..], more].concat();
     refused(&with(&["--tuples", "1k"]), "--warehouses");
     refused(&with(&["--mix", "balanced"]), "--mix is an option of YCSB");
+    refused(&with(&["--peer", "lmdb"]), "peers have YCSB only");
     refused(&["bench", "recovery", "--warehouses", "2"], "--workload tpcc");
+}
+
+#[test]
+fn what_the_medium_cannot_hold_is_refused_before_it_is_filled() {
+    let ran = run(&["bench", "tpcc", "--warehouses", "60000", "--engine", "nvm-inp"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    for text in ["TiB", "are free", "--warehouses", "--path"] {
+        assert!(ran.err.contains(text), "{text}: {}", ran.err);
+    }
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn help_names_every_option_of_the_benchmarks() {
         "domain",
         "commit",
         "group",
+        "background",
         "path",
         "keep",
         "seed",

@@ -11,6 +11,7 @@ use pm::Environment;
 use storage::{Catalog, Row, Value};
 
 use crate::error::EngineError;
+use crate::stats::EngineStats;
 
 /// Which engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -88,6 +89,14 @@ pub struct Resources<E: Environment> {
     pub files: Option<E::Files>,
 }
 
+impl<E: Environment> Resources<E> {
+    /// The database's files, which the engine cannot do without.
+    pub(crate) fn own_files(&self) -> Result<E::Files, EngineError> {
+        let missing = || EngineError::Missing { what: "directory of files".into() };
+        self.files.clone().ok_or_else(missing)
+    }
+}
+
 /// What can be chosen about an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -116,6 +125,9 @@ pub struct EngineOptions {
     pub level0_runs: u32,
     /// Bytes of a block of an SSTable.
     pub block_bytes: u32,
+    /// Somebody calls [`Engine::background`] whenever there is a backlog: commits do only what
+    /// that falls behind with.
+    pub helped: bool,
 }
 
 impl Default for EngineOptions {
@@ -133,6 +145,7 @@ impl Default for EngineOptions {
             growth: 10,
             level0_runs: 4,
             block_bytes: 4 << 10,
+            helped: false,
         }
     }
 }
@@ -186,63 +199,6 @@ impl std::ops::AddAssign for Footprint {
         self.log += other.log;
         self.checkpoint += other.checkpoint;
         self.other += other.other;
-    }
-}
-
-/// Levels of runs that [`EngineStats`] tells apart.
-pub const STATS_LEVELS: usize = storage::lsm::tree::LEVELS;
-
-/// What a log-structured engine has written since it was opened, and the runs that it has. Zero
-/// for other engines.
-///
-/// Write amplification is what was flushed and merged for each byte that came from the user; the
-/// log comes on top of it.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct EngineStats {
-    /// Bytes of values in inserts and updates.
-    pub user_bytes: u64,
-    /// Bytes written by flushing MemTables.
-    pub flushed_bytes: u64,
-    /// Bytes written by merges into each level.
-    pub merged_bytes: [u64; STATS_LEVELS],
-    /// Runs at each level now.
-    pub runs: [u32; STATS_LEVELS],
-    /// Their bytes.
-    pub run_bytes: [u64; STATS_LEVELS],
-    /// MemTables that were flushed.
-    pub flushes: u64,
-    /// Merges that were done.
-    pub merges: u64,
-    /// How often a writer had to wait for a flush or a merge.
-    pub stalls: u64,
-    /// Flushes and merges that failed; they are tried again.
-    pub failures: u64,
-    /// Bytes that wait to be flushed or merged.
-    pub waiting_bytes: u64,
-}
-
-impl EngineStats {
-    /// Bytes flushed and merged for each byte of the user's; 0 if there was none.
-    pub fn write_amplification(&self) -> f64 {
-        let written = self.flushed_bytes + self.merged_bytes.iter().sum::<u64>();
-        if self.user_bytes == 0 { 0.0 } else { written as f64 / self.user_bytes as f64 }
-    }
-}
-
-impl std::ops::AddAssign for EngineStats {
-    fn add_assign(&mut self, other: Self) {
-        self.user_bytes += other.user_bytes;
-        self.flushed_bytes += other.flushed_bytes;
-        for level in 0..STATS_LEVELS {
-            self.merged_bytes[level] += other.merged_bytes[level];
-            self.runs[level] += other.runs[level];
-            self.run_bytes[level] += other.run_bytes[level];
-        }
-        self.flushes += other.flushes;
-        self.merges += other.merges;
-        self.stalls += other.stalls;
-        self.failures += other.failures;
-        self.waiting_bytes += other.waiting_bytes;
     }
 }
 
@@ -330,15 +286,10 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> Box<dyn Reader>;
 }
 
-/// One partition of a database under one method of storage and recovery.
-///
-/// There is at most one transaction at a time: it begins with the first operation after the end
-/// of the last one. An operation that fails has changed nothing, and the transaction can go on or
-/// abort, unless the error is [`EngineError::Stopped`].
-pub trait Engine<E: Environment>: Sized + Send + Sync {
+/// A method of storage and recovery: how a partition under it comes to be.
+pub trait Method<E: Environment>: Engine + Sized {
     /// Which engine this is.
     const KIND: EngineKind;
-
     /// Creates an empty partition. It counts once the database's description is written.
     ///
     /// # Errors
@@ -358,7 +309,14 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<(Self, RecoveryReport), EngineError>;
+}
 
+/// One partition of a database under one method of storage and recovery.
+///
+/// There is at most one transaction at a time: it begins with the first operation after the end
+/// of the last one. An operation that fails has changed nothing, and the transaction can go on or
+/// abort, unless the error is [`EngineError::Stopped`].
+pub trait Engine: Send + Sync {
     /// Inserts a tuple with a value for each column.
     ///
     /// # Errors
@@ -450,15 +408,29 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
     /// No room; the log stays as it is.
     fn checkpoint(&mut self) -> Result<(), EngineError>;
 
-    /// Does about `budget` bytes of work that was put off, such as merging runs. Returns about how
-    /// many bytes still wait. Without anybody calling it an engine stays bounded all the same:
-    /// commits do their part.
+    /// Whether the engine ever puts work off.
+    fn puts_off_work(&self) -> bool {
+        true
+    }
+
+    /// Does about `budget` bytes of work that was put off, such as merging runs, between
+    /// transactions. Returns about how many bytes still wait. Without anybody calling it an engine
+    /// stays bounded all the same: commits do their part.
     ///
     /// # Errors
     /// A step failed; it can be tried again unless the partition has stopped.
     fn background(&mut self, _budget: u64) -> Result<u64, EngineError> {
         Ok(0)
     }
+
+    /// Whether [`Engine::background`] has something to do; asked after each commit.
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        false
+    }
+
+    /// Whether the partition has stopped: nothing works any more until it is opened again.
+    fn is_stopped(&self) -> bool;
 
     /// Finishes what the last transactions left to do, so that nothing is left at the next open.
     ///
@@ -483,10 +455,8 @@ pub trait Engine<E: Environment>: Sized + Send + Sync {
     /// The files cannot be reached.
     fn footprint(&self) -> Result<Footprint, EngineError>;
 
-    /// What the engine has written and put off.
-    fn stats(&self) -> EngineStats {
-        EngineStats::default()
-    }
+    /// What the engine has done and put off.
+    fn stats(&self) -> EngineStats;
 
     /// Checks everything of this partition. Calls `reachable` with the offset of every object of
     /// the durable heap that it leads to. Returns the number of tuples.

@@ -23,25 +23,25 @@ use std::sync::Arc;
 
 use heap::HeapError;
 use index::IndexError;
-use index::cow::{FilePages, PageBackend, PageSource, Records, TreeShape};
+use index::cow::{FilePages, PageBackend, Records, TreeShape};
 use pm::{Bad, Environment, Files, Memory};
-use storage::shadow::{
-    Directory, FileMaster, MasterError, Needs, Shadow, SnapshotTrees, Snapshots, TreePlace, Trees,
+use storage::shadow::{Directory, FileMaster, MasterError, Needs, Shadow, TreePlace};
+use storage::{
+    Catalog, InlineRow, Row, TableKey, TableLayout, Value, WorkDone, encode_row, user_bytes,
 };
-use storage::{Catalog, InlineRow, Row, TableLayout, Value, encode_row};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Reader, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
     SnapshotSource,
 };
 use crate::error::EngineError;
-use crate::shadow_tables::{TreeMap, dangling};
+use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats};
+use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
+use crate::state::State;
+use crate::stats::EngineStats;
 
 type FileOf<E> = <<E as Environment>::Files as Files>::File;
 type Pages<E> = FilePages<FileOf<E>, <E as Environment>::Volatile>;
-
-/// Pages that a commit looks at while a dead directory is being collected.
-const COLLECT_PAGES: u64 = 32;
 
 /// A partition of CoW; see the module's comment.
 #[derive(Debug)]
@@ -49,16 +49,17 @@ pub struct Cow<E: Environment> {
     shadow: Shadow<Pages<E>>,
     master: FileMaster,
     map: TreeMap,
-    /// The pool, which holds only the description: asked whether it, and with it this process, is
-    /// still good.
-    pool: E::Durable,
+    tuples: Inlined<E::Durable>,
     group: u32,
     /// The stored row that an operation is about, and what it will be.
     old: Vec<u8>,
     new: Vec<u8>,
-    /// A part of an operation could not be done: the transaction can only abort.
-    must_abort: bool,
-    stopped: Option<String>,
+    state: State,
+    /// Pages that a commit looks at while a dead directory is being collected.
+    collect_pages: u64,
+    user_bytes: u64,
+    failures: u64,
+    background: WorkDone,
 }
 
 fn file_name(partition: u32) -> String {
@@ -76,26 +77,7 @@ fn longest_row(layout: &TableLayout) -> usize {
     columns.iter().map(|column| 8 + column.kind.max_bytes().unwrap_or(0) as usize).sum()
 }
 
-fn files_of<E: Environment>(resources: &Resources<E>) -> Result<E::Files, EngineError> {
-    let missing = || EngineError::Missing { what: "directory of files".into() };
-    resources.files.clone().ok_or_else(missing)
-}
-
 impl<E: Environment> Cow<E> {
-    fn usable(&self) -> Result<(), EngineError> {
-        match &self.stopped {
-            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-            None if self.must_abort => Err(EngineError::MustAbort),
-            None => Ok(self.pool.healthy()?),
-        }
-    }
-
-    fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
-        let error = error.into();
-        self.stopped = Some(error.to_string());
-        Err(error)
-    }
-
     fn assemble(
         resources: &Resources<E>,
         catalog: &Arc<Catalog>,
@@ -137,13 +119,20 @@ impl<E: Environment> Cow<E> {
             shadow: Shadow::new(vec![pages], places?, directory, opened),
             master,
             map,
-            pool: resources.durable.memory().clone(),
+            tuples: Inlined { pool: resources.durable.memory().clone() },
             group: options.group.max(1),
             old: Vec::new(),
             new: Vec::new(),
-            must_abort: false,
-            stopped: None,
+            state: State::default(),
+            collect_pages: collect_pages(options),
+            user_bytes: 0,
+            failures: 0,
+            background: WorkDone::default(),
         })
+    }
+
+    fn view(&self) -> View<'_, <Pages<E> as PageBackend>::Source, Inlined<E::Durable>> {
+        View { map: &self.map, trees: self.shadow.trees(), tuples: &self.tuples }
     }
 
     /// Makes room for a change. If there is none, what only waits for a batch to end or for the
@@ -174,7 +163,9 @@ impl<E: Environment> Cow<E> {
         act: impl FnOnce(&mut Self) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let done = act(self);
-        self.must_abort |= done.is_err();
+        if done.is_err() {
+            self.state.must_abort();
+        }
         done
     }
 
@@ -195,7 +186,7 @@ impl<E: Environment> Cow<E> {
             return Ok(());
         }
         if let Err(error) = self.write_batch() {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         self.shadow.settle();
         Ok(())
@@ -210,7 +201,7 @@ impl<E: Environment> Cow<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for Cow<E> {
+impl<E: Environment> Method<E> for Cow<E> {
     const KIND: EngineKind = EngineKind::Cow;
 
     fn create(
@@ -218,7 +209,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
-        let files = files_of(&resources)?;
+        let files = resources.own_files()?;
         let directory = TreeMap::new(catalog).directory(1);
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
@@ -231,7 +222,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
-        let files = files_of(&resources)?;
+        let files = resources.own_files()?;
         let mut directory = TreeMap::new(catalog).directory(1);
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
@@ -239,9 +230,11 @@ impl<E: Environment> Engine<E> for Cow<E> {
         let partition = Self::assemble(&resources, catalog, options, master, directory, true)?;
         Ok((partition, RecoveryReport::default()))
     }
+}
 
+impl<E: Environment> Engine for Cow<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.tuples.pool)?;
         let layout = self.map.layout(table).clone();
         encode_row(&layout, values, &mut self.new)?;
         let key = layout.primary_key_of(values)?;
@@ -252,6 +245,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
         }
         let needs = self.needs(table, 1..layout.index_count(), self.new.len());
         self.reserve(&needs, true)?;
+        self.user_bytes += user_bytes(values.iter());
         self.change(|this| {
             this.shadow.insert(tree, key, &this.new)?;
             let row = InlineRow::new(&layout, &this.new)?;
@@ -269,7 +263,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.tuples.pool)?;
         self.load(table, key)?;
         if changes.is_empty() {
             return Ok(());
@@ -280,6 +274,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
         let indexes = || (1..layout.index_count()).filter(|at| layout.index_has(*at, changes));
         let needs = self.needs(table, indexes().chain(indexes()), self.new.len());
         self.reserve(&needs, true)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         let (tree, key) = (self.map.tree(table, 0), layout.primary_key(key)?);
         self.change(|this| {
             this.shadow.replace(tree, key.bytes(&mut [0; 8]), &this.new)?;
@@ -296,7 +291,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.tuples.pool)?;
         self.load(table, key)?;
         let layout = self.map.layout(table).clone();
         let needs = self.needs(table, 1..layout.index_count(), 0);
@@ -320,8 +315,8 @@ impl<E: Environment> Engine<E> for Cow<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.usable()?;
-        get(&self.map, self.shadow.trees(), table, key, columns, row)
+        self.state.usable(&self.tuples.pool)?;
+        self.view().get(table, key, columns, row)
     }
 
     fn get_bytes(
@@ -331,8 +326,8 @@ impl<E: Environment> Engine<E> for Cow<E> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.usable()?;
-        get_bytes(&self.map, self.shadow.trees(), table, key, columns, out)
+        self.state.usable(&self.tuples.pool)?;
+        self.view().get_bytes(table, key, columns, out)
     }
 
     fn scan(
@@ -342,12 +337,12 @@ impl<E: Environment> Engine<E> for Cow<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.usable()?;
-        scan(&self.map, self.shadow.trees(), table, what, row, visit)
+        self.state.usable(&self.tuples.pool)?;
+        self.view().scan(table, what, row, visit)
     }
 
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.tuples.pool)?;
         if !self.shadow.is_changed() {
             return Ok((self.shadow.committed(), self.shadow.pending() == 0));
         }
@@ -355,22 +350,23 @@ impl<E: Environment> Engine<E> for Cow<E> {
         if self.shadow.pending() >= self.group {
             self.end_batch()?;
         }
-        if let Err(error) = self.shadow.collect(COLLECT_PAGES) {
+        if let Err(error) = self.shadow.collect_after_commit(self.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged file.
-            self.stopped = Some(error.to_string());
+            self.failures += 1;
+            self.state.stop_after(&error);
         }
         Ok((number, self.shadow.pending() == 0))
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.must_abort = false;
-        self.usable()?;
+        self.state.abort();
+        self.state.usable(&self.tuples.pool)?;
         self.shadow.abort();
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.tuples.pool)?;
         self.end_batch()
     }
 
@@ -379,7 +375,11 @@ impl<E: Environment> Engine<E> for Cow<E> {
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()
+        self.state.usable(&self.tuples.pool)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -389,166 +389,101 @@ impl<E: Environment> Engine<E> for Cow<E> {
         let store = self.shadow.stores().next().ok_or_else(dangling)?;
         match self.master.finish(store.backend().file()) {
             Ok(()) => Ok(()),
-            Err(error) => self.stop(error),
+            Err(error) => self.state.stop(error),
         }
     }
 
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
-        let snapshots = self.shadow.snapshots().clone();
-        Some(Arc::new(CowSnapshots { snapshots, map: self.map.clone(), pool: self.pool.clone() }))
+        Some(ShadowSnapshots::of(&self.shadow, &self.map, &self.tuples))
     }
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.tuples.pool)?;
         self.shadow.release_unpinned();
-        let page_bytes = u64::from(self.master.page_bytes());
-        self.shadow.collect(budget / page_bytes)?;
-        Ok(self.shadow.uncollected() * page_bytes)
+        let pages = (budget / u64::from(self.master.page_bytes())).max(1);
+        let before = self.shadow.collected();
+        let collected = self.shadow.collect(pages);
+        self.background += self.shadow.collected() - before;
+        match collected {
+            Ok(_) => Ok(self.shadow.stats().uncollected_bytes),
+            Err(error) => {
+                self.failures += 1;
+                self.state.stop(error)
+            }
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.shadow.is_collecting()
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
-        // Tuples stand in the trees' leaves: table and index are one file.
-        let pages = self.shadow.stores().map(|store| store.backend().bytes()).sum::<u64>();
-        Ok(Footprint { table: pages, other: self.master.data_at(), ..Footprint::default() })
+        let pages = self.shadow.page_use(0, |tree| self.map.owner(tree).1 == 0)?;
+        let page_bytes = u64::from(self.master.page_bytes());
+        Ok(Footprint {
+            table: pages.table * page_bytes,
+            index: pages.index * page_bytes,
+            other: pages.unused * page_bytes + self.master.data_at(),
+            ..Footprint::default()
+        })
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            user_bytes: self.user_bytes,
+            failures: self.failures,
+            ..shadow_stats(&self.shadow.stats(), self.background)
+        }
     }
 
     fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
-        let trees = self.shadow.trees();
-        let mut counts = vec![0; self.map.catalog.index_count()];
-        let mut failed = None;
-        let mut check = |tree: usize, key: &[u8], value: &[u8]| -> Result<(), EngineError> {
-            counts[tree] += 1;
-            let (table, index) = self.map.owner(tree);
-            let layout = self.map.layout(table);
-            if index > 0 {
-                return Ok(());
-            }
-            let row = InlineRow::new(layout, value)?;
-            row.read(None, &mut Row::new())?;
-            for index in 0..layout.index_count() {
-                let (owned, mut narrow) = (row.key(index)?, [0; 8]);
-                let stored = owned.bytes(&mut narrow);
-                let found = match index {
-                    0 => stored == key,
-                    _ => trees.get(tree + index, stored, |_| ())?.is_some(),
-                };
-                if !found {
-                    return Err(dangling());
-                }
-            }
-            Ok(())
-        };
-        self.shadow.check(|tree, key, value| {
-            if failed.is_none() {
-                failed = check(tree, key, value).err();
-            }
-            Ok(())
-        })?;
-        failed.map_or(Ok(()), Err)?;
-        self.map.check_counts(self.shadow.current(), &counts)
+        check(&self.map, &self.shadow, &self.tuples, |_, _| Ok(()))
     }
 }
 
-fn get<S: PageSource>(
-    map: &TreeMap,
-    trees: Trees<'_, S>,
-    table: u16,
-    key: &[Value<'_>],
-    columns: Option<&[u16]>,
-    row: &mut Row,
-) -> Result<bool, EngineError> {
-    let layout = map.layout(table);
-    let found =
-        map.find(trees, table, key, |stored| InlineRow::new(layout, stored)?.read(columns, row))?;
-    Ok(found.transpose()?.is_some())
-}
-
-fn get_bytes<S: PageSource>(
-    map: &TreeMap,
-    trees: Trees<'_, S>,
-    table: u16,
-    key: &[Value<'_>],
-    columns: &[u16],
-    out: &mut [u8],
-) -> Result<Option<usize>, EngineError> {
-    let layout = map.layout(table);
-    let found = map.find(trees, table, key, |stored| {
-        InlineRow::new(layout, stored)?.read_bytes(columns, out)
-    })?;
-    Ok(found.transpose()?)
-}
-
-fn scan<S: PageSource>(
-    map: &TreeMap,
-    trees: Trees<'_, S>,
-    table: u16,
-    what: &Scan<'_>,
-    row: &mut Row,
-    visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-) -> Result<(), EngineError> {
-    let layout = map.layout(table);
-    map.scan(trees, table, what, |stored| {
-        InlineRow::new(layout, stored)?.read(what.columns, row)?;
-        Ok(visit(row))
-    })
-}
-
-/// Takes snapshots of a partition.
-#[derive(Debug)]
-struct CowSnapshots<S, M> {
-    snapshots: Snapshots<S>,
-    map: TreeMap,
+/// Tuples that stand in the leaves. The pool holds only the description: asked whether it, and
+/// with it this process, is still good.
+#[derive(Clone, Debug)]
+struct Inlined<M> {
     pool: M,
 }
 
-impl<S: PageSource, M: Memory> SnapshotSource for CowSnapshots<S, M> {
-    fn snapshot(&self) -> Box<dyn Reader> {
-        let Self { snapshots, map, pool } = self;
-        let (trees, map, pool) = (snapshots.take(), map.clone(), pool.clone());
-        Box::new(CowSnapshot { trees, map, pool })
+impl<M: Memory> TupleForm for Inlined<M> {
+    type Memory = M;
+
+    #[inline]
+    fn memory(&self) -> &M {
+        &self.pool
     }
-}
 
-/// A version of a partition.
-#[derive(Debug)]
-struct CowSnapshot<S, M> {
-    trees: SnapshotTrees<S>,
-    map: TreeMap,
-    /// Keeps the database's lock, and others out of the file.
-    pool: M,
-}
-
-impl<S: PageSource, M: Memory> Reader for CowSnapshot<S, M> {
-    fn get(
+    #[inline]
+    fn read(
         &self,
-        table: u16,
-        key: &[Value<'_>],
+        layout: &TableLayout,
+        stored: &[u8],
         columns: Option<&[u16]>,
         row: &mut Row,
-    ) -> Result<bool, EngineError> {
-        self.pool.healthy()?;
-        get(&self.map, self.trees.trees(), table, key, columns, row)
+    ) -> Result<(), EngineError> {
+        Ok(InlineRow::new(layout, stored)?.read(columns, row)?)
     }
 
-    fn get_bytes(
+    #[inline]
+    fn read_bytes(
         &self,
-        table: u16,
-        key: &[Value<'_>],
+        layout: &TableLayout,
+        stored: &[u8],
         columns: &[u16],
         out: &mut [u8],
-    ) -> Result<Option<usize>, EngineError> {
-        self.pool.healthy()?;
-        get_bytes(&self.map, self.trees.trees(), table, key, columns, out)
+    ) -> Result<usize, EngineError> {
+        Ok(InlineRow::new(layout, stored)?.read_bytes(columns, out)?)
     }
 
-    fn scan(
+    fn key(
         &self,
-        table: u16,
-        what: &Scan<'_>,
-        row: &mut Row,
-        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<(), EngineError> {
-        self.pool.healthy()?;
-        scan(&self.map, self.trees.trees(), table, what, row, visit)
+        layout: &TableLayout,
+        stored: &[u8],
+        index: usize,
+    ) -> Result<TableKey, EngineError> {
+        Ok(InlineRow::new(layout, stored)?.key(index)?)
     }
 }

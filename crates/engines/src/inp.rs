@@ -27,7 +27,7 @@
 //!   counts.
 
 mod redo;
-mod state;
+mod saving;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,21 +37,24 @@ use index::Sorted;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
-use storage::wal::{LogStart, Wal, WalOptions};
-use storage::{Catalog, Row, Tables, UndoEntry, Value};
+use storage::wal::{LogStart, Wal};
+use storage::{Catalog, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
+use crate::redo_log::{RedoLog, wal_options, wal_prefix};
+use crate::state::State;
+use crate::stats::EngineStats;
 use redo::{Base, redo};
-use state::Saving;
+use saving::Saving;
 
 /// A partition of InP; see the module's comment.
 #[derive(Debug)]
 pub struct Inp<E: Environment> {
     tables: Tables<E::Volatile, Sorted>,
-    wal: Wal<E::Files, E::Volatile>,
+    log: RedoLog<E::Files, E::Volatile>,
     files: E::Files,
     /// The pool, which holds only the description: asked whether it, and with it this process, is
     /// still good.
@@ -62,6 +65,8 @@ pub struct Inp<E: Environment> {
     checkpoint_bytes: u64,
     /// Bytes of log that make the next one due.
     due_bytes: u64,
+    /// Somebody calls [`Engine::background`].
+    helped: bool,
     checkpoint_file_bytes: u64,
     /// Bytes of the last checkpoint's state, uncompressed.
     state_bytes: u64,
@@ -70,42 +75,20 @@ pub struct Inp<E: Environment> {
     logged_since: u64,
     /// What would undo the open transaction, oldest first.
     undo: Vec<UndoEntry>,
-    /// The open transaction has a record in the log.
-    logging: bool,
-    /// The open transaction lost a part of its record and can only abort.
-    must_abort: bool,
-    encoded: Vec<u8>,
     before: Row,
     columns: Vec<u16>,
-    stopped: Option<String>,
+    state: State,
+    stats: EngineStats,
 }
 
 /// The least of a checkpoint that is worth a step.
 const SAVING_STEP: u64 = 32 << 10;
-
-fn wal_prefix(partition: u32) -> String {
-    format!("wal-{partition}-")
-}
 
 fn checkpoint_prefix(partition: u32) -> String {
     format!("checkpoint-{partition}-")
 }
 
 impl<E: Environment> Inp<E> {
-    fn usable(&self) -> Result<(), EngineError> {
-        match &self.stopped {
-            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-            None if self.must_abort => Err(EngineError::MustAbort),
-            None => Ok(self.pool.healthy()?),
-        }
-    }
-
-    fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
-        let error = error.into();
-        self.stopped = Some(error.to_string());
-        Err(error)
-    }
-
     /// Empty tables in volatile memory, and the range of the log's buffer.
     fn volatile_tables(
         memory: E::Volatile,
@@ -130,43 +113,35 @@ impl<E: Environment> Inp<E> {
     ) -> Self {
         Self {
             tables,
-            wal,
+            log: RedoLog::new(wal),
             files,
             pool,
             catalog: catalog.clone(),
             partition,
             checkpoint_bytes: options.checkpoint_bytes,
             due_bytes: options.checkpoint_bytes,
+            helped: options.helped,
             checkpoint_file_bytes: 0,
             state_bytes: 0,
             saving: None,
             logged_since: 0,
             undo: Vec::new(),
-            logging: false,
-            must_abort: false,
-            encoded: Vec::new(),
             before: Row::new(),
             columns: Vec::new(),
-            stopped: None,
+            state: State::default(),
+            stats: EngineStats::default(),
         }
     }
 
-    /// Puts the operation that is in `self.encoded` into the transaction's log record.
+    /// Logs the operation that the log has encoded.
     fn log_operation(&mut self) -> Result<(), EngineError> {
-        if !self.logging {
-            self.wal.begin(self.wal.next_txn())?;
-            self.logging = true;
-        }
-        self.logged_since += self.encoded.len() as u64;
-        self.wal.put(&self.encoded).map_err(|error| {
-            self.must_abort = true;
-            error.into()
-        })
+        self.logged_since += self.log.operation.len() as u64;
+        self.log.put(&mut self.state)
     }
 
     /// Begins a checkpoint; one that is under way is given up for it.
     fn begin_checkpoint(&mut self) -> Result<(), EngineError> {
-        let start = self.wal.rotate()?;
+        let start = self.log.wal.rotate()?;
         let prefix = checkpoint_prefix(self.partition);
         let writer = CheckpointWriter::create(&self.files, &prefix, start)?;
         self.saving = Some(Saving::new(writer));
@@ -175,18 +150,25 @@ impl<E: Environment> Inp<E> {
     }
 
     /// Writes about `budget` bytes more of the checkpoint that is under way, and ends it with the
-    /// last. Where that fails the checkpoint is given up.
-    fn save_some(&mut self, budget: u64) -> Result<(), EngineError> {
-        let Some(mut saving) = self.saving.take() else { return Ok(()) };
-        if !saving.step(&self.tables, &self.catalog, budget)? {
+    /// last. Where that fails the checkpoint is given up. Returns what was done.
+    fn save_some(&mut self, budget: u64) -> Result<WorkDone, EngineError> {
+        let mut done = WorkDone::default();
+        let Some(mut saving) = self.saving.take() else { return Ok(done) };
+        let before = saving.writer.plain_bytes();
+        let ended = saving.step(&self.tables, &self.catalog, budget)?;
+        done.step(saving.writer.plain_bytes() - before);
+        if !ended {
             self.saving = Some(saving);
-            return Ok(());
+            return Ok(done);
         }
-        self.wal.flush()?;
+        self.log.wal.flush()?;
         let (start, state_bytes) = (saving.writer.log_start(), saving.writer.plain_bytes());
-        let file_bytes = saving.writer.finish(self.wal.next_txn())?;
+        let file_bytes = saving.writer.finish(self.log.wal.next_txn())?;
         self.last_checkpoint(file_bytes, state_bytes);
-        Ok(self.wal.remove_before(start.sequence)?)
+        self.stats.checkpoints += 1;
+        self.stats.checkpoint_bytes += file_bytes;
+        self.log.wal.remove_before(start.sequence)?;
+        Ok(done)
     }
 
     /// The log may grow to the size of a checkpoint: replaying it then takes about as long as
@@ -197,11 +179,14 @@ impl<E: Environment> Inp<E> {
         self.due_bytes = self.checkpoint_bytes.max(file_bytes);
     }
 
-    /// Begins a checkpoint that is due, and goes on with one that is under way.
+    /// Begins a checkpoint that is due, and goes on with one that is under way. With somebody who
+    /// helps, only where that falls behind.
     fn keep_pace(&mut self) -> Result<(), EngineError> {
         let due = self.due_bytes.max(1);
         let Some(saving) = &self.saving else {
-            return if self.wal.bytes() < due { Ok(()) } else { self.begin_checkpoint() };
+            let lead = if self.helped { due / 8 } else { 0 };
+            let wait = self.log.wal.bytes() < due.saturating_add(lead);
+            return if wait { Ok(()) } else { self.begin_checkpoint() };
         };
         // All of the state in half of the log that makes a checkpoint due. Without an earlier
         // checkpoint the log says how much state there can be.
@@ -209,11 +194,42 @@ impl<E: Environment> Inp<E> {
         let wanted = u128::from(state) * u128::from(self.logged_since) * 2 / u128::from(due);
         let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
         let behind = wanted.saturating_sub(saving.writer.plain_bytes());
-        if behind < SAVING_STEP.min(due / 16) { Ok(()) } else { self.save_some(behind) }
+        let lead = if self.helped { state / 4 } else { SAVING_STEP.min(due / 16) };
+        if behind >= lead {
+            let done = self.save_some(behind)?;
+            self.stats.inline += done;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint failed: the log grows on, and it is tried again later.
+    fn put_checkpoint_off(&mut self) {
+        self.stats.failures += 1;
+        self.due_bytes = self.log.wal.bytes() + self.due_bytes / 4;
+    }
+
+    /// A step of a checkpoint, or the beginning of one that is due.
+    fn help(&mut self, budget: u64) -> Result<(), EngineError> {
+        if self.saving.is_none() && self.has_backlog() {
+            self.begin_checkpoint()?;
+        }
+        let done = self.save_some(budget)?;
+        self.stats.background += done;
+        Ok(())
+    }
+
+    /// Bytes of state that a checkpoint has still to write, about.
+    fn waiting_bytes(&self) -> u64 {
+        if !self.has_backlog() {
+            return 0;
+        }
+        let done = self.saving.as_ref().map_or(0, |saving| saving.writer.plain_bytes());
+        // Before the first one the log says how much state there can be.
+        let state = if self.state_bytes > 0 { self.state_bytes } else { self.log.wal.bytes() };
+        state.saturating_sub(done).max(1)
     }
 
     fn after_commit(&mut self) -> Result<(), EngineError> {
-        self.logging = false;
         self.undo.clear();
         let mut superseded = std::mem::take(&mut self.tables.superseded);
         for slot in superseded.drain(..) {
@@ -224,7 +240,7 @@ impl<E: Environment> Inp<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for Inp<E> {
+impl<E: Environment> Method<E> for Inp<E> {
     const KIND: EngineKind = EngineKind::Inp;
 
     fn create(
@@ -233,7 +249,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
         let (tables, buffer) = Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
-        let files = files_of(&resources)?;
+        let files = resources.own_files()?;
         let wal = Wal::create(
             files.clone(),
             &wal_prefix(resources.partition),
@@ -253,7 +269,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let (mut tables, buffer) =
             Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
-        let files = files_of(&resources)?;
+        let files = resources.own_files()?;
         let mut start = LogStart { sequence: 0, txn: 1 };
         let (mut checkpoint_file_bytes, mut state_bytes, mut end_txn) = (0, 0, 0);
         let prefix = checkpoint_prefix(resources.partition);
@@ -262,7 +278,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
             checkpoint_file_bytes = reader.file_bytes();
             state_bytes = reader.plain_bytes();
             end_txn = reader.end_txn();
-            state::load(&mut tables, catalog, &mut reader)?;
+            saving::load(&mut tables, catalog, &mut reader)?;
             reader.finish()?;
         }
         let (wal, report) = Wal::recover(
@@ -289,18 +305,21 @@ impl<E: Environment> Engine<E> for Inp<E> {
         }
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
+}
 
+impl<E: Environment> Engine for Inp<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tables.write_tuple(table, values)?;
-        operation::insert(&mut self.encoded, table, values);
+        operation::insert(&mut self.log.operation, table, values);
+        self.stats.user_bytes += user_bytes(values.iter());
         if let Err(error) = self.log_operation() {
             self.tables.give_back_tuple(tuple);
             return Err(error);
         }
         self.undo.push(UndoEntry::insert(table, tuple.offset, tuple.image));
         if let Err(error) = publish(&mut self.tables, tuple) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         Ok(())
     }
@@ -311,7 +330,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tables.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
@@ -321,9 +340,11 @@ impl<E: Environment> Engine<E> for Inp<E> {
         self.columns.extend(changes.iter().map(|(column, _)| *column));
         self.tables.read(table, tuple, Some(&self.columns), &mut self.before)?;
         let before = |index| self.before.get(index);
+        let user = user_bytes(changes.iter().map(|(_, value)| value));
         let changes = changes.iter().enumerate();
         let changes = changes.map(|(index, (column, value))| (*column, before(index), *value));
-        operation::update(&mut self.encoded, table, key, changes);
+        operation::update(&mut self.log.operation, table, key, changes);
+        self.stats.user_bytes += user;
         if let Err(error) = self.log_operation() {
             self.tables.give_back_fields(fields);
             return Err(error);
@@ -338,21 +359,21 @@ impl<E: Environment> Engine<E> for Inp<E> {
         let fields = Flushed::lines(self.tables.lane.memory(), &mut self.tables.lines, fields);
         let fields = fence_for(self.tables.lane.memory(), fields);
         if let Err(error) = self.tables.replace_fields(fields) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         self.tables.lines.clear();
         Ok(())
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tables.find_or_fail(table, key)?;
         self.tables.read(table, tuple, None, &mut self.before)?;
-        operation::delete(&mut self.encoded, table, key, self.before.values());
+        operation::delete(&mut self.log.operation, table, key, self.before.values());
         self.log_operation()?;
         self.undo.push(UndoEntry::delete(table, tuple));
         if let Err(error) = self.tables.unlink(table, tuple) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         self.tables.lines.clear();
         Ok(())
@@ -366,7 +387,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
         self.tables.read(table, tuple, columns, row)?;
         Ok(true)
@@ -380,7 +401,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
         Ok(Some(self.tables.read_bytes(table, tuple, columns, out)?))
     }
@@ -392,45 +413,37 @@ impl<E: Environment> Engine<E> for Inp<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let Scan { index, low, high, direction, columns } = *scan;
         Ok(self.tables.scan(table, index, low, high, direction, columns, row, visit)?)
     }
 
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.usable()?;
-        if !self.logging {
-            return Ok((self.wal.next_txn() - 1, self.wal.pending() == 0));
+        self.state.usable(&self.pool)?;
+        if !self.log.is_open() {
+            return Ok(self.log.last());
         }
-        let appended = match self.wal.end() {
-            Ok(appended) => appended,
-            Err(error) => return self.stop(error),
-        };
-        if appended.group_full
-            && let Err(error) = self.wal.flush()
-        {
-            return self.stop(error);
-        }
+        self.log.commit(&mut self.state)?;
         if let Err(error) = self.after_commit() {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         // The transaction is committed whatever becomes of the checkpoint; without one the log
         // grows on, and a later commit tries again.
         match self.keep_pace() {
             Ok(()) => {}
-            Err(error) if self.wal.is_poisoned() => return self.stop(error),
-            Err(_) => self.due_bytes = self.wal.bytes() + self.due_bytes / 4,
+            Err(error) if self.log.wal.is_poisoned() => return self.state.stop(error),
+            Err(_) => self.put_checkpoint_off(),
         }
-        Ok((appended.lsn, self.wal.pending() == 0))
+        Ok(self.log.last())
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.must_abort = false;
-        self.usable()?;
+        self.state.abort();
+        self.state.usable(&self.pool)?;
         let entries = std::mem::take(&mut self.undo);
         let mut freed = Vec::new();
         if let Err(error) = self.tables.undo(&entries, &mut freed, |_| {}) {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         for slot in freed {
             self.tables.lane.release(slot);
@@ -438,35 +451,49 @@ impl<E: Environment> Engine<E> for Inp<E> {
         self.tables.forget();
         self.undo = entries;
         self.undo.clear();
-        if std::mem::take(&mut self.logging)
-            && let Err(error) = self.wal.discard()
-        {
-            return self.stop(error);
-        }
-        Ok(())
+        self.log.discard(&mut self.state)
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        if self.logging {
-            return Ok(());
-        }
-        match self.wal.flush() {
-            Ok(()) => Ok(()),
-            Err(error) => self.stop(error),
-        }
+        self.state.usable(&self.pool)?;
+        self.log.sync(&mut self.state)
     }
 
     fn durable(&self) -> u64 {
-        self.wal.durable_lsn() - 1
+        self.log.durable()
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        assert!(!self.logging, "a checkpoint is taken between transactions");
+        self.state.usable(&self.pool)?;
+        assert!(!self.log.is_open(), "a checkpoint is taken between transactions");
         // One that is under way would be of an earlier moment.
         self.begin_checkpoint()?;
-        self.save_some(u64::MAX)
+        let done = self.save_some(u64::MAX)?;
+        self.stats.inline += done;
+        Ok(())
+    }
+
+    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
+        self.state.usable(&self.pool)?;
+        if self.log.is_open() {
+            return Ok(self.waiting_bytes());
+        }
+        match self.help(budget) {
+            Ok(()) => Ok(self.waiting_bytes()),
+            Err(error) if self.log.wal.is_poisoned() => self.state.stop(error),
+            Err(error) => {
+                self.put_checkpoint_off();
+                Err(error)
+            }
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.saving.is_some() || self.log.wal.bytes() >= self.due_bytes.max(1)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -477,7 +504,7 @@ impl<E: Environment> Engine<E> for Inp<E> {
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         let mut footprint = Footprint {
-            log: self.wal.bytes(),
+            log: self.log.wal.bytes(),
             checkpoint: self.checkpoint_file_bytes,
             ..Footprint::default()
         };
@@ -492,18 +519,17 @@ impl<E: Environment> Engine<E> for Inp<E> {
         Ok(footprint)
     }
 
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            logged_bytes: self.log.wal.logged_bytes(),
+            waiting_bytes: self.waiting_bytes(),
+            ..self.stats
+        }
+    }
+
     fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
         Ok(self.tables.check(|_| {})?)
     }
-}
-
-fn files_of<E: Environment>(resources: &Resources<E>) -> Result<E::Files, EngineError> {
-    let missing = || EngineError::Missing { what: "directory of files".into() };
-    resources.files.clone().ok_or_else(missing)
-}
-
-fn wal_options(options: &EngineOptions) -> WalOptions {
-    WalOptions { reserve_bytes: options.wal_segment_bytes, group: options.group.max(1) }
 }
 
 fn publish<M: Memory>(

@@ -22,12 +22,16 @@ mod log;
 mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
+mod redo_log;
 mod shadow_tables;
+mod shadow_view;
+mod state;
+mod stats;
 pub mod table2;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, EngineStats, Footprint, ParseEngineError,
-    Reader, RecoveryReport, Resources, STATS_LEVELS, Scan, SnapshotSource,
+    CheckReport, Engine, EngineKind, EngineOptions, Footprint, Method, ParseEngineError, Reader,
+    RecoveryReport, Resources, Scan, SnapshotSource,
 };
 pub use cow::Cow;
 pub use error::EngineError;
@@ -36,6 +40,7 @@ pub use log::Log;
 pub use nvm_cow::NvmCow;
 pub use nvm_inp::NvmInp;
 pub use nvm_log::NvmLog;
+pub use stats::{EngineStats, STATS_LEVELS};
 
 /// What the layers above need of the layers below.
 pub mod below {
@@ -43,13 +48,14 @@ pub mod below {
     pub use index::Direction;
     pub use pm::{
         Access, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram, Environment, Event,
-        File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Medium, Memory, Native,
-        Off, POOL_DATA_START, ParseDomainError, Pool, PoolError, PoolInfo, PoolOptions, Range,
-        Recorded, Recording, RecordingFiles, Replay, Site, Step, Trace, boot_id, medium_of,
-        read_header,
+        File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Killed, Medium, Memory,
+        Native, Off, POOL_DATA_START, ParseDomainError, Pool, PoolError, PoolInfo, PoolOptions,
+        Range, Recorded, Recording, RecordingFiles, Replay, Site, Step, Trace, boot_id, free_bytes,
+        medium_of, read_header,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,
-        Schema, StorageError, TableLayout, TableSchema, Value, checkpoint, lsm::LsmError, wal,
+        Schema, StorageError, TableLayout, TableSchema, Value, WorkDone, checkpoint, lsm::LsmError,
+        wal,
     };
 }

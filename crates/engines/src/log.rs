@@ -21,6 +21,7 @@
 //!   same edit adds a run and moves the start.
 //! - Segments of the log are removed when that edit is durable.
 //! - A run has only what the log had made durable.
+//! - The log is bounded: a MemTable is written out when it is full or its log is four times as long.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -34,36 +35,35 @@ use storage::lsm::levels::LevelPolicy;
 use storage::lsm::sstable::SsOptions;
 use storage::lsm::tree::{LsmOptions, LsmTree, TREE_LANES, volatile_bytes};
 use storage::operation::{self, Operation, Operations};
-use storage::wal::{LogStart, Wal, WalOptions};
-use storage::{Catalog, Row, Value};
+use storage::wal::{LogStart, Wal};
+use storage::{Catalog, Row, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, EngineStats, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
+use crate::redo_log::{RedoLog, wal_options, wal_prefix};
+use crate::state::State;
+use crate::stats::EngineStats;
 
 /// A partition of Log; see the module's comment.
 #[derive(Debug)]
 pub struct Log<E: Environment> {
     tree: LsmTree<E::Files, E::Volatile>,
-    wal: Wal<E::Files, E::Volatile>,
+    log: RedoLog<E::Files, E::Volatile>,
     heap: Heap<E::Volatile>,
     /// Keeps the log's buffer.
     _buffer: Lane<E::Volatile>,
     /// The pool, which holds only the description: asked whether it, and with it this process, is
     /// still good.
     pool: E::Durable,
-    /// The open transaction has a record in the log.
-    logging: bool,
-    /// The open transaction lost a part of its record and can only abort.
-    must_abort: bool,
-    /// Bytes of the MemTable before which freezing it is not tried again.
+    /// Load of the MemTable before which freezing it is not tried again.
     patience: u64,
     user_bytes: u64,
-    encoded: Vec<u8>,
+    background: WorkDone,
     before: Row,
     columns: Vec<u16>,
-    stopped: Option<String>,
+    state: State,
 }
 
 thread_local! {
@@ -73,14 +73,6 @@ thread_local! {
 
 /// Bits of the Bloom filter for each key: one false positive in a hundred.
 const BITS_PER_KEY: u32 = 10;
-
-fn wal_prefix(partition: u32) -> String {
-    format!("wal-{partition}-")
-}
-
-fn wal_options(options: &EngineOptions) -> WalOptions {
-    WalOptions { reserve_bytes: options.wal_segment_bytes, group: options.group.max(1) }
-}
 
 fn lsm_options(options: &EngineOptions) -> LsmOptions {
     LsmOptions {
@@ -94,15 +86,6 @@ fn lsm_options(options: &EngineOptions) -> LsmOptions {
             bits_per_key: BITS_PER_KEY,
         },
         cache_bytes: options.cache_bytes,
-    }
-}
-
-/// Bytes of values, as the user hands them in.
-fn value_bytes(value: &Value<'_>) -> u64 {
-    match value {
-        Value::Text(text) => text.len() as u64,
-        Value::Bytes(bytes) => bytes.len() as u64,
-        _ => 8,
     }
 }
 
@@ -121,8 +104,7 @@ impl<E: Environment> Parts<E> {
         catalog: &Catalog,
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
-        let missing = || EngineError::Missing { what: "directory of files".into() };
-        let files = resources.files.clone().ok_or_else(missing)?;
+        let files = resources.own_files()?;
         let heap_options = HeapOptions { chunk_bytes: 1 << 20, lanes: TREE_LANES + 1 };
         let heap = Heap::format(resources.volatile.clone(), heap_options)?;
         let mut buffer = heap.lane(TREE_LANES);
@@ -141,38 +123,22 @@ impl<E: Environment> Parts<E> {
     ) -> Log<E> {
         Log {
             tree,
-            wal,
+            log: RedoLog::new(wal),
             heap: self.heap,
             _buffer: self.buffer,
             pool: resources.durable.memory().clone(),
-            logging: false,
-            must_abort: false,
             patience: 0,
             user_bytes: 0,
-            encoded: Vec::new(),
+            background: WorkDone::default(),
             before: Row::new(),
             columns: Vec::new(),
-            stopped: None,
+            state: State::default(),
         }
     }
 }
 
 impl<E: Environment> Log<E> {
-    fn usable(&self) -> Result<(), EngineError> {
-        match &self.stopped {
-            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-            None if self.must_abort => Err(EngineError::MustAbort),
-            None => Ok(self.pool.healthy()?),
-        }
-    }
-
-    fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
-        let error = error.into();
-        self.stopped = Some(error.to_string());
-        Err(error)
-    }
-
-    /// Does an operation in the MemTable and logs what is in `self.encoded`. The log counts when
+    /// Does an operation in the MemTable and logs what the log has encoded. The log counts when
     /// the transaction commits, so the order of the two is free; this way a full memory does not
     /// leave an entry in the log that nothing belongs to.
     fn change(
@@ -181,30 +147,20 @@ impl<E: Environment> Log<E> {
     ) -> Result<(), EngineError> {
         let mark = self.tree.memtable().mark();
         change(&mut self.tree)?;
-        let logged = self.log_operation();
+        self.tree.logged(self.log.operation.len() as u64);
+        let logged = self.log.put(&mut self.state);
         if logged.is_err()
             && let Err(error) = self.tree.memtable().undo_to(mark)
         {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         logged
-    }
-
-    fn log_operation(&mut self) -> Result<(), EngineError> {
-        if !self.logging {
-            self.wal.begin(self.wal.next_txn())?;
-            self.logging = true;
-        }
-        self.wal.put(&self.encoded).map_err(|error| {
-            self.must_abort = true;
-            error.into()
-        })
     }
 
     /// Sets the MemTable aside and goes on in a new one and in a new segment of the log.
     fn freeze(&mut self) -> Result<(), EngineError> {
         self.tree.make_way()?;
-        let log = self.wal.rotate()?;
+        let log = self.log.wal.rotate()?;
         self.tree.freeze(log);
         self.patience = 0;
         Ok(())
@@ -213,8 +169,8 @@ impl<E: Environment> Log<E> {
     /// Removes the log that a flush has made superfluous.
     fn trim_log(&mut self) -> Result<(), EngineError> {
         let first = self.tree.log_start().sequence;
-        if self.wal.first_sequence() < first {
-            self.wal.remove_before(first)?;
+        if self.log.wal.first_sequence() < first {
+            self.log.wal.remove_before(first)?;
         }
         Ok(())
     }
@@ -224,21 +180,21 @@ impl<E: Environment> Log<E> {
     /// the partition has to stop.
     fn house_keeping(&mut self) {
         let mut done = Ok(());
-        if self.tree.is_full() && self.tree.memtable_bytes() >= self.patience {
+        if self.tree.is_full() && self.tree.load() >= self.patience {
             done = self.freeze();
             if done.is_err() {
-                self.patience = self.tree.memtable_bytes() / 8 * 9;
+                self.patience = self.tree.load() / 8 * 9;
             }
         }
         let paced = self.tree.pace().map_err(EngineError::from).and_then(|()| self.trim_log());
-        if self.tree.is_poisoned() || self.wal.is_poisoned() {
+        if self.tree.is_poisoned() || self.log.wal.is_poisoned() {
             let error = done.and(paced).err().unwrap_or(LsmError::Poisoned.into());
-            self.stopped = Some(error.to_string());
+            self.state.stop_after(&error);
         }
     }
 }
 
-impl<E: Environment> Engine<E> for Log<E> {
+impl<E: Environment> Method<E> for Log<E> {
     const KIND: EngineKind = EngineKind::Log;
 
     fn create(
@@ -292,23 +248,26 @@ impl<E: Environment> Engine<E> for Log<E> {
         )?;
         // Only now: what is missing was found, and nothing has been removed yet.
         tree.finish_open()?;
+        tree.logged(report.bytes);
         let mut log = parts.assemble(&resources, tree, wal);
         // Steps that a crash cuts off again and again would let the log grow without bound.
         if log.tree.is_full()
             && let Err(error) = log.checkpoint()
-            && log.stopped.is_some()
+            && log.state.is_stopped()
         {
             return Err(error);
         }
         Ok((log, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
+}
 
+impl<E: Environment> Engine for Log<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let key = self.tree.check_insert(table, values)?;
-        operation::insert(&mut self.encoded, table, values);
+        operation::insert(&mut self.log.operation, table, values);
         self.change(|tree| tree.insert(table, &key, values))?;
-        self.user_bytes += values.iter().map(value_bytes).sum::<u64>();
+        self.user_bytes += user_bytes(values.iter());
         Ok(())
     }
 
@@ -318,7 +277,7 @@ impl<E: Environment> Engine<E> for Log<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tree.key(table, key)?;
         let primary = self.tree.trees().tree(table, 0);
         self.columns.clear();
@@ -342,24 +301,24 @@ impl<E: Environment> Engine<E> for Log<E> {
             let at = if indexed { usize::from(*column) } else { index };
             (*column, before.get(at), *value)
         });
-        operation::update(&mut self.encoded, table, key, old);
+        operation::update(&mut self.log.operation, table, key, old);
         let done =
             self.change(|tree| tree.update(table, &tuple, changes, indexed.then_some(&before)));
         self.before = before;
         done?;
-        self.user_bytes += changes.iter().map(|(_, value)| value_bytes(value)).sum::<u64>();
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         Ok(())
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let tuple = self.tree.key(table, key)?;
         let primary = self.tree.trees().tree(table, 0);
         if !self.tree.read(primary, &tuple, None, &mut self.before)? {
             return Err(self.tree.missing(table).into());
         }
         let before = std::mem::take(&mut self.before);
-        operation::delete(&mut self.encoded, table, key, before.values());
+        operation::delete(&mut self.log.operation, table, key, before.values());
         let value = |column: u16| before.get(usize::from(column));
         let done = self.change(|tree| tree.delete(table, &tuple, value));
         self.before = before;
@@ -374,7 +333,7 @@ impl<E: Environment> Engine<E> for Log<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let key = self.tree.key(table, key)?;
         Ok(self.tree.read(self.tree.trees().tree(table, 0), &key, columns, row)?)
     }
@@ -391,7 +350,7 @@ impl<E: Environment> Engine<E> for Log<E> {
             if !self.get(table, key, Some(columns), row)? {
                 return Ok(None);
             }
-            let bytes: u64 = row.values().map(|value| value_bytes(&value)).sum();
+            let bytes: u64 = row.values().map(|value| value.user_bytes()).sum();
             let bytes = bytes as usize;
             if bytes <= out.len() {
                 row.copy_bytes(out);
@@ -407,80 +366,70 @@ impl<E: Environment> Engine<E> for Log<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
         let Scan { index, low, high, direction, columns } = *scan;
         Ok(self.tree.scan(table, index, low, high, direction, columns, row, visit)?)
     }
 
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.usable()?;
-        if !self.logging {
-            return Ok((self.wal.next_txn() - 1, self.wal.pending() == 0));
+        self.state.usable(&self.pool)?;
+        if !self.log.is_open() {
+            return Ok(self.log.last());
         }
-        let appended = match self.wal.end() {
-            Ok(appended) => appended,
-            Err(error) => return self.stop(error),
-        };
-        if appended.group_full
-            && let Err(error) = self.wal.flush()
-        {
-            return self.stop(error);
-        }
-        self.logging = false;
+        self.log.commit(&mut self.state)?;
         self.tree.memtable().commit();
         self.house_keeping();
-        Ok((appended.lsn, self.wal.pending() == 0))
+        Ok(self.log.last())
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.must_abort = false;
-        self.usable()?;
+        self.state.abort();
+        self.state.usable(&self.pool)?;
         if let Err(error) = self.tree.memtable().abort() {
-            return self.stop(error);
+            return self.state.stop(error);
         }
-        if std::mem::take(&mut self.logging)
-            && let Err(error) = self.wal.discard()
-        {
-            return self.stop(error);
-        }
-        Ok(())
+        self.log.discard(&mut self.state)
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        if self.logging {
-            return Ok(());
-        }
-        match self.wal.flush() {
-            Ok(()) => Ok(()),
-            Err(error) => self.stop(error),
-        }
+        self.state.usable(&self.pool)?;
+        self.log.sync(&mut self.state)
     }
 
     fn durable(&self) -> u64 {
-        self.wal.durable_lsn() - 1
+        self.log.durable()
     }
 
     /// Writes the MemTable out, after which the log is empty.
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        assert!(!self.logging, "a checkpoint is taken between transactions");
+        self.state.usable(&self.pool)?;
+        assert!(!self.log.is_open(), "a checkpoint is taken between transactions");
         let done = self.freeze().and_then(|()| Ok(self.tree.make_way()?));
         let done = done.and_then(|()| self.trim_log());
-        if self.tree.is_poisoned() || self.wal.is_poisoned() {
-            return self.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
+        if self.tree.is_poisoned() || self.log.wal.is_poisoned() {
+            return self.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
         done
     }
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.pool)?;
+        let before = self.tree.stats().done;
         let waiting = self.tree.work(budget).map_err(EngineError::from);
+        self.background += self.tree.stats().done - before;
         let done = waiting.and_then(|waiting| self.trim_log().map(|()| waiting));
         if self.tree.is_poisoned() {
-            return self.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
+            return self.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
         done
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.tree.has_work()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -495,7 +444,7 @@ impl<E: Environment> Engine<E> for Log<E> {
         Ok(Footprint {
             table: entries + data,
             index: trees + index,
-            log: self.wal.bytes(),
+            log: self.log.wal.bytes(),
             other: other + self.tree.manifest_bytes(),
             ..Footprint::default()
         })
@@ -505,6 +454,7 @@ impl<E: Environment> Engine<E> for Log<E> {
         let stats = self.tree.stats();
         EngineStats {
             user_bytes: self.user_bytes,
+            logged_bytes: self.log.wal.logged_bytes(),
             flushed_bytes: stats.flushed_bytes,
             merged_bytes: stats.merged_bytes,
             runs: stats.runs,
@@ -514,6 +464,9 @@ impl<E: Environment> Engine<E> for Log<E> {
             stalls: stats.stalls,
             failures: stats.failures,
             waiting_bytes: stats.waiting_bytes,
+            inline: stats.done - self.background,
+            background: self.background,
+            ..EngineStats::default()
         }
     }
 

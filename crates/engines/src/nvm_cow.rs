@@ -21,36 +21,38 @@
 //! A batch costs 2 fences. Opening reads the master record and its list, nothing else; deviations
 //! from the paper: `docs/paper/deviations.md`.
 
+mod room;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use heap::{Heap, HeapError, Lane};
-use index::cow::{PoolPages, PoolSource, Records, TreeShape};
+use heap::{Heap, Lane};
+use index::cow::{PoolPages, PoolSource};
 use pm::{Bad, Environment, Memory};
-use storage::shadow::{
-    Directory, ListEntry, Needs, ObjectBatch, PoolMaster, Shadow, SnapshotTrees, Snapshots,
-    TreePlace, Trees,
+use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, TreePlace};
+use storage::{
+    Catalog, Row, SlotTuple, TableKey, TableLayout, TupleCopies, Value, WorkDone, user_bytes,
 };
-use storage::{Catalog, Row, SlotTuple, StorageError, TableLayout, TupleCopies, Value};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Reader, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
     SnapshotSource,
 };
 use crate::error::EngineError;
-use crate::shadow_tables::{TreeMap, dangling};
+use crate::shadow_tables::{TreeMap, collect_pages, shadow_stats};
+use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
+use crate::state::State;
+use crate::stats::EngineStats;
 use crate::table2::{
-    ADD_TO_SECONDARY, CHANGE_COPY, COPY_TUPLE, DISCARD_SECONDARY, FIND, MARK_PERSISTED,
-    MOVE_MASTER, RECLAIM, REMOVE_POINTER, RETRIEVE, STORE_POINTER, SYNC_DIRECTORY, SYNC_TUPLE,
+    ADD_TO_SECONDARY, CHANGE_COPY, COPY_TUPLE, DISCARD_SECONDARY, MARK_PERSISTED, MOVE_MASTER,
+    RECLAIM, REMOVE_POINTER, STORE_POINTER, SYNC_DIRECTORY, SYNC_TUPLE,
 };
-
-/// Pages that a commit looks at while a dead directory is being collected.
-const COLLECT_PAGES: u64 = 32;
 
 /// A partition of NVM-CoW; see the module's comment.
 #[derive(Debug)]
 pub struct NvmCow<E: Environment> {
     map: TreeMap,
+    tuples: InSlots<E::Durable>,
     core: Core<E>,
 }
 
@@ -67,131 +69,22 @@ struct Core<E: Environment> {
     group: u32,
     /// Entries of the batch's list that only deletes may take.
     spare_entries: u64,
-    /// A part of an operation could not be done: the transaction can only abort.
-    must_abort: bool,
-    stopped: Option<String>,
+    state: State,
+    /// Pages that a commit looks at while a dead directory is being collected.
+    collect_pages: u64,
+    user_bytes: u64,
+    failures: u64,
+    background: WorkDone,
 }
+
+/// What looking at a node counts for in a budget.
+const NODE_BYTES: u64 = 256;
 
 fn root_name(partition: u32) -> String {
     format!("nvm-cow/{partition}")
 }
 
-/// The trees' shapes, and the sizes of pages among them: a node has room for seven keys at least.
-fn places(map: &TreeMap, node_bytes: u32) -> Result<(Vec<TreePlace>, Vec<u32>), EngineError> {
-    let mut sizes = Vec::new();
-    let places: Result<Vec<_>, EngineError> = map
-        .trees()
-        .map(|(layout, index)| {
-            let key_bytes = layout.key_bytes(index) as u16;
-            let value_bytes = if index == 0 { 8 } else { 0 };
-            let wanted = (16 + 7 * (u32::from(key_bytes) + 8)).next_power_of_two();
-            let bytes = wanted.max(node_bytes);
-            let records = Records::Packed { key_bytes, value_bytes };
-            let shape = TreeShape::new(bytes, records, u32::from(key_bytes))?;
-            let store = sizes.iter().position(|size| *size == bytes).unwrap_or_else(|| {
-                sizes.push(bytes);
-                sizes.len() - 1
-            });
-            Ok(TreePlace { shape, store })
-        })
-        .collect();
-    Ok((places?, sizes))
-}
-
 impl<E: Environment> Core<E> {
-    fn usable(&self) -> Result<(), EngineError> {
-        match &self.stopped {
-            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-            None if self.must_abort => Err(EngineError::MustAbort),
-            None => Ok(self.memory.healthy()?),
-        }
-    }
-
-    fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
-        let error = error.into();
-        self.stopped = Some(error.to_string());
-        Err(error)
-    }
-
-    /// Makes room for a change: pages, and entries in the batch's list.
-    #[inline]
-    fn reserve(&mut self, needs: &Needs, entries: u64, spare: bool) -> Result<(), EngineError> {
-        if let Err(error) = self.try_reserve(needs, entries, spare) {
-            self.make_room(error)?;
-            self.try_reserve(needs, entries, spare)?;
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn try_reserve(&mut self, needs: &Needs, entries: u64, spare: bool) -> Result<(), EngineError> {
-        self.shadow.reserve(needs, spare, &mut self.lane)?;
-        let left = if spare { self.spare_entries } else { 0 };
-        Ok(self.master.reserve(&mut self.lane, self.batch.entries() + entries + left)?)
-    }
-
-    /// If the pool is full, frees what only waits for a batch to end or for the collection.
-    #[cold]
-    fn make_room(&mut self, error: EngineError) -> Result<(), EngineError> {
-        if !matches!(error, EngineError::Storage(StorageError::Heap(HeapError::Full(_)))) {
-            return Err(error);
-        }
-        // What a batch has superseded can be used when the master record has moved once more.
-        for _ in 0..2 {
-            self.end_batch()?;
-        }
-        while !self.shadow.collect(u64::MAX)? {}
-        self.forget_snapshots();
-        Ok(())
-    }
-
-    fn forget_snapshots(&mut self) {
-        if self.shadow.snapshots_gone() {
-            self.batch.unpin(&mut self.lane, self.shadow.pins());
-        }
-    }
-
-    /// What a change of these trees may take.
-    #[inline]
-    fn needs(&self, trees: impl Iterator<Item = usize>) -> Needs {
-        let mut needs = Needs::default();
-        trees.for_each(|tree| self.shadow.need(&mut needs, tree, 0));
-        needs
-    }
-
-    /// Reserves what a change may take and writes a tuple, or a copy of one, for it.
-    #[inline]
-    fn write(
-        &mut self,
-        needs: &Needs,
-        entries: u64,
-        mut act: impl FnMut(&mut TupleCopies, &mut Lane<E::Durable>) -> Result<u64, StorageError>,
-    ) -> Result<u64, EngineError> {
-        self.reserve(needs, entries, true)?;
-        let tuple = match act(&mut self.copies, &mut self.lane) {
-            Ok(tuple) => tuple,
-            Err(error) => {
-                self.make_room(error.into())?;
-                self.reserve(needs, entries, true)?;
-                act(&mut self.copies, &mut self.lane)?
-            }
-        };
-        self.batch.made(&self.copies.made, self.shadow.open());
-        self.copies.replaced.iter().for_each(|slot| self.batch.replaced(*slot));
-        Ok(tuple)
-    }
-
-    /// Runs the part of an operation that changes trees. If it fails, half of it may be done.
-    #[inline]
-    fn change<T>(
-        &mut self,
-        act: impl FnOnce(&mut Self) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        let done = act(self);
-        self.must_abort |= done.is_err();
-        done
-    }
-
     /// Makes all committed transactions durable.
     fn end_batch(&mut self) -> Result<(), EngineError> {
         let open = self.shadow.open();
@@ -202,7 +95,7 @@ impl<E: Environment> Core<E> {
             self.memory.mark(SYNC_TUPLE);
         }
         if let Err(error) = self.shadow.write_back() {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         self.batch.lines.flush(&self.memory);
         self.master.write(&self.memory, self.shadow.current(), self.batch.list(open));
@@ -212,7 +105,7 @@ impl<E: Environment> Core<E> {
         self.memory.fence();
         self.memory.mark(MOVE_MASTER);
         if let Err(bad) = self.memory.healthy() {
-            return self.stop(bad);
+            return self.state.stop(bad);
         }
         self.shadow.settle();
         match self.batch.settle(&mut self.lane, open, self.shadow.pins()) {
@@ -227,7 +120,7 @@ impl<E: Environment> Core<E> {
             }
             // The batch is durable; what failed is housekeeping on a damaged pool.
             Err(bad) => {
-                self.stopped = Some(bad.to_string());
+                self.state.stop_after(&bad);
                 Ok(())
             }
         }
@@ -245,6 +138,7 @@ impl<E: Environment> Core<E> {
         Ok(reclaimed)
     }
 }
+
 impl<E: Environment> NvmCow<E> {
     fn assemble(
         (heap, lane): (&Heap<E::Durable>, Lane<E::Durable>),
@@ -270,15 +164,24 @@ impl<E: Environment> NvmCow<E> {
             copies: TupleCopies::default(),
             batch: ObjectBatch::default(),
             group: options.group.max(1),
-            must_abort: false,
-            stopped: None,
+            state: State::default(),
+            collect_pages: collect_pages(options),
+            user_bytes: 0,
+            failures: 0,
+            background: WorkDone::default(),
         };
-        Ok(Self { map, core })
+        let tuples = InSlots { memory: heap.memory().clone() };
+        Ok(Self { map, tuples, core })
+    }
+
+    #[inline]
+    fn view(&self) -> View<'_, PoolSource<E::Durable>, InSlots<E::Durable>> {
+        View { map: &self.map, trees: self.core.shadow.trees(), tuples: &self.tuples }
     }
 
     #[inline]
     fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, EngineError> {
-        find(&self.map, self.core.shadow.trees(), table, key)
+        self.map.find(self.core.shadow.trees(), table, key, pointer)
     }
 
     #[inline]
@@ -287,7 +190,7 @@ impl<E: Environment> NvmCow<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for NvmCow<E> {
+impl<E: Environment> Method<E> for NvmCow<E> {
     const KIND: EngineKind = EngineKind::NvmCow;
 
     fn create(
@@ -297,7 +200,7 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
     ) -> Result<Self, EngineError> {
         let heap = &resources.durable;
         let map = TreeMap::new(catalog);
-        let (places, sizes) = places(&map, options.tree_node_bytes)?;
+        let (places, sizes) = room::places(&map, options.tree_node_bytes)?;
         let mut lane = heap.lane(resources.partition);
         let directory = map.directory(sizes.len());
         let parameter = u64::from(options.tree_node_bytes);
@@ -321,7 +224,7 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         let node_bytes = PoolMaster::parameter(heap.memory(), root)?;
         let node_bytes = u32::try_from(node_bytes)
             .map_err(|_| Bad::Damaged { what: "master record", at: root })?;
-        let (places, sizes) = places(&map, node_bytes)?;
+        let (places, sizes) = room::places(&map, node_bytes)?;
         let mut directory = map.directory(sizes.len());
         let (master, list) = PoolMaster::open(heap, root, &mut directory)?;
         let lane = heap.lane(resources.partition);
@@ -330,11 +233,13 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         let reclaimed = partition.core.redo(&list)?;
         Ok((partition, RecoveryReport { reclaimed, ..RecoveryReport::default() }))
     }
+}
 
+impl<E: Environment> Engine for NvmCow<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        let Self { map, core } = self;
-        core.usable()?;
+        let Self { map, core, .. } = self;
+        core.state.usable(&core.memory)?;
         let layout = &**map.layout(table);
         layout.check_tuple(values)?;
         let key = layout.primary_key_of(values)?;
@@ -347,6 +252,7 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         let tuple = core.write(&needs, values.len() as u64 + 1, |copies, lane| {
             copies.write(lane, layout, values)
         })?;
+        core.user_bytes += user_bytes(values.iter());
         core.change(|core| {
             core.shadow.insert(tree, key, &tuple.to_le_bytes())?;
             core.memory.mark(STORE_POINTER);
@@ -367,12 +273,12 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.core.usable()?;
+        self.core.state.usable(&self.core.memory)?;
         let old = self.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
         }
-        let Self { map, core } = self;
+        let Self { map, core, .. } = self;
         let layout = &**map.layout(table);
         layout.check_changes(changes)?;
         let tree = map.tree(table, 0);
@@ -382,6 +288,7 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         let new = core.write(&needs, 2 * (changes.len() as u64 + 1), |copies, lane| {
             copies.copy(lane, layout, old, changes)
         })?;
+        core.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         core.memory.mark(COPY_TUPLE);
         core.memory.mark(CHANGE_COPY);
         let key = layout.primary_key(key)?;
@@ -402,9 +309,9 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.core.usable()?;
+        self.core.state.usable(&self.core.memory)?;
         let tuple = self.find_or_fail(table, key)?;
-        let Self { map, core } = self;
+        let Self { map, core, .. } = self;
         let (layout, tree) = (&**map.layout(table), map.tree(table, 0));
         let needs = core.needs(tree..tree + layout.index_count());
         core.reserve(&needs, layout.schema.columns().len() as u64 + 1, false)?;
@@ -432,13 +339,8 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.core.usable()?;
-        let Some(tuple) = self.find(table, key)? else { return Ok(false) };
-        self.core.memory.mark(FIND);
-        self.core.tuple(self.map.layout(table), tuple).read(columns, row)?;
-        self.core.memory.mark(RETRIEVE);
-        self.core.memory.healthy()?;
-        Ok(true)
+        self.core.state.usable(&self.core.memory)?;
+        self.view().get(table, key, columns, row)
     }
 
     #[inline]
@@ -449,13 +351,8 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.core.usable()?;
-        let Some(tuple) = self.find(table, key)? else { return Ok(None) };
-        self.core.memory.mark(FIND);
-        let bytes = self.core.tuple(self.map.layout(table), tuple).read_bytes(columns, out)?;
-        self.core.memory.mark(RETRIEVE);
-        self.core.memory.healthy()?;
-        Ok(Some(bytes))
+        self.core.state.usable(&self.core.memory)?;
+        self.view().get_bytes(table, key, columns, out)
     }
 
     fn scan(
@@ -465,13 +362,13 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.core.usable()?;
-        scan(&self.map, self.core.shadow.trees(), &self.core.memory, table, what, row, visit)
+        self.core.state.usable(&self.core.memory)?;
+        self.view().scan(table, what, row, visit)
     }
 
     #[inline]
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.core.usable()?;
+        self.core.state.usable(&self.core.memory)?;
         if !self.core.shadow.is_changed() {
             return Ok((self.core.shadow.committed(), self.core.shadow.pending() == 0));
         }
@@ -480,24 +377,25 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         if self.core.shadow.pending() >= self.core.group {
             self.core.end_batch()?;
         }
-        if let Err(error) = self.core.shadow.collect(COLLECT_PAGES) {
+        if let Err(error) = self.core.shadow.collect_after_commit(self.core.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged pool.
-            self.core.stopped = Some(error.to_string());
+            self.core.failures += 1;
+            self.core.state.stop_after(&error);
         }
         self.core.forget_snapshots();
         Ok((number, self.core.shadow.pending() == 0))
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.core.must_abort = false;
-        self.core.usable()?;
+        self.core.state.abort();
+        self.core.state.usable(&self.core.memory)?;
         self.core.shadow.abort();
         self.core.batch.abort(&mut self.core.lane);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.core.usable()?;
+        self.core.state.usable(&self.core.memory)?;
         if self.core.shadow.pending() > 0 { self.core.end_batch() } else { Ok(()) }
     }
 
@@ -506,7 +404,11 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.core.usable()
+        self.core.state.usable(&self.core.memory)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.core.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -518,21 +420,40 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
     }
 
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
-        let (snapshots, map) = (self.core.shadow.snapshots().clone(), self.map.clone());
-        Some(Arc::new(NvmCowSnapshots { snapshots, map, memory: self.core.memory.clone() }))
+        Some(ShadowSnapshots::of(&self.core.shadow, &self.map, &self.tuples))
     }
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        self.core.usable()?;
-        self.core.shadow.release_unpinned();
-        self.core.shadow.collect(budget / 256)?;
-        self.core.forget_snapshots();
-        Ok(self.core.shadow.uncollected() * 256)
+        self.core.state.usable(&self.core.memory)?;
+        let core = &mut self.core;
+        core.shadow.release_unpinned();
+        let before = core.shadow.collected();
+        let collected = core.shadow.collect((budget / NODE_BYTES).max(1));
+        core.background += core.shadow.collected() - before;
+        if let Err(error) = collected {
+            core.failures += 1;
+            return core.state.stop(error);
+        }
+        core.forget_snapshots();
+        Ok(core.shadow.stats().uncollected_bytes)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.core.shadow.is_collecting()
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         // Everything lies in the heap, whose chunks say what they are for.
         Ok(Footprint::default())
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            user_bytes: self.core.user_bytes,
+            logged_bytes: self.core.master.listed_bytes(),
+            failures: self.core.failures,
+            ..shadow_stats(&self.core.shadow.stats(), self.core.background)
+        }
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
@@ -541,143 +462,72 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
             store.backend().for_each_extent(&mut *reachable)?;
         }
         self.core.batch.superseded(&mut *reachable);
-        let trees = self.core.shadow.trees();
-        let mut counts = vec![0; self.map.catalog.index_count()];
-        let mut failed = None;
-        let mut check = |tree: usize, key: &[u8], value: &[u8]| -> Result<(), EngineError> {
-            counts[tree] += 1;
-            let (table, index) = self.map.owner(tree);
-            if index > 0 {
-                return Ok(());
-            }
-            let tuple = self.core.tuple(self.map.layout(table), pointer(value));
-            tuple.read(None, &mut Row::new())?;
-            tuple.slots(|slot| {
+        check(&self.map, &self.core.shadow, &self.tuples, |layout, stored| {
+            let reach = |slot| {
                 if !self.core.batch.is_new(slot) {
                     reachable(slot);
                 }
-            })?;
-            for index in 0..self.map.layout(table).index_count() {
-                let (owned, mut narrow) = (tuple.key(index)?, [0; 8]);
-                let stored = owned.bytes(&mut narrow);
-                let found = match index {
-                    0 => stored == key,
-                    _ => trees.get(tree + index, stored, |_| ())?.is_some(),
-                };
-                if !found {
-                    return Err(dangling());
-                }
-            }
-            Ok(())
-        };
-        self.core.shadow.check(|tree, key, value| {
-            if failed.is_none() {
-                failed = check(tree, key, value).err();
-            }
-            Ok(())
-        })?;
-        failed.map_or(Ok(()), Err)?;
-        self.map.check_counts(self.core.shadow.current(), &counts)
+            };
+            Ok(self.tuples.tuple(layout, stored).slots(reach)?)
+        })
     }
 }
 
 /// The tuple's place, as a leaf has it.
 #[inline]
-fn pointer(value: &[u8]) -> u64 {
-    value.try_into().map_or(u64::MAX, u64::from_le_bytes)
+fn pointer(stored: &[u8]) -> u64 {
+    stored.try_into().map_or(u64::MAX, u64::from_le_bytes)
 }
 
-#[inline]
-fn find<M: Memory>(
-    map: &TreeMap,
-    trees: Trees<'_, PoolSource<M>>,
-    table: u16,
-    key: &[Value<'_>],
-) -> Result<Option<u64>, EngineError> {
-    map.find(trees, table, key, pointer)
-}
-
-fn scan<M: Memory>(
-    map: &TreeMap,
-    trees: Trees<'_, PoolSource<M>>,
-    memory: &M,
-    table: u16,
-    what: &Scan<'_>,
-    row: &mut Row,
-    visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-) -> Result<(), EngineError> {
-    let layout = map.layout(table);
-    map.scan(trees, table, what, |value| {
-        SlotTuple { memory, layout, offset: pointer(value) }.read(what.columns, row)?;
-        Ok(visit(row))
-    })?;
-    Ok(memory.healthy()?)
-}
-
-/// Takes snapshots of a partition.
-#[derive(Debug)]
-struct NvmCowSnapshots<M> {
-    snapshots: Snapshots<PoolSource<M>>,
-    map: TreeMap,
+/// Tuples in slots of the pool, to which leaves lead.
+#[derive(Clone, Debug)]
+struct InSlots<M> {
     memory: M,
 }
 
-impl<M: Memory> SnapshotSource for NvmCowSnapshots<M> {
-    fn snapshot(&self) -> Box<dyn Reader> {
-        let (trees, map) = (self.snapshots.take(), self.map.clone());
-        Box::new(NvmCowSnapshot { trees, map, memory: self.memory.clone() })
+impl<M: Memory> InSlots<M> {
+    #[inline]
+    fn tuple<'a>(&'a self, layout: &'a TableLayout, stored: &[u8]) -> SlotTuple<'a, M> {
+        SlotTuple { memory: &self.memory, layout, offset: pointer(stored) }
     }
 }
 
-/// A version of a partition.
-#[derive(Debug)]
-struct NvmCowSnapshot<M> {
-    trees: SnapshotTrees<PoolSource<M>>,
-    map: TreeMap,
-    memory: M,
-}
+impl<M: Memory> TupleForm for InSlots<M> {
+    type Memory = M;
 
-impl<M: Memory> Reader for NvmCowSnapshot<M> {
-    fn get(
+    #[inline]
+    fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    #[inline]
+    fn read(
         &self,
-        table: u16,
-        key: &[Value<'_>],
+        layout: &TableLayout,
+        stored: &[u8],
         columns: Option<&[u16]>,
         row: &mut Row,
-    ) -> Result<bool, EngineError> {
-        let Some(offset) = find(&self.map, self.trees.trees(), table, key)? else {
-            return Ok(false);
-        };
-        let layout = self.map.layout(table);
-        SlotTuple { memory: &self.memory, layout, offset }.read(columns, row)?;
-        self.memory.healthy()?;
-        Ok(true)
+    ) -> Result<(), EngineError> {
+        Ok(self.tuple(layout, stored).read(columns, row)?)
     }
 
-    fn get_bytes(
+    #[inline]
+    fn read_bytes(
         &self,
-        table: u16,
-        key: &[Value<'_>],
+        layout: &TableLayout,
+        stored: &[u8],
         columns: &[u16],
         out: &mut [u8],
-    ) -> Result<Option<usize>, EngineError> {
-        let Some(offset) = find(&self.map, self.trees.trees(), table, key)? else {
-            return Ok(None);
-        };
-        let layout = self.map.layout(table);
-        let tuple = SlotTuple { memory: &self.memory, layout, offset };
-        let bytes = tuple.read_bytes(columns, out)?;
-        self.memory.healthy()?;
-        Ok(Some(bytes))
+    ) -> Result<usize, EngineError> {
+        Ok(self.tuple(layout, stored).read_bytes(columns, out)?)
     }
 
-    fn scan(
+    fn key(
         &self,
-        table: u16,
-        what: &Scan<'_>,
-        row: &mut Row,
-        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<(), EngineError> {
-        scan(&self.map, self.trees.trees(), &self.memory, table, what, row, visit)
+        layout: &TableLayout,
+        stored: &[u8],
+        index: usize,
+    ) -> Result<TableKey, EngineError> {
+        Ok(self.tuple(layout, stored).key(index)?)
     }
 }

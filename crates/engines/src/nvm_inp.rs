@@ -26,13 +26,18 @@ use std::sync::Arc;
 
 use heap::Purpose;
 use index::Append;
-use pm::{Environment, Flushed, LineSet, Memory, Off, fence_for};
-use storage::{Catalog, FIELDS_PER_ENTRY, Row, Tables, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value};
+use pm::{Environment, Flushed, Memory, Off, fence_for};
+use storage::{
+    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES, UndoEntry,
+    UndoLog, Value, user_bytes,
+};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
+use crate::state::State;
+use crate::stats::EngineStats;
 use crate::table2::{
     ADD_TO_INDEXES, DISCARD, FIND, MARK_PERSISTED, MODIFY, RECLAIM, RECORD, RETRIEVE, SYNC_CHANGES,
     SYNC_LOG_ENTRY, SYNC_TUPLE,
@@ -46,15 +51,11 @@ pub struct NvmInp<E: Environment> {
     log: UndoLog,
     /// The log's head and the root pointers of the indexes.
     root: u64,
-    /// Superseded by the last committed transaction: persisted bits to clear.
-    to_clear: Vec<u64>,
-    /// Cleared since: to release after the next end of a transaction.
-    to_release: Vec<u64>,
+    superseded: Superseded,
+    user_bytes: u64,
     /// The tuple that the last operation changed, until a fence has made that durable.
     unsettled: Option<u64>,
-    /// Lines of cleared bits, to be flushed with the next log entry.
-    cleared: LineSet,
-    stopped: Option<String>,
+    state: State,
 }
 
 fn root_name(partition: u32) -> String {
@@ -62,28 +63,6 @@ fn root_name(partition: u32) -> String {
 }
 
 impl<E: Environment> NvmInp<E> {
-    fn usable(&self) -> Result<(), EngineError> {
-        match &self.stopped {
-            None => Ok(self.memory.healthy()?),
-            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-        }
-    }
-
-    fn stop<T>(&mut self, error: EngineError) -> Result<T, EngineError> {
-        self.stopped = Some(error.to_string());
-        Err(error)
-    }
-
-    /// Frees what the last transaction superseded, with the lines of the operation to come.
-    #[inline]
-    fn clear_superseded(&mut self) -> Result<(), EngineError> {
-        while let Some(slot) = self.to_clear.pop() {
-            self.tables.lane.clear_persisted(slot, &mut self.cleared)?;
-            self.to_release.push(slot);
-        }
-        Ok(())
-    }
-
     /// Before a log entry about `tuple` is written: what the operation before did to the same
     /// tuple must not persist after the entry, since undoing it makes index keys of logged and of
     /// stored fields.
@@ -94,21 +73,15 @@ impl<E: Environment> NvmInp<E> {
         }
     }
 
-    fn release_cleared(&mut self) {
-        while let Some(slot) = self.to_release.pop() {
-            self.tables.lane.release(slot);
-        }
-    }
-
     /// Finishes the committed transaction and undoes the open one that opening the log found.
     fn recover(&mut self, work: &storage::UndoWork) -> Result<RecoveryReport, EngineError> {
         let memory = &self.memory;
         let mut freed = self.tables.superseded_by(&work.committed)?;
         for slot in &freed {
-            self.tables.lane.clear_persisted(*slot, &mut self.cleared)?;
+            self.tables.lane.clear_persisted(*slot, &mut self.superseded.lines)?;
         }
         let reclaimed = freed.len() as u64;
-        self.cleared.flush(memory);
+        self.superseded.lines.flush(memory);
         memory.fence();
         let log = &mut self.log;
         let undone = self.tables.undo(&work.open, &mut freed, |first| {
@@ -124,7 +97,7 @@ impl<E: Environment> NvmInp<E> {
     }
 }
 
-impl<E: Environment> Engine<E> for NvmInp<E> {
+impl<E: Environment> Method<E> for NvmInp<E> {
     const KIND: EngineKind = EngineKind::NvmInp;
 
     fn create(
@@ -142,15 +115,14 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             tables,
             log,
             root,
-            to_clear: Vec::new(),
-            to_release: Vec::new(),
+            superseded: Superseded::default(),
+            user_bytes: 0,
             unsettled: None,
-            cleared: LineSet::new(),
-            stopped: None,
+            state: State::default(),
         };
         let memory = &partition.memory;
-        partition.tables.lane.mark_persisted(root, &mut partition.cleared);
-        partition.cleared.flush(memory);
+        partition.tables.lane.mark_persisted(root, &mut partition.superseded.lines);
+        partition.superseded.lines.flush(memory);
         memory.fence();
         resources.durable.set_root(&root_name(resources.partition), root)?;
         Ok(partition)
@@ -172,26 +144,28 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             tables,
             log,
             root,
-            to_clear: Vec::new(),
-            to_release: Vec::new(),
+            superseded: Superseded::default(),
+            user_bytes: 0,
             unsettled: None,
-            cleared: LineSet::new(),
-            stopped: None,
+            state: State::default(),
         };
         let report = partition.recover(&work)?;
         Ok((partition, report))
     }
+}
 
+impl<E: Environment> Engine for NvmInp<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
-        self.clear_superseded()?;
+        self.state.usable(&self.memory)?;
+        self.superseded.clear(&mut self.tables.lane)?;
         self.log.reserve(&mut self.tables.lane, 1)?;
         let tuple = self.tables.write_tuple(table, values)?;
         let memory = &self.memory;
+        self.user_bytes += user_bytes(values.iter());
         let entry = UndoEntry::insert(table, tuple.offset, tuple.image);
         self.log.append(memory, entry, &mut self.tables.lines);
-        self.cleared.flush(memory);
+        self.superseded.lines.flush(memory);
         let tuple = Flushed::lines(memory, &mut self.tables.lines, tuple);
         let tuple = fence_for(memory, tuple);
         self.unsettled = None;
@@ -201,7 +175,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         self.tables.mark_tuple(&tuple);
         memory.mark(MARK_PERSISTED);
         if let Err(bad) = self.tables.publish_tuple(tuple) {
-            return self.stop(bad.into());
+            return self.state.stop(bad);
         }
         memory.mark(ADD_TO_INDEXES);
         self.tables.lines.flush(memory);
@@ -215,27 +189,30 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let tuple = self.tables.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
         }
-        self.clear_superseded()?;
-        self.log.reserve(&mut self.tables.lane, changes.len().div_ceil(FIELDS_PER_ENTRY))?;
+        self.superseded.clear(&mut self.tables.lane)?;
+        // More are refused before they are logged.
+        let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
+        self.log.reserve(&mut self.tables.lane, entries)?;
         let fields = self.tables.write_fields(table, tuple, changes)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         self.settle(tuple);
         let memory = &self.memory;
         for (index, part) in self.tables.fields.chunks(FIELDS_PER_ENTRY).enumerate() {
             let entry = UndoEntry::update(table, tuple, part, index > 0);
             self.log.append(memory, entry, &mut self.tables.lines);
         }
-        self.cleared.flush(memory);
+        self.superseded.lines.flush(memory);
         let fields = Flushed::lines(memory, &mut self.tables.lines, fields);
         let fields = fence_for(memory, fields);
         memory.mark(RECORD);
         memory.mark(SYNC_LOG_ENTRY);
         if let Err(bad) = self.tables.replace_fields(fields) {
-            return self.stop(bad.into());
+            return self.state.stop(bad);
         }
         memory.mark(MODIFY);
         self.tables.lines.flush(memory);
@@ -244,20 +221,20 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let tuple = self.tables.find_or_fail(table, key)?;
-        self.clear_superseded()?;
+        self.superseded.clear(&mut self.tables.lane)?;
         self.log.reserve(&mut self.tables.lane, 1)?;
         self.settle(tuple);
         let memory = &self.memory;
         self.log.append(memory, UndoEntry::delete(table, tuple), &mut self.tables.lines);
-        self.cleared.flush(memory);
+        self.superseded.lines.flush(memory);
         self.tables.lines.flush(memory);
         memory.fence();
         memory.mark(RECORD);
         memory.mark(SYNC_LOG_ENTRY);
         if let Err(bad) = self.tables.unlink(table, tuple) {
-            return self.stop(bad.into());
+            return self.state.stop(bad);
         }
         memory.mark(DISCARD);
         self.tables.lines.flush(memory);
@@ -272,7 +249,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
         self.tables.memory().mark(FIND);
         self.tables.read(table, tuple, columns, row)?;
@@ -289,7 +266,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
         self.memory.mark(FIND);
         let bytes = self.tables.read_bytes(table, tuple, columns, out)?;
@@ -305,7 +282,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let Scan { index, low, high, direction, columns } = *scan;
         self.tables.scan(table, index, low, high, direction, columns, row, visit)?;
         Ok(self.tables.memory().healthy()?)
@@ -313,31 +290,35 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
 
     #[inline]
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            // An operation that failed may have split a leaf.
+            self.tables.lane.settle();
             return Ok((self.durable(), true));
         }
         let memory = &self.memory;
         memory.fence();
         self.log.commit(memory);
         memory.fence();
+        self.tables.lane.fenced();
         if let Err(bad) = memory.healthy() {
-            return self.stop(bad.into());
+            return self.state.stop(bad);
         }
         self.unsettled = None;
-        self.release_cleared();
-        std::mem::swap(&mut self.to_clear, &mut self.tables.superseded);
+        self.superseded.release(&mut self.tables.lane);
+        self.superseded.add(&mut self.tables.superseded);
         self.memory.mark(RECLAIM);
         if let Err(error) = self.tables.tidy_indexes() {
             // The transaction is durable; what failed is housekeeping on a damaged index.
-            self.stopped = Some(error.to_string());
+            self.state.stop_after(&error);
         }
         Ok((self.durable(), true))
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            self.tables.lane.settle();
             self.tables.forget();
             return Ok(());
         }
@@ -350,12 +331,13 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
             })?)
         });
         if let Err(error) = undone {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         self.log.abort(memory);
         memory.fence();
+        self.tables.lane.fenced();
         self.unsettled = None;
-        self.release_cleared();
+        self.superseded.release(&mut self.tables.lane);
         for slot in freed {
             self.tables.lane.release(slot);
         }
@@ -364,7 +346,7 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.usable()
+        self.state.usable(&self.memory)
     }
 
     fn durable(&self) -> u64 {
@@ -372,32 +354,44 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()
+        self.state.usable(&self.memory)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        if self.to_clear.is_empty() && self.to_release.is_empty() {
+        let (lane, memory) = (&mut self.tables.lane, &self.memory);
+        if !self.superseded.settle(lane, &mut self.log, memory)? {
             return Ok(());
         }
-        self.clear_superseded()?;
-        let memory = &self.memory;
-        self.cleared.flush(memory);
         memory.fence();
-        self.log.abort(memory);
-        memory.fence();
-        self.release_cleared();
+        self.superseded.release(&mut self.tables.lane);
         Ok(())
+    }
+
+    fn puts_off_work(&self) -> bool {
+        false
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         Ok(Footprint::default())
     }
 
+    fn stats(&self) -> EngineStats {
+        EngineStats {
+            user_bytes: self.user_bytes,
+            logged_bytes: self.log.logged_bytes(),
+            ..EngineStats::default()
+        }
+    }
+
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
         reachable(self.root);
         self.log.segments(&mut *reachable);
-        self.to_clear.iter().copied().for_each(&mut *reachable);
+        self.superseded.for_each(&mut *reachable);
         Ok(self.tables.check(reachable)?)
     }
 }

@@ -29,24 +29,24 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::Purpose;
-use pm::{Durable, Environment, Flushed, LineSet, Memory, fence_for};
+use pm::{Durable, Environment, Flushed, Memory, fence_for};
 use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
-    Catalog, FIELDS_PER_ENTRY, NewFields, Row, UNDO_HEAD_BYTES, UndoEntry, UndoLog, Value,
+    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, NewFields, Row, Superseded, UNDO_HEAD_BYTES, UndoEntry,
+    UndoLog, Value, WorkDone, user_bytes,
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
 use crate::error::EngineError;
+use crate::state::State;
+use crate::stats::EngineStats;
 use crate::table2::{
     ADD_TO_MEMTABLE, COALESCE, FIND_ENTRIES, MARK_PERSISTED, MARK_TOMBSTONE, MODIFY, RECORD,
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
 };
-
-/// Frozen MemTables that are merged together.
-const LEVEL0_RUNS: u32 = 4;
 
 /// A partition of NVM-Log; see the module's comment.
 #[derive(Debug)]
@@ -56,15 +56,14 @@ pub struct NvmLog<E: Environment> {
     log: UndoLog,
     /// The log's head, the directory of runs, the root pointers of the secondary indexes.
     root: u64,
-    /// Superseded by the last committed transaction: persisted bits to clear.
-    to_clear: Vec<u64>,
-    /// Cleared since: to release after the next end of a transaction.
-    to_release: Vec<u64>,
-    /// Lines of cleared bits, to be flushed with the next log entry.
-    cleared: LineSet,
+    superseded: Superseded,
     /// Bytes and entries of the MemTable after the last transaction.
     committed_use: (u64, u64),
-    stopped: Option<String>,
+    /// Somebody calls [`Engine::background`].
+    helped: bool,
+    user_bytes: u64,
+    background: WorkDone,
+    state: State,
 }
 
 fn root_name(partition: u32) -> String {
@@ -75,53 +74,11 @@ fn policy(options: &EngineOptions) -> LevelPolicy {
     LevelPolicy {
         memtable_bytes: options.memtable_bytes.max(1),
         growth: options.growth.max(2),
-        level0_runs: LEVEL0_RUNS,
+        level0_runs: options.level0_runs.max(1),
     }
 }
 
 impl<E: Environment> NvmLog<E> {
-    fn usable(&self) -> Result<(), EngineError> {
-        match &self.stopped {
-            None => Ok(self.memory.healthy()?),
-            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-        }
-    }
-
-    fn stop<T>(&mut self, error: EngineError) -> Result<T, EngineError> {
-        self.stopped = Some(error.to_string());
-        Err(error)
-    }
-
-    /// Frees what the last transaction superseded, with the lines of the operation to come.
-    #[inline]
-    fn clear_superseded(&mut self) -> Result<(), EngineError> {
-        while let Some(slot) = self.to_clear.pop() {
-            self.runs.tables.lane.clear_persisted(slot, &mut self.cleared)?;
-            self.to_release.push(slot);
-        }
-        Ok(())
-    }
-
-    fn release_cleared(&mut self) {
-        while let Some(slot) = self.to_release.pop() {
-            self.runs.tables.lane.release(slot);
-        }
-    }
-
-    /// Finishes what the last transaction left to do: with the next fence no entry of the log counts
-    /// any more, and what was cleared can be released.
-    fn settle_log(&mut self) -> Result<(), EngineError> {
-        if self.to_clear.is_empty() && self.to_release.is_empty() {
-            return Ok(());
-        }
-        self.clear_superseded()?;
-        let memory = &self.memory;
-        self.cleared.flush(memory);
-        memory.fence();
-        self.log.abort(memory);
-        Ok(())
-    }
-
     /// Logs a replacement in the MemTable and makes it, with all that was written for it, durable.
     #[inline]
     fn record(&mut self, replacement: Replacement) -> Durable<Replacement> {
@@ -129,7 +86,7 @@ impl<E: Environment> NvmLog<E> {
         let memory = &self.memory;
         let lines = &mut self.runs.tables.lines;
         self.log.append(memory, UndoEntry::replace(table, witness, old, new, image), lines);
-        self.cleared.flush(memory);
+        self.superseded.lines.flush(memory);
         let replacement = Flushed::lines(memory, lines, replacement);
         fence_for(memory, replacement)
     }
@@ -142,7 +99,7 @@ impl<E: Environment> NvmLog<E> {
             let entry = UndoEntry::update(fields.table, fields.tuple, part, index > 0);
             self.log.append(memory, entry, &mut tables.lines);
         }
-        self.cleared.flush(memory);
+        self.superseded.lines.flush(memory);
         let fields = Flushed::lines(memory, &mut tables.lines, fields);
         fence_for(memory, fields)
     }
@@ -161,13 +118,17 @@ impl<E: Environment> NvmLog<E> {
         self.runs.tables.tidy_indexes()?;
         let grown = self.runs.memtable_use().0.saturating_sub(self.committed_use.0);
         if self.runs.is_full() && grown > 0 {
-            self.settle_log()?;
-            if !self.runs.freeze()? {
+            self.superseded.settle(&mut self.runs.tables.lane, &mut self.log, &self.memory)?;
+            if !self.runs.freeze(&self.log.notes([0, 0]))? {
                 self.memory.fence();
             }
-            self.release_cleared();
+            self.superseded.release(&mut self.runs.tables.lane);
         }
         self.committed_use = self.runs.memtable_use();
+        // Whoever helps takes the work off, as long as it comes along.
+        if self.helped && !self.runs.is_behind() {
+            return Ok(());
+        }
         Ok(self.runs.work_for(grown)?)
     }
 
@@ -185,10 +146,10 @@ impl<E: Environment> NvmLog<E> {
         let superseded = self.runs.superseded_by(&work.committed)?;
         let reclaimed = superseded.len() as u64;
         for slot in superseded {
-            self.runs.tables.lane.clear_persisted(slot, &mut self.cleared)?;
+            self.runs.tables.lane.clear_persisted(slot, &mut self.superseded.lines)?;
             freed.push(slot);
         }
-        self.cleared.flush(memory);
+        self.superseded.lines.flush(memory);
         memory.fence();
         self.log.finish_recovery(memory);
         memory.fence();
@@ -199,23 +160,30 @@ impl<E: Environment> NvmLog<E> {
         Ok(RecoveryReport { undone, reclaimed, ..RecoveryReport::default() })
     }
 
-    fn assemble(memory: E::Durable, runs: Runs<E::Durable>, log: UndoLog, root: u64) -> Self {
+    fn assemble(
+        memory: E::Durable,
+        runs: Runs<E::Durable>,
+        log: UndoLog,
+        root: u64,
+        helped: bool,
+    ) -> Self {
         let committed_use = runs.memtable_use();
         Self {
             memory,
             runs,
             log,
             root,
-            to_clear: Vec::new(),
-            to_release: Vec::new(),
-            cleared: LineSet::new(),
+            superseded: Superseded::default(),
             committed_use,
-            stopped: None,
+            helped,
+            user_bytes: 0,
+            background: WorkDone::default(),
+            state: State::default(),
         }
     }
 }
 
-impl<E: Environment> Engine<E> for NvmLog<E> {
+impl<E: Environment> Method<E> for NvmLog<E> {
     const KIND: EngineKind = EngineKind::NvmLog;
 
     fn create(
@@ -229,10 +197,10 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         let log = UndoLog::create(&mut lane, root)?;
         let runs = Runs::create(lane, catalog, policy(options), root + UNDO_HEAD_BYTES)?;
         let memory = resources.durable.memory().clone();
-        let mut partition = Self::assemble(memory, runs, log, root);
+        let mut partition = Self::assemble(memory, runs, log, root, options.helped);
         let memory = &partition.memory;
-        partition.runs.tables.lane.mark_persisted(root, &mut partition.cleared);
-        partition.cleared.flush(memory);
+        partition.runs.tables.lane.mark_persisted(root, &mut partition.superseded.lines);
+        partition.superseded.lines.flush(memory);
         memory.fence();
         resources.durable.set_root(&root_name(resources.partition), root)?;
         Ok(partition)
@@ -252,17 +220,20 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         let lane = resources.durable.lane(resources.partition);
         let directory = root + UNDO_HEAD_BYTES;
         let runs = Runs::open(lane, catalog, policy(options), directory, memtable_use)?;
-        let mut partition = Self::assemble(memory, runs, log, root);
+        let mut partition = Self::assemble(memory, runs, log, root, options.helped);
         let report = partition.recover(&work)?;
         Ok((partition, report))
     }
+}
 
+impl<E: Environment> Engine for NvmLog<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
-        self.clear_superseded()?;
+        self.state.usable(&self.memory)?;
+        self.superseded.clear(&mut self.runs.tables.lane)?;
         self.log.reserve(&mut self.runs.tables.lane, 1)?;
         let tuple = self.runs.write_insert(table, values)?;
+        self.user_bytes += user_bytes(values.iter());
         let tuple = self.record(tuple);
         self.memory.mark(SYNC_TUPLE);
         self.memory.mark(RECORD);
@@ -270,7 +241,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         self.runs.mark(&tuple);
         self.memory.mark(MARK_PERSISTED);
         if let Err(bad) = self.runs.publish(tuple) {
-            return self.stop(bad.into());
+            return self.state.stop(bad);
         }
         self.memory.mark(ADD_TO_MEMTABLE);
         self.runs.tables.lines.flush(&self.memory);
@@ -284,15 +255,18 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let found = self.find_or_fail(table, key)?;
         if changes.is_empty() {
             return Ok(());
         }
-        self.clear_superseded()?;
-        let entries = changes.len().div_ceil(FIELDS_PER_ENTRY);
+        self.superseded.clear(&mut self.runs.tables.lane)?;
+        // More are refused before they are logged.
+        let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
         self.log.reserve(&mut self.runs.tables.lane, entries)?;
-        match self.runs.write_update(table, key, found, changes)? {
+        let update = self.runs.write_update(table, key, found, changes)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
+        match update {
             Update::Fields(fields) => {
                 let fields = self.record_fields(fields);
                 self.memory.mark(RECORD);
@@ -306,7 +280,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
                 self.memory.mark(SYNC_LOG_ENTRY);
                 self.runs.mark(&entry);
                 if let Err(bad) = self.runs.publish(entry) {
-                    return self.stop(bad.into());
+                    return self.state.stop(bad);
                 }
             }
         }
@@ -317,9 +291,9 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let found = self.find_or_fail(table, key)?;
-        self.clear_superseded()?;
+        self.superseded.clear(&mut self.runs.tables.lane)?;
         self.log.reserve(&mut self.runs.tables.lane, 1)?;
         let tombstone = self.runs.write_delete(table, key, found)?;
         let tombstone = self.record(tombstone);
@@ -327,7 +301,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         self.memory.mark(SYNC_LOG_ENTRY);
         self.runs.mark(&tombstone);
         if let Err(bad) = self.runs.publish(tombstone) {
-            return self.stop(bad.into());
+            return self.state.stop(bad);
         }
         self.memory.mark(MARK_TOMBSTONE);
         self.runs.tables.lines.flush(&self.memory);
@@ -342,7 +316,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let Some(found) = self.runs.find(table, key)? else { return Ok(false) };
         self.memory.mark(FIND_ENTRIES);
         self.runs.read(table, key, found, columns, row)?;
@@ -359,7 +333,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let Some(found) = self.runs.find(table, key)? else { return Ok(None) };
         self.memory.mark(FIND_ENTRIES);
         let bytes = self.runs.read_bytes(table, key, found, columns, out)?;
@@ -375,7 +349,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         let Scan { index, low, high, direction, columns } = *scan;
         self.runs.scan(table, index, low, high, direction, columns, row, visit)?;
         Ok(self.memory.healthy()?)
@@ -383,8 +357,10 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
 
     #[inline]
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            // An operation that failed may have split a leaf.
+            self.runs.tables.lane.settle();
             return Ok((self.durable(), true));
         }
         let memory = &self.memory;
@@ -394,22 +370,24 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         self.log.note(memory, 1, entries);
         self.log.commit(memory);
         memory.fence();
+        self.runs.tables.lane.fenced();
         if let Err(bad) = memory.healthy() {
-            return self.stop(bad.into());
+            return self.state.stop(bad);
         }
         let number = self.durable();
-        self.release_cleared();
-        std::mem::swap(&mut self.to_clear, &mut self.runs.tables.superseded);
+        self.superseded.release(&mut self.runs.tables.lane);
+        self.superseded.add(&mut self.runs.tables.superseded);
         if let Err(error) = self.put_off_work() {
             // The transaction is durable; what failed is housekeeping on damaged runs.
-            self.stopped = Some(error.to_string());
+            self.state.stop_after(&error);
         }
         Ok((number, true))
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         if self.log.is_empty() {
+            self.runs.tables.lane.settle();
             self.runs.forget(self.committed_use);
             return Ok(());
         }
@@ -418,12 +396,13 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         let undone = self.log.open_entries(memory).map_err(EngineError::from);
         let undone = undone.and_then(|entries| Ok(self.runs.undo(&entries, &mut freed)?));
         if let Err(error) = undone {
-            return self.stop(error);
+            return self.state.stop(error);
         }
         memory.fence();
         self.log.abort(memory);
         memory.fence();
-        self.release_cleared();
+        self.runs.tables.lane.fenced();
+        self.superseded.release(&mut self.runs.tables.lane);
         for slot in freed {
             self.runs.tables.lane.release(slot);
         }
@@ -432,7 +411,7 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
-        self.usable()
+        self.state.usable(&self.memory)
     }
 
     fn durable(&self) -> u64 {
@@ -440,25 +419,36 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()
+        self.state.usable(&self.memory)
     }
 
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        self.usable()?;
+        self.state.usable(&self.memory)?;
         if !self.log.is_empty() {
-            return Ok(0);
+            return Ok(self.runs.stats().waiting_bytes);
         }
-        match self.runs.work(budget) {
+        let before = self.runs.stats().done;
+        let worked = self.runs.work(budget);
+        self.background += self.runs.stats().done - before;
+        match worked {
             Ok(waiting) => Ok(waiting),
-            Err(error) => self.stop(error.into()),
+            Err(error) => self.state.stop(error),
         }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.runs.has_work()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.is_stopped()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        self.settle_log()?;
+        self.superseded.settle(&mut self.runs.tables.lane, &mut self.log, &self.memory)?;
         self.memory.fence();
-        self.release_cleared();
+        self.superseded.release(&mut self.runs.tables.lane);
         Ok(())
     }
 
@@ -466,10 +456,28 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         Ok(Footprint::default())
     }
 
+    fn stats(&self) -> EngineStats {
+        let stats = self.runs.stats();
+        EngineStats {
+            user_bytes: self.user_bytes,
+            logged_bytes: self.log.logged_bytes(),
+            merged_bytes: stats.merged_bytes,
+            runs: stats.runs,
+            run_bytes: stats.run_bytes,
+            flushes: stats.freezes,
+            merges: stats.merges,
+            failures: stats.failures,
+            waiting_bytes: stats.waiting_bytes,
+            inline: stats.done - self.background,
+            background: self.background,
+            ..EngineStats::default()
+        }
+    }
+
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
         reachable(self.root);
         self.log.segments(&mut *reachable);
-        self.to_clear.iter().copied().for_each(&mut *reachable);
+        self.superseded.for_each(&mut *reachable);
         Ok(self.runs.check(reachable)?)
     }
 }

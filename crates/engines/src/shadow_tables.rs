@@ -8,11 +8,32 @@ use std::sync::Arc;
 use index::MAX_KEY_BYTES;
 use index::cow::PageSource;
 use pm::Bad;
-use storage::shadow::{Directory, Trees};
-use storage::{Catalog, StorageError, TableKey, TableLayout, Value};
+use storage::shadow::{Directory, ShadowStats, Trees};
+use storage::{Catalog, StorageError, TableKey, TableLayout, Value, WorkDone};
 
-use crate::contract::Scan;
+use crate::contract::{EngineOptions, Scan};
 use crate::error::EngineError;
+use crate::stats::EngineStats;
+
+/// Pages that a commit looks at while a dead directory is being collected: with somebody who helps
+/// only as many as the pages that it takes call for.
+pub(crate) fn collect_pages(options: &EngineOptions) -> u64 {
+    if options.helped { 0 } else { 32 }
+}
+
+/// Of what an engine reports, the part that the shadow directory knows; `background` is what was
+/// collected in the background.
+pub(crate) fn shadow_stats(stats: &ShadowStats, background: WorkDone) -> EngineStats {
+    EngineStats {
+        batches: stats.batches,
+        made_pages: stats.made_pages,
+        page_bytes: stats.written_bytes,
+        waiting_bytes: stats.uncollected_bytes,
+        inline: stats.collected - background,
+        background,
+        ..EngineStats::default()
+    }
+}
 
 /// Which trees of a directory belong to which table.
 #[derive(Clone, Debug)]

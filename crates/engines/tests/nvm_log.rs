@@ -9,7 +9,7 @@ use engines::below::{
     Catalog, ColumnType, Direction, Dram, Heap, HeapOptions, Memory, Recorded, Recording, Row,
     Schema, TableSchema, Value,
 };
-use engines::{Engine, EngineOptions, NvmLog, Resources, Scan};
+use engines::{Engine, EngineOptions, Method, NvmLog, Resources, Scan};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -43,10 +43,14 @@ fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
 
 impl Subject {
     fn new(catalog: &Arc<Catalog>) -> Self {
+        Self::with(catalog, &options())
+    }
+
+    fn with(catalog: &Arc<Catalog>, options: &EngineOptions) -> Self {
         let memory = Recording::pool(64 << 10, 32 << 20).unwrap();
         let heap =
             Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
-        let engine = NvmLog::create(resources(&heap), catalog, &options()).unwrap();
+        let engine = NvmLog::create(resources(&heap), catalog, options).unwrap();
         Self { memory, heap, engine }
     }
 
@@ -283,4 +287,45 @@ fn churn_keeps_the_pool_as_large_as_it_is() {
     assert_eq!(subject.check(), 400);
     // The commits alone keep up: nothing piles up in level 0.
     assert!(subject.runs() < 14, "{:?}", subject.engine.runs_by_level());
+}
+
+#[test]
+fn level_0_has_as_many_runs_as_asked_for() {
+    let catalog = catalog(false);
+    for (wanted, most) in [(0, 1), (1, 1), (3, 3), (9, 9), (1_000, 12)] {
+        let options = EngineOptions { level0_runs: wanted, ..options() };
+        let mut subject = Subject::with(&catalog, &options);
+        let mut runs = 0;
+        for key in 0..1_000 {
+            subject.insert(Value::U64(key), key as i64);
+            subject.drain();
+            runs = runs.max(subject.engine.runs_by_level().first().copied().unwrap_or(0));
+        }
+        assert_eq!(runs + 1, most, "{wanted}");
+    }
+}
+
+/// A kill right after a MemTable was frozen: the new one is empty, and known to be.
+#[test]
+fn after_a_freeze_the_memtable_is_noted_as_empty() {
+    let catalog = catalog(false);
+    let mut subject = Subject::new(&catalog);
+    for round in 1..6u64 {
+        subject.freeze(false, round * 1_000);
+        let mut again = subject.reopened(&catalog);
+        again.drain();
+        let before = again.runs();
+        again.insert(Value::U64(round), 1);
+        again.drain();
+        assert_eq!(again.runs(), before, "an entry alone is no run");
+        // And what was noted since is believed.
+        let mut frozen = 0;
+        for key in 0..100 {
+            again.insert(Value::U64(100_000 + key), 2);
+            again = again.reopened(&catalog);
+            again.drain();
+            frozen += usize::from(again.runs() != before);
+        }
+        assert!(frozen > 0);
+    }
 }

@@ -14,7 +14,7 @@ use crate::error::HeapError;
 use crate::lane::{Lane, Purpose};
 use crate::layout::{
     ChunkTag, HIGH_WATER, LANE_AREA_BYTES, LANES_AT, NAME_BYTES, NAME_SET, NAMES, NameEntry,
-    SUPERBLOCK_AT, SUPERBLOCK_MAGIC, Superblock, lane_at, name_at,
+    SUPERBLOCK_AT, SUPERBLOCK_MAGIC, Superblock, lane_at, name_at, taken_at,
 };
 use crate::mini;
 
@@ -121,10 +121,33 @@ impl<M: Memory> Heap<M> {
             return Err(Bad::Damaged { what: "heap high-water mark", at: HIGH_WATER.get() }.into());
         }
         let heap = Self::assemble(memory, &superblock, high_water);
-        for lane in 0..superblock.lanes {
-            mini::finish(&heap.0.memory, lane_at(lane))?;
-        }
+        heap.settle()?;
         Ok(heap)
+    }
+
+    /// A killed process may have stored what is not durable. What the heap goes by from now on
+    /// becomes so, before anything is made that needs it: the mark, names, tags of chunks that
+    /// were just taken, mini-transactions.
+    fn settle(&self) -> Result<(), HeapError> {
+        let (memory, high_water) = (&self.0.memory, self.supply().high_water);
+        memory.flush(HIGH_WATER.range());
+        for index in 0..NAMES {
+            let entry: NameEntry = memory.read(name_at(index))?;
+            // They are set one after the other, each durably before the next.
+            if entry.state != NAME_SET {
+                break;
+            }
+            memory.flush(name_at(index).range());
+        }
+        for lane in 0..self.0.lanes {
+            mini::finish(memory, lane_at(lane))?;
+            let taken = memory.load(taken_at(lane), Acquire)?;
+            if (1..=high_water).contains(&taken) {
+                memory.flush(Off::<u64>::new(self.chunk_at(taken as u32 - 1)).range());
+            }
+        }
+        memory.fence();
+        Ok(())
     }
 
     fn assemble(memory: M, superblock: &Superblock, high_water: u64) -> Self {

@@ -24,7 +24,7 @@ use crate::chunk::Chunk;
 use crate::classes::{CLASSES, class_of};
 use crate::error::HeapError;
 use crate::heap::{Heap, bitmap_word};
-use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MiniEntry, lane_at};
+use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MiniEntry, lane_at, taken_at};
 use crate::mini;
 
 /// What an object is for. Objects of different purposes never share a chunk.
@@ -78,6 +78,8 @@ pub struct Lane<M: Memory> {
     undiscovered: std::ops::Range<u32>,
     mini: Vec<MiniEntry>,
     mini_freed: Vec<u64>,
+    /// The end of a mini-transaction has been flushed and not been fenced.
+    unfenced: bool,
 }
 
 impl<M: Memory> Lane<M> {
@@ -91,6 +93,7 @@ impl<M: Memory> Lane<M> {
             undiscovered: 0..there,
             mini: Vec::new(),
             mini_freed: Vec::new(),
+            unfenced: false,
             heap,
         }
     }
@@ -297,6 +300,8 @@ impl<M: Memory> Lane<M> {
             memory.flush(HIGH_WATER.range());
             number
         };
+        // Before the tag: whoever sees that one stored knows that it may not be durable.
+        memory.store(taken_at(self.number), u64::from(number) + 1);
         let at = Off::<u64>::new(heap.chunk_at(number));
         memory.store(at, tag.encode());
         memory.flush(at.range());
@@ -486,15 +491,37 @@ impl<M: Memory> Lane<M> {
     }
 
     /// Makes all words of the mini-transaction change together, durably, with two fences. `lines`
-    /// have been written and become durable before. The caller must fence once more before it
-    /// changes one of these words in another way.
+    /// have been written and become durable before. The caller must fence once more, such as by
+    /// [`Self::settle`], before one of these words changes in another way, and before another
+    /// thread gets the lane: that one's fences do not cover what this one has flushed.
     #[track_caller]
     pub fn mini_commit(&mut self, lines: &mut LineSet) {
         mini::run(&self.heap.0.memory, self.area, &mut self.mini, lines);
+        self.unfenced = M::DURABLE;
         self.mini.clear();
         while let Some(offset) = self.mini_freed.pop() {
             self.release(offset);
         }
+    }
+
+    /// Fences, if a mini-transaction or [`Self::flushed`] has left something to the next fence.
+    #[inline]
+    #[track_caller]
+    pub fn settle(&mut self) {
+        if std::mem::take(&mut self.unfenced) {
+            self.memory().fence();
+        }
+    }
+
+    /// Says that something has been flushed which [`Self::settle`] is to fence.
+    pub fn flushed(&mut self) {
+        self.unfenced = M::DURABLE;
+    }
+
+    /// Says that the caller has fenced, so that nothing is left to [`Self::settle`].
+    #[inline]
+    pub fn fenced(&mut self) {
+        self.unfenced = false;
     }
 
     /// Forgets a mini-transaction that was not committed.

@@ -20,6 +20,8 @@ pub(crate) const NAMES: usize = 62;
 pub(crate) const HINT_CLASSES: u64 = 128;
 pub(crate) const HINTS_BYTES: u64 = 3 * HINT_CLASSES * 8;
 pub(crate) const MINI_LOG_AT: u64 = HINTS_BYTES;
+/// In the line of the mini-transaction log's header: the chunk that the lane took last, plus one.
+pub(crate) const TAKEN_AT: u64 = MINI_LOG_AT + 8;
 pub(crate) const MINI_LOG_WORDS: usize =
     ((LANE_AREA_BYTES - MINI_LOG_AT - 64) / size_of::<MiniEntry>() as u64) as usize;
 
@@ -70,6 +72,12 @@ pub(crate) fn name_at(index: usize) -> Off<NameEntry> {
 
 pub(crate) fn lane_at(lane: u32) -> Range {
     Range::new(LANES_AT + u64::from(lane) * LANE_AREA_BYTES, LANE_AREA_BYTES)
+}
+
+/// Where a lane says which chunk it took last. Nothing makes the word durable: it is for the
+/// process after a kill, which sees it and not whether the chunk's tag is durable.
+pub(crate) fn taken_at(lane: u32) -> Off<u64> {
+    Off::new(lane_at(lane).start + TAKEN_AT)
 }
 
 /// The first word of a chunk: which class its slots have, what they are for, and whose they are.

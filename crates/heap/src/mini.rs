@@ -84,13 +84,17 @@ fn apply<M: Memory>(memory: &M, entries: &[MiniEntry], lines: &mut LineSet) {
     memory.fence();
 }
 
-/// Applies the record that a crash left committed in the lane whose area is `area`, if any.
+/// Applies the record that a crash left committed in the lane whose area is `area`, if any. The
+/// caller fences. What it goes by may be what a killed process had stored: it becomes durable
+/// before what follows from it, or another crash would find half of that and no record.
 ///
 /// # Errors
 /// A committed record names a word outside of the memory.
 pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
     let header = Off::<u64>::new(area.start + MINI_LOG_AT);
     let word = memory.load(header, Acquire)?;
+    // A zero, too: the record under it would be applied again, over newer words.
+    memory.flush(header.range());
     if word == 0 {
         return Ok(());
     }
@@ -106,12 +110,16 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
             for entry in &entries[..words] {
                 memory.load(Off::new(entry.at), Acquire)?;
             }
+            memory.flush(Range::new(header.get() + 64, entries.as_bytes().len() as u64));
+            for run in &entries[words..] {
+                memory.flush(Range::new(run.at, run.value * LINE_BYTES));
+            }
+            memory.fence();
             apply(memory, &entries[..words], &mut LineSet::new());
         }
     }
     memory.store(header, 0);
     memory.flush(header.range());
-    memory.fence();
     Ok(())
 }
 

@@ -234,7 +234,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     }
 
     /// Gives `key` another value, by one 8-byte store, if it has the value `expected`; returns
-    /// whether it had.
+    /// whether it had. If not, the leaf's lines are in `lines` all the same: what was found there
+    /// may have been stored by a process that was killed before it was durable.
     ///
     /// # Errors
     /// A damaged node.
@@ -253,6 +254,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         let shape = &self.shape;
         let found = L::find(&node, shape, key);
         let Some(slot) = found.filter(|slot| value_at(&node, shape, *slot) == expected) else {
+            lines.add(shape.range(leaf));
             return Ok(false);
         };
         let at = Off::new(leaf + (shape.entry_at(slot) + shape.width) as u64);
@@ -262,7 +264,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     }
 
     /// Removes `key` if its value is `expected`; returns whether it was there. One 8-byte store
-    /// in `Append` leaves. Gives no space back: see [`Self::tidy`].
+    /// in `Append` leaves. Gives no space back: see [`Self::tidy`]. `lines` as for
+    /// [`Self::replace_if`].
     ///
     /// # Errors
     /// A damaged node.
@@ -282,8 +285,22 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
                 L::remove(memory, leaf, &self.shape, slot, lines)?;
                 Ok(true)
             }
-            _ => Ok(false),
+            _ => {
+                lines.add(self.shape.range(leaf));
+                Ok(false)
+            }
         }
+    }
+
+    /// Adds the lines of the leaf that `key` belongs to: undoing found there what it would have
+    /// stored, which is durable only when they are flushed and fenced.
+    ///
+    /// # Errors
+    /// A damaged node.
+    pub fn settle<M: Memory>(&self, memory: &M, key: &K, lines: &mut LineSet) -> Result<(), Bad> {
+        let leaf = self.descend(memory, |node| self.child_for(node, key, false), |_, _, _| {})?;
+        lines.add(self.shape.range(leaf));
+        Ok(())
     }
 
     /// Gives `key` another value, by one 8-byte store; returns the one it had. `None`: there is no
@@ -312,11 +329,23 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
 
     /// Fills `entries` with the leaf's entries in key order.
     pub(crate) fn sorted_entries<V: View>(&self, node: &V, entries: &mut Vec<(K, u64, usize)>) {
+        self.sorted_entries_of(node, entries, |_| true);
+    }
+
+    /// As [`Self::sorted_entries`], those whose key is `wanted`.
+    pub(crate) fn sorted_entries_of<V: View>(
+        &self,
+        node: &V,
+        entries: &mut Vec<(K, u64, usize)>,
+        wanted: impl Fn(&K) -> bool,
+    ) {
         entries.clear();
         let shape = &self.shape;
         L::slots(node, shape, |slot| {
             let key = K::read(node, shape.entry_at(slot), shape.width);
-            entries.push((key, value_at(node, shape, slot), slot));
+            if wanted(&key) {
+                entries.push((key, value_at(node, shape, slot), slot));
+            }
         });
         if !L::SORTED {
             entries.sort_unstable_by_key(|entry| entry.0);

@@ -5,6 +5,8 @@
 //! can be used at once after a crash (P1 4.1). `docs/format/btree.md` draws the nodes and lists
 //! the store that commits each change.
 //!
+//! [`clock`] is what caches are made of.
+//!
 //! [`cow`] is the other tree: copy-on-write, over pages of a file or of a heap (P1 3.2, 4.2).
 
 #![forbid(unsafe_code)]
@@ -13,6 +15,7 @@ pub mod bloom;
 mod btree;
 mod bulk;
 mod check;
+pub mod clock;
 pub mod cow;
 mod error;
 mod key;

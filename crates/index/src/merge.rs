@@ -43,7 +43,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         let merged = self.try_merge(lane, key, &mut lines);
         if matches!(merged, Ok(true)) {
             lane.mini_commit(&mut lines);
-            lane.memory().fence();
+            lane.settle();
         } else {
             self.abandon(lane);
         }

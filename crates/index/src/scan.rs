@@ -145,8 +145,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
                 beyond = Some(K::read(node, at, self.shape.width));
             }
         })?;
-        self.sorted_entries(&memory.view(self.shape.range(leaf))?, entries);
-        entries.retain(|(key, _, _)| {
+        // What is out of range is not even sorted.
+        self.sorted_entries_of(&memory.view(self.shape.range(leaf))?, entries, |key| {
             let above = match low {
                 Bound::Included(low) => key >= low,
                 Bound::Excluded(low) => key > low,

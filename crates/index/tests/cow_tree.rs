@@ -112,6 +112,9 @@ impl PageBackend for PoolStore {
     fn bytes(&self) -> u64 {
         self.0.bytes()
     }
+    fn written_bytes(&self) -> u64 {
+        self.0.written_bytes()
+    }
     fn enumerate(&mut self, steps: u64) -> Result<(u64, bool), IndexError> {
         self.0.enumerate(steps)
     }

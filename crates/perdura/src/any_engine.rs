@@ -1,59 +1,147 @@
-//! The one place where an engine is chosen at run time.
+//! The one place where an engine is chosen at run time, and where the engines are compiled.
+//!
+//! Everything below is generic in the memories. Instantiated wherever it is used, every program,
+//! test and example would compile all engines anew; so this crate does it once, behind the one
+//! virtual call that choosing an engine costs anyway.
 
-use std::ops::ControlFlow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use engines::below::{Catalog, Environment, Row, Value};
+use engines::below::{Catalog, Environment, Native, Recorded};
 use engines::{
-    Cow, Engine, EngineError, EngineKind, EngineOptions, EngineStats, Footprint, Inp, Log, NvmCow,
-    NvmInp, NvmLog, Reader, RecoveryReport, Resources, Scan, SnapshotSource,
+    Cow, Engine, EngineError, EngineKind, EngineOptions, Inp, Log, Method, NvmCow, NvmInp, NvmLog,
+    RecoveryReport, Resources,
 };
 
-/// A partition under one of the engines.
-#[derive(Debug)]
-pub(crate) enum AnyEngine<E: Environment> {
-    Inp(Box<Inp<E>>),
-    Cow(Box<Cow<E>>),
-    Log(Box<Log<E>>),
-    NvmInp(Box<NvmInp<E>>),
-    NvmCow(Box<NvmCow<E>>),
-    NvmLog(Box<NvmLog<E>>),
+type Chosen = Box<dyn Engine>;
+type Result<T> = std::result::Result<T, EngineError>;
+
+mod sealed {
+    pub trait Sealed {}
 }
 
-macro_rules! dispatch {
-    ($engine:expr, $inner:ident => $body:expr) => {
-        match $engine {
-            AnyEngine::Inp($inner) => $body,
-            AnyEngine::Cow($inner) => $body,
-            AnyEngine::Log($inner) => $body,
-            AnyEngine::NvmInp($inner) => $body,
-            AnyEngine::NvmCow($inner) => $body,
-            AnyEngine::NvmLog($inner) => $body,
+/// An environment that databases can be created and opened in.
+pub trait Hosted: Environment + sealed::Sealed {
+    /// Creates an empty partition.
+    ///
+    /// # Errors
+    /// As [`Method::create`].
+    #[doc(hidden)]
+    fn create(
+        kind: EngineKind,
+        resources: Resources<Self>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Chosen>;
+
+    /// Opens a partition.
+    ///
+    /// # Errors
+    /// As [`Method::open`].
+    #[doc(hidden)]
+    fn open(
+        kind: EngineKind,
+        resources: Resources<Self>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Chosen, RecoveryReport)>;
+}
+
+macro_rules! hosted {
+    ($environment:ty $(, #[$inline:meta])?) => {
+        impl sealed::Sealed for $environment {}
+        impl Hosted for $environment {
+            $(#[$inline])?
+            fn create(
+                kind: EngineKind,
+                resources: Resources<Self>,
+                catalog: &Arc<Catalog>,
+                options: &EngineOptions,
+            ) -> Result<Chosen> {
+                create(kind, resources, catalog, options)
+            }
+
+            $(#[$inline])?
+            fn open(
+                kind: EngineKind,
+                resources: Resources<Self>,
+                catalog: &Arc<Catalog>,
+                options: &EngineOptions,
+            ) -> Result<(Chosen, RecoveryReport)> {
+                open(kind, resources, catalog, options)
+            }
         }
     };
 }
 
-type Result<T> = std::result::Result<T, EngineError>;
+hosted!(Native);
+// Only tests use it: compiled where it is used.
+hosted!(Recorded, #[inline]);
 
-impl<E: Environment> AnyEngine<E> {
+fn create<E: Environment>(
+    kind: EngineKind,
+    resources: Resources<E>,
+    catalog: &Arc<Catalog>,
+    options: &EngineOptions,
+) -> Result<Chosen> {
+    fn new<E: Environment, T: Method<E> + 'static>(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Chosen> {
+        Ok(Box::new(T::create(resources, catalog, options)?))
+    }
+    match kind {
+        EngineKind::Inp => new::<E, Inp<E>>(resources, catalog, options),
+        EngineKind::Cow => new::<E, Cow<E>>(resources, catalog, options),
+        EngineKind::Log => new::<E, Log<E>>(resources, catalog, options),
+        EngineKind::NvmCow => new::<E, NvmCow<E>>(resources, catalog, options),
+        EngineKind::NvmLog => new::<E, NvmLog<E>>(resources, catalog, options),
+        _ => new::<E, NvmInp<E>>(resources, catalog, options),
+    }
+}
+
+fn open<E: Environment>(
+    kind: EngineKind,
+    resources: Resources<E>,
+    catalog: &Arc<Catalog>,
+    options: &EngineOptions,
+) -> Result<(Chosen, RecoveryReport)> {
+    fn old<E: Environment, T: Method<E> + 'static>(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Chosen, RecoveryReport)> {
+        let (engine, report) = T::open(resources, catalog, options)?;
+        Ok((Box::new(engine), report))
+    }
+    match kind {
+        EngineKind::Inp => old::<E, Inp<E>>(resources, catalog, options),
+        EngineKind::Cow => old::<E, Cow<E>>(resources, catalog, options),
+        EngineKind::Log => old::<E, Log<E>>(resources, catalog, options),
+        EngineKind::NvmCow => old::<E, NvmCow<E>>(resources, catalog, options),
+        EngineKind::NvmLog => old::<E, NvmLog<E>>(resources, catalog, options),
+        _ => old::<E, NvmInp<E>>(resources, catalog, options),
+    }
+}
+
+/// A partition under one of the engines.
+pub(crate) struct AnyEngine<E> {
+    engine: Chosen,
+    environment: PhantomData<fn() -> E>,
+}
+
+impl<E: Hosted> AnyEngine<E> {
     pub(crate) fn create(
         kind: EngineKind,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<Self> {
-        Ok(match kind {
-            EngineKind::Inp => Self::Inp(Box::new(Inp::create(resources, catalog, options)?)),
-            EngineKind::Cow => Self::Cow(Box::new(Cow::create(resources, catalog, options)?)),
-            EngineKind::NvmCow => {
-                Self::NvmCow(Box::new(NvmCow::create(resources, catalog, options)?))
-            }
-            EngineKind::Log => Self::Log(Box::new(Log::create(resources, catalog, options)?)),
-            EngineKind::NvmLog => {
-                Self::NvmLog(Box::new(NvmLog::create(resources, catalog, options)?))
-            }
-            _ => Self::NvmInp(Box::new(NvmInp::create(resources, catalog, options)?)),
-        })
+        let engine = <E as Hosted>::create(kind, resources, catalog, options)?;
+        Ok(Self { engine, environment: PhantomData })
     }
 
     pub(crate) fn open(
@@ -62,132 +150,29 @@ impl<E: Environment> AnyEngine<E> {
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<(Self, RecoveryReport)> {
-        Ok(match kind {
-            EngineKind::Inp => {
-                let (engine, report) = Inp::open(resources, catalog, options)?;
-                (Self::Inp(Box::new(engine)), report)
-            }
-            EngineKind::Cow => {
-                let (engine, report) = Cow::open(resources, catalog, options)?;
-                (Self::Cow(Box::new(engine)), report)
-            }
-            EngineKind::NvmCow => {
-                let (engine, report) = NvmCow::open(resources, catalog, options)?;
-                (Self::NvmCow(Box::new(engine)), report)
-            }
-            EngineKind::Log => {
-                let (engine, report) = Log::open(resources, catalog, options)?;
-                (Self::Log(Box::new(engine)), report)
-            }
-            EngineKind::NvmLog => {
-                let (engine, report) = NvmLog::open(resources, catalog, options)?;
-                (Self::NvmLog(Box::new(engine)), report)
-            }
-            _ => {
-                let (engine, report) = NvmInp::open(resources, catalog, options)?;
-                (Self::NvmInp(Box::new(engine)), report)
-            }
-        })
+        let (engine, report) = <E as Hosted>::open(kind, resources, catalog, options)?;
+        Ok((Self { engine, environment: PhantomData }, report))
     }
+}
+
+impl<E> Deref for AnyEngine<E> {
+    type Target = dyn Engine;
 
     #[inline]
-    pub(crate) fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<()> {
-        dispatch!(self, engine => engine.insert(table, values))
+    fn deref(&self) -> &Self::Target {
+        &*self.engine
     }
+}
 
+impl<E> DerefMut for AnyEngine<E> {
     #[inline]
-    pub(crate) fn update(
-        &mut self,
-        table: u16,
-        key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
-    ) -> Result<()> {
-        dispatch!(self, engine => engine.update(table, key, changes))
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.engine
     }
+}
 
-    #[inline]
-    pub(crate) fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<()> {
-        dispatch!(self, engine => engine.delete(table, key))
-    }
-
-    #[inline]
-    pub(crate) fn get(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: Option<&[u16]>,
-        row: &mut Row,
-    ) -> Result<bool> {
-        dispatch!(self, engine => engine.get(table, key, columns, row))
-    }
-
-    #[inline]
-    pub(crate) fn get_bytes(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: &[u16],
-        out: &mut [u8],
-    ) -> Result<Option<usize>> {
-        dispatch!(self, engine => engine.get_bytes(table, key, columns, out))
-    }
-
-    pub(crate) fn scan(
-        &self,
-        table: u16,
-        scan: &Scan<'_>,
-        row: &mut Row,
-        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<()> {
-        dispatch!(self, engine => engine.scan(table, scan, row, visit))
-    }
-
-    #[inline]
-    pub(crate) fn commit(&mut self) -> Result<(u64, bool)> {
-        dispatch!(self, engine => engine.commit())
-    }
-
-    pub(crate) fn abort(&mut self) -> Result<()> {
-        dispatch!(self, engine => engine.abort())
-    }
-
-    pub(crate) fn sync(&mut self) -> Result<()> {
-        dispatch!(self, engine => engine.sync())
-    }
-
-    pub(crate) fn durable(&self) -> u64 {
-        dispatch!(self, engine => engine.durable())
-    }
-
-    pub(crate) fn checkpoint(&mut self) -> Result<()> {
-        dispatch!(self, engine => engine.checkpoint())
-    }
-
-    pub(crate) fn background(&mut self, budget: u64) -> Result<u64> {
-        dispatch!(self, engine => engine.background(budget))
-    }
-
-    pub(crate) fn stats(&self) -> EngineStats {
-        dispatch!(self, engine => engine.stats())
-    }
-
-    pub(crate) fn close(&mut self) -> Result<()> {
-        dispatch!(self, engine => engine.close())
-    }
-
-    pub(crate) fn snapshot(&mut self) -> Option<Box<dyn Reader>> {
-        dispatch!(self, engine => engine.snapshot())
-    }
-
-    pub(crate) fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
-        dispatch!(self, engine => engine.snapshot_source())
-    }
-
-    pub(crate) fn footprint(&self) -> Result<Footprint> {
-        dispatch!(self, engine => engine.footprint())
-    }
-
-    pub(crate) fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64> {
-        dispatch!(self, engine => engine.check(reachable))
+impl<E> fmt::Debug for AnyEngine<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyEngine").finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use engines::below::{
     Access, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
@@ -12,19 +12,22 @@ use engines::{
     CheckReport, EngineKind, EngineStats, Footprint, RecoveryReport, Resources, SnapshotSource,
 };
 
-use crate::any_engine::AnyEngine;
+use crate::any_engine::{AnyEngine, Hosted};
+use crate::background::{Bell, Worker};
 use crate::error::Error;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
-use crate::options::Options;
+use crate::options::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
+use crate::turns::Turns;
 
 /// An open database. Shared between threads by reference or in an `Arc`; dropping it closes it.
 #[derive(Debug)]
 pub struct Database<E: Environment = Native> {
-    partitions: Vec<RwLock<AnyEngine<E>>>,
+    partitions: Arc<[Turns<AnyEngine<E>>]>,
+    worker: Option<Worker>,
     /// Takes snapshots of each partition without its lock, in engines that can do so.
     snapshots: Vec<Option<Arc<dyn SnapshotSource>>>,
     catalog: Arc<Catalog>,
@@ -114,7 +117,9 @@ impl Database<Native> {
             .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
-        let media = Media::native(pool.clone(), files.clone(), options.volatile_bytes);
+        // Engines without files keep nothing in volatile memory: no addresses for it.
+        let volatile_bytes = if files.is_some() { options.volatile_bytes } else { 0 };
+        let media = Media::native(pool.clone(), files.clone(), volatile_bytes);
         let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
         let opened = Self::open_checked(media, options, mark);
@@ -189,7 +194,7 @@ impl Database<Native> {
     }
 }
 
-impl<E: Environment> Database<E> {
+impl<E: Hosted> Database<E> {
     /// Creates a database on media that hold an empty pool.
     ///
     /// # Errors
@@ -218,7 +223,9 @@ impl<E: Environment> Database<E> {
             schema: schema.clone(),
         };
         description.write(&mut heap.lane(partitions))?;
-        Ok(Self::assemble(engines, catalog, heap, media.files, kind, RecoveryReport::default()))
+        let mut database = Self::assemble(engines, catalog, heap, media.files, kind);
+        database.start_worker(options.background)?;
+        Ok(database)
     }
 
     /// Opens the database that media hold, and recovers it.
@@ -262,33 +269,55 @@ impl<E: Environment> Database<E> {
         }
         heap.memory().healthy()?;
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
-        let mut database = Self::assemble(engines, catalog, heap, media.files, kind, report);
+        let mut database = Self::assemble(engines, catalog, heap, media.files, kind);
+        database.report = report;
         database.opening = Some(times);
+        database.start_worker(options.background)?;
         Ok(database)
     }
+}
 
+impl<E: Environment> Database<E> {
     fn assemble(
         engines: Vec<AnyEngine<E>>,
         catalog: Arc<Catalog>,
         heap: Heap<E::Durable>,
         files: Option<E::Files>,
         kind: EngineKind,
-        report: RecoveryReport,
     ) -> Self {
-        let snapshots = engines.iter().map(AnyEngine::snapshot_source).collect();
-        let partitions = engines.into_iter().map(RwLock::new).collect();
+        let snapshots = engines.iter().map(|engine| engine.snapshot_source()).collect();
+        let partitions = engines.into_iter().map(Turns::new).collect();
         Self {
             partitions,
+            worker: None,
             snapshots,
             catalog,
             heap,
             files,
             kind,
-            report,
+            report: RecoveryReport::default(),
             opening: None,
             pool: None,
             closed: false,
         }
+    }
+
+    fn start_worker(&mut self, background: Background) -> Result<(), Error> {
+        let puts_off = self.partitions.iter().any(|partition| partition.read().puts_off_work());
+        if background == Background::Thread && puts_off {
+            self.worker = Some(Worker::start(&self.partitions)?);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn bell(&self) -> Option<&Bell> {
+        self.worker.as_ref().map(|worker| &*worker.bell)
+    }
+
+    /// What the thread in the background could not do.
+    fn background_error(&self) -> Result<(), Error> {
+        self.worker.as_ref().map_or(Ok(()), Worker::take_error)
     }
 
     /// The engine.
@@ -410,33 +439,33 @@ impl<E: Environment> Database<E> {
     /// Makes everything committed so far durable.
     ///
     /// # Errors
-    /// The medium failed.
+    /// The medium failed; or, when all is durable, [`Error::Background`].
     pub fn sync(&self) -> Result<(), Error> {
         for number in 0..self.partitions.len() {
             self.partition(number).write_lock().sync()?;
         }
-        Ok(())
+        self.background_error()
     }
 
     /// Takes a checkpoint of every partition, in engines that have such a thing.
     ///
     /// # Errors
-    /// No room, or the medium failed.
+    /// No room, or the medium failed; or, when it is done, [`Error::Background`].
     pub fn checkpoint(&self) -> Result<(), Error> {
         for number in 0..self.partitions.len() {
             self.partition(number).write_lock().checkpoint()?;
         }
-        Ok(())
+        self.background_error()
     }
 
     /// Does about `budget` bytes of work in each partition that its engine has put off, such as
     /// merging the runs of a log-structured engine. Returns about how many bytes still wait.
     ///
     /// Nobody has to call it: without it commits do what is needed to keep memory, files and the
-    /// number of runs bounded. A thread that does takes that work from the writers:
+    /// number of runs bounded, and with [`crate::Background::Thread`] a thread takes that from
+    /// them. It is for an application that knows when it has time:
     ///
     /// ```
-    /// # use std::sync::atomic::{AtomicBool, Ordering};
     /// # use perdura::*;
     /// # fn main() -> Result<(), Error> {
     /// # let directory = std::env::temp_dir().join(format!("perdura-bg-{}", std::process::id()));
@@ -446,24 +475,12 @@ impl<E: Environment> Database<E> {
     /// # let options = Options::new().engine(EngineKind::Log);
     /// # let db = Database::create(directory.join("db"), &schema, &options)?;
     /// # let t = db.table("t")?;
-    /// let done = AtomicBool::new(false);
-    /// std::thread::scope(|scope| {
-    ///     let worker = scope.spawn(|| {
-    ///         while !done.load(Ordering::Relaxed) {
-    ///             // Small steps: a writer that comes waits for one of them at most.
-    ///             if db.background(64 << 10)? == 0 {
-    ///                 std::thread::sleep(std::time::Duration::from_millis(1));
-    ///             }
-    ///         }
-    ///         Ok::<_, Error>(())
-    ///     });
-    ///     // ... and meanwhile the application's transactions:
-    ///     for key in 0..100 {
-    ///         db.write(|tx| tx.insert(&t, &[Value::U64(key)]))?;
-    ///     }
-    ///     done.store(true, Ordering::Relaxed);
-    ///     worker.join().unwrap()
-    /// })?;
+    /// for key in 0..100 {
+    ///     db.write(|tx| tx.insert(&t, &[Value::U64(key)]))?;
+    /// }
+    /// // Nobody is waiting now.
+    /// while db.background(64 << 10)? > 0 {}
+    /// assert_eq!(db.stats().waiting_bytes, 0);
     /// # drop(db);
     /// # std::fs::remove_dir_all(&directory).unwrap();
     /// # Ok(())
@@ -471,17 +488,19 @@ impl<E: Environment> Database<E> {
     /// ```
     ///
     /// # Errors
-    /// A step failed, for want of room perhaps. It changed nothing, and is tried again.
+    /// A step failed, for want of room perhaps. It changed nothing, and is tried again. Or, when all
+    /// is done, [`Error::Background`].
     pub fn background(&self, budget: u64) -> Result<u64, Error> {
         let mut waiting = 0;
         for number in 0..self.partitions.len() {
             waiting += self.partition(number).write_lock().background(budget)?;
         }
+        self.background_error()?;
         Ok(waiting)
     }
 
-    /// What a log-structured engine has written and put off, all partitions together; zero for
-    /// other engines.
+    /// What the engine has done since it was opened, and what it has put off, all partitions
+    /// together.
     pub fn stats(&self) -> EngineStats {
         let mut stats = EngineStats::default();
         for number in 0..self.partitions.len() {
@@ -558,23 +577,33 @@ impl<E: Environment> Database<E> {
     /// Closes the database: finishes open work, syncs, and marks the pool as clean.
     ///
     /// # Errors
-    /// The medium failed. What was durable stays so, and the next opening recovers.
+    /// The medium failed. What was durable stays so, and the next opening recovers. Or, when it is
+    /// closed, [`Error::Background`].
     pub fn close(mut self) -> Result<(), Error> {
-        self.shut()
+        self.shut()?;
+        self.background_error()
     }
 
     /// Lets go of the database as a kill of the process would: nothing is finished, and the pool
     /// stays marked as open. For tests of recovery.
     pub fn abandon(mut self) {
         self.closed = true;
+        self.stop_worker();
+    }
+
+    fn stop_worker(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.stop();
+        }
     }
 
     fn shut(&mut self) -> Result<(), Error> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        for partition in &mut self.partitions {
-            partition.get_mut().unwrap_or_else(PoisonError::into_inner).close()?;
+        self.stop_worker();
+        for partition in &*self.partitions {
+            partition.write().close()?;
         }
         self.heap.memory().healthy()?;
         if let Some(files) = &self.files {
@@ -635,13 +664,12 @@ pub struct Partition<'a, E: Environment = Native> {
 impl<'a, E: Environment> Partition<'a, E> {
     #[inline]
     fn write_lock(&self) -> RwLockWriteGuard<'a, AnyEngine<E>> {
-        // A panic in a transaction has aborted it; the engine is as before.
-        self.database.partitions[self.number].write().unwrap_or_else(PoisonError::into_inner)
+        self.database.partitions[self.number].write()
     }
 
     #[inline]
     fn read_lock(&self) -> RwLockReadGuard<'a, AnyEngine<E>> {
-        self.database.partitions[self.number].read().unwrap_or_else(PoisonError::into_inner)
+        self.database.partitions[self.number].read()
     }
 
     /// Begins a transaction; waits for the one that is open in this partition.
@@ -649,6 +677,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     pub fn begin(&self) -> Tx<'a, E> {
         Tx {
             engine: Writing::Locked(self.write_lock()),
+            bell: self.database.bell(),
             catalog: &self.database.catalog,
             partition: self.number,
             statements: 0,
@@ -662,10 +691,14 @@ impl<'a, E: Environment> Partition<'a, E> {
     ///
     /// Everybody else waits meanwhile, also calls that look at the whole database, such as
     /// [`Database::footprint`] and [`Database::check`]: do not make them in the thread that has
-    /// the partition.
+    /// the partition. Only the thread in the background, if there is one, is let in between two
+    /// transactions ([`crate::Background::Thread`]).
     pub fn exclusive(&self) -> Exclusive<'a, E> {
+        let turns = &self.database.partitions[self.number];
         Exclusive {
-            engine: self.write_lock(),
+            turns,
+            engine: Some(turns.write()),
+            bell: self.database.bell(),
             catalog: &self.database.catalog,
             partition: self.number,
         }
@@ -716,17 +749,31 @@ impl<'a, E: Environment> Partition<'a, E> {
 /// A partition that nobody else can use meanwhile; see [`Partition::exclusive`].
 #[derive(Debug)]
 pub struct Exclusive<'a, E: Environment = Native> {
-    engine: RwLockWriteGuard<'a, AnyEngine<E>>,
+    turns: &'a Turns<AnyEngine<E>>,
+    /// None only while the thread in the background is let in.
+    engine: Option<RwLockWriteGuard<'a, AnyEngine<E>>>,
+    bell: Option<&'a Bell>,
     catalog: &'a Catalog,
     partition: usize,
 }
 
 impl<E: Environment> Exclusive<'_, E> {
+    #[cold]
+    fn let_in(&mut self) {
+        self.engine = None;
+        self.turns.let_in();
+        self.engine = Some(self.turns.write());
+    }
+
     /// Begins a transaction.
     #[inline]
     pub fn begin(&mut self) -> Tx<'_, E> {
+        if self.turns.is_wanted() {
+            self.let_in();
+        }
         Tx {
-            engine: Writing::Owned(&mut self.engine),
+            engine: Writing::Owned(self.engine.as_mut().expect("the partition is taken")),
+            bell: self.bell,
             catalog: self.catalog,
             partition: self.partition,
             statements: 0,
@@ -758,7 +805,10 @@ impl<E: Environment> Exclusive<'_, E> {
         &self,
         work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        work(&ReadTx { engine: Reading::Borrowed(&self.engine), catalog: self.catalog })
+        work(&ReadTx {
+            engine: Reading::Borrowed(self.engine.as_ref().expect("the partition is taken")),
+            catalog: self.catalog,
+        })
     }
 
     /// Makes everything committed so far in this partition durable.
@@ -766,6 +816,6 @@ impl<E: Environment> Exclusive<'_, E> {
     /// # Errors
     /// The medium failed.
     pub fn sync(&mut self) -> Result<(), Error> {
-        Ok(self.engine.sync()?)
+        Ok(self.engine.as_mut().expect("the partition is taken").sync()?)
     }
 }

@@ -110,6 +110,16 @@ pub enum Error {
         /// The engine.
         engine: engines::EngineKind,
     },
+    /// A step of the thread in the background failed; see [`crate::Background::Thread`].
+    #[error(
+        "a step in the background of partition {partition} failed: {source}; what is committed is safe, and the step will be tried again unless the partition has stopped"
+    )]
+    Background {
+        /// The partition.
+        partition: usize,
+        /// Why.
+        source: EngineError,
+    },
     /// The options contradict each other or make no sense.
     #[error("{0}")]
     Options(String),

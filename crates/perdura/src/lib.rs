@@ -39,12 +39,16 @@
 //! # }
 //! ```
 //!
+//! Work that an engine puts off, such as merging runs, transactions do in small parts, or a thread
+//! of the database's own: [`Options::background`].
+//!
 //! What survives what is the durability [`Domain`] of the pool: see `docs/guarantees.md`. Which
 //! method stores and recovers is the [`EngineKind`].
 
 #![forbid(unsafe_code)]
 
 mod any_engine;
+mod background;
 mod database;
 mod error;
 mod inspect;
@@ -54,12 +58,14 @@ mod options;
 mod snapshot;
 mod table;
 mod transaction;
+mod turns;
 
+pub use any_engine::Hosted;
 pub use database::{Database, Exclusive, Partition};
 pub use engines::below::{
     Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
     HeaderDamage, Medium, Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded,
-    Row, Schema, TableSchema, Value, boot_id, medium_of,
+    Row, Schema, TableSchema, Value, WorkDone, boot_id, free_bytes, medium_of,
 };
 pub use engines::{
     CheckReport, EngineKind, EngineStats, Footprint, ParseEngineError, RecoveryReport,
@@ -68,7 +74,7 @@ pub use error::Error;
 pub use inspect::{Inspection, inspect};
 pub use media::Media;
 pub use opening::OpeningTimes;
-pub use options::{Commit, Options};
+pub use options::{Background, Commit, Options};
 pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};
@@ -76,8 +82,8 @@ pub use transaction::{ReadTx, Scan, Ticket, Tx};
 /// The recording media of crash tests; see [`Media`].
 pub mod recording {
     pub use engines::below::{
-        CrashPoint, DiskReplay, DiskTrace, Dram, Event, Memory, Recording, RecordingFiles, Replay,
-        Site, Step, Trace, read_header,
+        CrashPoint, DiskReplay, DiskTrace, Dram, Event, Killed, Memory, Recording, RecordingFiles,
+        Replay, Site, Step, Trace, read_header,
     };
     pub use engines::table2;
 }

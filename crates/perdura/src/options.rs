@@ -13,6 +13,26 @@ pub enum Commit {
     Grouped(u32),
 }
 
+/// Who does the work that engines put off: steps of checkpoints, the collection of pages that a crash
+/// has left, flushes and merges of runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Background {
+    /// Transactions, a part each, and whoever calls [`crate::Database::background`].
+    #[default]
+    Inline,
+    /// A thread that the database starts and owns, one for all partitions. It takes a partition for
+    /// small steps of about 64 KiB, so that a writer that comes waits for one at most, and sleeps
+    /// until a commit leaves something to do; transactions do only what it falls behind with. It
+    /// ends when the database is closed, dropped or abandoned. `nvm-inp` puts nothing off, and has
+    /// none.
+    ///
+    /// What it does is in [`crate::EngineStats`]. A step that fails counts as a failure there and is
+    /// tried again; until it succeeds the error is what the next call of
+    /// [`crate::Database::sync`], [`crate::Database::checkpoint`],
+    /// [`crate::Database::background`] or [`crate::Database::close`] returns, once.
+    Thread,
+}
+
 /// Options for [`crate::Database::create`] and [`crate::Database::open`], with defaults that are
 /// safe: the medium's own durability domain, NVM-InP on persistent memory and tmpfs, InP on a
 /// disk, durable at every commit.
@@ -24,6 +44,7 @@ pub struct Options {
     pub(crate) initial_bytes: Option<u64>,
     pub(crate) chunk_bytes: Option<u64>,
     pub(crate) commit: Commit,
+    pub(crate) background: Background,
     pub(crate) engine_options: EngineOptions,
     pub(crate) volatile_bytes: u64,
 }
@@ -37,6 +58,7 @@ impl Default for Options {
             initial_bytes: None,
             chunk_bytes: None,
             commit: Commit::Durable,
+            background: Background::Inline,
             engine_options: EngineOptions::default(),
             volatile_bytes: 1 << 40,
         }
@@ -88,6 +110,14 @@ impl Options {
             Commit::Durable => 1,
             Commit::Grouped(transactions) => transactions.max(1),
         };
+        self
+    }
+
+    /// Who does the work that engines put off; the transactions themselves by default.
+    #[must_use]
+    pub fn background(mut self, background: Background) -> Self {
+        self.background = background;
+        self.engine_options.helped = background == Background::Thread;
         self
     }
 
@@ -159,7 +189,8 @@ impl Options {
         self
     }
 
-    /// Runs in the uppermost level of a log-structured engine that call for a merge; 4 by default.
+    /// Runs in the uppermost level of a log-structured engine that call for a merge; 4 by default,
+    /// in `nvm-log` 12 at most.
     #[must_use]
     pub fn level0_runs(mut self, runs: u32) -> Self {
         self.engine_options.level0_runs = runs;

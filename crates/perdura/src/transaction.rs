@@ -7,6 +7,7 @@ use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
 
 use crate::any_engine::AnyEngine;
+use crate::background::Bell;
 use crate::error::Error;
 use crate::table::Table;
 
@@ -196,6 +197,8 @@ fn scan<E: Environment>(
 #[derive(Debug)]
 pub struct Tx<'a, E: Environment = Native> {
     pub(crate) engine: Writing<'a, E>,
+    /// Wakes the thread in the background, if there is one.
+    pub(crate) bell: Option<&'a Bell>,
     pub(crate) catalog: &'a Catalog,
     pub(crate) partition: usize,
     pub(crate) statements: u64,
@@ -328,6 +331,11 @@ impl<E: Environment> Tx<'_, E> {
             }
             Err(error) => return Err(error.into()),
         };
+        if let Some(bell) = self.bell
+            && self.engine.has_backlog()
+        {
+            bell.ring();
+        }
         Ok(Ticket { partition: self.partition, number, durable })
     }
 

@@ -13,22 +13,29 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::offset::LINE_BYTES;
-use crate::recording::{Event, Trace, atoms, put};
+use crate::recording::{Event, Recorded, Trace, atoms, put};
 
 const LINE: usize = LINE_BYTES as usize;
 
 /// A store or a copy as far as it touches one line.
 #[derive(Clone, Debug)]
-struct Group {
+pub(crate) struct Group {
     /// `(offset in the line, bytes)`; one atom for an ordered store.
     atoms: Vec<(usize, Vec<u8>)>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Pending {
+pub(crate) struct Pending {
     groups: Vec<Group>,
     /// For each thread that flushed the line: how many groups the flush covers.
     flushed: BTreeMap<u32, usize>,
+}
+
+impl Pending {
+    /// No fence that comes covers what was flushed before.
+    pub(crate) fn forget_flushes(&mut self) {
+        self.flushed.clear();
+    }
 }
 
 /// How much of one line has persisted.
@@ -79,6 +86,26 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Starts before the first event of a process that found what another had left behind: some
+    /// of it durable, some `pending`.
+    pub(crate) fn resume(
+        trace: &'a Trace,
+        persisted: Vec<u8>,
+        pending: BTreeMap<u64, Pending>,
+    ) -> Self {
+        Self { persisted, pending, ..Self::new(trace) }
+    }
+
+    /// What is durable, and what may be.
+    pub(crate) fn state(&self) -> (Vec<u8>, BTreeMap<u64, Pending>) {
+        (self.persisted.clone(), self.pending.clone())
+    }
+
+    /// The last note that lies behind.
+    pub(crate) fn last_note(&self) -> Option<u64> {
+        self.last_note
+    }
+
     /// How many fences lie behind.
     pub fn fences(&self) -> u64 {
         self.fences
@@ -96,23 +123,31 @@ impl<'a> Replay<'a> {
                 return Some(self.point());
             }
             self.next += 1;
-            match &recorded.event {
-                Event::Store { at, value } => self.group(*at, &value.to_le_bytes()),
-                Event::Copy { at, bytes } => self.group(*at, bytes),
-                Event::Flush { first, end } => {
-                    for (_, pending) in self.pending.range_mut(first..end) {
-                        let all = pending.groups.len();
-                        pending.flushed.insert(recorded.thread, all);
-                    }
+            self.step(recorded);
+        }
+    }
+
+    /// Does what was recorded.
+    pub(crate) fn step(&mut self, recorded: &Recorded) {
+        match &recorded.event {
+            Event::Store { at, value } => self.group(*at, &value.to_le_bytes()),
+            Event::Copy { at, bytes } => self.group(*at, bytes),
+            Event::Flush { first, end } => {
+                for (_, pending) in self.pending.range_mut(first..end) {
+                    let all = pending.groups.len();
+                    pending.flushed.insert(recorded.thread, all);
                 }
-                Event::Fence => self.fence(recorded.thread),
-                Event::Grow { to } => self.persisted.resize(*to as usize, 0),
-                Event::Mark(_) => {}
-                Event::Note(note) => {
-                    self.last_note = Some(*note);
-                    // What was promised has changed although no byte has.
-                    self.changed = true;
-                }
+            }
+            Event::Fence => self.fence(recorded.thread),
+            Event::Grow { to } => {
+                let bytes = self.persisted.len().max(*to as usize);
+                self.persisted.resize(bytes, 0);
+            }
+            Event::Mark(_) => {}
+            Event::Note(note) => {
+                self.last_note = Some(*note);
+                // What was promised has changed although no byte has.
+                self.changed = true;
             }
         }
     }

@@ -191,19 +191,40 @@ impl Header {
         }
     }
 
-    /// Writes both copies, one after the other, each durable before the next. The one that counts
-    /// now comes last: a crash may have left the other one torn or behind.
+    /// Writes both copies, one after the other, each durable before the next; the one that counted
+    /// before comes last.
     pub(crate) fn write<M: Memory>(&self, memory: &M) {
         let layout = self.encode();
-        let [first, second] = read_copies(memory)
-            .map_or([None; 2], |copies| copies.map(|bytes| Some(decode(&bytes).ok()?.sequence)));
-        let order = if first > second { [COPIES[1], COPIES[0]] } else { COPIES };
-        for start in order {
-            memory.copy(Off::new(start), layout.as_bytes());
-            memory.flush(Range::new(start, HEADER_BYTES as u64));
+        let counts = counting(memory);
+        for copy in [1 - counts, counts] {
+            memory.copy(Off::new(COPIES[copy]), layout.as_bytes());
+            memory.flush(copy_range(copy));
             memory.fence();
         }
     }
+
+    /// [`Self::write`] into a memory that another process may have left when it was killed: the
+    /// copy that counts need not be durable, and the other one may be torn.
+    pub(crate) fn write_first<M: Memory>(&self, memory: &M) {
+        memory.flush(copy_range(counting(memory)));
+        memory.fence();
+        self.write(memory);
+    }
+}
+
+fn copy_range(copy: usize) -> Range {
+    Range::new(COPIES[copy], HEADER_BYTES as u64)
+}
+
+/// The copy of a memory's header that counts; the first one if neither does.
+fn counting<M: Memory>(memory: &M) -> usize {
+    let sequence = |start: u64| {
+        let mut bytes = [0; HEADER_BYTES];
+        memory.read_into(Off::new(start), &mut bytes).ok()?;
+        let layout = Layout::read_from_bytes(&bytes).ok()?;
+        Header::decode(&layout).ok().map(|header| header.sequence)
+    };
+    usize::from(sequence(COPIES[1]) > sequence(COPIES[0]))
 }
 
 fn read_copies<M: Memory>(memory: &M) -> Result<[[u8; HEADER_BYTES]; 2], Bad> {

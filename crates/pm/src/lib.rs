@@ -27,6 +27,7 @@ mod error;
 mod files;
 mod flush;
 mod header;
+mod kill;
 mod line_set;
 mod mapping;
 mod media;
@@ -51,8 +52,9 @@ pub use flush::FlushInstruction;
 pub use header::{
     FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START, read_header,
 };
+pub use kill::Killed;
 pub use line_set::LineSet;
-pub use media::{Medium, boot_id, medium_of};
+pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions};

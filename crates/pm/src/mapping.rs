@@ -53,19 +53,14 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves `reserved` bytes of addresses, of which none is usable.
+    /// Reserves `reserved` bytes of addresses, of which none is usable. None at all is possible.
     pub(crate) fn reserve(reserved: u64) -> io::Result<Self> {
         let size = usize::try_from(reserved).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a fresh private mapping at an address that the kernel chooses.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let base = match size {
+            0 => std::ptr::dangling_mut::<u8>().cast(),
+            // SAFETY: a fresh private mapping at an address that the kernel chooses.
+            _ => unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) },
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -129,13 +124,17 @@ impl Mapping {
             }
         };
         // A file system may refuse after the kernel has unmapped what was at a fixed address, and
-        // another thread's memory may fall into the hole. So it is asked elsewhere first.
-        let probe = map(std::ptr::null_mut(), sharing.flags());
-        if probe == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+        // another thread's memory may fall into the hole. So it is asked elsewhere first. (Not
+        // while nothing is usable: then the reservation is given up with the error, and the time
+        // of opening counts.)
+        if self.len() > 0 {
+            let probe = map(std::ptr::null_mut(), sharing.flags());
+            if probe == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the mapping above, which nobody knows of.
+            unsafe { libc::munmap(probe, part.len as usize) };
         }
-        // SAFETY: the mapping above, which nobody knows of.
-        unsafe { libc::munmap(probe, part.len as usize) };
         // SAFETY: the part lies within the reservation.
         let at = unsafe { self.base.add(part.start as usize) };
         if map(at.cast(), sharing.flags() | libc::MAP_FIXED) == libc::MAP_FAILED {
@@ -279,8 +278,10 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // What is usable is ours in any case; a torn reservation behind it is left alone.
         let ours = if *self.torn.get_mut() { *self.len.get_mut() } else { self.reserved };
-        // SAFETY: these addresses are ours, and no reference into them outlives `self`.
-        unsafe { libc::munmap(self.base.cast(), ours as usize) };
+        if ours > 0 {
+            // SAFETY: these addresses are ours, and no reference into them outlives `self`.
+            unsafe { libc::munmap(self.base.cast(), ours as usize) };
+        }
     }
 }
 

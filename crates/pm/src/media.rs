@@ -1,9 +1,9 @@
 //! What a file lies on, and which durability domain that gives.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::domain::Domain;
 
@@ -57,6 +57,23 @@ pub fn medium_of(file: &File) -> io::Result<Medium> {
     })
 }
 
+/// Bytes that are free on the file system of `file`, for whoever asks.
+///
+/// # Errors
+/// The kernel would not say.
+pub fn free_bytes(file: &File) -> io::Result<u64> {
+    // SAFETY: a plain struct that the kernel fills in.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `stat` is ours.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    #[expect(clippy::allow_attributes, reason = "the types differ between targets")]
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+    let (blocks, block_bytes) = (stat.f_bavail as u64, stat.f_frsize as u64);
+    Ok(blocks.saturating_mul(block_bytes))
+}
+
 /// Whether the kernel grants `MAP_SYNC`: the file lies on persistent memory, and a write-back of
 /// the processor's caches is enough.
 fn maps_synchronously(file: &File) -> bool {
@@ -90,12 +107,24 @@ fn caches_are_saved() -> bool {
     domains.peek().is_some() && domains.all(|domain| domain.trim() == "cpu_cache")
 }
 
-/// Identifies the running boot of this machine.
+/// Identifies the running boot of this machine. The kernel is asked once a process.
 ///
 /// # Errors
 /// The kernel does not tell; then no `process` pool can be told from one that a reboot has hit.
 pub fn boot_id() -> io::Result<[u8; 16]> {
-    let text = std::fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"))?;
+    static KNOWN: OnceLock<[u8; 16]> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(*known);
+    }
+    let id = ask_boot_id()?;
+    Ok(*KNOWN.get_or_init(|| id))
+}
+
+fn ask_boot_id() -> io::Result<[u8; 16]> {
+    // The kernel makes this file's contents as a whole: one read gets them.
+    let mut bytes = [0; 64];
+    let count = File::open("/proc/sys/kernel/random/boot_id")?.read(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes[..count]);
     let digits: Vec<u8> =
         text.trim().chars().filter_map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
     let mut id = [0; 16];

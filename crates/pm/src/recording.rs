@@ -265,7 +265,7 @@ impl Recording {
         let (mut header, _) = crate::header::read_header(self)?;
         header.clean = false;
         header.sequence += 1;
-        header.write(self);
+        header.write_first(self);
         Ok(())
     }
 

@@ -42,6 +42,18 @@ fn what_is_written_is_read_and_the_end_of_the_file_ends_a_read() {
     });
 }
 
+/// Walking over what a file has already would make growing it quadratic.
+#[test]
+fn reserving_reaches_for_what_is_new_only() {
+    in_each_domain(|files, domain, _| {
+        let file = files.create("a").unwrap();
+        file.set_len(64 << 20).unwrap();
+        file.reserve((64 << 20) + 8192).unwrap();
+        let stored = files.stored_bytes().unwrap();
+        assert!((8192..1 << 20).contains(&stored), "{domain}: {stored} bytes");
+    });
+}
+
 #[test]
 fn files_are_created_once_renamed_over_and_removed() {
     in_each_domain(|files, _, _| {

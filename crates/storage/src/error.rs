@@ -4,6 +4,8 @@ use heap::HeapError;
 use index::IndexError;
 use pm::Bad;
 
+use crate::schema::MAX_COLUMNS;
+
 /// An operation failed; what it would have changed is as before, and the transaction can go on or
 /// abort.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,16 @@ pub enum StorageError {
         bytes: usize,
         /// Bytes that the column holds.
         max: u32,
+    },
+    /// A number is outside what its column's type holds.
+    #[error("column `{column}` holds {wanted}, not {found}")]
+    OutOfRange {
+        /// The column.
+        column: String,
+        /// The column's type and range.
+        wanted: String,
+        /// The number.
+        found: String,
     },
     /// A value has another type than its column.
     #[error("column `{column}` holds {wanted}, not {found}")]
@@ -58,6 +70,16 @@ pub enum StorageError {
         table: String,
         /// The number that was given.
         column: usize,
+    },
+    /// An update names more columns than a table can have.
+    #[error(
+        "an update of table `{table}` changes {MAX_COLUMNS} columns at most, not {found}; give each column once"
+    )]
+    TooManyChanges {
+        /// The table.
+        table: String,
+        /// Columns that were given.
+        found: usize,
     },
     /// A column of the primary key cannot be updated.
     #[error(

@@ -58,14 +58,16 @@ impl<'a> InlineRow<'a> {
     /// Damage.
     pub fn value(&self, column: usize) -> Result<Value<'a>, Bad> {
         let word = self.word(column);
-        Ok(match self.kind(column) {
-            ColumnType::U64 => Value::U64(word),
-            ColumnType::I64 => Value::I64(word.cast_signed()),
-            ColumnType::F64 => Value::F64(f64::from_bits(word)),
-            ColumnType::Bytes { .. } => Value::Bytes(self.part(word)?),
+        let kind = self.kind(column);
+        if let Some(number) = kind.number(word) {
+            return Ok(number);
+        }
+        let part = self.part(word)?;
+        Ok(match kind {
             ColumnType::Text { .. } => {
-                Value::Text(std::str::from_utf8(self.part(word)?).map_err(|_| damaged())?)
+                Value::Text(std::str::from_utf8(part).map_err(|_| damaged())?)
             }
+            _ => Value::Bytes(part),
         })
     }
 
@@ -127,7 +129,6 @@ impl<'a> InlineRow<'a> {
     /// Damage.
     pub fn key(&self, index: usize) -> Result<TableKey, Bad> {
         key_of_fields(
-            &self.layout.schema,
             self.layout.key_layout(index),
             |column| Ok(self.word(usize::from(column))),
             |_, word, builder, max| {
@@ -222,9 +223,7 @@ impl TableLayout {
     /// # Errors
     /// What is wrong.
     pub fn check_changes(&self, changes: &[(u16, Value<'_>)]) -> Result<(), StorageError> {
-        changes
-            .iter()
-            .try_for_each(|(column, value)| crate::table::check_change(self, *column, value))
+        crate::table::check_changes(self, changes)
     }
 
     /// Checks the value of a column.

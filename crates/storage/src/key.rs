@@ -2,12 +2,14 @@
 //!
 //! | column | bytes |
 //! |---|---|
-//! | u64 | big-endian |
-//! | i64 | big-endian with the sign bit flipped |
+//! | u8 to u64 | big-endian, as many bytes as the type has |
+//! | i8 to i64 | the same with the sign bit flipped |
 //! | f64 | big-endian, sign bit flipped, or all bits if it was set: the order of `total_cmp` |
 //! | text, bytes | the bytes, zeros up to the column's maximum, the length in two bytes |
 //!
-//! The length behind the padding keeps `"a"` before `"a\0"`.
+//! The length behind the padding keeps `"a"` before `"a\0"`. Zeros fill a key up to a multiple of
+//! eight bytes. A key of numbers that has eight bytes then is packed into one word, whose order is
+//! that of the bytes.
 
 use std::ops::Bound;
 
@@ -15,7 +17,7 @@ use index::{MAX_KEY_BYTES, WideKey};
 use pm::Bad;
 
 use crate::error::StorageError;
-use crate::schema::{KeyLayout, TableLayout, TableSchema, encoded_bytes};
+use crate::schema::{Column, KeyLayout, TableLayout, TableSchema};
 use crate::value::{ColumnType, Value};
 
 /// A key of a table's index.
@@ -25,7 +27,7 @@ use crate::value::{ColumnType, Value};
 )]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKey {
-    /// A single number.
+    /// Numbers that fit into eight bytes, packed.
     Narrow(u64),
     /// Anything else.
     Wide(WideKey),
@@ -43,8 +45,16 @@ impl KeyBuilder {
     }
 
     pub(crate) fn number(&mut self, kind: ColumnType, word: u64) {
-        let ordered = ordered_word(kind, word);
-        self.put(&ordered.to_be_bytes());
+        let bytes = number_bytes(kind);
+        self.put(&ordered_word(kind, word).to_be_bytes()[8 - bytes..]);
+    }
+
+    /// The caller has checked the value against its type.
+    fn value(&mut self, kind: ColumnType, value: &Value<'_>) {
+        match (kind.max_bytes(), value.as_bytes()) {
+            (Some(max), Some(bytes)) => self.bytes(max, bytes),
+            _ => self.number(kind, value.as_word().unwrap_or(0)),
+        }
     }
 
     /// The caller has checked that there are at most `max` bytes.
@@ -67,15 +77,57 @@ impl KeyBuilder {
     }
 }
 
-/// A number whose order as `u64` is that of the values.
-pub(crate) fn ordered_word(kind: ColumnType, word: u64) -> u64 {
+fn number_bytes(kind: ColumnType) -> usize {
+    kind.number_bytes().map_or(0, |bytes| bytes as usize)
+}
+
+/// A number whose order as an unsigned integer of the type's size is that of the values.
+#[inline]
+fn ordered_word(kind: ColumnType, word: u64) -> u64 {
     const SIGN: u64 = 1 << 63;
     match kind {
+        ColumnType::U8 => word & 0xff,
+        ColumnType::U16 => word & 0xffff,
+        ColumnType::U32 => word & 0xffff_ffff,
+        ColumnType::I8 => (word ^ 0x80) & 0xff,
+        ColumnType::I16 => (word ^ 0x8000) & 0xffff,
+        ColumnType::I32 => (word ^ 0x8000_0000) & 0xffff_ffff,
         ColumnType::I64 => word ^ SIGN,
         ColumnType::F64 if word & SIGN != 0 => !word,
         ColumnType::F64 => word ^ SIGN,
         _ => word,
     }
+}
+
+/// Packs numbers into one word, most significant first.
+struct Packed {
+    word: u64,
+    /// Bits that are free still.
+    left: u32,
+}
+
+impl Packed {
+    fn new() -> Self {
+        Self { word: 0, left: 64 }
+    }
+
+    #[inline]
+    fn put(&mut self, kind: ColumnType, word: u64) {
+        self.left = self.left.saturating_sub(8 * number_bytes(kind) as u32);
+        self.word |= ordered_word(kind, word) << self.left;
+    }
+
+    /// The word, whose free bits are those of `fill`.
+    fn finish(self, fill: u8) -> u64 {
+        if fill == 0 { self.word } else { self.word | !(!0u64).unbounded_shl(self.left) }
+    }
+}
+
+/// The packed key with these memcomparable bytes.
+pub(crate) fn packed_bytes(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(word)
 }
 
 /// Checks a value against its column.
@@ -86,26 +138,47 @@ pub(crate) fn check_value(
     value: &Value<'_>,
 ) -> Result<(), StorageError> {
     let declared = &table.columns()[usize::from(column)];
-    let matches = matches!(
-        (declared.kind, value),
+    let kind = declared.kind;
+    match (kind, value) {
         (ColumnType::U64, Value::U64(_))
-            | (ColumnType::I64, Value::I64(_))
-            | (ColumnType::F64, Value::F64(_))
-            | (ColumnType::Text { .. }, Value::Text(_))
-            | (ColumnType::Bytes { .. }, Value::Bytes(_))
-    );
-    let bytes = value.as_bytes().map_or(0, <[u8]>::len);
-    match declared.kind.max_bytes() {
-        _ if !matches => Err(StorageError::WrongType {
+        | (ColumnType::I64, Value::I64(_))
+        | (ColumnType::F64, Value::F64(_)) => Ok(()),
+        (ColumnType::Text { max }, Value::Text(text)) => short_enough(declared, text.len(), max),
+        (ColumnType::Bytes { max }, Value::Bytes(bytes)) => {
+            short_enough(declared, bytes.len(), max)
+        }
+        (ColumnType::U8 | ColumnType::U16 | ColumnType::U32, Value::U64(number)) => {
+            in_range(declared, i128::from(*number))
+        }
+        (ColumnType::I8 | ColumnType::I16 | ColumnType::I32, Value::I64(number)) => {
+            in_range(declared, i128::from(*number))
+        }
+        _ => Err(StorageError::WrongType {
             column: declared.name.clone(),
-            wanted: declared.kind.to_string(),
+            wanted: kind.to_string(),
             found: value.type_name(),
         }),
-        Some(max) if bytes > max as usize => {
-            Err(StorageError::TooLarge { column: declared.name.clone(), bytes, max })
-        }
-        _ => Ok(()),
     }
+}
+
+#[inline]
+fn short_enough(declared: &Column, bytes: usize, max: u32) -> Result<(), StorageError> {
+    if bytes <= max as usize {
+        return Ok(());
+    }
+    Err(StorageError::TooLarge { column: declared.name.clone(), bytes, max })
+}
+
+fn in_range(declared: &Column, number: i128) -> Result<(), StorageError> {
+    let (least, most) = declared.kind.integer_range().unwrap_or((i64::MIN, u64::MAX));
+    if (i128::from(least)..=i128::from(most)).contains(&number) {
+        return Ok(());
+    }
+    Err(StorageError::OutOfRange {
+        column: declared.name.clone(),
+        wanted: format!("{} from {least} to {most}", declared.kind),
+        found: number.to_string(),
+    })
 }
 
 /// The key with exactly these values.
@@ -118,28 +191,42 @@ pub(crate) fn encode_key(
     if values.len() != layout.columns.len() {
         return Err(wrong_count(layout, layout.own_columns, values.len()));
     }
-    if layout.narrow {
-        check_value(table, layout.columns[0], &values[0])?;
-        let kind = table.columns()[usize::from(layout.columns[0])].kind;
-        return Ok(TableKey::Narrow(ordered_word(kind, values[0].as_word().unwrap_or(0))));
-    }
     encode_prefix(table, layout, values, 0)
 }
 
-/// The key of a table whose primary key is a single number.
+/// The key of a table whose primary key is packed.
 #[inline]
-pub(crate) fn narrow_key(layout: &TableLayout, value: &Value<'_>) -> Result<u64, StorageError> {
-    let column = layout.primary.columns[0];
-    check_value(&layout.schema, column, value)?;
-    let kind = layout.schema.columns()[usize::from(column)].kind;
-    Ok(ordered_word(kind, value.as_word().unwrap_or(0)))
+pub(crate) fn narrow_key(layout: &TableLayout, values: &[Value<'_>]) -> Result<u64, StorageError> {
+    let keys = &layout.primary;
+    if values.len() != keys.columns.len() {
+        return Err(wrong_count(keys, keys.own_columns, values.len()));
+    }
+    pack(&layout.schema, keys, values, 0)
 }
 
-/// The key of an index on a single number, of a tuple with these words.
 #[inline]
-pub(crate) fn ordered_field(table: &TableSchema, layout: &KeyLayout, words: &[u64]) -> u64 {
-    let column = usize::from(layout.columns[0]);
-    ordered_word(table.columns()[column].kind, words[column])
+fn pack(
+    table: &TableSchema,
+    layout: &KeyLayout,
+    values: &[Value<'_>],
+    fill: u8,
+) -> Result<u64, StorageError> {
+    let mut packed = Packed::new();
+    for ((column, kind), value) in layout.columns.iter().zip(&layout.kinds).zip(values) {
+        check_value(table, *column, value)?;
+        packed.put(*kind, value.as_word().unwrap_or(0));
+    }
+    Ok(packed.finish(fill))
+}
+
+/// The packed key of a tuple with these words.
+#[inline]
+pub(crate) fn packed_words(layout: &KeyLayout, words: &[u64]) -> u64 {
+    let mut packed = Packed::new();
+    for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
+        packed.put(*kind, words[usize::from(*column)]);
+    }
+    packed.finish(0)
 }
 
 /// The key that starts with these values; the rest is filled up with `fill`.
@@ -152,14 +239,13 @@ fn encode_prefix(
     if values.len() > layout.columns.len() {
         return Err(wrong_count(layout, layout.columns.len(), values.len()));
     }
+    if layout.narrow {
+        return Ok(TableKey::Narrow(pack(table, layout, values, fill)?));
+    }
     let mut builder = KeyBuilder::new(layout);
-    for (column, value) in layout.columns.iter().zip(values) {
+    for ((column, kind), value) in layout.columns.iter().zip(&layout.kinds).zip(values) {
         check_value(table, *column, value)?;
-        let kind = table.columns()[usize::from(*column)].kind;
-        match (kind.max_bytes(), value.as_bytes()) {
-            (Some(max), Some(bytes)) => builder.bytes(max, bytes),
-            _ => builder.number(kind, value.as_word().unwrap_or(0)),
-        }
+        builder.value(*kind, value);
     }
     Ok(builder.finish(fill))
 }
@@ -172,13 +258,7 @@ pub(crate) fn encode_range(
     low: Bound<&[Value<'_>]>,
     high: Bound<&[Value<'_>]>,
 ) -> Result<(Bound<TableKey>, Bound<TableKey>), StorageError> {
-    let encode = |values: &[Value<'_>], fill| {
-        if layout.narrow {
-            encode_key(table, layout, values)
-        } else {
-            encode_prefix(table, layout, values, fill)
-        }
-    };
+    let encode = |values: &[Value<'_>], fill| encode_prefix(table, layout, values, fill);
     let low = match low {
         Bound::Included(values) if !values.is_empty() => Bound::Included(encode(values, 0)?),
         Bound::Excluded(values) if !values.is_empty() => Bound::Excluded(encode(values, !0)?),
@@ -197,24 +277,17 @@ fn wrong_count(layout: &KeyLayout, wanted: usize, found: usize) -> StorageError 
 }
 
 /// The key of a tuple whose values `value` gives; they have been checked.
-pub(crate) fn key_of_values<'v>(
-    table: &TableSchema,
-    layout: &KeyLayout,
-    value: impl Fn(u16) -> Value<'v>,
-) -> TableKey {
+pub(crate) fn key_of_values<'v>(layout: &KeyLayout, value: impl Fn(u16) -> Value<'v>) -> TableKey {
     if layout.narrow {
-        let column = layout.columns[0];
-        let kind = table.columns()[usize::from(column)].kind;
-        return TableKey::Narrow(ordered_word(kind, value(column).as_word().unwrap_or(0)));
+        let mut packed = Packed::new();
+        for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
+            packed.put(*kind, value(*column).as_word().unwrap_or(0));
+        }
+        return TableKey::Narrow(packed.finish(0));
     }
     let mut builder = KeyBuilder::new(layout);
-    for column in &layout.columns {
-        let kind = table.columns()[usize::from(*column)].kind;
-        let value = value(*column);
-        match (kind.max_bytes(), value.as_bytes()) {
-            (Some(max), Some(bytes)) => builder.bytes(max, bytes),
-            _ => builder.number(kind, value.as_word().unwrap_or(0)),
-        }
+    for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
+        builder.value(*kind, &value(*column));
     }
     builder.finish(0)
 }
@@ -241,17 +314,9 @@ pub(crate) fn primary_in_secondary(
     index: usize,
     bytes: &[u8],
 ) -> Option<TableKey> {
-    let layout = &table.secondary[index];
-    let width = |columns: &[u16]| -> usize {
-        columns
-            .iter()
-            .map(|column| encoded_bytes(table.schema.columns()[usize::from(*column)].kind))
-            .sum()
-    };
-    let own = width(&layout.columns[..layout.own_columns]);
-    let key = bytes.get(own..own + width(&table.primary.columns))?;
+    let key = table.secondary[index].primary_part(bytes)?;
     if table.primary.narrow {
-        return Some(TableKey::Narrow(u64::from_be_bytes(key.try_into().ok()?)));
+        return Some(TableKey::Narrow(packed_bytes(key)));
     }
     Some(TableKey::Wide(WideKey::new(key, table.primary.width)))
 }
@@ -259,26 +324,26 @@ pub(crate) fn primary_in_secondary(
 /// The key of a stored tuple, field by field: `field` gives the word of a column and, for text and
 /// bytes, calls back with the bytes.
 pub(crate) fn key_of_fields(
-    table: &TableSchema,
     layout: &KeyLayout,
     mut word: impl FnMut(u16) -> Result<u64, Bad>,
     mut bytes: impl FnMut(u16, u64, &mut KeyBuilder, u32) -> Result<(), Bad>,
 ) -> Result<TableKey, Bad> {
     if layout.narrow {
-        let column = layout.columns[0];
-        let kind = table.columns()[usize::from(column)].kind;
-        return Ok(TableKey::Narrow(ordered_word(kind, word(column)?)));
+        let mut packed = Packed::new();
+        for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
+            packed.put(*kind, word(*column)?);
+        }
+        return Ok(TableKey::Narrow(packed.finish(0)));
     }
     let mut builder = KeyBuilder::new(layout);
-    for column in &layout.columns {
-        let kind = table.columns()[usize::from(*column)].kind;
+    for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
         let field = word(*column)?;
         match kind.max_bytes() {
             Some(max) => bytes(*column, field, &mut builder, max)?,
-            None => builder.number(kind, field),
+            None => builder.number(*kind, field),
         }
     }
-    debug_assert!(builder.len <= layout.width && encoded_bytes(ColumnType::U64) == 8);
+    debug_assert_eq!(builder.len, layout.bytes);
     Ok(builder.finish(0))
 }
 
@@ -325,6 +390,98 @@ mod tests {
                 .then(d.0.cmp(&d.1));
             prop_assert_eq!(encode(a.0, &b.0, c.0, d.0).cmp(&encode(second, &b.1, c.1, d.1)), order);
         }
+    }
+
+    /// Small integers of both kinds, packed, and the same with a column that does not fit any more.
+    fn small(more: bool) -> Catalog {
+        let table = TableSchema::new("t")
+            .column("a", ColumnType::I16)
+            .column("b", ColumnType::U8)
+            .column("c", ColumnType::I32)
+            .column("d", ColumnType::U32);
+        let key: &[&str] = if more { &["a", "b", "c", "d"] } else { &["a", "b", "c"] };
+        Catalog::new(&Schema::new().table(table.key(key).index("by_b", &["b"])), 512).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn packed_keys_are_in_the_order_of_their_values(
+            a in any::<(i16, i16)>(), b in any::<(u8, u8)>(), c in any::<(i32, i32)>(),
+            same in 0..3u32, more in any::<bool>(),
+        ) {
+            let catalog = small(more);
+            let table = &catalog.tables[0];
+            prop_assert_eq!(table.primary.narrow, !more);
+            let second = (
+                if same > 0 { a.0 } else { a.1 },
+                if same > 1 { b.0 } else { b.1 },
+                c.1,
+            );
+            let values = |(a, b, c): (i16, u8, i32)| {
+                [Value::I64(a.into()), Value::U64(b.into()), Value::I64(c.into()), Value::U64(7)]
+            };
+            let key = |of| {
+                let values = values(of);
+                let key = &values[..if more { 4 } else { 3 }];
+                encode_key(&table.schema, &table.primary, key).unwrap()
+            };
+            let (x, y) = ((a.0, b.0, c.0), second);
+            prop_assert_eq!(bytes_of(key(x)).cmp(&bytes_of(key(y))), x.cmp(&y));
+            // The other ways to make a key make the same one.
+            let stored = values(x);
+            prop_assert_eq!(
+                key_of_values(&table.primary, |column| stored[usize::from(column)]),
+                key(x)
+            );
+            let word = |column: u16| Ok(stored[usize::from(column)].as_word().unwrap());
+            prop_assert_eq!(key_of_fields(&table.primary, word, |_, _, _, _| Ok(())).unwrap(), key(x));
+            // A secondary key leads to its primary one.
+            let secondary = &table.secondary[0];
+            let entry = bytes_of(key_of_values(secondary, |column| stored[usize::from(column)]));
+            prop_assert_eq!(primary_in_secondary(table, 0, &entry), Some(key(x)));
+            // A prefix has in it just the keys that start with it.
+            let prefix = [stored[0], stored[1]];
+            let (low, high) = encode_range(
+                &table.schema,
+                &table.primary,
+                Bound::Included(&prefix[..]),
+                Bound::Included(&prefix[..]),
+            )
+            .unwrap();
+            let (Bound::Included(low), Bound::Included(high)) = (low, high) else { panic!() };
+            let other = bytes_of(key(y));
+            prop_assert_eq!(
+                bytes_of(low) <= other && other <= bytes_of(high),
+                (x.0, x.1) == (y.0, y.1)
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_outside_the_type_s_range_are_refused() {
+        let catalog = small(false);
+        let table = &catalog.tables[0].schema;
+        let check = |column, value| check_value(table, column, &value);
+        for (column, least, most) in
+            [(0, i64::from(i16::MIN), 32_767), (2, -(1 << 31), i64::from(i32::MAX))]
+        {
+            assert!(
+                check(column, Value::I64(least)).is_ok() && check(column, Value::I64(most)).is_ok()
+            );
+            for outside in [least - 1, most + 1] {
+                let error = check(column, Value::I64(outside)).unwrap_err().to_string();
+                assert!(
+                    error.contains(&format!("from {least} to {most}, not {outside}")),
+                    "{error}"
+                );
+            }
+        }
+        assert!(check(1, Value::U64(255)).is_ok() && check(3, Value::U64(u32::MAX.into())).is_ok());
+        let error = check(1, Value::U64(256)).unwrap_err().to_string();
+        assert_eq!(error, "column `b` holds u8 from 0 to 255, not 256");
+        assert!(check(3, Value::U64(1 << 32)).is_err());
+        let error = check(1, Value::I64(1)).unwrap_err().to_string();
+        assert!(error.contains("column `b` holds u8, not i64"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | schema, values, keys, tuple layout | [`Schema`], [`Value`], [`Row`] |
 //! | table heap with indexes, undo of its operations | [`Tables`] |
 //! | undo log in non-volatile memory | [`UndoLog`] |
+//! | slots on their way out under such a log | [`Superseded`] |
 //! | file write-ahead log with group commit | [`wal`] |
 //! | compressed checkpoints | [`checkpoint`] |
 //! | tuples that are copied, not changed; rows with inlined fields | [`TupleCopies`], [`InlineRow`] |
@@ -28,6 +29,7 @@ pub mod operation;
 pub mod runs;
 mod schema;
 pub mod shadow;
+mod superseded;
 mod table;
 mod tree_key;
 mod tuple;
@@ -35,6 +37,7 @@ mod undo;
 mod undo_log;
 mod value;
 pub mod wal;
+mod work_done;
 
 pub use copies::{SlotTuple, TupleCopies};
 pub use description::Description;
@@ -44,9 +47,11 @@ pub use key::TableKey;
 pub use schema::{
     Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,
 };
+pub use superseded::Superseded;
 pub use table::{NewField, NewFields, NewTuple, Tables};
 pub use undo_log::{
     FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind,
     UndoLog, UndoWork,
 };
-pub use value::{ColumnType, Row, Value};
+pub use value::{ColumnType, Row, Value, user_bytes};
+pub use work_done::WorkDone;

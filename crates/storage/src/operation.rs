@@ -7,7 +7,7 @@
 
 use pm::Bad;
 
-use crate::schema::{Catalog, TableLayout};
+use crate::schema::{Catalog, MAX_COLUMNS, TableLayout};
 use crate::value::{ColumnType, Value};
 
 const INSERT: u8 = 1;
@@ -27,12 +27,16 @@ pub fn insert(out: &mut Vec<u8>, table: u16, values: &[Value<'_>]) {
 }
 
 /// Writes an update: of each column the value before and after.
+///
+/// # Panics
+/// There are more changes than an update can have.
 pub fn update<'v>(
     out: &mut Vec<u8>,
     table: u16,
     key: &[Value<'_>],
     changes: impl ExactSizeIterator<Item = (u16, Value<'v>, Value<'v>)>,
 ) {
+    assert!(changes.len() <= MAX_COLUMNS, "the changes of an update have been checked");
     begin(out, UPDATE, table);
     key.iter().for_each(|value| encode(out, value));
     out.extend_from_slice(&(changes.len() as u16).to_le_bytes());
@@ -200,22 +204,20 @@ impl<'a> Decoder<'a> {
     }
 
     fn value(&mut self, kind: ColumnType) -> Result<Value<'a>, Bad> {
+        let Some(max) = kind.max_bytes() else {
+            let word = u64::from_le_bytes(self.array()?);
+            return kind.number(word).ok_or_else(malformed);
+        };
+        let len = u32::from_le_bytes(self.array()?);
+        if len > max {
+            return Err(malformed());
+        }
+        let bytes = self.take(len as usize)?;
         Ok(match kind {
-            ColumnType::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
-            ColumnType::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
-            ColumnType::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
-            ColumnType::Text { max } | ColumnType::Bytes { max } => {
-                let len = u32::from_le_bytes(self.array()?);
-                if len > max {
-                    return Err(malformed());
-                }
-                let bytes = self.take(len as usize)?;
-                if matches!(kind, ColumnType::Bytes { .. }) {
-                    Value::Bytes(bytes)
-                } else {
-                    Value::Text(std::str::from_utf8(bytes).map_err(|_| malformed())?)
-                }
+            ColumnType::Text { .. } => {
+                Value::Text(std::str::from_utf8(bytes).map_err(|_| malformed())?)
             }
+            _ => Value::Bytes(bytes),
         })
     }
 

@@ -137,9 +137,16 @@ pub(crate) struct KeyLayout {
     pub(crate) columns: Vec<u16>,
     /// How many of them the user gave.
     pub(crate) own_columns: usize,
-    /// Bytes of the encoding, a multiple of 8.
+    /// Their types.
+    pub(crate) kinds: Vec<ColumnType>,
+    /// Bytes of the encoding of the columns that the user gave: where the primary key's start.
+    pub(crate) own_bytes: usize,
+    /// Bytes of the encoding.
+    pub(crate) bytes: usize,
+    /// The same with the padding: a multiple of 8.
     pub(crate) width: usize,
-    /// Whether it is a single number, for which the tree has a fast path.
+    /// Whether it is made of numbers that fit together into eight bytes, for which the tree has a
+    /// fast path.
     pub(crate) narrow: bool,
     pub(crate) shape: NodeShape,
 }
@@ -265,25 +272,35 @@ impl KeyLayout {
     ) -> Result<Self, StorageError> {
         let kinds: Vec<ColumnType> =
             columns.iter().map(|column| schema.columns[usize::from(*column)].kind).collect();
-        let width: usize = kinds.iter().map(|kind| encoded_bytes(*kind)).sum();
-        if width > MAX_KEY_BYTES {
+        let sum = |kinds: &[ColumnType]| kinds.iter().map(|kind| encoded_bytes(*kind)).sum();
+        let (own_bytes, bytes): (usize, usize) = (sum(&kinds[..own_columns]), sum(&kinds));
+        if bytes > MAX_KEY_BYTES {
             return Err(StorageError::Schema(format!(
-                "{what}: its columns take {width} bytes, a key has at most {MAX_KEY_BYTES}"
+                "{what}: its columns take {bytes} bytes, a key has at most {MAX_KEY_BYTES}"
             )));
         }
-        let width = width.next_multiple_of(8);
-        let narrow = matches!(kinds[..], [ColumnType::U64 | ColumnType::I64 | ColumnType::F64]);
+        let width = bytes.next_multiple_of(8);
+        let narrow = width == 8 && kinds.iter().all(|kind| kind.number_bytes().is_some());
         // A node of a wide key has room for a dozen of them at least.
         let wanted = (24 + 12 * (width as u32 + 8)).next_power_of_two();
         let node_bytes = if narrow { node_bytes } else { node_bytes.max(wanted) };
         let shape = NodeShape::new(node_bytes, width as u32)?;
-        Ok(Self { what, columns, own_columns, width, narrow, shape })
+        Ok(Self { what, columns, own_columns, kinds, own_bytes, bytes, width, narrow, shape })
+    }
+
+    /// The bytes of the primary key in those of a key of a secondary index, which ends with them;
+    /// without padding. `None`: there are not so many.
+    pub(crate) fn primary_part<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        key.get(self.own_bytes..self.bytes)
     }
 }
 
 /// Bytes that a column takes in a key.
-pub(crate) fn encoded_bytes(kind: ColumnType) -> usize {
-    kind.max_bytes().map_or(8, |max| max as usize + 2)
+fn encoded_bytes(kind: ColumnType) -> usize {
+    match (kind.number_bytes(), kind.max_bytes()) {
+        (Some(bytes), _) => bytes as usize,
+        (None, max) => max.map_or(0, |max| max as usize + 2),
+    }
 }
 
 /// A schema that has been found to make sense, with all that follows from it.

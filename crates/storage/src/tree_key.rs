@@ -8,12 +8,12 @@ use std::ops::Bound;
 use index::MAX_KEY_BYTES;
 
 use crate::error::StorageError;
-use crate::key::{TableKey, encode_key, encode_range, narrow_key};
-use crate::schema::{KeyLayout, TableLayout, encoded_bytes};
+use crate::key::{TableKey, encode_key, encode_range};
+use crate::schema::{KeyLayout, TableLayout};
 use crate::value::Value;
 
 impl TableKey {
-    /// The key's bytes, in whose order keys are sorted. `narrow` holds those of a single number.
+    /// The key's bytes, in whose order keys are sorted. `narrow` holds those of a key of numbers.
     #[inline]
     pub fn bytes<'a>(&'a self, narrow: &'a mut [u8; 8]) -> &'a [u8] {
         match self {
@@ -48,9 +48,6 @@ impl TableLayout {
     /// Wrong number, type or length of values.
     #[inline]
     pub fn primary_key(&self, values: &[Value<'_>]) -> Result<TableKey, StorageError> {
-        if let ([value], true) = (values, self.primary.narrow) {
-            return Ok(TableKey::Narrow(narrow_key(self, value)?));
-        }
         encode_key(&self.schema, &self.primary, values)
     }
 
@@ -92,13 +89,7 @@ impl TableLayout {
         key: &[u8],
         out: &'a mut [u8; MAX_KEY_BYTES],
     ) -> &'a [u8] {
-        let layout = self.key_layout(index);
-        let bytes = |columns: &[u16]| -> usize {
-            let kind = |column: &u16| self.schema.columns()[usize::from(*column)].kind;
-            columns.iter().map(|column| encoded_bytes(kind(column))).sum()
-        };
-        let start = bytes(&layout.columns[..layout.own_columns]).min(key.len());
-        let part = &key[start..(start + bytes(&self.primary.columns)).min(key.len())];
+        let part = self.key_layout(index).primary_part(key).unwrap_or_default();
         let width = self.primary.width;
         out[..part.len()].copy_from_slice(part);
         out[part.len()..width].fill(0);

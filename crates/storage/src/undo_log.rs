@@ -206,6 +206,8 @@ pub struct UndoLog {
     finished: u64,
     /// Entries of the open transaction so far.
     sequence: u32,
+    /// Entries of those that have ended.
+    logged: u64,
 }
 
 impl UndoLog {
@@ -215,7 +217,8 @@ impl UndoLog {
     /// # Errors
     /// The memory is full.
     pub fn create<M: Memory>(lane: &mut Lane<M>, head: u64) -> Result<Self, StorageError> {
-        let mut log = Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0 };
+        let mut log =
+            Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0, logged: 0 };
         let memory = lane.memory().clone();
         memory.copy(Off::new(head), &[0; UNDO_HEAD_BYTES as usize]);
         memory.store(log.state_word(), STATE_EMPTY);
@@ -228,12 +231,15 @@ impl UndoLog {
     }
 
     /// Opens the log whose head is at `head` and reads what is left to do. Until
-    /// [`Self::finish_recovery`] nothing changes.
+    /// [`Self::finish_recovery`] nothing changes; but what was read, some of which a killed process
+    /// may only have stored, is durable when this returns: what is done by it would otherwise meet
+    /// another log after the next crash.
     ///
     /// # Errors
     /// Damage.
     pub fn open<M: Memory>(memory: &M, head: u64) -> Result<(Self, UndoWork), Bad> {
-        let mut log = Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0 };
+        let mut log =
+            Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0, logged: 0 };
         let state = memory.load(log.state_word(), Acquire)?;
         log.finished = state >> 2;
         for chain in 0..2 {
@@ -260,6 +266,18 @@ impl UndoLog {
             _ => return Err(Bad::Damaged { what: "undo log state", at: head }),
         };
         let open = log.entries(memory, log.finished + 1)?;
+        memory.flush(Range::new(head, UNDO_HEAD_BYTES));
+        for (transaction, count) in
+            [(log.finished, committed.len()), (log.finished + 1, open.len())]
+        {
+            let chain = (transaction & 1) as usize;
+            // The line behind them, too: that there is no more may be news.
+            let lines = log.chains[chain].len() as u64 * ENTRIES;
+            for sequence in 0..lines.min(count as u64 + 1) {
+                memory.flush(Range::new(log.entry_at(chain, sequence as u32).get(), LINE));
+            }
+        }
+        memory.fence();
         Ok((log, UndoWork { committed, open }))
     }
 
@@ -279,6 +297,11 @@ impl UndoLog {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.sequence == 0
+    }
+
+    /// Bytes of the entries that were appended since the log was opened.
+    pub fn logged_bytes(&self) -> u64 {
+        (self.logged + u64::from(self.sequence)) * LINE
     }
 
     /// Makes sure that `entries` more entries fit. May make fences of its own.
@@ -321,6 +344,7 @@ impl UndoLog {
         memory.store(at.plus(0), 0);
         memory.flush(Range::new(at.get(), LINE));
         memory.fence();
+        self.logged += u64::from(self.sequence.saturating_sub(first));
         self.sequence = self.sequence.min(first);
     }
 
@@ -358,6 +382,7 @@ impl UndoLog {
     #[track_caller]
     fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
         self.finished += 1;
+        self.logged += u64::from(self.sequence);
         self.sequence = 0;
         memory.store(self.state_word(), self.finished << 2 | state);
         memory.flush(self.state_word().range());
@@ -368,6 +393,12 @@ impl UndoLog {
     #[track_caller]
     pub fn note<M: Memory>(&self, memory: &M, number: usize, value: u64) {
         memory.store(self.note_at(number), value);
+    }
+
+    /// The words of all numbers of [`Self::note`] with new values, for a mini-transaction that
+    /// changes them together with something else.
+    pub fn notes(&self, values: [u64; UNDO_NOTES]) -> [(Off<u64>, u64); UNDO_NOTES] {
+        std::array::from_fn(|number| (self.note_at(number), values[number]))
     }
 
     /// A number that [`Self::note`] stored; zero at first.

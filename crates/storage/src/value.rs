@@ -8,8 +8,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ColumnType {
+    /// An unsigned 8-bit integer. Its values are [`Value::U64`], as those of all unsigned ones;
+    /// the type says how large they get and how many bytes a key has for them.
+    U8,
+    /// An unsigned 16-bit integer.
+    U16,
+    /// An unsigned 32-bit integer.
+    U32,
     /// An unsigned 64-bit integer.
     U64,
+    /// A signed 8-bit integer. Its values are [`Value::I64`], as those of all signed ones.
+    I8,
+    /// A signed 16-bit integer.
+    I16,
+    /// A signed 32-bit integer.
+    I32,
     /// A signed 64-bit integer.
     I64,
     /// A 64-bit floating-point number. As a key, ordered as `f64::total_cmp` orders.
@@ -34,12 +47,55 @@ impl ColumnType {
             _ => None,
         }
     }
+
+    /// Bytes of the type's numbers, unless it is text or bytes.
+    pub const fn number_bytes(self) -> Option<u32> {
+        match self {
+            Self::U8 | Self::I8 => Some(1),
+            Self::U16 | Self::I16 => Some(2),
+            Self::U32 | Self::I32 => Some(4),
+            Self::U64 | Self::I64 | Self::F64 => Some(8),
+            Self::Text { .. } | Self::Bytes { .. } => None,
+        }
+    }
+
+    /// The smallest and the largest number of an integer type.
+    pub const fn integer_range(self) -> Option<(i64, u64)> {
+        match self {
+            Self::U8 => Some((0, u8::MAX as u64)),
+            Self::U16 => Some((0, u16::MAX as u64)),
+            Self::U32 => Some((0, u32::MAX as u64)),
+            Self::U64 => Some((0, u64::MAX)),
+            Self::I8 => Some((i8::MIN as i64, i8::MAX as u64)),
+            Self::I16 => Some((i16::MIN as i64, i16::MAX as u64)),
+            Self::I32 => Some((i32::MIN as i64, i32::MAX as u64)),
+            Self::I64 => Some((i64::MIN, i64::MAX as u64)),
+            _ => None,
+        }
+    }
+
+    /// The number that a field's word holds; `None` for text and bytes.
+    #[inline]
+    pub(crate) const fn number(self, word: u64) -> Option<Value<'static>> {
+        match self {
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => Some(Value::U64(word)),
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 => Some(Value::I64(word.cast_signed())),
+            Self::F64 => Some(Value::F64(f64::from_bits(word))),
+            Self::Text { .. } | Self::Bytes { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for ColumnType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::U8 => f.write_str("u8"),
+            Self::U16 => f.write_str("u16"),
+            Self::U32 => f.write_str("u32"),
             Self::U64 => f.write_str("u64"),
+            Self::I8 => f.write_str("i8"),
+            Self::I16 => f.write_str("i16"),
+            Self::I32 => f.write_str("i32"),
             Self::I64 => f.write_str("i64"),
             Self::F64 => f.write_str("f64"),
             Self::Text { max } => write!(f, "text of at most {max} bytes"),
@@ -51,9 +107,9 @@ impl fmt::Display for ColumnType {
 /// A value for a column, borrowed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
-    /// For a column of type [`ColumnType::U64`].
+    /// For a column of an unsigned integer type.
     U64(u64),
-    /// For a column of type [`ColumnType::I64`].
+    /// For a column of a signed integer type.
     I64(i64),
     /// For a column of type [`ColumnType::F64`].
     F64(f64),
@@ -61,6 +117,12 @@ pub enum Value<'a> {
     Text(&'a str),
     /// For a column of type [`ColumnType::Bytes`].
     Bytes(&'a [u8]),
+}
+
+/// Bytes of these values, as the user hands them in.
+#[inline]
+pub fn user_bytes<'a>(values: impl Iterator<Item = &'a Value<'a>>) -> u64 {
+    values.map(Value::user_bytes).sum()
 }
 
 impl<'a> Value<'a> {
@@ -72,6 +134,16 @@ impl<'a> Value<'a> {
             Self::F64(_) => "f64",
             Self::Text(_) => "text",
             Self::Bytes(_) => "bytes",
+        }
+    }
+
+    /// Bytes that the user hands in: eight for a number.
+    #[inline]
+    pub const fn user_bytes(&self) -> u64 {
+        match self {
+            Self::Text(text) => text.len() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            _ => 8,
         }
     }
 
@@ -149,15 +221,13 @@ impl Row {
     /// The row has no such column.
     pub fn get(&self, column: usize) -> Value<'_> {
         let field = &self.fields[column];
-        match field.kind {
-            ColumnType::U64 => Value::U64(field.word),
-            ColumnType::I64 => Value::I64(field.word.cast_signed()),
-            ColumnType::F64 => Value::F64(f64::from_bits(field.word)),
+        match (field.kind.number(field.word), field.kind) {
+            (Some(number), _) => number,
             // Text was found to be UTF-8 when the row was filled.
-            ColumnType::Text { .. } => {
+            (None, ColumnType::Text { .. }) => {
                 Value::Text(std::str::from_utf8(self.field_bytes(field)).unwrap_or_default())
             }
-            ColumnType::Bytes { .. } => Value::Bytes(self.field_bytes(field)),
+            (None, _) => Value::Bytes(self.field_bytes(field)),
         }
     }
 
@@ -165,7 +235,7 @@ impl Row {
         &self.bytes[field.word as usize..][..field.len as usize]
     }
 
-    /// The value of a `u64` column.
+    /// The value of a column of an unsigned integer type.
     ///
     /// # Panics
     /// The row has no such column, or it has another type.
@@ -176,7 +246,7 @@ impl Row {
         }
     }
 
-    /// The value of an `i64` column.
+    /// The value of a column of a signed integer type.
     ///
     /// # Panics
     /// As [`Row::u64`].

@@ -176,6 +176,8 @@ pub struct Wal<F: Files, M: Memory> {
     /// Complete segments with their bytes, oldest first.
     older: Vec<(u64, u64)>,
     poisoned: bool,
+    /// Bytes of the records that were ended.
+    logged_bytes: u64,
 }
 
 impl<F: Files, M: Memory> Wal<F, M> {
@@ -224,6 +226,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
             open: None,
             older: Vec::new(),
             poisoned: false,
+            logged_bytes: 0,
         }
     }
 
@@ -296,6 +299,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
             self.memory.copy(Off::new(at), &header);
         }
         self.open = None;
+        self.logged_bytes += FRAME_HEADER_BYTES + open.payload_bytes;
         self.next_txn += 1;
         Ok(Appended { lsn, group_full: self.pending() >= u64::from(self.options.group) })
     }
@@ -413,6 +417,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// Bytes that the segments take, reserved ones included.
     pub fn bytes(&self) -> u64 {
         self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.tail.reserved
+    }
+
+    /// Bytes of the records that were ended since the log was opened.
+    pub fn logged_bytes(&self) -> u64 {
+        self.logged_bytes
     }
 
     /// Whether a write or a sync has failed, so that nothing more is acknowledged.

@@ -200,3 +200,36 @@ fn the_test_fails_without_one_sync() {
     // That of `open` sees to what a killed process wrote: `crash/files.rs` of the whole engine kills.
     assert_eq!(unseen.len(), 1, "{unseen:?}");
 }
+
+/// A sync fails, and the kernel takes what it could not write for written. What opening then says
+/// is so stays so all the same.
+#[test]
+fn what_is_read_after_a_failed_sync_is_durable() {
+    let (mut states, mut read) = (0, 0);
+    for calls in 0..60 {
+        let files = RecordingFiles::new();
+        files.start();
+        let mut manifest = Manifest::create(files.clone(), 5, &version(0)).unwrap();
+        files.note(0);
+        files.fail_once_after(calls);
+        for edit in 1..30 {
+            match manifest.edit(&version(edit)) {
+                Ok(()) => files.note(edit),
+                Err(_) => break,
+            }
+        }
+        if !manifest.is_poisoned() {
+            continue;
+        }
+        drop(manifest);
+        let (_, found) = Manifest::open(files.clone(), 5).unwrap();
+        let edit = found.log.sequence;
+        files.note(edit);
+        read += 1;
+        let (seen, violation) = violation(&files.stop());
+        assert_eq!(violation, None, "call {calls}, edit {edit}");
+        states += seen;
+    }
+    println!("{states} states, read {read} times");
+    assert!(read > 20 && states > 100, "{read} {states}");
+}

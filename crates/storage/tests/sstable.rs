@@ -266,3 +266,26 @@ fn runs_come_together_newest_first() {
     }
     assert_eq!(found, all);
 }
+
+#[test]
+fn a_run_that_is_ended_in_steps_is_the_same() {
+    let model: Model =
+        (0..5_000u32).map(|number| (number.to_be_bytes().to_vec(), vec![7; 8])).collect();
+    let (at_once, in_steps) = (RecordingFiles::new(), RecordingFiles::new());
+    let info = write(&at_once, 7, &model, 512);
+    let options = SsOptions { block_bytes: 512, bits_per_key: 10 };
+    let mut writer = SsWriter::create(&in_steps, 0, 7, model.len() as u64, options).unwrap();
+    for (key, value) in &model {
+        let (kind, body) = whole(value);
+        writer.add(kind, key, &body).unwrap();
+    }
+    let (mut left, mut steps) = (writer.finish_step(0).unwrap(), 0);
+    while left > 0 {
+        let now = writer.finish_step(700).unwrap();
+        assert!(now < left && left - now <= 700 + 512, "a bounded step: {left} {now}");
+        (left, steps) = (now, steps + 1);
+    }
+    assert!(steps > 5, "{steps}");
+    assert_eq!(writer.finish().unwrap(), info);
+    assert_eq!(in_steps.image(), at_once.image());
+}

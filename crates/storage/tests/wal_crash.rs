@@ -326,3 +326,38 @@ fn wherever_a_call_fails_nothing_acknowledged_is_lost() {
         assert_eq!(files.list().unwrap().iter().filter(|name| name.ends_with(".tmp")).count(), 0);
     }
 }
+
+/// A sync fails, and the kernel takes what it could not write for written. What recovery then has
+/// seen is durable all the same.
+#[test]
+fn what_is_recovered_after_a_failed_sync_is_durable() {
+    let (mut states, mut kept) = (0, 0);
+    for calls in 0..40 {
+        let files = RecordingFiles::new();
+        files.start();
+        let mut log = create(&files, 1);
+        files.note(log.next_txn());
+        files.fail_once_after(calls);
+        // So few bytes that no more space is reserved meanwhile.
+        for round in 0..20 {
+            append(&mut log, 0, 40 + round);
+            if log.flush().is_err() {
+                break;
+            }
+            files.note(log.next_txn());
+        }
+        if !log.is_poisoned() {
+            continue;
+        }
+        let durable = log.durable_lsn();
+        drop(log);
+        let (log, _, _) = recover(&files).unwrap();
+        files.note(log.next_txn());
+        kept += log.next_txn() - durable;
+        let explored = explore(&files.stop(), 40, |image, noted| check(image, noted, 20));
+        assert_eq!(explored.first, None, "call {calls}");
+        states += explored.states;
+    }
+    println!("{states} states, {kept} records were read that had not been acknowledged");
+    assert!(states > 400 && kept > 5, "{states} {kept}");
+}

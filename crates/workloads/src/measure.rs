@@ -49,6 +49,20 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// A run of no transaction.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { seconds: 0.0, transactions: 0, latency_ns: latency_histogram(), aborted: 0 }
+    }
+
+    /// Adds what ran right after this, as if both were one run.
+    pub fn add(&mut self, next: &Self) {
+        self.seconds += next.seconds;
+        self.transactions += next.transactions;
+        self.latency_ns.add(&next.latency_ns).expect("all histograms have the same bounds");
+        self.aborted += next.aborted;
+    }
+
     /// Durable transactions a second.
     #[must_use]
     pub fn throughput_txn_s(&self) -> f64 {

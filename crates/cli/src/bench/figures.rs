@@ -1,11 +1,10 @@
 //! The figures that reports of all benchmarks have.
 
 use hdrhistogram::Histogram;
-use perdura::{Counters, EngineKind};
+use perdura::{Counters, Database};
 use serde::Serialize;
 
 use super::median_index;
-use crate::contestant::Contestant;
 use crate::units::grouped;
 
 /// Of several runs.
@@ -62,6 +61,28 @@ impl LatencyUs {
     }
 }
 
+/// What was counted of a database.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counted {
+    counters: Counters,
+    logged_bytes: u64,
+}
+
+impl Counted {
+    /// Of a database, so far.
+    pub(crate) fn of(database: &Database) -> Self {
+        Self { counters: database.counters(), logged_bytes: database.stats().logged_bytes }
+    }
+
+    /// What came since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            counters: self.counters.since(&before.counters),
+            logged_bytes: self.logged_bytes - before.logged_bytes,
+        }
+    }
+}
+
 /// What a transaction costs; `None` where it was not counted.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct PerTxn {
@@ -70,7 +91,7 @@ pub(crate) struct PerTxn {
     /// Fences.
     pub(crate) fences: Option<f64>,
     bytes_persisted: Option<f64>,
-    /// Known where the log is a file and nothing else is written; checkpoints are in it.
+    /// Records that were appended to a log, wherever that lies.
     bytes_logged: Option<f64>,
     file_bytes: Option<f64>,
     syncs: Option<f64>,
@@ -78,18 +99,16 @@ pub(crate) struct PerTxn {
 
 impl PerTxn {
     /// Divides what was counted.
-    pub(crate) fn new(contestant: Contestant, counted: Option<&Counters>, txns: u64) -> Self {
-        let Some(counted) = counted else { return Self::default() };
+    pub(crate) fn new(counted: Option<&Counted>, txns: u64) -> Self {
+        let Some(Counted { counters, logged_bytes }) = counted else { return Self::default() };
         let each = |total: u64| Some(total as f64 / txns.max(1) as f64);
-        // Other engines' files hold more than logs.
-        let logs_to_files = matches!(contestant, Contestant::Engine(EngineKind::Inp));
         Self {
-            flushed_lines: each(counted.flushed_lines),
-            fences: each(counted.fences),
-            bytes_persisted: each(counted.bytes_persisted),
-            bytes_logged: each(counted.file_bytes).filter(|_| logs_to_files),
-            file_bytes: each(counted.file_bytes),
-            syncs: each(counted.syncs),
+            flushed_lines: each(counters.flushed_lines),
+            fences: each(counters.fences),
+            bytes_persisted: each(counters.bytes_persisted),
+            bytes_logged: each(*logged_bytes),
+            file_bytes: each(counters.file_bytes),
+            syncs: each(counters.syncs),
         }
     }
 }

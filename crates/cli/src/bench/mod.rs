@@ -1,5 +1,6 @@
 //! The benchmarks, and what their reports share.
 
+mod fifths;
 pub(crate) mod figures;
 pub(crate) mod recovery;
 pub(crate) mod tpcc;

@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::job::Job;
 use crate::kill::{Kill, Outcome};
 use crate::output::{check_target, report, table};
-use crate::plan::Plan;
+use crate::plan::{Plan, background_name};
 use crate::progress::Bar;
 use crate::scratch::Scratch;
 use crate::units::grouped;
@@ -34,6 +34,7 @@ struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
     workload: &'static str,
+    background: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     warehouses: Option<u32>,
     tuples: u64,
@@ -69,8 +70,8 @@ struct Run {
 /// Options that contradict each other, a store that failed, or [`Failure::Found`] if anything was
 /// lost.
 pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common)?;
-    if let Some(map) = args.common.peer.0.iter().find(|peer| !peer.is_durable()) {
+    let plan = Plan::new(&args.common, &args.peers.peer.0)?;
+    if let Some(map) = args.peers.peer.0.iter().find(|peer| !peer.is_durable()) {
         let why = format!("peer {map} keeps nothing in files: there is nothing to reopen");
         return Err(Failure::Usage(why));
     }
@@ -149,17 +150,17 @@ fn cell(
     for round in 0..plan.repeat {
         for (&contestant, outcomes) in plan.contestants.iter().zip(&mut outcomes) {
             let directory = scratch.directory(&format!("{contestant}.{number}.{round}"))?;
-            let (domain, run) = (plan.domain, plan.run.clone());
-            let kill = Kill { contestant, domain, run, job, directory: &directory };
+            let (domain, run, background) = (plan.domain, plan.run.clone(), plan.background);
+            let kill = Kill { contestant, domain, run, background, job, directory: &directory };
             outcomes.push(kill.run(bar)?);
             scratch.discard(&directory);
         }
     }
     let both = plan.contestants.iter().zip(&outcomes);
-    Ok(both.map(|(&contestant, outcomes)| summary(contestant, job, outcomes)).collect())
+    Ok(both.map(|(&contestant, outcomes)| summary(plan, contestant, job, outcomes)).collect())
 }
 
-fn summary(contestant: Contestant, job: &Job, outcomes: &[Outcome]) -> Run {
+fn summary(plan: &Plan, contestant: Contestant, job: &Job, outcomes: &[Outcome]) -> Run {
     let times: Vec<f64> = outcomes.iter().map(|outcome| outcome.found.first_commit_ms).collect();
     let found = &outcomes[median_index(&times)].found;
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
@@ -175,6 +176,7 @@ fn summary(contestant: Contestant, job: &Job, outcomes: &[Outcome]) -> Run {
         engine: contestant.engine(),
         peer: contestant.peer(),
         workload,
+        background: background_name(plan.background),
         warehouses,
         tuples,
         txns: job.transactions(),

@@ -1,28 +1,32 @@
 //! `perdura bench tpcc`.
 //!
-//! 1. Every engine gets a directory of its own, is created and populated once, and takes a
-//!    checkpoint if it has such a thing.
-//! 2. The rounds go around the engines. Round `n` runs the `n`th piece of one sequence of inputs on
-//!    each of them, so that all have done the same when it ends.
+//! The engines run one after the other, each in a directory of its own that is gone before the next
+//! one comes: databases of warehouses are large, and six at once may be more than a machine holds.
+//!
+//! 1. The engine is created and populated, and takes a checkpoint if it has such a thing.
+//! 2. Round `n` runs the `n`th piece of one sequence of inputs, the same for each engine.
 //! 3. One more piece runs off the clock and is counted.
-//! 4. What each engine then holds is read as a whole: the digests must agree. With `--check` the
-//!    consistency conditions are checked, too.
+//! 4. What the engine then holds is read as a whole: the digests of all engines must agree. With
+//!    `--check` the consistency conditions are checked, too.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use perdura::{Counters, Database};
+use perdura::Database;
 use serde::Serialize;
 use workloads::tpcc::{self, Condition, Kind, Measured, Spec, Workload};
 use workloads::{Contents, Progress, contents};
 
 use super::Report;
-use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use crate::args::TpccArgs;
 use crate::contestant::{Contestant, Promise, create_database, pool_path};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{check_target, report, table};
-use crate::plan::{Plan, commit_group, commit_name, commit_text, database_options};
+use crate::plan::{
+    Plan, background_name, commit_group, commit_name, commit_text, database_options,
+};
 use crate::progress::Bar;
 use crate::racer::FootprintBytes;
 use crate::scratch::Scratch;
@@ -46,6 +50,7 @@ struct Run {
     domain: Option<&'static str>,
     modelled: bool,
     commit: &'static str,
+    background: &'static str,
     group: Option<u32>,
     seed: u64,
     emulated: Option<()>,
@@ -70,12 +75,39 @@ struct Run {
     promise: Promise,
 }
 
+/// Bytes that a tuple takes at most in a freshly populated database, with its share of indexes,
+/// logs and space that a store keeps ahead: half as much again as the engine that takes most.
+const TUPLE_BYTES: u64 = 600;
+/// Bytes that a transaction adds at most: the order lines of a new order, and logs.
+const TRANSACTION_BYTES: u64 = 2500;
+
 /// An open, populated database and what was measured on it.
 struct Shop {
     contestant: Contestant,
     database: Database,
     rounds: Vec<Measured>,
-    counted: Counters,
+    counted: Counted,
+}
+
+/// The pieces of the sequence of inputs: one for each round, and one that is counted.
+struct Pieces {
+    rounds: Vec<Workload>,
+    counted: Workload,
+}
+
+impl Pieces {
+    fn new(plan: &Plan, spec: &Spec) -> Result<Self, Failure> {
+        let mut rounds = vec![Workload::generate(spec)?];
+        let last = |rounds: &[Workload], transactions| match rounds.last() {
+            Some(last) => last.after(transactions),
+            None => Workload::generate(spec),
+        };
+        for _ in 1..plan.repeat {
+            rounds.push(last(&rounds, spec.transactions)?);
+        }
+        let counted = last(&rounds, spec.transactions.min(COUNTED_TXNS))?;
+        Ok(Self { rounds, counted })
+    }
 }
 
 /// Runs the benchmark.
@@ -84,20 +116,23 @@ struct Shop {
 /// Options that contradict each other, an engine that failed, or [`Failure::Found`] if a condition
 /// does not hold or the engines do not agree.
 pub(crate) fn run(args: &TpccArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common)?;
+    let plan = Plan::new(&args.common, &[])?;
     let spec = plan.tpcc(&args.scale, args.warehouses, args.txns)?;
     check_target(args.common.json.as_ref())?;
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
+    let kept = if args.common.keep { plan.contestants.len() as u64 } else { 1 };
+    scratch.require(kept * needed_bytes(&plan, &spec), "fewer --warehouses or --txns")?;
     let mut bar = Bar::new();
-    let mut shops = Vec::new();
-    for &contestant in &plan.contestants {
-        shops.push(open(&plan, &spec, contestant, &scratch, &mut bar)?);
-    }
-    measure(&plan, &spec, &mut shops, &mut bar)?;
+    let pieces = Pieces::new(&plan, &spec)?;
     let mut runs = Vec::new();
-    for shop in &shops {
-        runs.push(summary(&plan, &spec, shop, args.check, &mut bar)?);
+    for &contestant in &plan.contestants {
+        let directory = scratch.directory(contestant.name())?;
+        let mut shop = open(&plan, &spec, contestant, &directory, &mut bar)?;
+        measure(&plan, &mut shop, &pieces, &mut bar)?;
+        runs.push(summary(&plan, &spec, &shop, args.check, &mut bar)?);
+        drop(shop);
+        scratch.discard(&directory);
     }
     drop(bar);
     let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
@@ -105,24 +140,30 @@ pub(crate) fn run(args: &TpccArgs) -> Result<(), Failure> {
     judge(&runs)
 }
 
+/// About how many bytes one engine takes on its medium by the end of its run.
+fn needed_bytes(plan: &Plan, spec: &Spec) -> u64 {
+    let transactions = spec.transactions.saturating_mul(u64::from(plan.repeat) + 1);
+    let grown = transactions.saturating_mul(TRANSACTION_BYTES);
+    spec.tuples().saturating_mul(TUPLE_BYTES).saturating_add(grown)
+}
+
 /// Creates and populates a database.
 fn open(
     plan: &Plan,
     spec: &Spec,
     contestant: Contestant,
-    scratch: &Scratch,
+    directory: &Path,
     bar: &mut Bar,
 ) -> Result<Shop, Failure> {
-    let directory = scratch.directory(contestant.name())?;
-    let options = database_options(plan.run.commit);
-    let database = create_shop(contestant, &pool_path(&directory), spec, &options, plan.domain)?;
+    let options = database_options(plan.run.commit, plan.background);
+    let database = create_shop(contestant, &pool_path(directory), spec, &options, plan.domain)?;
     bar.phase(format!("{contestant}: loading"), spec.tuples());
     let progress = Progress::new(spec.partitions);
     let load = || tpcc::load(&database, spec, plan.run.workers, &progress);
     bar.watch(|| progress.total(), load)?;
     // What an engine logged meanwhile must not bring a checkpoint into the first run on the clock.
     database.checkpoint()?;
-    Ok(Shop { contestant, database, rounds: Vec::new(), counted: Counters::default() })
+    Ok(Shop { contestant, database, rounds: Vec::new(), counted: Counted::default() })
 }
 
 /// Creates a database with the tables of TPC-C.
@@ -131,7 +172,7 @@ fn open(
 /// As [`create_database`].
 pub(crate) fn create_shop(
     contestant: Contestant,
-    path: &std::path::Path,
+    path: &Path,
     spec: &Spec,
     options: &perdura::Options,
     domain: Option<perdura::Domain>,
@@ -144,25 +185,16 @@ pub(crate) fn create_shop(
 }
 
 /// Runs all rounds, and counts.
-fn measure(plan: &Plan, spec: &Spec, shops: &mut [Shop], bar: &mut Bar) -> Result<(), Failure> {
-    let mut workload = Workload::generate(spec)?;
-    for round in 0..plan.repeat {
-        if round > 0 {
-            workload = workload.after(spec.transactions)?;
-        }
-        for shop in &mut *shops {
-            let measured = run_once(plan, shop, &workload, "running", bar)?;
-            shop.rounds.push(measured);
-        }
+fn measure(plan: &Plan, shop: &mut Shop, pieces: &Pieces, bar: &mut Bar) -> Result<(), Failure> {
+    for piece in &pieces.rounds {
+        let measured = run_once(plan, shop, piece, "running", bar)?;
+        shop.rounds.push(measured);
     }
-    let counted = workload.after(spec.transactions.min(COUNTED_TXNS))?;
-    for shop in shops {
-        shop.database.count(true);
-        let before = shop.database.counters();
-        run_once(plan, shop, &counted, "counting", bar)?;
-        shop.counted = shop.database.counters().since(&before);
-        shop.database.count(false);
-    }
+    shop.database.count(true);
+    let before = Counted::of(&shop.database);
+    run_once(plan, shop, &pieces.counted, "counting", bar)?;
+    shop.counted = Counted::of(&shop.database).since(&before);
+    shop.database.count(false);
     Ok(())
 }
 
@@ -214,6 +246,7 @@ fn summary(
         domain: promise.domain.map(perdura::Domain::name),
         modelled: promise.modelled,
         commit: commit_name(plan.run.commit),
+        background: background_name(plan.background),
         group: commit_group(plan.run.commit),
         seed: spec.seed,
         emulated: None,
@@ -226,7 +259,7 @@ fn summary(
             .into_iter()
             .map(|kind| (kind.name(), LatencyUs::of(of(kind))))
             .collect(),
-        per_txn: PerTxn::new(*contestant, Some(counted), spec.transactions.min(COUNTED_TXNS)),
+        per_txn: PerTxn::new(Some(counted), spec.transactions.min(COUNTED_TXNS)),
         footprint_bytes,
         user_bytes: held.user_bytes(),
         tuples: held.tuples(),

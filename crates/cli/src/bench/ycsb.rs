@@ -7,6 +7,8 @@
 //!    checkpoint after loading; later ones fall where they fall and are part of what is measured.
 //! 2. For every mix and skew the rounds go around the contestants, so that a drift of the machine
 //!    hits all of them alike, and a ratio compares neighbours in time.
+//!    With `--fifths` a run is long: each contestant is alone, and its store gone before the next
+//!    one is created (see [`super::fifths`]).
 //! 3. After the timed rounds of a cell the engines run it once more, off the clock, and count.
 
 use std::sync::Arc;
@@ -16,13 +18,14 @@ use workloads::Measurement;
 use workloads::ycsb::{Spec, Workload};
 
 use super::Report;
+use super::fifths::{self, Fifth};
 use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use crate::args::YcsbArgs;
 use crate::contestant::{Contestant, Promise};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{check_target, report, table};
-use crate::plan::{Plan, commit_group, commit_name, commit_text};
+use crate::plan::{Plan, background_name, commit_group, commit_name, commit_text};
 use crate::progress::Bar;
 use crate::racer::{FootprintBytes, Racer, Setup};
 use crate::scratch::Scratch;
@@ -47,6 +50,7 @@ struct Run {
     domain: Option<&'static str>,
     modelled: bool,
     commit: &'static str,
+    background: &'static str,
     group: Option<u32>,
     seed: u64,
     emulated: Option<()>,
@@ -58,16 +62,24 @@ struct Run {
     footprint_bytes: FootprintBytes,
     user_bytes: u64,
     aborted: u64,
+    /// `None` without `--fifths`.
+    fifths: Option<Vec<Fifth>>,
     #[serde(skip)]
     promise: Promise,
 }
+
+/// A timed run, with its fifths if they were asked for.
+type Round = (Measurement, Option<Vec<Fifth>>);
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// Options that contradict each other, or a store that failed.
 pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common)?;
+    let plan = Plan::new(&args.common, &args.peers.peer.0)?;
+    if args.fifths && args.txns < 5 {
+        return Err(Failure::Usage("--fifths needs at least 5 --txns".into()));
+    }
     check_target(args.common.json.as_ref())?;
     let mut cells = Vec::new();
     for &mix in &args.mix.0 {
@@ -78,19 +90,33 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
     let mut bar = Bar::new();
-    let racers = start(&plan, &scratch, &cells[0], &mut bar)?;
-    let mut runs = Vec::new();
-    for spec in &cells {
-        runs.extend(cell(&plan, spec, &racers, &mut bar)?);
+    // Those that race at the same time.
+    let groups: Vec<&[Contestant]> = match args.fifths {
+        true => plan.contestants.chunks(1).collect(),
+        false => vec![&plan.contestants],
+    };
+    let mut runs: Vec<Vec<Run>> = cells.iter().map(|_| Vec::new()).collect();
+    for group in groups {
+        let racers = start(&plan, group, &scratch, &cells[0], &mut bar)?;
+        for (spec, runs) in cells.iter().zip(&mut runs) {
+            runs.extend(cell(&plan, spec, &racers, args.fifths, &mut bar)?);
+        }
+        if args.fifths {
+            let directories: Vec<_> = racers.iter().map(|one| one.directory().to_owned()).collect();
+            drop(racers);
+            directories.iter().for_each(|directory| scratch.discard(directory));
+        }
     }
+    let runs = runs.concat();
     drop(bar);
     let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
     report(&text, &Report::new(&host, &runs), args.common.json.as_ref())
 }
 
-/// Creates and loads every contestant.
+/// Creates and loads some contestants.
 fn start(
     plan: &Plan,
+    contestants: &[Contestant],
     scratch: &Scratch,
     spec: &Spec,
     bar: &mut Bar,
@@ -103,43 +129,61 @@ fn start(
             medium: scratch.medium().clone(),
             domain: plan.domain,
             run: plan.run.clone(),
+            background: plan.background,
             workload: workload.clone(),
         };
         Racer::start(setup, bar)
     };
-    plan.contestants.iter().map(start).collect()
+    contestants.iter().map(start).collect()
 }
 
-/// Measures all contestants on one mix and skew.
-fn cell(plan: &Plan, spec: &Spec, racers: &[Racer], bar: &mut Bar) -> Result<Vec<Run>, Failure> {
-    let workload = Arc::new(Workload::generate(spec)?);
-    let mut rounds: Vec<Vec<Measurement>> = racers.iter().map(|_| Vec::new()).collect();
+/// Measures some contestants on one mix and skew.
+fn cell(
+    plan: &Plan,
+    spec: &Spec,
+    racers: &[Racer],
+    in_fifths: bool,
+    bar: &mut Bar,
+) -> Result<Vec<Run>, Failure> {
+    let workload = match in_fifths {
+        true => None,
+        false => Some(Arc::new(Workload::generate(spec)?)),
+    };
+    let mut rounds: Vec<Vec<Round>> = racers.iter().map(|_| Vec::new()).collect();
     for _ in 0..plan.repeat {
         for (racer, rounds) in racers.iter().zip(&mut rounds) {
-            rounds.push(racer.run(&workload, bar)?);
+            rounds.push(match &workload {
+                Some(workload) => (racer.run(workload, bar)?, None),
+                None => {
+                    let (measured, fifths) = fifths::run(racer, spec, racer.directory(), bar)?;
+                    (measured, Some(fifths))
+                }
+            });
         }
     }
+    drop(workload);
     let counted_txns = spec.transactions.min(COUNTED_TXNS);
     let counted =
         Arc::new(Workload::generate(&Spec { transactions: counted_txns, ..spec.clone() })?);
-    let finish = |(racer, rounds): (&Racer, &Vec<Measurement>)| {
+    let finish = |(racer, rounds): (&Racer, Vec<Round>)| {
         let counters = racer.count(&counted, bar)?;
-        let per_txn = PerTxn::new(racer.contestant(), counters.as_ref(), counted_txns);
+        let per_txn = PerTxn::new(counters.as_ref(), counted_txns);
         let footprint = racer.footprint(bar)?;
         Ok(summary(plan, spec, racer, rounds, per_txn, footprint))
     };
-    racers.iter().zip(&rounds).map(finish).collect()
+    racers.iter().zip(rounds).map(finish).collect()
 }
 
 fn summary(
     plan: &Plan,
     spec: &Spec,
     racer: &Racer,
-    rounds: &[Measurement],
+    rounds: Vec<Round>,
     per_txn: PerTxn,
     footprint_bytes: FootprintBytes,
 ) -> Run {
-    let (throughput_txn_s, throughput_spread, median) = throughput(rounds);
+    let (rounds, mut fifths): (Vec<Measurement>, Vec<_>) = rounds.into_iter().unzip();
+    let (throughput_txn_s, throughput_spread, median) = throughput(&rounds);
     let promise = racer.promise();
     Run {
         engine: racer.contestant().engine(),
@@ -153,6 +197,7 @@ fn summary(
         domain: promise.domain.map(perdura::Domain::name),
         modelled: promise.modelled,
         commit: commit_name(plan.run.commit),
+        background: background_name(plan.background),
         group: commit_group(plan.run.commit),
         seed: spec.seed,
         emulated: None,
@@ -164,6 +209,7 @@ fn summary(
         footprint_bytes,
         user_bytes: spec.user_bytes(),
         aborted: rounds[median].aborted,
+        fifths: fifths.swap_remove(median),
         promise,
     }
 }
@@ -196,18 +242,27 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     if runs.iter().any(|run| run.promise.modelled) {
         text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
     }
+    if runs.iter().any(|run| run.fifths.is_some()) {
+        let named = runs.iter().filter_map(|run| Some((name(run), run.fifths.as_deref()?)));
+        text += &format!("\n{}", fifths::people(named));
+    }
     if !peers.is_empty() {
         text += "x PEER: throughput divided by that peer's on the same mix and skew in this run. Databases are at their durable setting; maps and floors are no databases.\n";
     }
     text
 }
 
+/// Store, mix and skew.
+fn name(run: &Run) -> [&'static str; 3] {
+    [run.engine.or(run.peer).unwrap_or_default(), run.mix, run.skew]
+}
+
 fn row(run: &Run, runs: &[Run], peers: &[&str]) -> Vec<String> {
-    let name = run.engine.or(run.peer).unwrap_or_default();
+    let [name, mix, skew] = name(run);
     let mut cells = vec![
         name.to_owned(),
-        run.mix.to_owned(),
-        run.skew.to_owned(),
+        mix.to_owned(),
+        skew.to_owned(),
         run.promise.text(),
         whole(run.throughput_txn_s),
         run.throughput_spread.text(),

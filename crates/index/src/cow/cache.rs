@@ -11,32 +11,17 @@
 //! other, and never for the writer's commit. If all frames of a shard are pinned or dirty it takes
 //! one more than its share.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pm::{Bad, File, Memory, Off, Range, View};
 
 use super::page::{CHECKSUM_AT, Header, PAGE_HEADER_BYTES, checksum};
+use crate::clock::Clock;
 use crate::error::IndexError;
 
 #[derive(Debug)]
-struct Frame {
-    /// The page in the frame; 0 for none.
-    page: u64,
-    /// Where the frame lies in the memory.
-    at: u64,
-    pins: u32,
-    /// Used since the clock's hand came by.
-    recent: bool,
-    dirty: bool,
-}
-
-#[derive(Debug)]
 struct Shard {
-    /// Page to frame.
-    pages: HashMap<u64, usize>,
-    frames: Vec<Frame>,
-    hand: usize,
+    frames: Clock<u64>,
     /// A page on its way in or out.
     buffer: Vec<u8>,
 }
@@ -62,12 +47,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         let frames = (cache_bytes / u64::from(page_bytes)).max(LEAST_FRAMES);
         let shards = (frames / (4 * LEAST_FRAMES)).next_power_of_two().min(16);
         let frames_per_shard = frames.div_ceil(shards) as usize;
-        let shard = || Shard {
-            pages: HashMap::with_capacity(frames_per_shard.min(1 << 16)),
-            frames: Vec::new(),
-            hand: 0,
-            buffer: Vec::new(),
-        };
+        let shard = || Shard { frames: Clock::new(frames_per_shard), buffer: Vec::new() };
         Self {
             file,
             data_at,
@@ -108,13 +88,13 @@ impl<F: File, V: Memory> Cache<F, V> {
             return Err(Bad::Damaged { what: "page number", at: page }.into());
         }
         let mut shard = self.shard(page);
-        let index = match shard.pages.get(&page) {
-            Some(index) => *index,
+        let index = match shard.frames.find(page) {
+            Some(index) => index,
             None => self.read_in(&mut shard, page)?,
         };
-        let frame = &mut shard.frames[index];
+        let frame = shard.frames.frame(index);
         frame.pins += 1;
-        frame.recent = true;
+        frame.used = true;
         let at = frame.at;
         drop(shard);
         let _pin = Pin { cache: self, page, index };
@@ -138,39 +118,19 @@ impl<F: File, V: Memory> Cache<F, V> {
             return Err(damaged.into());
         }
         let index = self.frame_for(shard, page)?;
-        self.memory.copy(Off::new(shard.frames[index].at), &shard.buffer);
+        self.memory.copy(Off::new(shard.frames.frame(index).at), &shard.buffer);
         Ok(index)
     }
 
     /// A frame for a page that has none: one never used, else one that the clock chooses, else one
     /// more.
     fn frame_for(&self, shard: &mut Shard, page: u64) -> Result<usize, IndexError> {
-        let mut chosen = None;
-        if shard.frames.len() >= self.frames_per_shard {
-            // Twice round: the first time takes the marks of recent use away.
-            for _ in 0..2 * shard.frames.len() {
-                let index = shard.hand;
-                shard.hand = (index + 1) % shard.frames.len();
-                let frame = &mut shard.frames[index];
-                if frame.pins == 0 && !frame.dirty && !std::mem::take(&mut frame.recent) {
-                    chosen = Some(index);
-                    break;
-                }
-            }
-        }
+        let chosen = if shard.frames.is_full() { shard.frames.give_up() } else { None };
         let index = match chosen {
-            Some(index) => {
-                let old = std::mem::replace(&mut shard.frames[index].page, page);
-                shard.pages.remove(&old);
-                index
-            }
-            None => {
-                let at = self.new_frame()?;
-                shard.frames.push(Frame { page, at, pins: 0, recent: false, dirty: false });
-                shard.frames.len() - 1
-            }
+            Some(index) => index,
+            None => shard.frames.add(self.new_frame()?),
         };
-        shard.pages.insert(page, index);
+        shard.frames.hold(index, page);
         Ok(index)
     }
 
@@ -191,12 +151,12 @@ impl<F: File, V: Memory> Cache<F, V> {
     /// Gives a page new contents; returns whether it was clean.
     pub(super) fn replace(&self, page: u64, image: &[u8]) -> Result<bool, IndexError> {
         let mut shard = self.shard(page);
-        let index = match shard.pages.get(&page) {
-            Some(index) => *index,
+        let index = match shard.frames.find(page) {
+            Some(index) => index,
             None => self.frame_for(&mut shard, page)?,
         };
-        let frame = &mut shard.frames[index];
-        frame.recent = true;
+        let frame = shard.frames.frame(index);
+        frame.used = true;
         self.memory.copy(Off::new(frame.at), image);
         Ok(!std::mem::replace(&mut frame.dirty, true))
     }
@@ -204,11 +164,11 @@ impl<F: File, V: Memory> Cache<F, V> {
     /// Changes eight bytes of a page; returns whether it was clean.
     pub(super) fn patch(&self, page: u64, at: usize, bytes: [u8; 8]) -> Result<bool, IndexError> {
         let mut shard = self.shard(page);
-        let index = match shard.pages.get(&page) {
-            Some(index) => *index,
+        let index = match shard.frames.find(page) {
+            Some(index) => index,
             None => self.read_in(&mut shard, page)?,
         };
-        let frame = &mut shard.frames[index];
+        let frame = shard.frames.frame(index);
         self.memory.copy(Off::new(frame.at + at as u64), &bytes);
         Ok(!std::mem::replace(&mut frame.dirty, true))
     }
@@ -216,22 +176,22 @@ impl<F: File, V: Memory> Cache<F, V> {
     /// The contents of a page are not needed any more.
     pub(super) fn forget(&self, page: u64) {
         let mut shard = self.shard(page);
-        if let Some(index) = shard.pages.get(&page).copied() {
-            let frame = &mut shard.frames[index];
+        if let Some(index) = shard.frames.find(page) {
+            let frame = shard.frames.frame(index);
             frame.dirty = false;
-            frame.recent = false;
+            frame.used = false;
         }
     }
 
-    /// Writes a page out, if it is dirty, with its checksum.
+    /// Writes a page out, if it is dirty, with its checksum; returns whether it was.
     #[track_caller]
-    pub(super) fn write_out(&self, page: u64) -> Result<(), IndexError> {
+    pub(super) fn write_out(&self, page: u64) -> Result<bool, IndexError> {
         let mut guard = self.shard(page);
         let shard = &mut *guard;
-        let Some(index) = shard.pages.get(&page).copied() else { return Ok(()) };
-        let frame = &mut shard.frames[index];
+        let Some(index) = shard.frames.find(page) else { return Ok(false) };
+        let frame = shard.frames.frame(index);
         if !frame.dirty {
-            return Ok(());
+            return Ok(false);
         }
         let view = self.memory.view(self.frame_range(frame.at))?;
         let header = Header::read(&view);
@@ -243,12 +203,12 @@ impl<F: File, V: Memory> Cache<F, V> {
         shard.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(self.place(page), &shard.buffer)?;
         frame.dirty = false;
-        Ok(())
+        Ok(true)
     }
 
     fn unpin(&self, page: u64, index: usize) {
         let mut shard = self.shard(page);
-        shard.frames[index].pins -= 1;
+        shard.frames.frame(index).pins -= 1;
     }
 }
 

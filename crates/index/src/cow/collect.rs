@@ -80,28 +80,40 @@ impl<B: PageBackend> Pages<B> {
     pub fn collect(&mut self, steps: u64) -> Result<bool, IndexError> {
         let Some(mut collection) = self.collection.take() else { return Ok(true) };
         let more = std::mem::take(&mut self.allocated).saturating_mul(STEPS_PER_PAGE);
-        let mut left = steps.saturating_add(more);
+        let given = steps.saturating_add(more);
+        let mut left = given;
+        let done = self.go_on(&mut collection, &mut left);
+        if left < given {
+            self.collected.0 += 1;
+            self.collected.1 += given - left;
+        }
+        if let Ok(false) = done {
+            self.collection = Some(collection);
+        }
+        done
+    }
+
+    fn go_on(&mut self, collection: &mut Collection, left: &mut u64) -> Result<bool, IndexError> {
         if !collection.enumerated {
-            let (used, done) = self.backend.enumerate(left)?;
-            left -= used.min(left);
+            let (used, done) = self.backend.enumerate(*left)?;
+            *left -= used.min(*left);
             collection.enumerated = done;
             if done {
                 let words = self.backend.below_mark().div_ceil(64) as usize;
                 collection.marks = vec![0; words];
             }
         }
-        while collection.enumerated && left > 0 {
-            left -= 1;
+        while collection.enumerated && *left > 0 {
+            *left -= 1;
             let Some((page, level, shape)) = collection.stack.pop() else {
-                if self.sweep(&mut collection) {
+                if self.sweep(collection) {
                     return Ok(true);
                 }
                 continue;
             };
             collection.mark(self.backend.dense(page), page)?;
-            self.visit(&mut collection, page, level, &shape)?;
+            self.visit(collection, page, level, &shape)?;
         }
-        self.collection = Some(collection);
         Ok(false)
     }
 

@@ -50,6 +50,8 @@ pub struct FilePages<F, V> {
     opened: u64,
     /// Pages that may be dirty in the cache.
     dirty: Vec<u64>,
+    /// Pages written out.
+    written: u64,
 }
 
 /// Bytes by which a file grows at least.
@@ -79,7 +81,7 @@ impl<F: File, V: Memory> FilePages<F, V> {
         }
         let cache = Cache::new(file, data_at, page_bytes, memory, cache_bytes);
         let source = FileSource(std::sync::Arc::new(cache));
-        Ok(Self { source, last: mark, room, opened: mark, dirty: Vec::new() })
+        Ok(Self { source, last: mark, room, opened: mark, dirty: Vec::new(), written: 0 })
     }
 
     /// The file.
@@ -98,7 +100,7 @@ impl<F: File, V: Memory> FilePages<F, V> {
         let pages = pages.min(self.dirty.len());
         self.dirty[..pages].sort_unstable();
         for page in &self.dirty[..pages] {
-            self.source.0.write_out(*page)?;
+            self.written += u64::from(self.source.0.write_out(*page)?);
         }
         self.dirty.drain(..pages);
         Ok(())
@@ -180,6 +182,10 @@ impl<F: File, V: Memory> PageBackend for FilePages<F, V> {
 
     fn bytes(&self) -> u64 {
         self.room * u64::from(self.page_bytes())
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.written * u64::from(self.page_bytes())
     }
 
     fn enumerate(&mut self, _: u64) -> Result<(u64, bool), IndexError> {

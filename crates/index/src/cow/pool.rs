@@ -78,6 +78,7 @@ pub struct PoolPages<M: Memory> {
     /// Extents below that mark: newest first while they are enumerated, then by place.
     below: Vec<Extent>,
     next_below: u64,
+    written_bytes: u64,
 }
 
 /// Bytes of an extent in chunks of so many bytes: whole chunks, or eighths of large ones, less the
@@ -120,6 +121,7 @@ impl<M: Memory> PoolPages<M> {
             opened: mark,
             below: Vec::new(),
             next_below: 0,
+            written_bytes: 0,
         };
         let (sequence, used) = (mark >> 32, mark & 0xffff_ffff);
         let mut at = pages.source.memory.load(head, Acquire)?;
@@ -314,7 +316,9 @@ impl<M: Memory> PageBackend for PoolPages<M> {
         }
         for page in self.unflushed.drain(..) {
             let view = memory.view(Range::new(page, PAGE_HEADER_BYTES as u64))?;
-            memory.flush(Range::new(page, Header::read(&view).used as u64));
+            let used = Header::read(&view).used as u64;
+            memory.flush(Range::new(page, used));
+            self.written_bytes += used;
         }
         Ok(())
     }
@@ -334,6 +338,10 @@ impl<M: Memory> PageBackend for PoolPages<M> {
 
     fn bytes(&self) -> u64 {
         self.extents * self.extent_bytes
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     fn enumerate(&mut self, steps: u64) -> Result<(u64, bool), IndexError> {

@@ -115,6 +115,39 @@ impl TreeShape {
         self.check_node(source, (top, root.level()), None, &mut last, page, record)
     }
 
+    /// How many inner nodes and how many leaves a tree has, overflow pages apart. Reads the inner
+    /// nodes only.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn count_nodes<S: PageSource>(
+        &self,
+        source: &S,
+        root: Root,
+    ) -> Result<(u64, u64), IndexError> {
+        let Some(top) = root.page() else { return Ok((0, 0)) };
+        let (mut inner, mut leaves) = (0, 0);
+        let mut stack = vec![(top, root.level())];
+        while let Some((here, level)) = stack.pop() {
+            if level == 0 {
+                leaves += 1;
+                continue;
+            }
+            inner += 1;
+            source.with(here, |view| {
+                let node = Node::open(view, self, here, level)?;
+                for index in 0..node.count {
+                    match level {
+                        1 => leaves += 1,
+                        _ => stack.push((node.child(index)?, level - 1)),
+                    }
+                }
+                Ok::<_, IndexError>(())
+            })??;
+        }
+        Ok((inner, leaves))
+    }
+
     fn check_node<S: PageSource>(
         &self,
         source: &S,

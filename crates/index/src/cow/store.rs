@@ -90,6 +90,8 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     fn used_pages(&self) -> Result<u64, IndexError>;
     /// Bytes that the pages take, used or not.
     fn bytes(&self) -> u64;
+    /// Bytes that were written back since the backend was opened.
+    fn written_bytes(&self) -> u64;
     /// Prepares [`Self::dense`] for the pages below the mark that the backend was opened with, in
     /// at most so many steps; returns how many were needed, and whether it is done.
     ///
@@ -145,6 +147,10 @@ pub struct Pages<B> {
     pub(super) collection: Option<Collection>,
     /// Pages allocated since the collection's last step.
     pub(super) allocated: u64,
+    /// Pages allocated since the store was opened.
+    made_ever: u64,
+    /// Steps of the collection, and the pages that they looked at, about.
+    pub(super) collected: (u64, u64),
 }
 
 impl<B: PageBackend> Pages<B> {
@@ -162,6 +168,8 @@ impl<B: PageBackend> Pages<B> {
             held: Vec::new(),
             collection: None,
             allocated: 0,
+            made_ever: 0,
+            collected: (0, 0),
         }
     }
 
@@ -217,6 +225,7 @@ impl<B: PageBackend> Pages<B> {
         let page = page.ok_or(IndexError::NotReserved)?;
         self.made.push(page);
         self.allocated += 1;
+        self.made_ever += 1;
         self.backend.allocated(page);
         Ok(page)
     }
@@ -312,6 +321,23 @@ impl<B: PageBackend> Pages<B> {
     /// collection.
     pub fn waiting(&self) -> u64 {
         (self.waiting.len() + self.held.len()) as u64
+    }
+
+    /// How many pages changes of trees have made since the store was opened: copies of others for
+    /// the most part.
+    pub fn made_ever(&self) -> u64 {
+        self.made_ever
+    }
+
+    /// How many steps the collection has done since the store was opened, and about how many pages
+    /// it has looked at.
+    pub fn collected(&self) -> (u64, u64) {
+        self.collected
+    }
+
+    /// How many pages nothing leads to but older versions.
+    pub fn unused(&self) -> u64 {
+        self.free.len() as u64 + self.waiting() + self.backend.fresh()
     }
 
     /// Calls `visit` with each page that is known to be free or superseded. Between transactions,

@@ -3,6 +3,8 @@
 
 mod support;
 
+mod amplification;
+mod background;
 mod bad_input;
 mod bad_pool;
 mod budgets;
@@ -12,7 +14,10 @@ mod crash;
 mod damaged_files;
 mod full_disk;
 mod full_pool;
+mod killed;
 mod log;
 mod nvm_cow_budgets;
 mod nvm_cow_table2;
+mod small_integers;
+mod stats;
 mod table2;

@@ -5,6 +5,8 @@
 //!   durable.
 //! - Of what was written since, each 512-byte sector may hold any of the contents it had, whole:
 //!   pages reach the disk at any time, in any order.
+//! - After a sync that failed, the kernel takes the sectors that it could not write for written:
+//!   later syncs do not make them durable, unless they are written once more.
 //! - The length is the synced one or any that the file had since. Bytes of an extension that did
 //!   not persist read as zero; bytes that a persisted truncation cut off are gone.
 //! - Creating, renaming and removing happen in order: of those since the last sync of the
@@ -13,7 +15,7 @@
 //! Checking before every sync, at every note and at the end covers all points in between: until
 //! the next sync the set of possible states only grows.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::recording::{DiskEvent, DiskTrace};
@@ -44,6 +46,8 @@ struct Inode {
     cuts: Vec<(usize, usize)>,
     /// The contents that sectors had since the last sync, oldest first.
     sectors: BTreeMap<usize, Vec<Version>>,
+    /// Those of them that a sync has failed to write, and that were not written since.
+    taken_for_written: BTreeSet<usize>,
 }
 
 impl Inode {
@@ -82,6 +86,7 @@ impl Inode {
 
     fn note_sector(&mut self, sector: usize) {
         let bytes = sector_of(&self.current, sector);
+        self.taken_for_written.remove(&sector);
         let versions = self.sectors.entry(sector).or_default();
         if versions.is_empty() && self.cuts.is_empty() && sector_of(&self.durable, sector) == bytes
         {
@@ -92,7 +97,24 @@ impl Inode {
     }
 
     fn sync(&mut self) {
-        *self = Self::with(&self.current);
+        let before = std::mem::replace(self, Self::with(&self.current));
+        for sector in before.taken_for_written {
+            // What the disk has of it is as open as before.
+            let start = sector * SECTOR;
+            let end = self.durable.len().min(start + SECTOR);
+            if start < end {
+                let old = sector_of(&before.durable, sector);
+                self.durable[start..end].copy_from_slice(&old[..end - start]);
+                let versions = before.sectors.get(&sector).into_iter().flatten();
+                let versions = versions.map(|version| Version { operation: 0, ..version.clone() });
+                self.sectors.insert(sector, versions.collect());
+                self.taken_for_written.insert(sector);
+            }
+        }
+    }
+
+    fn fail_sync(&mut self) {
+        self.taken_for_written = self.sectors.keys().copied().collect();
     }
 
     /// The file with the first `lengths` changes of its length and the picked sectors.
@@ -217,6 +239,7 @@ impl<'a> DiskReplay<'a> {
                 self.syncs += 1;
                 inodes.entry(*file).or_default().sync();
             }
+            DiskEvent::FailedSync { file } => inodes.entry(*file).or_default().fail_sync(),
             // What was promised has changed although no byte has.
             DiskEvent::Note(note) => self.last_note = Some(*note),
         }

@@ -309,6 +309,15 @@ impl File for HostFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn sync_anew(&self, bytes: u64) -> io::Result<()> {
+        if matches!(self.directory.method, Method::Nothing) {
+            // The kernel's pages are what counts.
+            return check_poison(&self.poisoned);
+        }
+        super::write_anew(self, bytes)?;
+        self.sync()
+    }
+
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         check_poison(&self.poisoned)?;
         let mut unsynced = self.unsynced();
@@ -323,14 +332,15 @@ impl File for HostFile {
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         check_poison(&self.poisoned)?;
         let before = self.file.metadata()?.len();
-        let wanted = libc::off_t::try_from(bytes)
-            .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-        if wanted == 0 {
+        if bytes <= before {
             return Ok(());
         }
+        let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
+        let start = libc::off_t::try_from(before).map_err(too_large)?;
+        let more = libc::off_t::try_from(bytes - before).map_err(too_large)?;
         loop {
             // SAFETY: the descriptor is open.
-            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, wanted) } {
+            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), start, more) } {
                 0 => return Ok(()),
                 libc::EINTR => {}
                 error => {

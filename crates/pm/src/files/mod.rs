@@ -89,8 +89,9 @@ pub trait File: std::fmt::Debug + Send + Sync + 'static {
     /// The kernel refuses.
     #[track_caller]
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Reserves space for the first `bytes` bytes and makes the file at least that long, so that
-    /// writing there later cannot fail for want of space.
+    /// Makes the file at least so many bytes long and reserves space for all that it grows by, so
+    /// that writing there later cannot fail for want of space. The time that it takes does not
+    /// depend on the length before.
     ///
     /// # Errors
     /// The medium is full.
@@ -113,6 +114,34 @@ pub trait File: std::fmt::Debug + Send + Sync + 'static {
     /// The sync failed: what is durable is unknown, and the caller must acknowledge nothing more.
     #[track_caller]
     fn sync(&self) -> io::Result<()>;
+    /// Makes the first `bytes` bytes durable, which were written through another handle: by writing
+    /// them once more, and a sync. A sync alone is not enough: after one that failed the kernel
+    /// takes what it could not write for written.
+    ///
+    /// # Errors
+    /// As [`Self::sync`], or they cannot be read.
+    #[track_caller]
+    fn sync_anew(&self, bytes: u64) -> io::Result<()> {
+        write_anew(self, bytes)?;
+        self.sync()
+    }
+}
+
+/// Writes what a file has once more, so that the next sync takes it to the medium.
+#[track_caller]
+fn write_anew<R: File + ?Sized>(file: &R, bytes: u64) -> io::Result<()> {
+    let mut part = vec![0; bytes.min(256 << 10) as usize];
+    let mut at = 0;
+    while at < bytes {
+        let wanted = (bytes - at).min(part.len() as u64) as usize;
+        let filled = file.read_at(at, &mut part[..wanted])?;
+        if filled == 0 {
+            break;
+        }
+        file.write_at(at, &part[..filled])?;
+        at += filled as u64;
+    }
+    Ok(())
 }
 
 /// A name is one path component that stays within the directory.

@@ -68,6 +68,11 @@ pub enum DiskEvent {
         /// The file's number.
         file: u64,
     },
+    /// A sync of a file failed: what was to be written by it is not written by later ones.
+    FailedSync {
+        /// The file's number.
+        file: u64,
+    },
     /// Something that the test wants to find again, such as an acknowledged commit.
     Note(u64),
 }
@@ -162,10 +167,11 @@ struct State {
     unsynced: BTreeMap<u64, u64>,
     recording: bool,
     trace: DiskTrace,
-    /// Mutating calls that still succeed.
+    /// Mutating calls that still succeed, and whether only the one after them fails.
     budget: Option<u64>,
     /// Bytes that the files may take together.
     limit: Option<u64>,
+    once: bool,
     counting: bool,
     counters: Counters,
 }
@@ -173,10 +179,18 @@ struct State {
 impl State {
     /// Lets a mutating call happen, or not.
     fn spend(&mut self) -> io::Result<()> {
-        if let Some(budget) = &mut self.budget {
-            *budget = budget.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+        match &mut self.budget {
+            None => return Ok(()),
+            Some(0) => {}
+            Some(budget) => {
+                *budget -= 1;
+                return Ok(());
+            }
         }
-        Ok(())
+        if self.once {
+            self.budget = None;
+        }
+        Err(io::ErrorKind::StorageFull.into())
     }
 
     /// Lets a file have so many bytes, if there is room.
@@ -293,7 +307,19 @@ impl RecordingFiles {
     /// reserve, sync); after that each fails as on a full medium, until this is called again. A
     /// write that fails has written the first half of its bytes. `None`: none fails.
     pub fn fail_after(&self, calls: Option<u64>) {
-        self.state().budget = calls;
+        let mut state = self.state();
+        (state.budget, state.once) = (calls, false);
+    }
+
+    /// As [`Self::fail_after`], but only one call fails, and those after it succeed again.
+    pub fn fail_once_after(&self, calls: u64) {
+        let mut state = self.state();
+        (state.budget, state.once) = (Some(calls), true);
+    }
+
+    /// Whether the call that [`Self::fail_once_after`] has picked is still to come.
+    pub fn will_fail(&self) -> bool {
+        self.state().budget.is_some()
     }
 
     /// Lets the files take so many bytes together; what would take more fails as on a full medium.
@@ -454,7 +480,11 @@ impl File for RecordedFile {
     #[track_caller]
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state()?;
-        state.spend().inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))?;
+        if let Err(error) = state.spend() {
+            self.poisoned.store(true, Ordering::Relaxed);
+            state.record(Location::caller(), DiskEvent::FailedSync { file: self.number });
+            return Err(error);
+        }
         if state.counting {
             state.counters.syncs += 1;
             state.counters.bytes_persisted += state.unsynced.remove(&self.number).unwrap_or(0);

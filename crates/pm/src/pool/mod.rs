@@ -220,10 +220,11 @@ impl Pool {
     /// The kernel does not tell which boot this is.
     pub fn mark_open(&self, options: &PoolOptions) -> Result<(), PoolError> {
         let boot = this_boot(&self.0.info.path, options)?;
-        self.change_header(|header| {
-            header.clean = false;
-            header.boot_id = boot;
-        });
+        let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        header.clean = false;
+        header.boot_id = boot;
+        header.sequence += 1;
+        header.write_first(self);
         Ok(())
     }
 
@@ -232,9 +233,15 @@ impl Pool {
         path.symlink_metadata().is_ok()
     }
 
-    /// The path behind symbolic links, or `path` itself where there is nothing.
+    /// Where the pool that `path` leads to has its name: behind symbolic links, if `path` is one,
+    /// else `path` itself.
     pub fn real_path(path: &Path) -> PathBuf {
-        std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
+        match path.symlink_metadata() {
+            Ok(meta) if meta.is_symlink() => {
+                std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
+            }
+            _ => path.into(),
+        }
     }
 
     /// Removes the pool file at `path`, to take a creation back that failed half-way.
@@ -373,15 +380,12 @@ impl Pool {
             return Err(failed(io::Error::other("the pool is poisoned")));
         }
         self.0.file.sync_data().map_err(failed)?;
-        self.change_header(|header| header.clean = true);
-        self.0.file.sync_data().map_err(failed)
-    }
-
-    fn change_header(&self, change: impl FnOnce(&mut Header)) {
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        change(&mut header);
+        header.clean = true;
         header.sequence += 1;
         header.write(self);
+        drop(header);
+        self.0.file.sync_data().map_err(failed)
     }
 
     #[cold]

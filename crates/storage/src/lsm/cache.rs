@@ -2,17 +2,16 @@
 //!
 //! Blocks are known by file and place; files never change and numbers of files are never used
 //! again, so nothing has to be made invalid. The cache is split into shards, each with its own
-//! lock, which is held while a block is searched. What to give up says a clock: a block that was
-//! used again since the hand last passed stays, so that a scan does not drive out what is in use.
+//! lock, which is held while a block is searched. What to give up says a [`Clock`].
 //!
 //! A block that is larger than a frame, such as one with a very large tuple, is read from the file
 //! each time.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::Hasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heap::{Lane, Purpose};
+use index::clock::{Clock, Mix};
 use pm::{Memory, Off, Range};
 
 use super::block::{Block, Slice};
@@ -22,41 +21,12 @@ const SHARDS: usize = 8;
 /// Fewer frames than this a shard, and there is only one shard.
 const FRAMES_PER_SHARD: usize = 16;
 
-/// Mixes the words of a key that has no pattern an adversary chooses.
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 29;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
+/// File and place of a block.
 type Key = (u64, u64);
 
 #[derive(Debug)]
-struct Frame {
-    /// Where it lies in the memory.
-    at: u64,
-    bytes: u32,
-    key: Key,
-    used: bool,
-}
-
-#[derive(Default, Debug)]
 struct Shard {
-    places: HashMap<Key, u32, BuildHasherDefault<Mix>>,
-    frames: Vec<Frame>,
-    hand: usize,
+    frames: Clock<Key>,
     scratch: Vec<u8>,
 }
 
@@ -81,12 +51,14 @@ impl<M: Memory> BlockCache<M> {
         let frame_bytes = frame_bytes.min(lane.heap().max_object_bytes());
         let frames = (bytes / frame_bytes.max(1)) as usize;
         let shards = if frames < SHARDS * FRAMES_PER_SHARD { 1 } else { SHARDS };
+        let frames_per_shard = frames / shards;
+        let shard = || Shard { frames: Clock::new(frames_per_shard), scratch: Vec::new() };
         Self {
             memory: lane.memory().clone(),
             lane: Mutex::new(lane),
-            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
             frame_bytes,
-            frames_per_shard: frames / shards,
+            frames_per_shard,
         }
     }
 
@@ -113,8 +85,8 @@ impl<M: Memory> BlockCache<M> {
         let which = (mixed.finish() >> 40) as usize % self.shards.len();
         let mut shard = lock(&self.shards[which]);
         let shard = &mut *shard;
-        if let Some(index) = shard.places.get(&key) {
-            let frame = &mut shard.frames[*index as usize];
+        if let Some(index) = shard.frames.find(key) {
+            let frame = shard.frames.frame(index);
             frame.used = true;
             let view = self.memory.view(Range::new(frame.at, u64::from(frame.bytes)))?;
             return Ok(search(Found::Cached(Block(view))));
@@ -124,11 +96,11 @@ impl<M: Memory> BlockCache<M> {
         match self.frame(shard) {
             None => Ok(search(Found::Read(Block(Slice(&shard.scratch))))),
             Some(index) => {
-                let frame = &mut shard.frames[index];
-                *frame = Frame { at: frame.at, bytes, key, used: false };
+                shard.frames.hold(index, key);
+                let frame = shard.frames.frame(index);
+                (frame.bytes, frame.used) = (bytes, false);
                 self.memory.copy(Off::new(frame.at), &shard.scratch);
                 let view = self.memory.view(Range::new(frame.at, u64::from(bytes)))?;
-                shard.places.insert(key, index as u32);
                 Ok(search(Found::Cached(Block(view))))
             }
         }
@@ -137,25 +109,12 @@ impl<M: Memory> BlockCache<M> {
     /// A frame to put a block into: a new one while there may be more, then the one that the
     /// clock's hand finds. `None`: the memory has no room for even one.
     fn frame(&self, shard: &mut Shard) -> Option<usize> {
-        if shard.frames.len() < self.frames_per_shard
+        if !shard.frames.is_full()
             && let Ok(at) = lock(&self.lane).allocate(self.frame_bytes, Purpose::Log)
         {
-            shard.frames.push(Frame { at, bytes: 0, key: (0, 0), used: false });
-            return Some(shard.frames.len() - 1);
+            return Some(shard.frames.add(at));
         }
-        let frames = shard.frames.len();
-        // Two rounds: the first may only find blocks that were used.
-        for _ in 0..2 * frames {
-            let index = shard.hand;
-            shard.hand = (index + 1) % frames;
-            let frame = &mut shard.frames[index];
-            if !std::mem::replace(&mut frame.used, false) {
-                let old = frame.key;
-                shard.places.remove(&old);
-                return Some(index);
-            }
-        }
-        None
+        shard.frames.give_up()
     }
 
     /// Bytes of the frames there are.

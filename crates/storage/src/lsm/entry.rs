@@ -13,7 +13,6 @@ use super::record::{MALFORMED, Record};
 use crate::error::StorageError;
 use crate::key::{TableKey, key_bytes};
 use crate::schema::{Catalog, KeyLayout, TableLayout};
-use crate::table::key_layout;
 use crate::value::{ColumnType, Row, RowField};
 
 /// The ordered sets of keys of a partition: one for each index of each table, the primary index
@@ -72,7 +71,7 @@ impl Trees {
 
     pub(crate) fn keys(&self, tree: u16) -> &KeyLayout {
         let (table, index) = &self.trees[usize::from(tree)];
-        key_layout(table, *index)
+        table.key_layout(*index)
     }
 }
 

@@ -217,9 +217,9 @@ impl<F: Files> Manifest<F> {
             let what = "an edit is damaged, and there are later ones";
             return Err(LsmError::damaged(&name, end as u64, what));
         }
-        // What was read may be in the kernel's pages only, where the process was killed; the
-        // files that it supersedes must not go before it is durable.
-        file.sync().map_err(LsmError::io("sync", &name))?;
+        // What was read may be in the kernel's pages only, where the process was killed or a sync
+        // has failed; the files that it supersedes must not go before it is durable.
+        file.sync_anew(end as u64).map_err(LsmError::io("sync", &name))?;
         let torn = end < bytes.len();
         let mut manifest = Self {
             files,

@@ -15,7 +15,7 @@ use super::tree::LsmTree;
 use crate::error::StorageError;
 use crate::key::{TableKey, encode_key, encode_range, key_of_values, primary_in_secondary};
 use crate::schema::TableLayout;
-use crate::table::{check_change, check_tuple, key_layout};
+use crate::table::{check_changes, check_tuple};
 use crate::value::{Row, Value};
 
 impl<F: Files, M: Memory> LsmTree<F, M> {
@@ -36,7 +36,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// The key of the primary index of a tuple, whose values have been checked.
     pub fn key_of_tuple(&self, table: u16, values: &[Value<'_>]) -> TableKey {
         let layout = self.layout(table);
-        key_of_values(&layout.schema, &layout.primary, |column| values[usize::from(column)])
+        key_of_values(&layout.primary, |column| values[usize::from(column)])
     }
 
     /// Whether a secondary index has one of these columns.
@@ -69,8 +69,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         table: u16,
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), StorageError> {
-        let layout = self.layout(table);
-        changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))
+        check_changes(self.layout(table), changes)
     }
 
     /// The error that the table has no tuple with this key.
@@ -94,8 +93,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         all_or_nothing(active, |memtable| {
             memtable.put_whole(trees.tree(table, 0), key, values)?;
             for (index, keys) in layout.secondary.iter().enumerate() {
-                let entry =
-                    key_of_values(&layout.schema, keys, |column| values[usize::from(column)]);
+                let entry = key_of_values(keys, |column| values[usize::from(column)]);
                 memtable.put_key(trees.tree(table, index + 1), &entry)?;
             }
             Ok(())
@@ -125,8 +123,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                     let changed = changes.iter().rfind(|(changed, _)| *changed == column);
                     changed.map_or_else(|| old_value(column), |(_, value)| *value)
                 };
-                let old = key_of_values(&layout.schema, keys, old_value);
-                let new = key_of_values(&layout.schema, keys, new_value);
+                let old = key_of_values(keys, old_value);
+                let new = key_of_values(keys, new_value);
                 if old != new {
                     let tree = trees.tree(table, index + 1);
                     memtable.put_tombstone(tree, &old)?;
@@ -152,7 +150,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         all_or_nothing(active, |memtable| {
             memtable.put_tombstone(trees.tree(table, 0), key)?;
             for (index, keys) in layout.secondary.iter().enumerate() {
-                let entry = key_of_values(&layout.schema, keys, &before);
+                let entry = key_of_values(keys, &before);
                 memtable.put_tombstone(trees.tree(table, index + 1), &entry)?;
             }
             Ok(())
@@ -178,7 +176,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     ) -> Result<(), LsmError> {
         let layout = self.layout(table);
         let position = index.map_or(0, |index| index + 1);
-        let (low, high) = encode_range(&layout.schema, key_layout(layout, position), low, high)?;
+        let (low, high) = encode_range(&layout.schema, layout.key_layout(position), low, high)?;
         let mut range = self.range(self.trees.tree(table, position), low, high, direction)?;
         let primary = self.trees.tree(table, 0);
         while let Some(key) = range.key() {
@@ -267,8 +265,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Whether all trees of a table have the entry of a tuple.
     fn check_entries(&self, tree: u16, layout: &TableLayout, row: &Row) -> Result<(), LsmError> {
         for index in 0..=layout.secondary.len() {
-            let keys = key_layout(layout, index);
-            let key = key_of_values(&layout.schema, keys, |column| row.get(usize::from(column)));
+            let keys = layout.key_layout(index);
+            let key = key_of_values(keys, |column| row.get(usize::from(column)));
             if !self.contains(tree + index as u16, &key)? {
                 return Err(Bad::Damaged { what: "index entry", at: 0 }.into());
             }

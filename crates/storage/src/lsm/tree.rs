@@ -33,6 +33,7 @@ use super::work::Work;
 use crate::key::TableKey;
 use crate::value::Row;
 use crate::wal::{LogStart, number_in};
+use crate::work_done::WorkDone;
 
 /// Levels that statistics tell apart.
 pub const LEVELS: usize = 8;
@@ -73,6 +74,8 @@ pub struct LsmStats {
     pub failures: u64,
     /// Bytes that wait to be flushed or merged.
     pub waiting_bytes: u64,
+    /// Bytes of MemTables and of inputs of merges that steps have gone through.
+    pub done: WorkDone,
 }
 
 /// A run and the level that it belongs to.
@@ -101,6 +104,8 @@ pub struct LsmTree<F: Files, M: Memory> {
     pub(super) other: MemTable<M>,
     /// Where the log of the active MemTable begins, while the other one is being written out.
     pub(super) frozen: Option<LogStart>,
+    /// Bytes of the active MemTable's log, about.
+    pub(super) logged: u64,
     pub(super) cache: BlockCache<M>,
     pub(super) work: Work<F::File>,
     pub(super) stats: LsmStats,
@@ -129,6 +134,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             active: MemTable::new(heap.lane(0), trees.clone())?,
             other: MemTable::new(heap.lane(1), trees.clone())?,
             frozen: None,
+            logged: 0,
             cache: BlockCache::new(heap.lane(2), options.cache_bytes, frame_bytes),
             work: Work::default(),
             stats: LsmStats::default(),
@@ -214,11 +220,6 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// The MemTable that takes changes.
     pub fn memtable(&mut self) -> &mut MemTable<M> {
         &mut self.active
-    }
-
-    /// Bytes of the MemTable that takes changes.
-    pub fn memtable_bytes(&self) -> u64 {
-        self.active.bytes()
     }
 
     /// The trees.

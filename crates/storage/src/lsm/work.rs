@@ -14,6 +14,9 @@
 //! merge of a level of `n` bytes reads at most `n` and the `k n` bytes of the level below, so it
 //! ends before `n` more bytes have come down. That bounds runs and space whatever happens.
 //!
+//! A MemTable whose tuples are only changed in place does not grow, but its log does. So a MemTable
+//! counts as at least a fourth of its log, and is full when that has become four times as long.
+//!
 //! A flush or merge that fails, for want of space, changes nothing; it is tried again later.
 
 use std::ops::Bound;
@@ -33,6 +36,8 @@ use super::tree::{LEVELS, LsmTree, Run};
 use crate::key::TableKey;
 use crate::wal::LogStart;
 
+/// How many times longer than a MemTable its log may become.
+const LOG_FACTOR: u64 = 4;
 /// Writers do steps of about so many bytes of the MemTable's growth, or a smaller part of it.
 const PACE_BYTES: u64 = 16 << 10;
 
@@ -66,7 +71,7 @@ pub(super) struct Work<R: pm::File> {
     flush: Option<Flush<R>>,
     flush_wanted: u64,
     merges: Vec<Merging<R>>,
-    /// Bytes of the active MemTable when writers did the last step.
+    /// What the active MemTable counted for when writers did the last step.
     paced: u64,
     /// Growth of the MemTable that has to come before a failed merge is tried again.
     patience: u64,
@@ -79,9 +84,19 @@ impl<R: pm::File> Default for Work<R> {
 }
 
 impl<F: Files, M: Memory> LsmTree<F, M> {
-    /// Whether the MemTable is so large that it should be frozen.
+    /// Bytes that the MemTable counts for: its own, or a part of those of its log.
+    pub fn load(&self) -> u64 {
+        self.active.bytes().max(self.logged / LOG_FACTOR)
+    }
+
+    /// Whether the MemTable, or its log, is so large that it should be frozen.
     pub fn is_full(&self) -> bool {
-        self.active.bytes() >= self.options.policy.memtable_bytes
+        self.load() >= self.options.policy.memtable_bytes
+    }
+
+    /// The log of the MemTable has become longer by about so many bytes.
+    pub fn logged(&mut self, bytes: u64) {
+        self.logged += bytes;
     }
 
     /// Before [`Self::freeze`]: finishes what stands in its way. The writer waits for it.
@@ -118,6 +133,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         assert!(self.frozen.is_none(), "one MemTable is written out at a time");
         std::mem::swap(&mut self.active, &mut self.other);
         self.frozen = Some(log);
+        self.logged = 0;
         self.work.flush_wanted = 0;
         self.work.paced = 0;
     }
@@ -127,12 +143,12 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// # Errors
     /// [`LsmError::Poisoned`]. A step that failed otherwise is put off.
     pub fn pace(&mut self) -> Result<(), LsmError> {
-        let grown = self.active.bytes().saturating_sub(self.work.paced);
+        let grown = self.load().saturating_sub(self.work.paced);
         let policy = self.options.policy;
         if grown < PACE_BYTES.min(policy.memtable_bytes / 32) {
             return Ok(());
         }
-        self.work.paced = self.active.bytes();
+        self.work.paced = self.load();
         if self.work.patience > 0 {
             self.work.patience = self.work.patience.saturating_sub(grown);
             self.schedule();
@@ -217,6 +233,12 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         Ok(())
     }
 
+    /// Whether there is work that has been found necessary.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.frozen.is_some() || !self.work.merges.is_empty()
+    }
+
     /// Bytes of the work that has been found necessary.
     pub fn waiting(&self) -> u64 {
         let flushing = if self.frozen.is_some() {
@@ -246,6 +268,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
 
     fn try_flush_step(&mut self, budget: u64) -> Result<(), LsmError> {
         let Some(log) = self.frozen else { return Ok(()) };
+        self.stats.done.steps += 1;
         if self.work.flush.is_none() {
             let writer = SsWriter::create(
                 &self.files,
@@ -270,7 +293,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 if !(bottom && kind == KIND_TOMBSTONE) {
                     flush.writer.add(kind, key, body)?;
                 }
-                flush.done += (key.len() + body.len()) as u64;
+                let bytes = (key.len() + body.len()) as u64;
+                flush.done += bytes;
+                self.stats.done.bytes += bytes;
                 flush.after = cursor.table_key();
                 if flush.done >= until {
                     return Ok(());
@@ -279,6 +304,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             }
             flush.tree += 1;
             flush.after = None;
+        }
+        if !end_some(Some(&mut flush.writer), &mut flush.done, until)? {
+            return Ok(());
         }
         self.finish_flush(log)
     }
@@ -293,7 +321,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 self.stats.flushes += 1;
             }
             Err(error) => {
-                let _ = self.files.remove(&name);
+                self.remove_unless_it_may_count(&name);
                 return Err(error);
             }
         }
@@ -436,7 +464,10 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Goes on with a merge, by about `budget` bytes of its inputs.
     fn merge_step(&mut self, at: usize, budget: u64) -> Result<(), LsmError> {
         let merging = &mut self.work.merges[at];
-        match merging.step(budget) {
+        let before = merging.done;
+        let stepped = merging.step(budget);
+        self.stats.done.step(merging.done - before);
+        match stepped {
             Ok(false) => Ok(()),
             Ok(true) => {
                 let merging = self.work.merges.remove(at);
@@ -457,9 +488,19 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             }
         }
         if let Some(name) = name {
-            let _ = self.files.remove(name);
+            self.remove_unless_it_may_count(name);
         }
         self.fail_merge();
+    }
+
+    /// Removes the file of a run that could not be installed. Where nobody knows which version of
+    /// the manifest counts, the one that names it may, so it stays for the next opening, which
+    /// removes what the manifest does not name.
+    fn remove_unless_it_may_count(&self, name: &str) {
+        if !self.manifest.is_poisoned() {
+            // Where this fails too, the next opening removes it.
+            let _ = self.files.remove(name);
+        }
     }
 
     fn finish_merge(&mut self, mut merging: Merging<F::File>) -> Result<(), LsmError> {
@@ -497,6 +538,23 @@ impl<R: pm::File> Merging<R> {
                 return Ok(false);
             }
         }
-        Ok(true)
+        end_some(self.writer.as_mut(), &mut self.done, until)
     }
+}
+
+/// Writes a part of what comes behind the last entry of a run, if it has one, until `done` has come
+/// to `until`; returns whether only the footer is left.
+fn end_some<R: pm::File>(
+    writer: Option<&mut SsWriter<R>>,
+    done: &mut u64,
+    until: u64,
+) -> Result<bool, LsmError> {
+    let Some(writer) = writer.filter(|writer| writer.entries() > 0) else { return Ok(true) };
+    let before = writer.finish_step(0)?;
+    if before == 0 {
+        return Ok(true);
+    }
+    let left = writer.finish_step(until.saturating_sub(*done))?;
+    *done += before - left;
+    Ok(left == 0)
 }

@@ -23,7 +23,7 @@ use crate::runs::keys::{RunKey, by_form};
 use crate::runs::read::Found;
 use crate::schema::TableLayout;
 use crate::table::{
-    NewField, NewFields, TableIndex, check_change, check_tuple, key_of_words, prepare_entry,
+    NewField, NewFields, TableIndex, check_changes, check_tuple, key_of_words, prepare_entry,
     release_words, write_value, write_words,
 };
 use crate::tuple::owned_slot;
@@ -137,11 +137,8 @@ impl<M: Memory> Runs<M> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<Update, StorageError> {
         let layout = self.layout(usize::from(table));
-        let mut indexed = false;
-        for (column, value) in changes {
-            check_change(layout, *column, value)?;
-            indexed |= layout.indexed[usize::from(*column)];
-        }
+        check_changes(layout, changes)?;
+        let indexed = changes.iter().any(|(column, _)| layout.indexed[usize::from(*column)]);
         self.tables.fields.clear();
         let table = usize::from(table);
         let done = if found.source == 0 && !indexed && self.has_all(table, found, changes)? {

@@ -17,7 +17,7 @@ use crate::runs::layout::read_header;
 use crate::runs::read::take_words;
 use crate::runs::run::Run;
 use crate::runs::scan::next_of_all;
-use crate::table::{TableIndex, key_of_words};
+use crate::table::key_of_words;
 
 impl<M: Memory> Runs<M> {
     /// Checks everything. Calls `reachable` with the offset of every object that the tables lead
@@ -44,7 +44,7 @@ impl<M: Memory> Runs<M> {
         inputs.iter().for_each(|input| run_objects(input, reachable));
         let mut tuples = 0;
         for table in 0..self.tables.tables.len() {
-            tuples += by_layout!(self.layout(table), Form => {
+            tuples += by_layout!(self.layout(table).primary, Form => {
                 if let Some(result) = &result {
                     self.check_result::<Form>(table, result, reachable)?;
                 }
@@ -184,14 +184,13 @@ impl<M: Memory> Runs<M> {
             }
         }
         for (index, expected) in expected.iter().enumerate() {
-            let TableIndex::Wide(tree) = &self.tables.tables[table].indexes[index + 1] else {
-                unreachable!("a secondary key has two columns at least")
-            };
-            let found = self.tree_entries(tree, reachable)?;
-            let expected: BTreeSet<_> =
-                expected.iter().map(|key| crate::table::wide(*key)).collect();
-            let same = found.iter().all(|(_, value)| *value == SECONDARY)
-                && found.iter().map(|(key, _)| key).eq(expected.iter());
+            let tree = &self.tables.tables[table].indexes[index + 1];
+            let same = by_layout!(layout.secondary[index], Form => {
+                let found = self.tree_entries(Form::tree(tree), reachable)?;
+                let expected: BTreeSet<_> = expected.iter().map(|key| Form::of(*key)).collect();
+                found.iter().all(|(_, value)| *value == SECONDARY)
+                    && found.iter().map(|(key, _)| key).eq(expected.iter())
+            });
             if !same {
                 return Err(Bad::Damaged { what: "secondary index", at: 0 });
             }

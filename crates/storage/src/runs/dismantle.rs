@@ -45,13 +45,13 @@ impl<M: Memory> Runs<M> {
             let lane = &mut self.tables.lane;
             lane.mini_store(word_at(self.directory, DISMANTLING), 0);
             lane.mini_commit(&mut LineSet::new());
-            lane.memory().fence();
+            lane.settle();
             return Ok(1);
         };
         let mut run = Run::open(self.memory(), &self.catalog, input, 0)?;
         for table in (0..self.catalog.tables.len()).rev() {
             let layout = self.catalog.tables[table].clone();
-            let done = by_layout!(layout, Form => {
+            let done = by_layout!(layout.primary, Form => {
                 self.drop_leaf::<Form>(table, &mut run, result)
             })?;
             if done > 0 {
@@ -68,7 +68,7 @@ impl<M: Memory> Runs<M> {
         }
         lane.mini_free(input)?;
         lane.mini_commit(&mut LineSet::new());
-        lane.memory().fence();
+        lane.settle();
         Ok(1)
     }
 

@@ -1,19 +1,23 @@
 //! Building a run's Bloom filter, in steps (P1 4.3: one for each immutable MemTable).
 //!
 //! 1. Go over the run's trees, and set the bits of each key in a buffer.
-//! 2. Copy the buffer into pieces in memory; flush; fence. Nothing leads to them yet.
-//! 3. One mini-transaction: the words of the run that name the filter, the pieces' persisted bits.
+//! 2. Copy the buffer into pieces in memory, some of it a step; flush. Nothing leads to them yet.
+//! 3. One mini-transaction: the list of the pieces, the words of the run that name the filter, the
+//!    pieces' persisted bits.
 //!
 //! A crash before 3 leaves nothing behind; the filter is built anew. Until it is there, look-ups go
-//! to the tree.
+//! to the tree. A run that is frozen meanwhile waits for the filter that has been begun; that of a
+//! merge's result waits for those of frozen runs, and goes on where it was.
 
 use std::ops::Bound;
 
 use heap::{HeapError, Purpose};
 use index::{Bloom, Cursor, Direction};
 use pm::{Bad, LineSet, Memory, Off, Range};
+use zerocopy::IntoBytes;
 
 use crate::error::StorageError;
+use crate::lsm::tree::LEVELS;
 use crate::runs::Runs;
 use crate::runs::keys::{Cursors, RunKey, by_layout, filter_hash};
 use crate::runs::layout::{FILTER_AT, FILTER_BITS_AT, PIECE_BYTES_AT, PIECES_AT};
@@ -21,6 +25,8 @@ use crate::runs::run::{FILTER_BITS, Filter, MAX_PIECES, Run};
 
 /// Keys that a step adds.
 const KEYS_A_STEP: u64 = 128;
+/// Bytes that a step copies.
+const BYTES_A_STEP: u64 = 8 << 10;
 
 /// A filter that is being built.
 #[derive(Debug)]
@@ -30,24 +36,60 @@ pub(crate) struct Filling {
     cursors: Option<Cursors>,
     bits: Vec<u8>,
     piece_bytes: u64,
+    /// The pieces so far, and how many bytes of the buffer are in them.
+    pieces: Vec<u64>,
+    copied: u64,
 }
 
 impl<M: Memory> Runs<M> {
     /// Does a step of building the filter of the run at `run`; returns how many entries it looked
-    /// at.
+    /// at, or lines it wrote.
     pub(crate) fn fill(&mut self, run: u64) -> Result<u64, StorageError> {
-        let filling = match self.filling.take() {
-            Some(filling) if filling.run == run => filling,
-            _ => self.begin_filter(run)?,
+        let mut filling = match self.fillings.iter().position(|filling| filling.run == run) {
+            Some(begun) => self.fillings.swap_remove(begun),
+            None => self.begin_filter(run)?,
         };
-        let mut filling = filling;
-        if filling.table == self.catalog.tables.len() {
-            return self.finish_filter(filling);
+        if filling.table < self.catalog.tables.len() {
+            let layout = self.catalog.tables[filling.table].clone();
+            let done = by_layout!(layout.primary, Form => self.fill_from::<Form>(&mut filling))?;
+            self.fillings.push(filling);
+            return Ok(done);
         }
-        let layout = self.catalog.tables[filling.table].clone();
-        let done = by_layout!(layout, Form => self.fill_from::<Form>(&mut filling))?;
-        self.filling = Some(filling);
-        Ok(done)
+        let done = if filling.copied < filling.bits.len() as u64 {
+            self.copy_some(&mut filling)
+        } else {
+            self.finish_filter(&mut filling)
+        };
+        match done {
+            Ok((lines, finished)) => {
+                if !finished {
+                    self.fillings.push(filling);
+                }
+                Ok(lines)
+            }
+            Err(error) => {
+                self.give_up_filter(filling);
+                self.no_filters = true;
+                match error {
+                    StorageError::Heap(HeapError::Full(_)) => Ok(1),
+                    error => Err(error),
+                }
+            }
+        }
+    }
+
+    /// A frozen run without a filter, if there is one: one whose filter has been begun, or the
+    /// newest.
+    pub(crate) fn bare_run(&self) -> Option<u64> {
+        let bare = || self.runs.iter().filter(|run| run.filter.is_none() && run.keys > 0);
+        let begun = |run: &&Run| self.fillings.iter().any(|filling| filling.run == run.at);
+        bare().find(begun).or_else(|| bare().next()).map(|run| run.at)
+    }
+
+    fn give_up_filter(&mut self, filling: Filling) {
+        for piece in filling.pieces {
+            self.tables.lane.release(piece);
+        }
     }
 
     fn run_or_result(&self, at: u64) -> Result<&Run, Bad> {
@@ -56,7 +98,15 @@ impl<M: Memory> Runs<M> {
         run.ok_or(Bad::Damaged { what: "run", at })
     }
 
-    fn begin_filter(&self, at: u64) -> Result<Filling, StorageError> {
+    fn begin_filter(&mut self, at: u64) -> Result<Filling, StorageError> {
+        // Those of runs that are gone: a merge was given up.
+        for filling in std::mem::take(&mut self.fillings) {
+            if self.run_or_result(filling.run).is_ok() {
+                self.fillings.push(filling);
+            } else {
+                self.give_up_filter(filling);
+            }
+        }
         let run = self.run_or_result(at)?;
         let largest = self.tables.lane.heap().max_object_bytes().min(1 << 17);
         let largest = (largest / 2 + 1).next_power_of_two();
@@ -64,7 +114,8 @@ impl<M: Memory> Runs<M> {
         let piece_bytes = wanted.next_power_of_two().min(largest);
         let pieces = wanted.div_ceil(piece_bytes).min(MAX_PIECES as u64);
         let bits = vec![0; (pieces * piece_bytes) as usize];
-        Ok(Filling { run: at, table: 0, cursors: None, bits, piece_bytes })
+        let (cursors, pieces) = (None, Vec::new());
+        Ok(Filling { run: at, table: 0, cursors, bits, piece_bytes, pieces, copied: 0 })
     }
 
     fn fill_from<K: RunKey>(&self, filling: &mut Filling) -> Result<u64, StorageError> {
@@ -93,35 +144,50 @@ impl<M: Memory> Runs<M> {
         Ok(keys.max(1))
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "the buffer is used up")]
-    fn finish_filter(&mut self, filling: Filling) -> Result<u64, StorageError> {
-        let mut taken = Vec::new();
-        let written = self.write_filter(&filling, &mut taken);
-        if let Err(error) = written {
-            for slot in taken {
-                self.tables.lane.release(slot);
-            }
-            self.no_filters = true;
-            return match error {
-                StorageError::Heap(HeapError::Full(_)) => Ok(1),
-                error => Err(error),
-            };
-        }
-        let run = filling.run;
-        let (list, pieces) = (taken[0], taken[1..].to_vec());
+    /// Copies some of the buffer into a piece; returns how many lines, and that this was no end.
+    fn copy_some(&mut self, filling: &mut Filling) -> Result<(u64, bool), StorageError> {
         let lane = &mut self.tables.lane;
+        let within = filling.copied % filling.piece_bytes;
+        if within == 0 {
+            filling.pieces.push(lane.allocate(filling.piece_bytes, Purpose::Index)?);
+        }
+        let Some(piece) = filling.pieces.last() else { unreachable!("it has just been pushed") };
+        let bytes = BYTES_A_STEP.min(filling.piece_bytes - within);
+        let part = &filling.bits[filling.copied as usize..][..bytes as usize];
+        let memory = lane.memory();
+        memory.copy(Off::new(piece + within), part);
+        memory.flush(Range::new(piece + within, bytes));
+        // Another thread may do the next step.
+        lane.flushed();
+        filling.copied += bytes;
+        Ok((bytes / 64, false))
+    }
+
+    /// Makes the filter that of its run; returns how many lines that took, and that it is done.
+    fn finish_filter(&mut self, filling: &mut Filling) -> Result<(u64, bool), StorageError> {
+        let (run, pieces) = (filling.run, filling.pieces.len() as u64);
+        let lane = &mut self.tables.lane;
+        let list = lane.allocate(pieces * 8, Purpose::Index)?;
+        let mut lines = LineSet::new();
+        lane.memory().copy(Off::new(list), filling.pieces.as_bytes());
+        lines.add(Range::new(list, pieces * 8));
         lane.mini_store(Off::new(run + FILTER_AT), list);
-        lane.mini_store(Off::new(run + PIECES_AT), pieces.len() as u64);
+        lane.mini_store(Off::new(run + PIECES_AT), pieces);
         lane.mini_store(Off::new(run + PIECE_BYTES_AT), filling.piece_bytes);
         lane.mini_store(Off::new(run + FILTER_BITS_AT), u64::from(FILTER_BITS));
-        for slot in &taken {
-            lane.mini_persist(*slot)?;
+        for slot in std::iter::once(&list).chain(&filling.pieces) {
+            if let Err(bad) = lane.mini_persist(*slot) {
+                lane.mini_cancel();
+                lane.release(list);
+                return Err(bad.into());
+            }
         }
-        // No fence behind it: only other mini-transactions change one of these words.
-        lane.mini_commit(&mut LineSet::new());
+        // The record says nothing of the pieces, so they are durable before it.
+        lane.settle();
+        lane.mini_commit(&mut lines);
         let filter = Filter {
             list,
-            pieces,
+            pieces: std::mem::take(&mut filling.pieces),
             piece_bytes: filling.piece_bytes,
             bloom: Bloom::new(FILTER_BITS),
         };
@@ -129,32 +195,8 @@ impl<M: Memory> Runs<M> {
         let run = result.into_iter().chain(&mut self.runs).find(|found| found.at == run);
         if let Some(run) = run {
             run.filter = Some(filter);
+            self.stats.merged_bytes[run.level.min(LEVELS - 1)] += filling.bits.len() as u64;
         }
-        Ok(filling.bits.len() as u64 / 64)
-    }
-
-    /// Writes list and pieces; `taken` has the list first.
-    fn write_filter(
-        &mut self,
-        filling: &Filling,
-        taken: &mut Vec<u64>,
-    ) -> Result<(), StorageError> {
-        let lane = &mut self.tables.lane;
-        let pieces = filling.bits.chunks_exact(filling.piece_bytes as usize);
-        let list = lane.allocate(pieces.len() as u64 * 8, Purpose::Index)?;
-        taken.push(list);
-        for (number, bits) in pieces.enumerate() {
-            let piece = lane.allocate(filling.piece_bytes, Purpose::Index)?;
-            taken.push(piece);
-            let memory = lane.memory();
-            memory.copy(Off::new(piece), bits);
-            memory.flush(Range::new(piece, filling.piece_bytes));
-            let word = Off::new(list + number as u64 * 8);
-            memory.store(word, piece);
-        }
-        let memory = lane.memory();
-        memory.flush(Range::new(list, (taken.len() as u64 - 1) * 8));
-        memory.fence();
-        Ok(())
+        Ok((pieces.div_ceil(8), true))
     }
 }

@@ -4,7 +4,6 @@
 use index::{Append, BTree, Cursor, Key, WideKey, bloom};
 
 use crate::key::TableKey;
-use crate::schema::{KeyLayout, TableLayout, encoded_bytes};
 use crate::table::TableIndex;
 
 /// A key that the trees of a run can have.
@@ -90,9 +89,7 @@ impl RunKey for u64 {
     }
 
     fn from_encoded(bytes: &[u8], _: usize) -> Self {
-        let mut word = [0u8; 8];
-        word.copy_from_slice(&bytes[..8]);
-        Self::from_be_bytes(word)
+        crate::key::packed_bytes(bytes)
     }
 }
 
@@ -148,22 +145,6 @@ impl RunKey for WideKey {
     }
 }
 
-/// The bytes of the primary key in a key of a secondary index, which ends with them.
-pub(crate) fn primary_part<'k>(
-    layout: &TableLayout,
-    secondary: &KeyLayout,
-    key: &'k TableKey,
-) -> &'k [u8] {
-    let TableKey::Wide(key) = key else { unreachable!("a secondary key has two columns at least") };
-    let bytes = |columns: &[u16]| -> usize {
-        let kind = |column: &u16| layout.schema.columns()[usize::from(*column)].kind;
-        columns.iter().map(|column| encoded_bytes(kind(column))).sum()
-    };
-    let (own, primary) = secondary.columns.split_at(secondary.own_columns);
-    let start = bytes(own);
-    &key.as_bytes()[start..start + bytes(primary)]
-}
-
 /// What the filter of a run knows a key of table `table` by.
 #[inline]
 pub(crate) fn filter_hash<K: RunKey>(table: usize, key: &K) -> u64 {
@@ -181,10 +162,10 @@ macro_rules! by_form {
 }
 pub(crate) use by_form;
 
-/// Runs `$body` with `$form` the form of a table's primary keys.
+/// Runs `$body` with `$form` the form of the keys of an index.
 macro_rules! by_layout {
-    ($layout:expr, $form:ident => $body:expr) => {
-        if $layout.primary.narrow {
+    ($keys:expr, $form:ident => $body:expr) => {
+        if $keys.narrow {
             type $form = u64;
             $body
         } else {

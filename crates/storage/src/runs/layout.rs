@@ -8,6 +8,10 @@ pub const DIRECTORY_BYTES: u64 = 256;
 /// Runs that a partition can have beside its MemTable.
 pub const MAX_RUNS: usize = 29;
 
+/// Runs of level 0 that are waited for before they are merged, at most: the rest of the directory
+/// is for those of the other levels, one each.
+pub const MAX_LEVEL0_RUNS: u32 = 12;
+
 /// A run's level stands in the low bits of its word in the directory.
 pub(crate) const LEVEL_BITS: u64 = 63;
 /// The deepest level: with the least growth factor more than any memory holds.

@@ -10,9 +10,11 @@
 //! 3. *Replace.* With its filter built, one mini-transaction puts the result in the directory in
 //!    place of its inputs, and makes it the one whose inputs are taken apart (`dismantle.rs`).
 //!
-//! There is no fence of its own behind a mini-transaction of 1 and 2. All its words are changed by
-//! other mini-transactions only, but for those of the persisted bits of new entries; and what comes
-//! there before the next fence is the clearing of superseded slots, which recovery repeats.
+//! There is no fence of its own behind a mini-transaction of 1 and 2, but one behind the last of a
+//! transaction or of a call of [`Runs::work`]: the fences of another thread do not cover it. All its
+//! words are changed by other mini-transactions only, but for those of the persisted bits of new
+//! entries; and what the same thread does to these before its next fence is the clearing of
+//! superseded slots, which recovery repeats.
 //!
 //! A crash in 2 loses nothing: building goes on behind the last key of the result. Tombstones are
 //! dropped where no run lies below, since they have nothing left to hide.
@@ -28,6 +30,7 @@ use zerocopy::IntoBytes;
 use crate::error::StorageError;
 use crate::lsm::change::{Change, Coalescing, ColumnSet};
 use crate::lsm::levels::Merge;
+use crate::lsm::tree::LEVELS;
 use crate::runs::entry::{Entry, TOMBSTONE, partial_words};
 use crate::runs::keys::{Cursors, RunKey, by_layout};
 use crate::runs::layout::{
@@ -44,7 +47,9 @@ const NEW_ENTRIES_A_STEP: usize = 32;
 /// A merge that is being built.
 #[derive(Debug)]
 pub(crate) struct Merging {
-    /// The run that it makes, with its level and, for now, what its inputs have.
+    /// The run that it makes, with its level and the entries that it has by now. Its bytes are those
+    /// of the inputs and of what has been written anew; taking the inputs apart takes off what the
+    /// result has not taken over.
     pub(crate) result: Run,
     /// The inputs, newest first.
     inputs: Vec<u64>,
@@ -52,15 +57,14 @@ pub(crate) struct Merging {
     /// The table that is being merged, and where its inputs are.
     table: usize,
     cursors: Option<Cursors>,
-    /// Entries so far; `None` if a crash has cut the merge off since.
-    keys: Option<u64>,
 }
 
 /// What the step of a merge has collected.
 struct Leaf<K> {
     entries: Vec<LeafEntry<K>>,
-    /// Entries that were written.
+    /// Entries that were written, and their bytes.
     fresh: Vec<u64>,
+    bytes: u64,
     lines: LineSet,
     looked_at: u64,
 }
@@ -84,18 +88,16 @@ impl<M: Memory> Runs<M> {
             }
             return Ok(());
         }
+        let bytes = self.runs.iter().filter(|run| inputs.contains(&run.at)).map(|run| run.bytes);
+        let bytes = bytes.fold(0u64, u64::saturating_add);
         let plan = merge.into as u64 | if merge.to_bottom { TO_BOTTOM } else { 0 };
         let mut lines = LineSet::new();
         let lane = &mut self.tables.lane;
-        let at = Self::write_run(lane, &self.catalog, &mut lines, Some((plan, &inputs)))?;
+        let at = Self::write_run(lane, &self.catalog, &mut lines, Some((plan, bytes, &inputs)))?;
         lane.mini_store(word_at(self.directory, BUILDING), at);
         lane.mini_persist(at)?;
         lane.mini_commit(&mut lines);
-        self.resume_merge(at)?;
-        if let Some(merging) = &mut self.merging {
-            (merging.table, merging.keys) = (0, Some(0));
-        }
-        Ok(())
+        self.resume_merge(at)
     }
 
     /// Takes a merge up again that a crash or a lack of room has cut off.
@@ -107,17 +109,14 @@ impl<M: Memory> Runs<M> {
         if level > MAX_LEVEL {
             return Err(damaged.into());
         }
-        let mut result = Run::open(memory, &self.catalog, at, level)?;
-        (result.bytes, result.keys) = (0, 0);
+        let result = Run::open(memory, &self.catalog, at, level)?;
         let mut inputs = Vec::new();
         for number in 0..MAX_RUNS {
             let input = memory.load(input_at(at, number), Acquire)?;
             if input == 0 {
                 break;
             }
-            let run = self.run_at(input).ok_or(damaged)?;
-            result.bytes = result.bytes.saturating_add(run.bytes);
-            result.keys = result.keys.saturating_add(run.keys);
+            self.run_at(input).ok_or(damaged)?;
             inputs.push(input);
         }
         // What is built is in order of the tables: the last that has a tree is the one to go on
@@ -125,14 +124,13 @@ impl<M: Memory> Runs<M> {
         let mut table = 0;
         for (number, layout) in self.catalog.tables.iter().enumerate() {
             let tree = &result.trees[number];
-            let there = by_layout!(layout, Form => Form::tree(tree).exists(memory))?;
+            let there = by_layout!(layout.primary, Form => Form::tree(tree).exists(memory))?;
             if there {
                 table = number;
             }
         }
         let to_bottom = plan & TO_BOTTOM != 0;
-        self.merging =
-            Some(Merging { result, inputs, to_bottom, table, cursors: None, keys: None });
+        self.merging = Some(Merging { result, inputs, to_bottom, table, cursors: None });
         Ok(())
     }
 
@@ -140,10 +138,8 @@ impl<M: Memory> Runs<M> {
     pub(crate) fn merge_step(&mut self) -> Result<u64, StorageError> {
         let Some(mut merging) = self.merging.take() else { return Ok(0) };
         if merging.table == self.catalog.tables.len() {
-            let keys = merging.keys.unwrap_or(merging.result.keys);
-            merging.result.keys = keys;
             let (at, filter) = (merging.result.at, merging.result.filter.is_some());
-            let empty = keys == 0;
+            let empty = merging.result.keys == 0;
             self.merging = Some(merging);
             if !filter && !empty && !self.no_filters {
                 return self.fill(at);
@@ -153,16 +149,25 @@ impl<M: Memory> Runs<M> {
         }
         let layout = self.catalog.tables[merging.table].clone();
         // On an error the merge is taken up again from what is there.
-        let done = by_layout!(layout, Form => self.merge_leaf::<Form>(&mut merging))?;
+        let done = by_layout!(layout.primary, Form => self.merge_leaf::<Form>(&mut merging))?;
         self.merging = Some(merging);
         Ok(done)
     }
 
     fn merge_leaf<K: RunKey>(&mut self, merging: &mut Merging) -> Result<u64, StorageError> {
-        let mut leaf =
-            Leaf { entries: Vec::new(), fresh: Vec::new(), lines: LineSet::new(), looked_at: 0 };
+        let mut leaf = Leaf {
+            entries: Vec::new(),
+            fresh: Vec::new(),
+            bytes: 0,
+            lines: LineSet::new(),
+            looked_at: 0,
+        };
         let table = merging.table;
-        let ended = match self.collect_leaf::<K>(merging, &mut leaf) {
+        // The inputs are read while entries are written.
+        let runs = std::mem::take(&mut self.runs);
+        let collected = self.collect_leaf::<K>(&runs, merging, &mut leaf);
+        self.runs = runs;
+        let ended = match collected {
             Ok(ended) => ended,
             Err(error) => {
                 self.give_back_leaf(leaf);
@@ -172,6 +177,11 @@ impl<M: Memory> Runs<M> {
         if !leaf.entries.is_empty() {
             let tree = K::tree_mut(&mut merging.result.trees[table]);
             let lane = &mut self.tables.lane;
+            let at = merging.result.at;
+            let bytes = merging.result.bytes.saturating_add(leaf.bytes);
+            let keys = merging.result.keys + leaf.entries.len() as u64;
+            lane.mini_store(Off::new(at + BYTES_AT), bytes);
+            lane.mini_store(Off::new(at + KEYS_AT), keys);
             let persisted = leaf.fresh.iter().try_for_each(|slot| lane.mini_persist(*slot));
             let appended = match persisted {
                 Ok(()) => tree.append_leaf(lane, &leaf.entries, &mut leaf.lines),
@@ -184,9 +194,10 @@ impl<M: Memory> Runs<M> {
                 self.give_back_leaf(leaf);
                 return Err(error.into());
             }
-            if let Some(keys) = &mut merging.keys {
-                *keys += leaf.entries.len() as u64;
-            }
+            let leaf_bytes = tree.shape().node_bytes as u64;
+            let level = merging.result.level.min(LEVELS - 1);
+            self.stats.merged_bytes[level] += leaf_bytes + leaf.bytes;
+            (merging.result.bytes, merging.result.keys) = (bytes, keys);
         }
         if ended {
             merging.table += 1;
@@ -204,6 +215,7 @@ impl<M: Memory> Runs<M> {
     /// Collects the next entries of the result; returns whether there are no more.
     fn collect_leaf<K: RunKey>(
         &mut self,
+        runs: &[Run],
         merging: &mut Merging,
         leaf: &mut Leaf<K>,
     ) -> Result<bool, StorageError> {
@@ -223,22 +235,20 @@ impl<M: Memory> Runs<M> {
             }
         };
         // Nothing of the result depends on where the inputs are in the directory by now.
+        let mut trees = Vec::with_capacity(merging.inputs.len());
+        for input in &merging.inputs {
+            let run = runs.iter().find(|run| run.at == *input);
+            let run = run.ok_or(Bad::Damaged { what: "run", at: *input })?;
+            let tree = K::tree(&run.trees[table]);
+            trees.push(tree.exists(&memory)?.then_some(tree));
+        }
         let mut values = Vec::new();
         // At least one entry a step; a stretch of nothing but dropped tombstones is cut, too.
         while leaf.entries.len() < most
             && leaf.fresh.len() < NEW_ENTRIES_A_STEP
             && leaf.looked_at < 4 * most as u64
         {
-            let next = {
-                let mut trees = Vec::with_capacity(merging.inputs.len());
-                for input in &merging.inputs {
-                    let run = self.runs.iter().find(|run| run.at == *input);
-                    let run = run.ok_or(Bad::Damaged { what: "run", at: *input })?;
-                    let tree = K::tree(&run.trees[table]);
-                    trees.push(tree.exists(&memory)?.then_some(tree));
-                }
-                next_of_all(&memory, &trees, cursors, Direction::Forward, &mut values)?
-            };
+            let next = next_of_all(&memory, &trees, cursors, Direction::Forward, &mut values)?;
             let Some(key) = next else { return Ok(true) };
             leaf.looked_at += values.len() as u64;
             let value = self.merged(table, &key, &values, merging.to_bottom, leaf)?;
@@ -294,6 +304,7 @@ impl<M: Memory> Runs<M> {
         let bytes = self.entry_words.as_bytes();
         let slot = base.lane.allocate(bytes.len() as u64, Purpose::Table)?;
         leaf.fresh.push(slot);
+        leaf.bytes += bytes.len() as u64;
         base.lane.memory().copy(Off::new(slot), bytes);
         leaf.lines.add(Range::new(slot, bytes.len() as u64));
         Ok(Some(entry(slot).word()))
@@ -306,7 +317,8 @@ impl<M: Memory> Runs<M> {
         let mut rest = std::mem::take(&mut self.runs);
         let place = rest.iter().position(|run| inputs.contains(&run.at)).unwrap_or(0);
         rest.retain(|run| !inputs.contains(&run.at));
-        let (at, bytes, keys) = (result.at, result.bytes, result.keys);
+        let at = result.at;
+        self.stats.merges += 1;
         rest.insert(place, result);
         self.runs = rest;
         let words: Vec<u64> = self.run_words().collect();
@@ -314,10 +326,8 @@ impl<M: Memory> Runs<M> {
         let lane = &mut self.tables.lane;
         lane.mini_store(word_at(self.directory, BUILDING), 0);
         lane.mini_store(word_at(self.directory, DISMANTLING), at);
-        lane.mini_store(Off::new(at + BYTES_AT), bytes);
-        lane.mini_store(Off::new(at + KEYS_AT), keys);
         lane.mini_commit(&mut LineSet::new());
-        lane.memory().fence();
+        lane.settle();
         Ok(())
     }
 }

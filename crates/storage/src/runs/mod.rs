@@ -53,8 +53,9 @@ use crate::schema::{Catalog, TableLayout};
 use crate::table::Tables;
 
 pub use change::{Replacement, Update};
-pub use layout::{DIRECTORY_BYTES, MAX_RUNS};
+pub use layout::{DIRECTORY_BYTES, MAX_LEVEL0_RUNS, MAX_RUNS};
 pub use read::Found;
+pub use work::RunsStats;
 
 use filter::Filling;
 use layout::{
@@ -91,10 +92,12 @@ pub struct Runs<M: Memory> {
     old_words: Vec<u64>,
 
     merging: Option<Merging>,
-    filling: Option<Filling>,
+    /// Filters that have been begun: that of a frozen run, that of a merge's result.
+    fillings: Vec<Filling>,
     /// There was no room for a filter: none is tried until the next MemTable is frozen.
     no_filters: bool,
     pace: Pace,
+    stats: RunsStats,
 }
 
 impl<M: Memory> Runs<M> {
@@ -166,6 +169,9 @@ impl<M: Memory> Runs<M> {
             runs.runs.push(Run::open(&memory, catalog, at, level)?);
         }
         runs.pace.wake();
+        if !runs.is_crowded() {
+            runs.pace.rest();
+        }
         Ok(runs)
     }
 
@@ -184,10 +190,11 @@ impl<M: Memory> Runs<M> {
             secondary += 8;
             Off::new(secondary - 8)
         });
+        let level0_runs = policy.level0_runs.min(MAX_LEVEL0_RUNS);
         Self {
             tables,
             catalog: catalog.clone(),
-            policy,
+            policy: LevelPolicy { level0_runs, ..policy },
             directory,
             memtable,
             bytes: 0,
@@ -201,9 +208,10 @@ impl<M: Memory> Runs<M> {
             entry_words: Vec::new(),
             old_words: Vec::new(),
             merging: None,
-            filling: None,
+            fillings: Vec::new(),
             no_filters: false,
             pace: Pace::default(),
+            stats: RunsStats::default(),
         }
     }
 
@@ -265,19 +273,22 @@ impl<M: Memory> Runs<M> {
         self.runs.iter().map(|run| run.at | run.level as u64)
     }
 
-    /// Writes the descriptor of an empty run; `inputs` are those of a merge, with its plan.
+    /// Writes the descriptor of an empty run; `inputs` are those of a merge, with its plan and their
+    /// bytes.
     fn write_run(
         lane: &mut Lane<M>,
         catalog: &Catalog,
         lines: &mut LineSet,
-        merge: Option<(u64, &[u64])>,
+        merge: Option<(u64, u64, &[u64])>,
     ) -> Result<u64, StorageError> {
         let bytes = run_bytes(catalog.tables.len());
         let at = lane.allocate(bytes, Purpose::Log)?;
         assert!(at.is_multiple_of(64), "a slot of whole lines starts on one");
         let mut image = vec![0u8; bytes as usize];
         image[..8].copy_from_slice(&layout::RUN_MAGIC.to_le_bytes());
-        if let Some((plan, inputs)) = merge {
+        if let Some((plan, bytes, inputs)) = merge {
+            let at = layout::BYTES_AT as usize;
+            image[at..at + 8].copy_from_slice(&bytes.to_le_bytes());
             image[56..64].copy_from_slice(&plan.to_le_bytes());
             for (number, input) in inputs.iter().enumerate() {
                 let place = layout::input_at(0, number).get() as usize;

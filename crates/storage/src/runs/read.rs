@@ -30,8 +30,8 @@ impl<M: Memory> Runs<M> {
     pub fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<Found>, StorageError> {
         let table = usize::from(table);
         let layout = self.layout(table);
-        if let (true, [value]) = (layout.primary.narrow, key) {
-            let key = narrow_key(layout, value)?;
+        if layout.primary.narrow {
+            let key = narrow_key(layout, key)?;
             return Ok(self.live(table, &key, 0)?);
         }
         let key = encode_key(&layout.schema, &layout.primary, key)?;

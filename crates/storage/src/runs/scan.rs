@@ -7,13 +7,12 @@ use index::{Append, BTree, Cursor, Direction};
 use pm::{Bad, Memory};
 
 use crate::error::StorageError;
-use crate::key::{TableKey, encode_range};
+use crate::key::encode_range;
 use crate::lsm::change::{Coalescing, ColumnSet};
 use crate::runs::Runs;
 use crate::runs::entry::Entry;
-use crate::runs::keys::{RunKey, by_layout, primary_part};
+use crate::runs::keys::{RunKey, by_layout};
 use crate::runs::read::{take_words, wanted};
-use crate::table::{TableIndex, wide};
 use crate::tuple::{read_tuple, read_words};
 use crate::value::{Row, Value};
 
@@ -84,11 +83,13 @@ impl<M: Memory> Runs<M> {
         let mut reader = Reader { columns, wanted, row, visit };
         if let Some(index) = index {
             let (low, high) = encode_range(&layout.schema, &layout.secondary[index], low, high)?;
-            let range = (low.map(wide), high.map(wide));
-            return Ok(self.scan_secondary(table, index, range, direction, &mut reader)?);
+            return by_layout!(layout.secondary[index], Form => {
+                let range = (low.map(Form::of), high.map(Form::of));
+                Ok(self.scan_secondary::<Form>(table, index, range, direction, &mut reader)?)
+            });
         }
         let (low, high) = encode_range(&layout.schema, &layout.primary, low, high)?;
-        by_layout!(layout, Form => {
+        by_layout!(layout.primary, Form => {
             let range = (low.map(Form::of), high.map(Form::of));
             Ok(self.scan_primary::<Form>(table, range, direction, &mut reader)?)
         })
@@ -159,23 +160,24 @@ impl<M: Memory> Runs<M> {
         Ok((reader.visit)(reader.row))
     }
 
-    fn scan_secondary(
+    fn scan_secondary<K: RunKey>(
         &self,
         table: usize,
         index: usize,
-        range: (Bound<index::WideKey>, Bound<index::WideKey>),
+        range: (Bound<K>, Bound<K>),
         direction: Direction,
         reader: &mut Reader<'_>,
     ) -> Result<(), Bad> {
         let layout = self.layout(table);
         let memory = self.memory();
-        let TableIndex::Wide(tree) = &self.tables.tables[table].indexes[index + 1] else {
-            unreachable!("a secondary key has two columns at least")
-        };
+        let tree = K::tree(&self.tables.tables[table].indexes[index + 1]);
         let end = tree.scan(memory, range, direction, |key, _| {
-            let key = TableKey::Wide(*key);
-            let bytes = primary_part(layout, &layout.secondary[index], &key);
-            let shown = by_layout!(layout, Form => {
+            let (key, mut narrow) = (key.table_key(), [0; 8]);
+            let bytes = key.bytes(&mut narrow);
+            let Some(bytes) = layout.secondary[index].primary_part(bytes) else {
+                return ControlFlow::Break(Err(Bad::Damaged { what: "secondary index", at: 0 }));
+            };
+            let shown = by_layout!(layout.primary, Form => {
                 let key = Form::from_encoded(bytes, layout.primary.width);
                 self.show_key(table, &key, reader)
             });

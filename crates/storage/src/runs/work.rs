@@ -9,13 +9,38 @@ use heap::HeapError;
 use pm::Memory;
 
 use crate::error::StorageError;
+use crate::lsm::tree::LEVELS;
 use crate::runs::Runs;
 use crate::runs::layout::{MAX_LEVEL, MAX_RUNS};
+use crate::work_done::WorkDone;
 
 /// Bytes that moving an entry from run to run counts for.
 const ENTRY_BYTES: u64 = 64;
 /// Commits for which nothing is tried after there was no room.
 const PAUSE: u32 = 64;
+/// Commits after opening for which nothing is done.
+const FIRST_COMMITS: u32 = 4;
+
+/// What has been done since the tables were opened, and what waits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct RunsStats {
+    /// MemTables frozen.
+    pub freezes: u64,
+    /// Merges that have replaced their inputs.
+    pub merges: u64,
+    /// Bytes of leaves and entries that merges into each level have written; of filters, too.
+    pub merged_bytes: [u64; LEVELS],
+    /// Runs at each level now.
+    pub runs: [u32; LEVELS],
+    /// Their bytes, fields that entries lead to included.
+    pub run_bytes: [u64; LEVELS],
+    /// Steps for which there was no room.
+    pub failures: u64,
+    /// Work that waits, in the bytes of a budget.
+    pub waiting_bytes: u64,
+    /// Entries that steps have looked at, in such bytes.
+    pub done: WorkDone,
+}
 
 /// How much work is due.
 #[derive(Debug, Default)]
@@ -34,19 +59,27 @@ impl Pace {
     pub(crate) fn wake(&mut self) {
         self.awake = true;
     }
+
+    /// After opening: the first commits do no work, since somebody waits for them and each step
+    /// touches pages that nobody has touched yet.
+    pub(crate) fn rest(&mut self) {
+        self.pause = FIRST_COMMITS;
+    }
 }
 
 impl<M: Memory> Runs<M> {
     /// After a commit that added `grown` bytes to the MemTable: does the work that they pay for.
+    /// Leaves no mini-transaction without a fence, of its own steps or of those before.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the work waits.
     #[inline]
     pub fn work_for(&mut self, grown: u64) -> Result<(), StorageError> {
-        if !self.pace.awake || grown == 0 {
-            return Ok(());
+        if self.pace.awake && grown > 0 {
+            self.work_off(grown)?;
         }
-        self.work_off(grown)
+        self.tables.lane.settle();
+        Ok(())
     }
 
     #[cold]
@@ -59,8 +92,7 @@ impl<M: Memory> Runs<M> {
             self.pace.due = self.entries_due();
         }
         // Twice as fast as level 0 fills; where the directory fills, four times.
-        let crowded = self.runs.len() + self.policy.level0_runs as usize > MAX_RUNS;
-        let haste = if crowded { 8 } else { 2 };
+        let haste = if self.is_crowded() { 8 } else { 2 };
         let round = self.policy.limit(0).max(1);
         let due = u128::from(self.pace.due.min(1 << 40));
         let paid = u128::from(grown) * due * haste / u128::from(round);
@@ -76,8 +108,13 @@ impl<M: Memory> Runs<M> {
         Ok(())
     }
 
+    /// Whether the directory has little room for more runs.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.runs.len() + self.policy.level0_runs as usize > MAX_RUNS
+    }
+
     /// Does at most about `budget` bytes of the work that waits; returns about how many bytes
-    /// still do.
+    /// still do. Leaves no mini-transaction without a fence.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the work waits.
@@ -90,20 +127,52 @@ impl<M: Memory> Runs<M> {
             }
             done += entries * ENTRY_BYTES;
         }
-        if !self.pace.awake {
-            return Ok(0);
+        self.tables.lane.settle();
+        Ok(self.waiting_bytes())
+    }
+
+    /// Whether there may be work.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.pace.awake
+    }
+
+    /// Whether as much waits as level 0 can take, so that nobody else is going to do it in time.
+    pub fn is_behind(&self) -> bool {
+        self.runs.iter().filter(|run| run.level == 0).count()
+            >= 2 * self.policy.level0_runs as usize
+    }
+
+    /// What has been done, and what waits.
+    pub fn stats(&self) -> RunsStats {
+        let mut stats = self.stats;
+        for run in &self.runs {
+            let level = run.level.min(LEVELS - 1);
+            stats.runs[level] += 1;
+            stats.run_bytes[level] += run.bytes;
         }
-        Ok(self.entries_due().max(1).saturating_mul(ENTRY_BYTES))
+        stats.waiting_bytes = self.waiting_bytes();
+        stats
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        if self.pace.awake { self.entries_due().max(1).saturating_mul(ENTRY_BYTES) } else { 0 }
     }
 
     /// Does a step; returns how many entries it looked at, 0 if it could do nothing.
     fn work_step(&mut self) -> Result<u64, StorageError> {
         match self.try_step() {
             Err(StorageError::Heap(HeapError::Full(_))) => {
+                self.stats.failures += 1;
                 self.pace.pause = PAUSE;
                 Ok(0)
             }
-            done => done,
+            Ok(0) => Ok(0),
+            Ok(entries) => {
+                self.stats.done.step(entries * ENTRY_BYTES);
+                Ok(entries)
+            }
+            failed => failed,
         }
     }
 
@@ -111,12 +180,10 @@ impl<M: Memory> Runs<M> {
         if let Some(result) = self.dismantling()? {
             return self.dismantle_step(result);
         }
-        let bare = |run: &&crate::runs::Run| run.filter.is_none() && run.keys > 0;
         if !self.no_filters
-            && let Some(run) = self.runs.iter().find(bare)
+            && let Some(run) = self.bare_run()
         {
-            let at = run.at;
-            return self.fill(at);
+            return self.fill(run);
         }
         if self.merging.is_some() {
             return self.merge_step();

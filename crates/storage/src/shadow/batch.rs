@@ -11,33 +11,11 @@
 //! A slot that a snapshot may read is released when the snapshot has gone. Its bit is clear by
 //! then, so that a crash frees it.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use heap::Lane;
+use index::clock::MixMap;
 use pm::{Bad, LineSet, Memory};
 
 use super::pool_master::ListEntry;
-
-/// Spreads offsets, which are multiples of eight. The same everywhere, so that the order of a
-/// batch's list is, too.
-#[derive(Default, Debug)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
 
 /// An object that is on its way out.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +35,7 @@ impl Old {
 #[derive(Default, Debug)]
 pub struct ObjectBatch {
     /// Objects made since the last move, with the transaction that made them.
-    new: HashMap<u64, u64, BuildHasherDefault<Spread>>,
+    new: MixMap<u64, u64>,
     /// Made by the open transaction.
     made: Vec<u64>,
     /// Superseded by the open transaction.

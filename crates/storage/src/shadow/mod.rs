@@ -32,6 +32,8 @@ use index::cow::{PageBackend, PageSource, Pages, Root, TreeBuffers, TreeShape, V
 use index::{Direction, IndexError};
 use pm::Bad;
 
+use crate::work_done::WorkDone;
+
 pub use batch::ObjectBatch;
 pub use directory::Directory;
 pub use file_master::{FileMaster, MASTER_BLOCK_BYTES, MasterError};
@@ -48,6 +50,32 @@ pub struct TreePlace {
     pub shape: TreeShape,
     /// The store's number.
     pub store: usize,
+}
+
+/// What a [`Shadow`] has done since it was opened.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct ShadowStats {
+    /// Moves of the master record.
+    pub batches: u64,
+    /// Pages that changes of trees have made, most of them copies.
+    pub made_pages: u64,
+    /// Bytes of pages written back.
+    pub written_bytes: u64,
+    /// Bytes of pages that the collection has still to look at, about.
+    pub uncollected_bytes: u64,
+    /// What the collection has done.
+    pub collected: WorkDone,
+}
+
+/// What the pages of a store are for; see [`Shadow::page_use`].
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct PageUse {
+    /// Leaves with tuples, and what does not fit them.
+    pub table: u64,
+    /// Other nodes.
+    pub index: u64,
+    /// Pages that nothing leads to but older versions.
+    pub unused: u64,
 }
 
 /// How many pages a change may take, for each store.
@@ -159,8 +187,11 @@ pub struct Shadow<B: PageBackend> {
     pending: u32,
     /// Keeps the directory that was opened, while the collection walks it.
     collecting: Option<Pin>,
+    /// What the last commit could spend on the collection.
+    pace: u64,
     /// Trees of the table that has most of them.
     most_trees: u64,
+    batches: u64,
 }
 
 impl<B: PageBackend> Shadow<B> {
@@ -205,6 +236,8 @@ impl<B: PageBackend> Shadow<B> {
             changed: false,
             pending: 0,
             collecting,
+            batches: 0,
+            pace: 0,
         }
     }
 
@@ -372,6 +405,7 @@ impl<B: PageBackend> Shadow<B> {
     pub fn settle(&mut self) {
         self.durable = self.committed.transaction;
         self.pending = 0;
+        self.batches += 1;
         for store in &mut self.stores {
             store.settle(self.durable, &self.pins);
         }
@@ -414,6 +448,70 @@ impl<B: PageBackend> Shadow<B> {
         self.collecting = None;
         self.publish();
         Ok(true)
+    }
+
+    /// The collection's steps, and the bytes of the pages that it has looked at, about.
+    pub fn collected(&self) -> WorkDone {
+        let mut done = WorkDone::default();
+        for store in &self.stores {
+            let ((steps, pages), page_bytes) = (store.collected(), store.backend().page_bytes());
+            done += WorkDone { steps, bytes: pages.saturating_mul(u64::from(page_bytes)) };
+        }
+        done
+    }
+
+    /// What has been done since the directory was opened.
+    pub fn stats(&self) -> ShadowStats {
+        let mut stats = ShadowStats { batches: self.batches, ..ShadowStats::default() };
+        for store in &self.stores {
+            stats.made_pages += store.made_ever();
+            stats.written_bytes += store.backend().written_bytes();
+            stats.uncollected_bytes +=
+                store.uncollected().saturating_mul(u64::from(store.backend().page_bytes()));
+        }
+        stats.collected = self.collected();
+        stats
+    }
+
+    /// Pages of a store by what they are for: nodes that only serve finding tuples, all others that
+    /// the current directory leads to, and those that it does not lead to. `is_primary` says of a
+    /// tree whether its leaves have the tuples. While the collection is at work the pages that it
+    /// has not found yet count as the second. Reads inner nodes.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn page_use(
+        &self,
+        store: usize,
+        is_primary: impl Fn(usize) -> bool,
+    ) -> Result<PageUse, IndexError> {
+        let mut index = 0;
+        let trees = self.snapshots.places.iter().zip(&self.committed.roots).enumerate();
+        for (tree, (place, root)) in trees.filter(|(_, (place, _))| place.store == store) {
+            let source = &self.snapshots.sources[store];
+            let (inner, leaves) = place.shape.count_nodes(source, *root)?;
+            index += if is_primary(tree) { inner } else { inner + leaves };
+        }
+        let pages = &self.stores[store];
+        let all = pages.backend().bytes() / u64::from(pages.backend().page_bytes());
+        let unused = pages.unused().min(all);
+        let index = index.min(all - unused);
+        Ok(PageUse { table: all - unused - index, index, unused })
+    }
+
+    /// As [`Self::collect`], after a commit, which can spare so many `steps`. The first commits
+    /// after opening do less, one more step each: each step is a page that nobody has touched yet,
+    /// and who opens after a crash waits for the first commit.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    #[inline]
+    pub fn collect_after_commit(&mut self, steps: u64) -> Result<(), IndexError> {
+        if self.collecting.is_some() {
+            self.pace = steps.min(self.pace + 1);
+            self.collect(self.pace)?;
+        }
+        Ok(())
     }
 
     /// Calls `visit` with each store of pages.

@@ -68,6 +68,8 @@ pub struct PoolMaster {
     /// Segments of the lists of both slots.
     segments: [Vec<u64>; 2],
     image: Vec<u8>,
+    /// Entries of the lists written so far.
+    listed: u64,
 }
 
 impl PoolMaster {
@@ -75,7 +77,7 @@ impl PoolMaster {
         let words = words as u64;
         let slot_bytes = (SLOT_HEADER_BYTES + words * 8 + INLINE_ENTRIES * 8).next_multiple_of(64);
         let segments = [Vec::new(), Vec::new()];
-        Self { root, words, slot_bytes, current: 0, segments, image: Vec::new() }
+        Self { root, words, slot_bytes, current: 0, segments, image: Vec::new(), listed: 0 }
     }
 
     /// Creates a master record with an empty directory. `parameter` is the owner's, who must know
@@ -148,8 +150,10 @@ impl PoolMaster {
         if directory.transaction != word >> 1 {
             return Err(Bad::Damaged { what: "master record", at: root });
         }
-        // What a killed process has stored counts from now on: it must stay.
+        // What a killed process has stored counts from now on: it is durable before the bits of
+        // its batch's objects change.
         memory.flush(Range::new(root, 8));
+        memory.fence();
         Ok((master, list))
     }
 
@@ -275,6 +279,7 @@ impl PoolMaster {
         header[..4].copy_from_slice(&crc32c::crc32c_append(sum, body).to_le_bytes());
         header[4..].copy_from_slice(&count.to_le_bytes());
         assert!(u64::from(count) <= self.capacity(slot), "room for the list is reserved");
+        self.listed += u64::from(count);
         let inline = body.len().min(room);
         for (part, segment) in
             body[inline..].chunks(SEGMENT_ENTRIES as usize * 8).zip(&self.segments[slot as usize])
@@ -287,6 +292,11 @@ impl PoolMaster {
         memory.copy(Off::new(at), &image[..bytes]);
         memory.flush(Range::new(at, bytes as u64));
         self.image = image;
+    }
+
+    /// Bytes of the entries of all lists written since the record was opened.
+    pub fn listed_bytes(&self) -> u64 {
+        self.listed * 8
     }
 
     /// Second step, when all that is new is durable: moves the master record by one store, and

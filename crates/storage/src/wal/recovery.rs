@@ -211,8 +211,8 @@ impl<F: Files, M: Memory> Wal<F, M> {
 ///
 /// Both before anything is appended: a frame behind the torn one would be valid again as soon as
 /// another record of the same length took the torn one's place. And what recovery saw may be in
-/// the kernel's pages only, where the process was killed: it must not be lost by a power cut after
-/// it was read.
+/// the kernel's pages only, where the process was killed or a sync has failed: it must not be lost
+/// by a power cut after it was read.
 fn make_durable<F: Files>(
     files: &F,
     segment: &Opened<F::File>,
@@ -225,7 +225,7 @@ fn make_durable<F: Files>(
         segment.file.set_len(scanned.end).map_err(io("cut the torn tail off"))?;
         reserved = scanned.end;
     }
-    segment.file.sync().map_err(io("sync"))?;
+    segment.file.sync_anew(scanned.end).map_err(io("sync"))?;
     files.sync_directory().map_err(io("sync the directory of"))?;
     Ok(reserved)
 }

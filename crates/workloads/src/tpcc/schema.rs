@@ -2,7 +2,8 @@
 //!
 //! | kind of value | here |
 //! |---|---|
-//! | identifier, count | `u64` |
+//! | identifier | the smallest unsigned type that holds what the specification asks for: warehouses `u16`, districts, lines and carriers `u8`, items, customers and orders `u32` |
+//! | count | `u64` |
 //! | amount of money | `i64`, cents |
 //! | tax, discount | `i64`, ten-thousandths |
 //! | quantity | `i64` |
@@ -15,7 +16,7 @@
 
 use perdura::{ColumnType, Database, Environment, Error, Schema, Table, TableSchema};
 
-use ColumnType::{I64, U64};
+use ColumnType::{I64, U8, U16, U32, U64};
 
 /// A date or a carrier that is null.
 pub(crate) const NULL: u64 = 0;
@@ -48,20 +49,20 @@ macro_rules! table {
 }
 
 table! { WAREHOUSE:
-    W_ID "w_id" U64, W_NAME "w_name" text(10), W_STREET_1 "w_street_1" text(20),
+    W_ID "w_id" U16, W_NAME "w_name" text(10), W_STREET_1 "w_street_1" text(20),
     W_STREET_2 "w_street_2" text(20), W_CITY "w_city" text(20), W_STATE "w_state" text(2),
     W_ZIP "w_zip" text(9), W_TAX "w_tax" I64, W_YTD "w_ytd" I64,
 }
 
 table! { DISTRICT:
-    D_ID "d_id" U64, D_W_ID "d_w_id" U64, D_NAME "d_name" text(10),
+    D_ID "d_id" U8, D_W_ID "d_w_id" U16, D_NAME "d_name" text(10),
     D_STREET_1 "d_street_1" text(20), D_STREET_2 "d_street_2" text(20), D_CITY "d_city" text(20),
     D_STATE "d_state" text(2), D_ZIP "d_zip" text(9), D_TAX "d_tax" I64, D_YTD "d_ytd" I64,
-    D_NEXT_O_ID "d_next_o_id" U64,
+    D_NEXT_O_ID "d_next_o_id" U32,
 }
 
 table! { CUSTOMER:
-    C_ID "c_id" U64, C_D_ID "c_d_id" U64, C_W_ID "c_w_id" U64, C_FIRST "c_first" text(16),
+    C_ID "c_id" U32, C_D_ID "c_d_id" U8, C_W_ID "c_w_id" U16, C_FIRST "c_first" text(16),
     C_MIDDLE "c_middle" text(2), C_LAST "c_last" text(16), C_STREET_1 "c_street_1" text(20),
     C_STREET_2 "c_street_2" text(20), C_CITY "c_city" text(20), C_STATE "c_state" text(2),
     C_ZIP "c_zip" text(9), C_PHONE "c_phone" text(16), C_SINCE "c_since" U64,
@@ -72,35 +73,35 @@ table! { CUSTOMER:
 }
 
 table! { HISTORY:
-    H_ID "h_id" U64, H_C_ID "h_c_id" U64, H_C_D_ID "h_c_d_id" U64, H_C_W_ID "h_c_w_id" U64,
-    H_D_ID "h_d_id" U64, H_W_ID "h_w_id" U64, H_DATE "h_date" U64, H_AMOUNT "h_amount" I64,
+    H_ID "h_id" U32, H_C_ID "h_c_id" U32, H_C_D_ID "h_c_d_id" U8, H_C_W_ID "h_c_w_id" U16,
+    H_D_ID "h_d_id" U8, H_W_ID "h_w_id" U16, H_DATE "h_date" U64, H_AMOUNT "h_amount" I64,
     H_DATA "h_data" text(24),
 }
 
 table! { NEW_ORDER:
-    NO_O_ID "no_o_id" U64, NO_D_ID "no_d_id" U64, NO_W_ID "no_w_id" U64,
+    NO_O_ID "no_o_id" U32, NO_D_ID "no_d_id" U8, NO_W_ID "no_w_id" U16,
 }
 
 table! { ORDER:
-    O_ID "o_id" U64, O_D_ID "o_d_id" U64, O_W_ID "o_w_id" U64, O_C_ID "o_c_id" U64,
-    O_ENTRY_D "o_entry_d" U64, O_CARRIER_ID "o_carrier_id" U64, O_OL_CNT "o_ol_cnt" U64,
-    O_ALL_LOCAL "o_all_local" U64,
+    O_ID "o_id" U32, O_D_ID "o_d_id" U8, O_W_ID "o_w_id" U16, O_C_ID "o_c_id" U32,
+    O_ENTRY_D "o_entry_d" U64, O_CARRIER_ID "o_carrier_id" U8, O_OL_CNT "o_ol_cnt" U8,
+    O_ALL_LOCAL "o_all_local" U8,
 }
 
 table! { ORDER_LINE:
-    OL_O_ID "ol_o_id" U64, OL_D_ID "ol_d_id" U64, OL_W_ID "ol_w_id" U64,
-    OL_NUMBER "ol_number" U64, OL_I_ID "ol_i_id" U64, OL_SUPPLY_W_ID "ol_supply_w_id" U64,
+    OL_O_ID "ol_o_id" U32, OL_D_ID "ol_d_id" U8, OL_W_ID "ol_w_id" U16,
+    OL_NUMBER "ol_number" U8, OL_I_ID "ol_i_id" U32, OL_SUPPLY_W_ID "ol_supply_w_id" U16,
     OL_DELIVERY_D "ol_delivery_d" U64, OL_QUANTITY "ol_quantity" I64, OL_AMOUNT "ol_amount" I64,
     OL_DIST_INFO "ol_dist_info" text(24),
 }
 
 table! { ITEM:
-    I_ID "i_id" U64, I_IM_ID "i_im_id" U64, I_NAME "i_name" text(24), I_PRICE "i_price" I64,
+    I_ID "i_id" U32, I_IM_ID "i_im_id" U32, I_NAME "i_name" text(24), I_PRICE "i_price" I64,
     I_DATA "i_data" text(50),
 }
 
 table! { STOCK:
-    S_I_ID "s_i_id" U64, S_W_ID "s_w_id" U64, S_QUANTITY "s_quantity" I64,
+    S_I_ID "s_i_id" U32, S_W_ID "s_w_id" U16, S_QUANTITY "s_quantity" I64,
     S_DIST_01 "s_dist_01" text(24), S_DIST_02 "s_dist_02" text(24),
     S_DIST_03 "s_dist_03" text(24), S_DIST_04 "s_dist_04" text(24),
     S_DIST_05 "s_dist_05" text(24), S_DIST_06 "s_dist_06" text(24),

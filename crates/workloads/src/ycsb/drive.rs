@@ -191,6 +191,8 @@ struct Lane<'a, X> {
     session: X,
     partition: usize,
     operations: &'a [Operation],
+    /// Transactions of this partition in earlier pieces of the workload.
+    before: u64,
     values: &'a Values,
     update_columns: usize,
     commit: Commit,
@@ -223,6 +225,7 @@ impl<'a, X: Session> Lane<'a, X> {
             session,
             partition,
             operations: shared.workload.operations(partition),
+            before: shared.workload.before(partition),
             values: shared.workload.values(),
             update_columns: shared.workload.spec().update_columns,
             commit: shared.options.commit,
@@ -296,7 +299,7 @@ impl<'a, X: Session> Lane<'a, X> {
         let key = operation.key();
         if operation.is_update() {
             let first_column = operation.first_column();
-            let version = self.next as u64 + 1;
+            let version = self.before + self.next as u64 + 1;
             let values = &mut scratch.values[..self.update_columns];
             for (at, contents) in values.iter_mut().enumerate() {
                 self.values.fill(key, first_column + at, version, contents);

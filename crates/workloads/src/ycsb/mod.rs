@@ -28,7 +28,7 @@ pub use drive::{load, run};
 pub use spec::{Mix, ParseNameError, Skew, Spec, SpecError};
 pub use values::Values;
 pub use verify::{Verification, verify};
-pub use workload::{Operation, Workload};
+pub use workload::{Operation, Pieces, Workload};
 
 /// Columns of a tuple besides its key.
 pub const COLUMNS: usize = 10;

@@ -1,4 +1,4 @@
-//! The operations of a run, generated before it.
+//! The operations of a run, generated before it; of a long one piece by piece.
 
 use super::spec::{Spec, SpecError};
 use super::values::Values;
@@ -54,6 +54,8 @@ pub struct Workload {
     spec: Spec,
     values: Values,
     partitions: Vec<Vec<Operation>>,
+    /// Transactions of each partition in the pieces before this one.
+    before: Vec<u64>,
 }
 
 impl Workload {
@@ -62,9 +64,7 @@ impl Workload {
     /// # Errors
     /// If the specification cannot be run.
     pub fn generate(spec: &Spec) -> Result<Self, SpecError> {
-        spec.validate()?;
-        let partitions = (0..spec.partitions).map(|p| operations(spec, p)).collect();
-        Ok(Self { spec: spec.clone(), values: Values::new(spec.seed), partitions })
+        Ok(Pieces::new(spec)?.take(spec.transactions))
     }
 
     /// What it was generated from.
@@ -83,6 +83,13 @@ impl Workload {
     #[must_use]
     pub fn operations(&self, partition: usize) -> &[Operation] {
         &self.partitions[partition]
+    }
+
+    /// How many transactions of a partition came in the pieces before this one (see [`Pieces`]);
+    /// 0 for a workload that was generated as a whole.
+    #[must_use]
+    pub fn before(&self, partition: usize) -> u64 {
+        self.before[partition]
     }
 
     /// A number that differs when any operation differs, for comparing two runs.
@@ -130,24 +137,76 @@ impl HotSpot {
     }
 }
 
-fn operations(spec: &Spec, partition: usize) -> Vec<Operation> {
-    let mut random = Random::new(spec.seed, partition as u64);
-    let hot_spot = HotSpot::new(spec, partition, &mut random);
-    let update_percent = spec.mix.update_percent();
-    let first_columns = (COLUMNS - spec.update_columns + 1) as u64;
-    (0..spec.transactions_of(partition))
-        .map(|_| {
-            let position = hot_spot.draw(&mut random);
-            let key = partition as u64 + position * spec.partitions as u64;
-            // Drawn for reads too, so that mixtures of one seed touch the same keys.
-            let (kind, first_column) = (random.below(100), random.below(first_columns));
-            if kind < update_percent {
-                Operation::update(key, first_column)
-            } else {
-                Operation::read(key)
-            }
-        })
-        .collect()
+/// The operations of a partition, one after the other.
+struct Source {
+    partition: u64,
+    random: Random,
+    hot_spot: HotSpot,
+}
+
+impl Source {
+    fn new(spec: &Spec, partition: usize) -> Self {
+        let mut random = Random::new(spec.seed, partition as u64);
+        let hot_spot = HotSpot::new(spec, partition, &mut random);
+        Self { partition: partition as u64, random, hot_spot }
+    }
+
+    fn next(&mut self, spec: &Spec) -> Operation {
+        let position = self.hot_spot.draw(&mut self.random);
+        let key = self.partition + position * spec.partitions as u64;
+        let first_columns = (COLUMNS - spec.update_columns + 1) as u64;
+        // Drawn for reads too, so that mixtures of one seed touch the same keys.
+        let (kind, first_column) = (self.random.below(100), self.random.below(first_columns));
+        if kind < spec.mix.update_percent() {
+            Operation::update(key, first_column)
+        } else {
+            Operation::read(key)
+        }
+    }
+}
+
+/// A workload in pieces, for a run that is too long to hold all of its operations at once. The
+/// pieces together are what [`Workload::generate`] gives.
+pub struct Pieces {
+    spec: Spec,
+    values: Values,
+    sources: Vec<Source>,
+    taken: u64,
+}
+
+impl Pieces {
+    /// Nothing is generated yet.
+    ///
+    /// # Errors
+    /// If the specification cannot be run.
+    pub fn new(spec: &Spec) -> Result<Self, SpecError> {
+        spec.validate()?;
+        let sources = (0..spec.partitions).map(|p| Source::new(spec, p)).collect();
+        Ok(Self { spec: spec.clone(), values: Values::new(spec.seed), sources, taken: 0 })
+    }
+
+    /// How many transactions are still to come, in all partitions together.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.spec.transactions - self.taken
+    }
+
+    /// The next `transactions` of all partitions together, or what is left.
+    pub fn take(&mut self, transactions: u64) -> Workload {
+        let transactions = transactions.min(self.left());
+        let until = |taken| Spec { transactions: taken, ..self.spec.clone() };
+        let (from, to) = (until(self.taken), until(self.taken + transactions));
+        let before: Vec<u64> = (0..from.partitions).map(|p| from.transactions_of(p)).collect();
+        let sources = self.sources.iter_mut().enumerate();
+        let partitions = sources
+            .map(|(p, source)| {
+                (before[p]..to.transactions_of(p)).map(|_| source.next(&self.spec)).collect()
+            })
+            .collect();
+        self.taken += transactions;
+        let spec = Spec { transactions, ..self.spec.clone() };
+        Workload { spec, values: self.values.clone(), partitions, before }
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +233,24 @@ mod tests {
             workload(Skew::High, Mix::WriteHeavy).digest(),
         ];
         assert_eq!(digests, [2_051_462_050_494_235_702, 9_742_745_521_602_837_362]);
+    }
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let spec = Spec { tuples: 500, transactions: 1001, partitions: 3, ..Spec::default() };
+        let whole = Workload::generate(&spec).expect("valid");
+        let mut pieces = Pieces::new(&spec).expect("valid");
+        let mut done = [0; 3];
+        while pieces.left() > 0 {
+            let piece = pieces.take(400);
+            for (p, done) in done.iter_mut().enumerate() {
+                assert_eq!(piece.before(p), *done as u64);
+                let operations = piece.operations(p);
+                assert_eq!(operations, &whole.operations(p)[*done..*done + operations.len()]);
+                *done += operations.len();
+            }
+        }
+        assert_eq!(done.iter().sum::<usize>(), 1001);
     }
 
     #[test]

@@ -32,6 +32,18 @@ fn schema() -> Schema {
                 .key(&["id"])
                 .index("by_score", &["score"]),
         )
+        .table(
+            TableSchema::new("packed")
+                .column("a", ColumnType::I8)
+                .column("b", ColumnType::U32)
+                .column("c", ColumnType::I16)
+                .column("d", ColumnType::U8)
+                .column("e", ColumnType::I32)
+                .column("f", ColumnType::U16)
+                .key(&["a", "b", "c"])
+                .index("by_d", &["d"])
+                .index("by_e_f", &["e", "f"]),
+        )
 }
 
 /// Few different values, so that many tuples share prefixes.
@@ -41,6 +53,14 @@ fn random_value(random: &mut SmallRng, kind: ColumnType) -> Own {
     match kind {
         ColumnType::U64 => Own::U64([0, 1, 2, u64::MAX][random.random_range(0..4)]),
         ColumnType::I64 => Own::I64([i64::MIN, -1, 0, 1, i64::MAX][random.random_range(0..5)]),
+        ColumnType::U8 | ColumnType::U16 | ColumnType::U32 => {
+            let most = kind.integer_range().unwrap().1;
+            Own::U64([0, 1, most - 1, most][random.random_range(0..4)])
+        }
+        ColumnType::I8 | ColumnType::I16 | ColumnType::I32 => {
+            let (least, most) = kind.integer_range().unwrap();
+            Own::I64([least, -1, 0, 1, most as i64][random.random_range(0..5)])
+        }
         ColumnType::F64 => Own::F64(FLOATS[random.random_range(0..FLOATS.len())]),
         ColumnType::Text { .. } => Own::Text(TEXTS[random.random_range(0..TEXTS.len())].into()),
         ColumnType::Bytes { max } => {
@@ -53,7 +73,7 @@ fn random_value(random: &mut SmallRng, kind: ColumnType) -> Own {
 fn fill(store: &Store, random: &mut SmallRng) -> Vec<(Table, Vec<Tuple>)> {
     let db = store.db();
     let mut tables = Vec::new();
-    for table in ["wide", "narrow"].map(|name| db.table(name).unwrap()) {
+    for table in ["wide", "narrow", "packed"].map(|name| db.table(name).unwrap()) {
         let kinds: Vec<_> = table.schema().columns().iter().map(|column| column.kind).collect();
         let mut tuples: Vec<Tuple> = Vec::new();
         for number in 0..250 {

@@ -10,7 +10,7 @@ use perdura::recording::{DiskReplay, DiskTrace, Recording, RecordingFiles};
 use perdura::{Commit, Database, EngineKind, Error, Media, Options, Recorded};
 use rand::Rng;
 
-use super::harness::{Again, Medium, State, Story, Walked, unnoticed};
+use super::harness::{Again, Medium, ONCE, State, Story, Walked, unnoticed};
 use crate::support::{Driver, Model, Tables, compare, contents, schema};
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -83,20 +83,20 @@ impl Medium for FileMedium {
 
 /// Which story.
 #[derive(Clone)]
-struct Plot {
-    options: Options,
-    seed: u64,
-    transactions: usize,
-    group: u32,
-    keys: u64,
+pub(crate) struct Plot {
+    pub(crate) options: Options,
+    pub(crate) seed: u64,
+    pub(crate) transactions: usize,
+    pub(crate) group: u32,
+    pub(crate) keys: u64,
     /// Operations of a transaction now and then.
-    large: usize,
+    pub(crate) large: usize,
     /// Mutating calls after which a checkpoint that cannot succeed fails, now and then.
-    failing: Option<u64>,
+    pub(crate) failing: Option<u64>,
     /// Whether the process is killed now and then in the middle of a commit, between any two calls
     /// to the kernel, its successor in the middle of recovery, and the next one recovers. What that
     /// one has seen counts as acknowledged.
-    kill: bool,
+    pub(crate) kill: bool,
 }
 
 impl Plot {
@@ -240,6 +240,11 @@ fn went_everywhere(engine: EngineKind, names: &[String]) {
         }
         _ => assert!(!names.is_empty()),
     }
+}
+
+/// Every state of the story, which a test of something else has chosen, must be recovered from.
+pub(crate) fn survives(plot: &Plot, bound: u64) {
+    plot.run().0.survives(&plot.name(), bound, ONCE);
 }
 
 fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {

@@ -22,3 +22,5 @@
 mod files;
 mod harness;
 mod pool;
+
+pub(crate) use files::{Plot, survives};

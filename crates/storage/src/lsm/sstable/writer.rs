@@ -36,6 +36,17 @@ pub struct SsWriter<R: File> {
     tombstones: u64,
     blocks: u64,
     index_bytes: u64,
+    end: Option<End>,
+}
+
+/// What is written behind the entries.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    root: BlockAt,
+    height: usize,
+    filter_at: u64,
+    /// Bytes of the filter that are in their pages.
+    filter_done: usize,
 }
 
 /// Pointers that a block has at least before it is full, however wide the keys: with one in each
@@ -72,6 +83,7 @@ impl<R: File> SsWriter<R> {
             tombstones: 0,
             blocks: 0,
             index_bytes: 0,
+            end: None,
         })
     }
 
@@ -96,8 +108,9 @@ impl<R: File> SsWriter<R> {
     /// The medium is full or failed; the file is of no use then.
     ///
     /// # Panics
-    /// The key comes too early.
+    /// The key comes too early, or behind [`Self::finish_step`].
     pub fn add(&mut self, kind: u8, key: &[u8], body: &[u8]) -> Result<(), LsmError> {
+        assert!(self.end.is_none(), "the run has been ended");
         let block = &self.open[0];
         if !block.is_empty()
             && block.bytes() + BlockBuilder::record_bytes(key, body)
@@ -163,6 +176,25 @@ impl<R: File> SsWriter<R> {
         Ok(())
     }
 
+    /// Behind the last entry: writes about `budget` bytes of index and filter. Returns how many bytes
+    /// are left before [`Self::finish`] has only the footer to write.
+    ///
+    /// # Errors
+    /// The medium is full or failed; the file is of no use then.
+    ///
+    /// # Panics
+    /// There is no entry.
+    pub fn finish_step(&mut self, budget: u64) -> Result<u64, LsmError> {
+        let mut end = match self.end {
+            Some(end) => end,
+            None => self.end_blocks()?,
+        };
+        let result = self.write_filter(&mut end.filter_done, budget);
+        self.end = Some(end);
+        result?;
+        Ok((self.filter.len() - end.filter_done) as u64)
+    }
+
     /// Writes what is left, index, filter and footer, and makes the file's contents durable. Its
     /// name is durable after the next sync of the directory.
     ///
@@ -172,19 +204,11 @@ impl<R: File> SsWriter<R> {
     /// # Panics
     /// There is no entry.
     pub fn finish(mut self) -> Result<SsInfo, LsmError> {
-        assert!(self.entries > 0, "a run has entries");
-        let mut height = 0;
-        let root = loop {
-            if height + 1 == self.open.len() {
-                break self.end_block(height)?;
-            }
-            if !self.open[height].is_empty() {
-                self.close(height)?;
-            }
-            height += 1;
+        self.finish_step(u64::MAX)?;
+        let Some(End { root, height, filter_at, .. }) = self.end else {
+            unreachable!("a step sets it")
         };
-        let filter_at = self.written + self.buffer.len() as u64;
-        let page_bytes = self.write_filter()?;
+        let page_bytes = self.page_lines() * BLOOM_BLOCK_BYTES + PAGE_HEADER_BYTES;
         let mut footer = Footer {
             magic: MAGIC,
             version: VERSION.into(),
@@ -197,7 +221,7 @@ impl<R: File> SsWriter<R> {
             bits_per_key: self.options.bits_per_key.into(),
             filter_at: filter_at.into(),
             filter_bytes: (self.filter.len() as u64).into(),
-            page_bytes: page_bytes.into(),
+            page_bytes: (page_bytes as u32).into(),
             reserved: 0.into(),
             entries: self.entries.into(),
             tombstones: self.tombstones.into(),
@@ -218,22 +242,46 @@ impl<R: File> SsWriter<R> {
         })
     }
 
-    /// Writes the filter in pages, each a block with a header of a line. Returns their size.
-    fn write_filter(&mut self) -> Result<u32, LsmError> {
-        let lines = (u64::from(self.options.block_bytes) / BLOOM_BLOCK_BYTES).max(2) - 1;
-        let filter = std::mem::take(&mut self.filter);
-        for lines in filter.chunks((lines * BLOOM_BLOCK_BYTES) as usize) {
+    /// Ends the open block at each height.
+    fn end_blocks(&mut self) -> Result<End, LsmError> {
+        assert!(self.entries > 0, "a run has entries");
+        let mut height = 0;
+        let root = loop {
+            if height + 1 == self.open.len() {
+                break self.end_block(height)?;
+            }
+            if !self.open[height].is_empty() {
+                self.close(height)?;
+            }
+            height += 1;
+        };
+        let filter_at = self.written + self.buffer.len() as u64;
+        Ok(End { root, height, filter_at, filter_done: 0 })
+    }
+
+    /// Lines of the filter in a page.
+    fn page_lines(&self) -> u64 {
+        (u64::from(self.options.block_bytes) / BLOOM_BLOCK_BYTES).max(2) - 1
+    }
+
+    /// Goes on with writing the filter in pages, each a block with a header of a line.
+    fn write_filter(&mut self, done: &mut usize, budget: u64) -> Result<(), LsmError> {
+        let page_bytes = (self.page_lines() * BLOOM_BLOCK_BYTES) as usize;
+        let mut left = budget;
+        while *done < self.filter.len() && left > 0 {
+            let lines = &self.filter[*done..self.filter.len().min(*done + page_bytes)];
             let start = self.buffer.len();
             let at = self.written + start as u64;
             self.buffer.resize(start + PAGE_HEADER_BYTES as usize, 0);
             self.buffer[start + 12] = FILTER_HEIGHT;
             self.buffer.extend_from_slice(lines);
+            *done += lines.len();
+            left = left.saturating_sub(lines.len() as u64);
             seal(&mut self.buffer[start..], self.number, at);
             if self.buffer.len() >= BUFFER_BYTES {
                 self.spill()?;
             }
         }
-        self.filter = filter;
-        Ok((lines * BLOOM_BLOCK_BYTES + PAGE_HEADER_BYTES) as u32)
+        Ok(())
     }
 }

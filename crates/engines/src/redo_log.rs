@@ -1,0 +1,97 @@
+//! The file log of a partition and its open transaction's record: what InP and Log share.
+
+use pm::{Files, Memory};
+use storage::wal::{Wal, WalOptions};
+
+use crate::contract::EngineOptions;
+use crate::error::EngineError;
+use crate::state::State;
+
+/// What the names of a partition's segments begin with.
+pub(crate) fn wal_prefix(partition: u32) -> String {
+    format!("wal-{partition}-")
+}
+
+pub(crate) fn wal_options(options: &EngineOptions) -> WalOptions {
+    WalOptions { reserve_bytes: options.wal_segment_bytes, group: options.group.max(1) }
+}
+
+/// A file log of which each transaction that changes something has one record.
+#[derive(Debug)]
+pub(crate) struct RedoLog<F: Files, M: Memory> {
+    pub(crate) wal: Wal<F, M>,
+    /// The operation to be logged, encoded.
+    pub(crate) operation: Vec<u8>,
+    /// The open transaction has a record.
+    open: bool,
+}
+
+impl<F: Files, M: Memory> RedoLog<F, M> {
+    pub(crate) fn new(wal: Wal<F, M>) -> Self {
+        Self { wal, operation: Vec::new(), open: false }
+    }
+
+    /// Whether the open transaction has a record.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Puts the operation into the open transaction's record. Where that fails the transaction can
+    /// only abort.
+    pub(crate) fn put(&mut self, state: &mut State) -> Result<(), EngineError> {
+        if !self.open {
+            self.wal.begin(self.wal.next_txn())?;
+            self.open = true;
+        }
+        self.wal.put(&self.operation).map_err(|error| {
+            state.must_abort();
+            error.into()
+        })
+    }
+
+    /// Ends the open transaction's record, and syncs a group that is full.
+    pub(crate) fn commit(&mut self, state: &mut State) -> Result<(), EngineError> {
+        let appended = match self.wal.end() {
+            Ok(appended) => appended,
+            Err(error) => return state.stop(error),
+        };
+        if appended.group_full
+            && let Err(error) = self.wal.flush()
+        {
+            return state.stop(error);
+        }
+        self.open = false;
+        Ok(())
+    }
+
+    /// The last transaction that has ended, and whether it is durable.
+    pub(crate) fn last(&self) -> (u64, bool) {
+        (self.wal.next_txn() - 1, self.wal.pending() == 0)
+    }
+
+    /// The last transaction that is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.wal.durable_lsn() - 1
+    }
+
+    /// Drops the record of the open transaction, which aborts.
+    pub(crate) fn discard(&mut self, state: &mut State) -> Result<(), EngineError> {
+        if std::mem::take(&mut self.open)
+            && let Err(error) = self.wal.discard()
+        {
+            return state.stop(error);
+        }
+        Ok(())
+    }
+
+    /// Makes all that has ended durable; waits for the end of an open transaction.
+    pub(crate) fn sync(&mut self, state: &mut State) -> Result<(), EngineError> {
+        if self.open {
+            return Ok(());
+        }
+        match self.wal.flush() {
+            Ok(()) => Ok(()),
+            Err(error) => state.stop(error),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Reading tables of a shadow directory: the open transaction and snapshots, of both copy-on-write
+//! engines. They differ in where a tuple stands: in the primary tree's leaf, or in slots that the
+//! leaf leads to. That is a [`TupleForm`].
+
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use index::IndexError;
+use index::cow::{PageBackend, PageSource};
+use pm::Memory;
+use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
+use storage::{Row, TableKey, TableLayout, Value};
+
+use crate::contract::{Reader, Scan, SnapshotSource};
+use crate::error::EngineError;
+use crate::shadow_tables::{TreeMap, dangling};
+use crate::table2::{FIND, RETRIEVE};
+
+/// How what a primary tree has for a key, `stored`, leads to the tuple.
+pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
+    /// A memory that is asked whether it is still good: what is read from a bad one does not count.
+    type Memory: Memory;
+
+    fn memory(&self) -> &Self::Memory;
+
+    fn read(
+        &self,
+        layout: &TableLayout,
+        stored: &[u8],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<(), EngineError>;
+
+    fn read_bytes(
+        &self,
+        layout: &TableLayout,
+        stored: &[u8],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<usize, EngineError>;
+
+    /// The tuple's key in an index; 0 is the primary one.
+    fn key(
+        &self,
+        layout: &TableLayout,
+        stored: &[u8],
+        index: usize,
+    ) -> Result<TableKey, EngineError>;
+}
+
+/// The tables of a directory.
+#[derive(Debug)]
+pub(crate) struct View<'a, S, T> {
+    pub(crate) map: &'a TreeMap,
+    pub(crate) trees: Trees<'a, S>,
+    pub(crate) tuples: &'a T,
+}
+
+impl<S: PageSource, T: TupleForm> View<'_, S, T> {
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        let (layout, memory) = (self.map.layout(table), self.tuples.memory());
+        let found = self.map.find(self.trees, table, key, |stored| {
+            memory.mark(FIND);
+            self.tuples.read(layout, stored, columns, row)
+        })?;
+        let Some(read) = found else { return Ok(false) };
+        read?;
+        memory.mark(RETRIEVE);
+        memory.healthy()?;
+        Ok(true)
+    }
+
+    #[inline]
+    pub(crate) fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        let (layout, memory) = (self.map.layout(table), self.tuples.memory());
+        let found = self.map.find(self.trees, table, key, |stored| {
+            memory.mark(FIND);
+            self.tuples.read_bytes(layout, stored, columns, out)
+        })?;
+        let Some(read) = found else { return Ok(None) };
+        let bytes = read?;
+        memory.mark(RETRIEVE);
+        memory.healthy()?;
+        Ok(Some(bytes))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        table: u16,
+        what: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        let layout = self.map.layout(table);
+        self.map.scan(self.trees, table, what, |stored| {
+            self.tuples.read(layout, stored, what.columns, row)?;
+            Ok(visit(row))
+        })?;
+        Ok(self.tuples.memory().healthy()?)
+    }
+}
+
+/// Checks the tables of the current directory: pages, trees, and that every tuple can be read and
+/// has its keys in every index. Calls `also` with what the primary tree has for each tuple. Returns
+/// the number of tuples.
+pub(crate) fn check<B: PageBackend, T: TupleForm>(
+    map: &TreeMap,
+    shadow: &Shadow<B>,
+    tuples: &T,
+    mut also: impl FnMut(&TableLayout, &[u8]) -> Result<(), EngineError>,
+) -> Result<u64, EngineError> {
+    let trees = shadow.trees();
+    let mut counts = vec![0; map.catalog.index_count()];
+    let mut check = |tree: usize, key: &[u8], stored: &[u8]| -> Result<(), EngineError> {
+        counts[tree] += 1;
+        let (table, index) = map.owner(tree);
+        let layout = map.layout(table);
+        if index > 0 {
+            return Ok(());
+        }
+        tuples.read(layout, stored, None, &mut Row::new())?;
+        also(layout, stored)?;
+        for index in 0..layout.index_count() {
+            let (owned, mut narrow) = (tuples.key(layout, stored, index)?, [0; 8]);
+            let expected = owned.bytes(&mut narrow);
+            let found = match index {
+                0 => expected == key,
+                _ => trees.get(tree + index, expected, |_| ())?.is_some(),
+            };
+            if !found {
+                return Err(dangling());
+            }
+        }
+        Ok(())
+    };
+    let mut failed = None;
+    shadow.check(|tree, key, stored| -> Result<(), IndexError> {
+        if failed.is_none() {
+            failed = check(tree, key, stored).err();
+        }
+        Ok(())
+    })?;
+    failed.map_or(Ok(()), Err)?;
+    map.check_counts(shadow.current(), &counts)
+}
+
+/// Takes snapshots of a partition.
+#[derive(Debug)]
+pub(crate) struct ShadowSnapshots<S, T> {
+    pub(crate) snapshots: Snapshots<S>,
+    pub(crate) map: TreeMap,
+    pub(crate) tuples: T,
+}
+
+impl<S: PageSource, T: TupleForm> ShadowSnapshots<S, T> {
+    pub(crate) fn of<B: PageBackend<Source = S>>(
+        shadow: &Shadow<B>,
+        map: &TreeMap,
+        tuples: &T,
+    ) -> Arc<dyn SnapshotSource> {
+        let (snapshots, map, tuples) = (shadow.snapshots().clone(), map.clone(), tuples.clone());
+        Arc::new(Self { snapshots, map, tuples })
+    }
+}
+
+impl<S: PageSource, T: TupleForm> SnapshotSource for ShadowSnapshots<S, T> {
+    fn snapshot(&self) -> Box<dyn Reader> {
+        let Self { snapshots, map, tuples } = self;
+        let (trees, map, tuples) = (snapshots.take(), map.clone(), tuples.clone());
+        Box::new(ShadowSnapshot { trees, map, tuples })
+    }
+}
+
+/// A version of a partition. The memory of `tuples` keeps the pool open and locked.
+#[derive(Debug)]
+struct ShadowSnapshot<S, T> {
+    trees: SnapshotTrees<S>,
+    map: TreeMap,
+    tuples: T,
+}
+
+impl<S: PageSource, T: TupleForm> ShadowSnapshot<S, T> {
+    fn view(&self) -> View<'_, S, T> {
+        View { map: &self.map, trees: self.trees.trees(), tuples: &self.tuples }
+    }
+}
+
+impl<S: PageSource, T: TupleForm> Reader for ShadowSnapshot<S, T> {
+    fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        self.view().get(table, key, columns, row)
+    }
+
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        self.view().get_bytes(table, key, columns, out)
+    }
+
+    fn scan(
+        &self,
+        table: u16,
+        what: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        self.view().scan(table, what, row, visit)
+    }
+}

@@ -1,0 +1,211 @@
+//! A kill, and a power cut after the next process has gone on: what that one read and acted upon
+//! must be durable before what it made of it, though the killed process had only stored it.
+//!
+//! Fault model (`docs/format/crash-model.md`): the process is killed behind any store; another one
+//! opens the memory with all that was stored and runs transactions; at any of its fences the power
+//! fails, for what the first one had not made durable, too. Then every acknowledged transaction of
+//! both must be there, at most those in flight beside them, in order and whole; indexes and
+//! allocator agree.
+
+use crate::support::{Driver, Model, Tables, contents, schema};
+use perdura::recording::{
+    Event, Killed, Recording, RecordingFiles, Replay, Site, Trace, read_header,
+};
+use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
+
+const LIMIT: u64 = 4 << 20;
+
+/// So small that a few transactions split nodes, take chunks, freeze and merge MemTables.
+fn options(engine: EngineKind) -> Options {
+    Options::new()
+        .engine(engine)
+        .memtable_bytes(3 << 10)
+        .growth(2)
+        .chunk_bytes(16 << 10)
+        .tree_node_bytes(128)
+}
+
+fn open(memory: Recording) -> Result<Database<Recorded>, Error> {
+    let options = Options::new().memtable_bytes(3 << 10).growth(2);
+    Database::open_on(Media::recorded(memory, RecordingFiles::new()), &options)
+}
+
+/// Runs transactions with a note for each that is acknowledged; `models` gets what is there then.
+fn run(
+    db: &Database<Recorded>,
+    memory: &Recording,
+    (seed, keys): (u64, u64),
+    transactions: usize,
+    models: &mut Vec<Model>,
+) {
+    let (tables, mut driver) = (Tables::of(db), Driver::new(seed, keys));
+    for transaction in 0..transactions {
+        let mut model = models[models.len() - 1].clone();
+        let operations = 1 + transaction % 5;
+        let mut committed = false;
+        let work = || driver.transaction(db, &tables, &mut model, operations).unwrap();
+        // Each in a thread of its own: no fence may be relied on that another thread makes.
+        std::thread::scope(|scope| committed = scope.spawn(work).join().unwrap());
+        if committed {
+            models.push(model);
+            memory.note(models.len() as u64 - 1);
+        }
+    }
+}
+
+fn first_process(engine: EngineKind, seed: u64, transactions: usize) -> (Trace, Vec<Model>) {
+    let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
+    let mut models = vec![Model::default()];
+    // So that there is something to change before the story begins.
+    run(&db, &memory, (seed, 40), 40, &mut models);
+    models.drain(..models.len() - 1);
+    memory.start();
+    run(&db, &memory, (seed + 1, 40), transactions, &mut models);
+    let trace = memory.stop();
+    db.abandon();
+    (trace, models)
+}
+
+/// The next process: opens what a kill has left, and runs transactions. `models` are those of the
+/// first one from its last acknowledged transaction on.
+fn next_process(killed: &Killed, models: &[Model]) -> (Trace, Vec<Model>) {
+    let memory = killed.reopened(LIMIT).unwrap();
+    let db = open(memory.clone()).unwrap();
+    let found = contents(&db).unwrap();
+    assert!(models.iter().take(2).any(|model| *model == found), "as after any kill");
+    // Opening has chosen between the two. An error says so at once; a crash need not.
+    let mut next = vec![models[0].clone(), found];
+    memory.note(1);
+    run(&db, &memory, (killed.position() as u64, 40), 3, &mut next);
+    let trace = memory.stop();
+    db.abandon();
+    (trace, next)
+}
+
+fn verdict(image: &[u8], models: &[Model]) -> Result<(), String> {
+    let whole = Recording::from_image(image, LIMIT).unwrap();
+    let (header, _) = read_header(&whole).map_err(|bad| bad.to_string())?;
+    let memory = Recording::from_image(&image[..header.size as usize], LIMIT).unwrap();
+    let db = open(memory).map_err(|error| format!("does not open: {error}"))?;
+    let found = contents(&db).map_err(|error| format!("cannot be read: {error}"))?;
+    if !models.iter().take(2).any(|model| *model == found) {
+        return Err("has lost or torn a transaction".into());
+    }
+    let report = db.check().map_err(|error| format!("is damaged: {error}"))?;
+    db.abandon();
+    if report.leaked != 0 || report.dangling != 0 {
+        return Err(format!("has an allocator that disagrees: {report:?}"));
+    }
+    Ok(())
+}
+
+/// Looks at the power cuts of the next process; the first state that is wrong.
+fn power_cuts(
+    killed: &Killed,
+    trace: &Trace,
+    models: &[Model],
+    states: &mut u64,
+) -> Option<String> {
+    let mut replay: Replay<'_> = killed.replay(trace);
+    let mut failed = None;
+    while failed.is_none()
+        && let Some(point) = replay.next_point()
+    {
+        let (position, noted) = (point.position, point.last_note.unwrap_or(0) as usize);
+        let visited = point.for_each_state(12, 5, |image| {
+            if failed.is_none()
+                && let Err(why) = verdict(image, &models[noted..])
+            {
+                let place = trace.events.get(position).map(|event| event.site);
+                failed = Some(format!("before {place:?} of the next one: the database {why}"));
+            }
+        });
+        *states += visited.visited;
+    }
+    failed
+}
+
+fn kills_then_power_cuts(engine: EngineKind, every: usize) {
+    for seed in [31, 32] {
+        let (trace, models) = first_process(engine, seed, 20);
+        let (mut kills, mut states) = (0, 0);
+        trace.kills(every, |killed| {
+            kills += 1;
+            let acknowledged = killed.last_note().unwrap_or(0) as usize;
+            let (next, models) = next_process(killed, &models[acknowledged..]);
+            let failed = power_cuts(killed, &next, &models, &mut states);
+            let place = trace.events[killed.position() - 1].site;
+            assert_eq!(failed, None, "{engine}, seed {seed}, killed behind {place}");
+        });
+        println!("{engine}, seed {seed}: {kills} kills, {states} states");
+        assert!(kills > 10 && states > 1_000, "{kills} kills, {states} states");
+    }
+}
+
+#[test]
+fn nvm_inp_survives_a_power_cut_after_a_kill() {
+    kills_then_power_cuts(EngineKind::NvmInp, 23);
+}
+
+#[test]
+fn nvm_cow_survives_a_power_cut_after_a_kill() {
+    kills_then_power_cuts(EngineKind::NvmCow, 11);
+}
+
+#[test]
+fn nvm_log_survives_a_power_cut_after_a_kill() {
+    kills_then_power_cuts(EngineKind::NvmLog, 1);
+}
+
+/// The flushes and fences of opening alone, each of which must be missed.
+fn sweep(engine: EngineKind, every: usize) {
+    let mut nexts = Vec::new();
+    for seed in [31, 32] {
+        let (trace, models) = first_process(engine, seed, 20);
+        trace.kills(every, |killed| {
+            let acknowledged = killed.last_note().unwrap_or(0) as usize;
+            nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));
+        });
+    }
+    let opening = |trace: &Trace| {
+        let noted = trace.events.iter().position(|one| matches!(one.event, Event::Note(_)));
+        Trace { image: Vec::new(), events: trace.events[..noted.unwrap()].to_vec() }
+    };
+    let unseen = |sites: fn(&Trace) -> Vec<Site>, without: fn(&Trace, Site) -> Trace| {
+        let mut places: Vec<Site> = Vec::new();
+        for site in nexts.iter().flat_map(|(_, (trace, _))| sites(&opening(trace))) {
+            // The header's are `Killed::reopened`'s.
+            if !places.contains(&site) && !site.file().ends_with("header.rs") {
+                places.push(site);
+            }
+        }
+        println!("{engine}: {} places", places.len());
+        places.retain(|site| {
+            nexts.iter().all(|(killed, (trace, models))| {
+                !sites(trace).contains(site)
+                    || power_cuts(killed, &without(trace, site), models, &mut 0).is_none()
+            })
+        });
+        places.iter().map(|site| format!("{}:{}", site.file(), site.line())).collect::<Vec<_>>()
+    };
+    let flushes = unseen(Trace::flush_sites, Trace::without_flushes_of);
+    let fences = unseen(Trace::fence_sites, Trace::without_fences_of);
+    assert_eq!((flushes, fences), (vec![], vec![]), "{engine}");
+}
+
+#[test]
+fn the_test_of_nvm_inp_fails_without_one_flush_or_fence_of_opening() {
+    sweep(EngineKind::NvmInp, 7);
+}
+
+#[test]
+fn the_test_of_nvm_cow_fails_without_one_flush_or_fence_of_opening() {
+    sweep(EngineKind::NvmCow, 7);
+}
+
+#[test]
+fn the_test_of_nvm_log_fails_without_one_flush_or_fence_of_opening() {
+    sweep(EngineKind::NvmLog, 7);
+}

@@ -1,0 +1,168 @@
+//! What engines say of their work: counts that follow from what was run, and from nothing else.
+
+use crate::support::{Driver, Model, Tables, compare, schema};
+use perdura::{Commit, Database, Domain, EngineKind, EngineStats, Options, Value};
+
+fn options(engine: EngineKind) -> Options {
+    Options::new()
+        .engine(engine)
+        .domain(Domain::Process)
+        .checkpoint_bytes(16 << 10)
+        .wal_reserve_bytes(4 << 10)
+        .page_bytes(512)
+        .memtable_bytes(8 << 10)
+        .growth(2)
+        .level0_runs(2)
+        .pool_limit(1 << 30)
+        .volatile_limit(1 << 30)
+}
+
+/// Random transactions; returns how many have committed and changed something, about.
+fn run(db: &Database, model: &mut Model, transactions: usize) {
+    let (tables, mut driver) = (Tables::of(db), Driver::new(5, 300));
+    for transaction in 0..transactions {
+        driver.transaction(db, &tables, model, 1 + transaction % 5).unwrap();
+    }
+}
+
+fn after_run(engine: EngineKind) -> (EngineStats, Model) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::create(&path, &schema(), &options(engine)).unwrap();
+    assert_eq!(db.stats(), EngineStats::default(), "{engine}: nothing has been done yet");
+    let mut model = Model::default();
+    run(&db, &mut model, 500);
+    compare(&db, &model);
+    let stats = db.stats();
+    db.close().unwrap();
+    let db = Database::open(&path, &options(engine)).unwrap();
+    assert_eq!(db.stats().user_bytes, 0, "since it was opened");
+    (stats, model)
+}
+
+#[test]
+fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
+    let first = after_run(EngineKind::NvmInp);
+    for engine in EngineKind::ALL {
+        let (stats, model) = after_run(engine);
+        println!("{engine}: {stats:?}");
+        assert_eq!((stats.user_bytes, &model), (first.0.user_bytes, &first.1), "{engine}");
+        assert_eq!(after_run(engine).0, stats, "{engine}: another time");
+        assert_eq!(stats.background.steps, 0, "{engine}: nobody helped");
+        assert_eq!(stats.failures, 0, "{engine}");
+        assert_eq!(stats.logged_bytes == 0, engine == EngineKind::Cow, "{engine}");
+        let copies = matches!(engine, EngineKind::Cow | EngineKind::NvmCow);
+        assert_eq!(
+            (stats.batches > 0, stats.made_pages > 0, stats.page_bytes > 0),
+            (copies, copies, copies)
+        );
+        let runs = matches!(engine, EngineKind::Log | EngineKind::NvmLog);
+        let merged = stats.merged_bytes.iter().sum::<u64>();
+        assert_eq!((stats.flushes > 0, stats.merges > 0, merged > 0), (runs, runs, runs));
+        assert_eq!(stats.runs.iter().sum::<u32>() > 0, runs, "{engine}");
+        assert_eq!(stats.flushed_bytes > 0, engine == EngineKind::Log, "a frozen one stays");
+        assert_eq!(stats.checkpoints > 0, engine == EngineKind::Inp, "{engine}");
+        let puts_off = runs || engine == EngineKind::Inp;
+        assert_eq!((stats.inline.steps > 0, stats.inline.bytes > 0), (puts_off, puts_off));
+        let writes = copies || runs;
+        assert_eq!(stats.write_amplification() > 0.0, writes, "{engine}");
+    }
+}
+
+/// NVM-InP: a line for an entry; an update of up to two fields, an insert, a delete has one.
+#[test]
+fn the_undo_log_says_how_many_bytes_it_was_given() {
+    let directory = tempfile::tempdir().unwrap();
+    for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {
+        let path = directory.path().join(engine.name());
+        let options = options(engine).memtable_bytes(1 << 20);
+        let db = Database::create(path, &schema(), &options).unwrap();
+        let table = Tables::of(&db).pair;
+        let key = [Value::Text("a"), Value::I64(1)];
+        let values = [key[0], key[1], Value::Bytes(&[7; 20])];
+        db.write(|tx| tx.insert(&table, &values)).unwrap();
+        assert_eq!(db.stats().logged_bytes, 64);
+        assert_eq!(db.stats().user_bytes, 1 + 8 + 20);
+        db.write(|tx| {
+            tx.update(&table, &key, &[(2, Value::Bytes(&[8; 20]))])?;
+            tx.delete(&table, &key)
+        })
+        .unwrap();
+        let mut tx = db.begin().unwrap();
+        tx.insert(&table, &values).unwrap();
+        tx.abort().unwrap();
+        assert_eq!(db.stats().logged_bytes, 4 * 64, "{engine}");
+        assert_eq!(db.stats().user_bytes, 2 * 29 + 20, "{engine}");
+    }
+}
+
+#[test]
+fn a_group_of_transactions_is_one_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    for engine in [EngineKind::Cow, EngineKind::NvmCow] {
+        let path = directory.path().join(engine.name());
+        let options = options(engine).commit(Commit::Grouped(10));
+        let db = Database::create(path, &schema(), &options).unwrap();
+        let table = Tables::of(&db).pair;
+        for number in 0..100 {
+            let values = [Value::Text("a"), Value::I64(number), Value::Bytes(&[7; 20])];
+            db.write(|tx| tx.insert(&table, &values)).unwrap();
+        }
+        let stats = db.stats();
+        assert_eq!(stats.batches, 10, "{engine}");
+        if engine == EngineKind::NvmCow {
+            // New: the tuple, its text, its bytes.
+            assert_eq!(stats.logged_bytes, 100 * 3 * 8);
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_counts_what_it_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(EngineKind::Inp).checkpoint_bytes(1 << 20);
+    let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
+    run(&db, &mut Model::default(), 100);
+    assert_eq!(db.stats().checkpoints, 0);
+    db.checkpoint().unwrap();
+    let stats = db.stats();
+    assert_eq!(stats.checkpoints, 1);
+    assert_eq!(stats.checkpoint_bytes, db.footprint().unwrap().checkpoint);
+    assert_eq!(stats.inline.steps, 1);
+}
+
+/// CoW's file by components: leaves with tuples, all other nodes, pages that are free.
+#[test]
+fn the_footprint_of_cow_tells_tables_from_indexes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::create(&path, &schema(), &options(EngineKind::Cow)).unwrap();
+    let tables = Tables::of(&db);
+    let name = directory.path().join("db.files").join("cow-0");
+    let file = || std::fs::metadata(&name).unwrap().len();
+    let before = db.footprint().unwrap();
+    assert_eq!((before.table, before.index), (0, 0), "{before:?}");
+    let pool = before.total() - file();
+    for number in 0..500 {
+        let values = [Value::Text("a"), Value::I64(number), Value::Bytes(&[7; 300])];
+        db.write(|tx| tx.insert(&tables.pair, &values)).unwrap();
+    }
+    let plain = db.footprint().unwrap();
+    println!("{plain:?}, pool {pool}");
+    assert_eq!(plain.total(), file() + pool, "every byte once");
+    assert!((500 * 300..500 * 900).contains(&plain.table), "{plain:?}");
+    // Only inner nodes: no index beside the key's.
+    assert!(plain.index > 0 && plain.index < plain.table / 8, "{plain:?}");
+    let mut model = Model::default();
+    run(&db, &mut model, 300);
+    let more = db.footprint().unwrap();
+    assert!(more.index > plain.index, "secondary indexes: {more:?}");
+    assert_eq!(more.total(), file() + pool, "every byte once: {more:?}");
+    // Deleted: the pages are free, and still there.
+    for number in 0..500 {
+        let key = [Value::Text("a"), Value::I64(number)];
+        db.write(|tx| tx.delete(&tables.pair, &key)).unwrap();
+    }
+    let less = db.footprint().unwrap();
+    assert!(less.table < more.table / 2 && less.other > more.other, "{less:?}");
+}

@@ -1,0 +1,87 @@
+//! Slots that committed transactions have superseded, on their way out under an undo log.
+//!
+//! The contents of a slot that transaction `t` has superseded are asked for until `t` has
+//! committed; its place in `t`'s log entries until `t + 1` has ended. So it goes in two steps:
+//!
+//! | when | step |
+//! |---|---|
+//! | `t` has committed | [`Superseded::add`] |
+//! | the first operation of `t + 1` | [`Superseded::clear`]: its persisted bit, flushed with the lines of that operation |
+//! | `t + 1` has ended | [`Superseded::release`]: the slot can be given out again |
+//!
+//! A crash in between frees it: recovery finds it in the entries of `t`, or its bit clear.
+
+use heap::Lane;
+use pm::{Bad, LineSet, Memory};
+
+use crate::undo_log::UndoLog;
+
+/// Slots on their way out; see the module's comment.
+#[derive(Default, Debug)]
+pub struct Superseded {
+    /// By the last committed transaction: persisted bits to clear.
+    to_clear: Vec<u64>,
+    /// Cleared since: to release after the next end of a transaction.
+    to_release: Vec<u64>,
+    /// Lines of cleared bits, to be flushed with the next log entry.
+    pub lines: LineSet,
+}
+
+impl Superseded {
+    /// A transaction has committed that superseded `slots`, which are taken; what came before has
+    /// been released.
+    #[inline]
+    pub fn add(&mut self, slots: &mut Vec<u64>) {
+        std::mem::swap(&mut self.to_clear, slots);
+    }
+
+    /// Clears the bits of what the last transaction superseded; their lines are to be flushed with
+    /// those of the operation to come.
+    ///
+    /// # Errors
+    /// A slot is none of the lane's: damage.
+    #[inline]
+    pub fn clear<M: Memory>(&mut self, lane: &mut Lane<M>) -> Result<(), Bad> {
+        while let Some(slot) = self.to_clear.pop() {
+            lane.clear_persisted(slot, &mut self.lines)?;
+            self.to_release.push(slot);
+        }
+        Ok(())
+    }
+
+    /// Gives out again what was cleared before the end of the last transaction.
+    #[inline]
+    pub fn release<M: Memory>(&mut self, lane: &mut Lane<M>) {
+        while let Some(slot) = self.to_release.pop() {
+            lane.release(slot);
+        }
+    }
+
+    /// Between transactions, finishes what the last one left to do: with the next fence no entry
+    /// of the log counts any more, and what was cleared can be released. Returns whether there was
+    /// anything to do, and so that fence is needed.
+    ///
+    /// # Errors
+    /// As [`Self::clear`].
+    pub fn settle<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        log: &mut UndoLog,
+        memory: &M,
+    ) -> Result<bool, Bad> {
+        if self.to_clear.is_empty() && self.to_release.is_empty() {
+            return Ok(false);
+        }
+        self.clear(lane)?;
+        self.lines.flush(memory);
+        memory.fence();
+        log.abort(memory);
+        Ok(true)
+    }
+
+    /// Calls `visit` with every slot that is persisted still, though no committed transaction
+    /// leads to it any more.
+    pub fn for_each(&self, visit: impl FnMut(u64)) {
+        self.to_clear.iter().copied().for_each(visit);
+    }
+}

@@ -1,0 +1,132 @@
+//! Entries of a table's indexes, whichever form their keys have.
+
+use heap::Lane;
+use index::{BTree, IndexError, LeafLayout, Prepared, WideKey};
+use pm::{Bad, Durable, LineSet, Memory, Off};
+
+use crate::error::StorageError;
+use crate::key::{TableKey, key_of_fields, packed_words};
+use crate::schema::{FieldForm, KeyLayout, TableLayout};
+use crate::tuple::{short_bytes, slot_range};
+
+/// An index of a table, with the fast path for keys of one number.
+#[derive(Debug)]
+pub(crate) enum TableIndex<L> {
+    Narrow(BTree<u64, L>),
+    Wide(BTree<WideKey, L>),
+}
+
+impl<L: LeafLayout> TableIndex<L> {
+    /// The index whose root pointer lives at `cell`. Reads nothing.
+    pub(crate) fn open(cell: Off<u64>, key: &KeyLayout) -> Self {
+        if key.narrow {
+            Self::Narrow(BTree::open(cell, key.shape))
+        } else {
+            Self::Wide(BTree::open(cell, key.shape))
+        }
+    }
+}
+
+pub(crate) fn narrow(key: TableKey) -> u64 {
+    match key {
+        TableKey::Narrow(key) => key,
+        TableKey::Wide(_) => unreachable!("a key has the form of its index"),
+    }
+}
+
+pub(crate) fn wide(key: TableKey) -> WideKey {
+    match key {
+        TableKey::Wide(key) => key,
+        TableKey::Narrow(_) => unreachable!("a key has the form of its index"),
+    }
+}
+
+#[inline]
+#[track_caller]
+pub(crate) fn publish_entry<M: Memory, L: LeafLayout>(
+    index: &mut TableIndex<L>,
+    memory: &M,
+    entry: Durable<Prepared>,
+    lines: &mut LineSet,
+) -> Result<(), Bad> {
+    match index {
+        TableIndex::Narrow(tree) => tree.publish(memory, entry, lines),
+        TableIndex::Wide(tree) => tree.publish(memory, entry, lines),
+    }
+}
+
+/// Writes an index entry for the tuple at `offset`, whose words are `words`.
+#[inline]
+#[track_caller]
+pub(crate) fn prepare_for_words<M: Memory, L: LeafLayout>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    layout: &TableLayout,
+    (index, tree): (usize, &mut TableIndex<L>),
+    words: &[u64],
+    offset: u64,
+) -> Result<Prepared, StorageError> {
+    let keys = layout.key_layout(index);
+    if let TableIndex::Narrow(tree) = tree {
+        let key = packed_words(keys, words);
+        return duplicate(layout, tree.prepare(lane, key, offset, lines));
+    }
+    let key = key_of_words(lane.memory(), layout, keys, |column| Ok(words[usize::from(column)]))?;
+    prepare_entry(lane, lines, layout, tree, &key, offset)
+}
+
+/// Writes an index entry that does not count yet. The caller has settled removals.
+#[inline]
+#[track_caller]
+pub(crate) fn prepare_entry<M: Memory, L: LeafLayout>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    layout: &TableLayout,
+    index: &mut TableIndex<L>,
+    key: &TableKey,
+    tuple: u64,
+) -> Result<Prepared, StorageError> {
+    Ok(match (index, key) {
+        (TableIndex::Narrow(tree), TableKey::Narrow(key)) => {
+            duplicate(layout, tree.prepare(lane, *key, tuple, lines))?
+        }
+        (TableIndex::Wide(tree), TableKey::Wide(key)) => {
+            duplicate(layout, tree.prepare(lane, *key, tuple, lines))?
+        }
+        _ => unreachable!("a key has the form of its index"),
+    })
+}
+
+fn duplicate<T>(layout: &TableLayout, prepared: Result<T, IndexError>) -> Result<T, StorageError> {
+    prepared.map_err(|error| match error {
+        IndexError::Duplicate { .. } => {
+            StorageError::DuplicateKey { table: layout.schema.name().into() }
+        }
+        other => other.into(),
+    })
+}
+
+/// The key of a tuple whose words `word` gives.
+pub(crate) fn key_of_words<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    key: &KeyLayout,
+    word: impl FnMut(u16) -> Result<u64, Bad>,
+) -> Result<TableKey, Bad> {
+    key_of_fields(key, word, |column, word, builder, max| {
+        if layout.forms[usize::from(column)] == FieldForm::Short {
+            let (bytes, len) = short_bytes(word);
+            builder.bytes(max, &bytes[..len.min(max as usize)]);
+            return Ok(());
+        }
+        let range = slot_range(word);
+        if range.len > u64::from(max) {
+            return Err(Bad::Damaged { what: "field length", at: range.start });
+        }
+        let mut bytes = [0u8; index::MAX_KEY_BYTES];
+        let bytes = &mut bytes[..range.len as usize];
+        memory.read_into(Off::new(range.start), bytes)?;
+        builder.bytes(max, bytes);
+        Ok(())
+    })
+}

@@ -1,0 +1,282 @@
+//! The table heap and its indexes: what engines with in-place updates share (P1 3.1, 4.1).
+//!
+//! Every change comes in two halves, so that an engine can put its log between them:
+//!
+//! | operation | before the log entry is durable | after |
+//! |---|---|---|
+//! | insert | [`Tables::write_tuple`]: allocate and fill slots, prepare index entries | [`Tables::publish_tuple`] |
+//! | update | [`Tables::write_fields`]: fill new slots, prepare index entries | [`Tables::replace_fields`] |
+//! | delete | [`Tables::find`] | [`Tables::unlink`] |
+//!
+//! The first half changes nothing that a reader or a recovery could see: dropping it leaves only
+//! slots that are allocated and not persisted. All stores of a half go into [`Tables::lines`],
+//! which the engine flushes when the half is complete.
+//!
+//! What a transaction has replaced or deleted is collected; the engine frees it once the
+//! transaction is durable.
+
+mod change;
+mod entries;
+mod read;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::Lane;
+use index::{BTree, LeafLayout, Prepared};
+use pm::{Bad, LineSet, Memory, Off};
+
+use crate::error::StorageError;
+use crate::key::{TableKey, encode_key, narrow_key};
+use crate::schema::{Catalog, TableLayout};
+use crate::tuple::{field_at, read_tuple, read_tuple_bytes};
+use crate::value::{Row, Value};
+
+pub(crate) use change::*;
+pub(crate) use entries::*;
+
+#[derive(Debug)]
+pub(crate) struct Table<L> {
+    pub(crate) layout: Arc<TableLayout>,
+    /// The primary index, then the secondary ones.
+    pub(crate) indexes: Vec<TableIndex<L>>,
+}
+
+/// A tuple that is written but that nobody can see yet. Owns its slots until it is published or
+/// given back.
+#[derive(Debug)]
+#[must_use = "a tuple that is written must be published or given back"]
+pub struct NewTuple {
+    /// The table's number.
+    pub table: u16,
+    /// Where the tuple lies.
+    pub offset: u64,
+    /// Checksum of its words; a log entry carries it.
+    pub image: u32,
+}
+
+/// A field whose new value is written but not in place yet.
+#[derive(Clone, Copy, Debug)]
+pub struct NewField {
+    /// The column's number.
+    pub column: u16,
+    /// The word that stands in the tuple.
+    pub old: u64,
+    /// The word that will stand there.
+    pub new: u64,
+}
+
+/// New values of some fields of one tuple; see [`Tables::write_fields`].
+#[derive(Debug)]
+#[must_use = "new fields must be put in place or given back"]
+pub struct NewFields {
+    /// The table's number.
+    pub table: u16,
+    /// Where the tuple lies.
+    pub tuple: u64,
+}
+
+/// All tables of a partition in one memory, with their allocator.
+#[derive(Debug)]
+pub struct Tables<M: Memory, L> {
+    /// The partition's allocator.
+    pub lane: Lane<M>,
+    pub(crate) tables: Vec<Table<L>>,
+    /// Lines that have been stored to and must be flushed before the next fence.
+    pub lines: LineSet,
+    /// The fields of the update that is being prepared.
+    pub fields: Vec<NewField>,
+    /// Index entries of the operation that is being prepared, which do not count yet. Here and
+    /// not in what the first half returns: a value that is moved right behind a fence is waited
+    /// for until the fence is done.
+    pub(crate) prepared: Vec<(u16, Prepared)>,
+    /// Index entries that the update in preparation replaces: index, old key.
+    pub(crate) outdated: Vec<(u16, TableKey)>,
+    /// Slots that the open transaction has replaced or deleted.
+    pub superseded: Vec<u64>,
+    /// Where the open transaction has removed index entries: table, index, key.
+    pub(crate) removed: Vec<(u16, u16, TableKey)>,
+    pub(crate) words: Vec<u64>,
+    /// Index entries have been removed since the last fence: see [`Self::settle_removals`].
+    pub(crate) unsettled: bool,
+}
+
+impl<M: Memory, L: LeafLayout> Tables<M, L> {
+    /// Bytes of root pointers that the tables of `catalog` need.
+    pub fn cell_bytes(catalog: &Catalog) -> u64 {
+        catalog.index_count() as u64 * 8
+    }
+
+    /// Creates empty tables, whose root pointers will live at `cells`.
+    ///
+    /// # Errors
+    /// The memory is full.
+    pub fn create(lane: Lane<M>, catalog: &Catalog, cells: Off<u64>) -> Result<Self, StorageError> {
+        let mut tables = Self::open(lane, catalog, cells);
+        for (table, layout) in catalog.tables.iter().enumerate() {
+            for index in 0..=layout.secondary.len() {
+                tables.create_index(table as u16, index)?;
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Creates the empty tree of an index, which is there, durably, then.
+    ///
+    /// # Errors
+    /// The memory is full; nothing has changed then.
+    pub(crate) fn create_index(&mut self, table: u16, index: usize) -> Result<(), StorageError> {
+        let Table { layout, indexes } = &mut self.tables[usize::from(table)];
+        let shape = layout.key_layout(index).shape;
+        match &mut indexes[index] {
+            TableIndex::Narrow(tree) => {
+                *tree = BTree::create(&mut self.lane, tree.root_cell(), shape)?;
+            }
+            TableIndex::Wide(tree) => {
+                *tree = BTree::create(&mut self.lane, tree.root_cell(), shape)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables whose root pointers live at `cells`. Reads nothing.
+    pub fn open(lane: Lane<M>, catalog: &Catalog, cells: Off<u64>) -> Self {
+        let mut cell = cells;
+        Self::open_at(lane, catalog, |_, _| {
+            let at = cell;
+            cell = cell.plus(8);
+            at
+        })
+    }
+
+    /// The tables of which `cell` says where the root pointer of an index of a table lives; it is
+    /// asked in order. Reads nothing.
+    pub(crate) fn open_at(
+        lane: Lane<M>,
+        catalog: &Catalog,
+        mut cell: impl FnMut(usize, usize) -> Off<u64>,
+    ) -> Self {
+        let tables = catalog
+            .tables
+            .iter()
+            .map(|layout| Table {
+                layout: layout.clone(),
+                indexes: std::iter::once(&layout.primary)
+                    .chain(&layout.secondary)
+                    .enumerate()
+                    .map(|(index, key)| {
+                        TableIndex::open(cell(usize::from(layout.number), index), key)
+                    })
+                    .collect(),
+            })
+            .collect();
+        Self {
+            lane,
+            tables,
+            lines: LineSet::new(),
+            fields: Vec::new(),
+            prepared: Vec::new(),
+            outdated: Vec::new(),
+            superseded: Vec::new(),
+            removed: Vec::new(),
+            words: Vec::new(),
+            unsettled: false,
+        }
+    }
+
+    /// The memory under the tables.
+    #[inline]
+    pub fn memory(&self) -> &M {
+        self.lane.memory()
+    }
+
+    /// The layout of table `table`.
+    pub fn layout(&self, table: u16) -> &Arc<TableLayout> {
+        &self.tables[usize::from(table)].layout
+    }
+
+    /// Where the tuple with this primary key lies.
+    ///
+    /// # Errors
+    /// Wrong number, type or length of values; damage.
+    #[inline]
+    pub fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, StorageError> {
+        let Table { layout, indexes } = &self.tables[usize::from(table)];
+        // Wide keys are large: the fast path must not even move one.
+        if let TableIndex::Narrow(tree) = &indexes[0] {
+            let key = narrow_key(layout, key)?;
+            return Ok(tree.get(self.lane.memory(), &key)?);
+        }
+        self.find_wide(table, key)
+    }
+
+    #[inline(never)]
+    fn find_wide(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, StorageError> {
+        let Table { layout, indexes } = &self.tables[usize::from(table)];
+        match (encode_key(&layout.schema, &layout.primary, key)?, &indexes[0]) {
+            (TableKey::Wide(key), TableIndex::Wide(tree)) => {
+                Ok(tree.get(self.lane.memory(), &key)?)
+            }
+            _ => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    /// As [`Self::find`], where a missing tuple is an error.
+    ///
+    /// # Errors
+    /// No such tuple, and as [`Self::find`].
+    #[inline]
+    pub fn find_or_fail(&self, table: u16, key: &[Value<'_>]) -> Result<u64, StorageError> {
+        match self.find(table, key)? {
+            Some(tuple) => Ok(tuple),
+            None => Err(self.missing(table)),
+        }
+    }
+
+    #[cold]
+    fn missing(&self, table: u16) -> StorageError {
+        StorageError::MissingKey { table: self.layout(table).schema.name().into() }
+    }
+
+    /// Copies columns of a tuple one behind the other into `out`, numbers as eight little-endian
+    /// bytes; returns how many bytes there are. If `out` is too short for them, nothing is copied.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn read_bytes(
+        &self,
+        table: u16,
+        tuple: u64,
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<usize, Bad> {
+        let layout = &self.tables[usize::from(table)].layout;
+        read_tuple_bytes(self.lane.memory(), layout, tuple, columns, out)
+    }
+
+    /// Copies columns of a tuple, all of them if none are named, into `row`.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn read(
+        &self,
+        table: u16,
+        tuple: u64,
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<(), Bad> {
+        let layout = &self.tables[usize::from(table)].layout;
+        read_tuple(self.lane.memory(), layout, tuple, columns, row)
+    }
+
+    /// The word of a column of a tuple.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn field(&self, tuple: u64, column: u16) -> Result<u64, Bad> {
+        self.lane.memory().load(field_at(tuple, column), Acquire)
+    }
+}
