@@ -297,9 +297,9 @@ impl<E: Environment> Method<E> for Inp<E> {
         let mut partition = Self::assemble(parts, catalog, options, tables, wal);
         partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
         // Checkpoints that a crash cuts off again and again would let the log grow without bound.
-        if partition.wal.bytes() > partition.due_bytes.saturating_mul(2)
+        if partition.log.wal.bytes() > partition.due_bytes.saturating_mul(2)
             && let Err(error) = partition.checkpoint()
-            && partition.wal.is_poisoned()
+            && partition.log.wal.is_poisoned()
         {
             return Err(error);
         }
