@@ -24,8 +24,8 @@ use std::sync::Arc;
 use heap::HeapError;
 use index::IndexError;
 use index::cow::{FilePages, PageBackend, Records, TreeShape};
-use pm::{Environment, Files, Memory};
-use storage::shadow::{Directory, FileMaster, Needs, Shadow, TreePlace};
+use pm::{Bad, Environment, Files, Memory};
+use storage::shadow::{Directory, FileMaster, MasterError, Needs, Shadow, TreePlace};
 use storage::{
     Catalog, InlineRow, Row, TableKey, TableLayout, Value, WorkDone, encode_row, user_bytes,
 };
@@ -108,7 +108,13 @@ impl<E: Environment> Cow<E> {
             directory.marks[0],
             resources.volatile.clone(),
             options.cache_bytes,
-        )?;
+        );
+        let pages = pages.map_err(|error| match error {
+            IndexError::Bad(Bad::Damaged { what, .. }) => {
+                MasterError::Damaged { name: file_name(resources.partition), what }.into()
+            }
+            other => EngineError::from(other),
+        })?;
         Ok(Self {
             shadow: Shadow::new(vec![pages], places?, directory, opened),
             master,

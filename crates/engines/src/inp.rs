@@ -296,6 +296,13 @@ impl<E: Environment> Method<E> for Inp<E> {
         let parts = (resources.partition, files, resources.durable.memory().clone());
         let mut partition = Self::assemble(parts, catalog, options, tables, wal);
         partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
+        // Checkpoints that a crash cuts off again and again would let the log grow without bound.
+        if partition.log.wal.bytes() > partition.due_bytes.saturating_mul(2)
+            && let Err(error) = partition.checkpoint()
+            && partition.log.wal.is_poisoned()
+        {
+            return Err(error);
+        }
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
 }

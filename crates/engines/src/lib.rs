@@ -47,8 +47,8 @@ pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Purpose};
     pub use index::Direction;
     pub use pm::{
-        Access, Bad, Counters, CrashPoint, DiskReplay, Domain, Dram, Environment, Event, File,
-        Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Killed, Medium, Memory,
+        Access, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram, Environment, Event,
+        File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Killed, Medium, Memory,
         Native, Off, POOL_DATA_START, ParseDomainError, Pool, PoolError, PoolInfo, PoolOptions,
         Range, Recorded, Recording, RecordingFiles, Replay, Site, Step, Trace, boot_id, free_bytes,
         medium_of, read_header,

@@ -119,10 +119,17 @@ impl Database<Native> {
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
         // Engines without files keep nothing in volatile memory: no addresses for it.
         let volatile_bytes = if files.is_some() { options.volatile_bytes } else { 0 };
-        let media = Media::native(pool.clone(), files, volatile_bytes);
+        let media = Media::native(pool.clone(), files.clone(), volatile_bytes);
         let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
-        let mut database = Self::open_checked(media, options, mark)?;
+        let opened = Self::open_checked(media, options, mark);
+        if opened.is_err() && header.clean {
+            // A partition was refused, for a damaged file perhaps: what was closed stays closed.
+            // Where that fails too the pool stays marked as open, which is safe.
+            let synced = files.as_ref().is_none_or(|files| files.sync_all().is_ok());
+            let _ = synced.then(|| pool.close());
+        }
+        let mut database = opened?;
         database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
         database.pool = Some(pool);
         Ok(database)

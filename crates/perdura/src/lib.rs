@@ -82,8 +82,8 @@ pub use transaction::{ReadTx, Scan, Ticket, Tx};
 /// The recording media of crash tests; see [`Media`].
 pub mod recording {
     pub use engines::below::{
-        CrashPoint, DiskReplay, Dram, Event, Killed, Memory, Recording, RecordingFiles, Replay,
-        Site, Step, Trace, read_header,
+        CrashPoint, DiskReplay, DiskTrace, Dram, Event, Killed, Memory, Recording, RecordingFiles,
+        Replay, Site, Step, Trace, read_header,
     };
     pub use engines::table2;
 }

@@ -1,8 +1,9 @@
 //! The pool header: what a pool is, where it was written, and whether it was closed.
 //!
 //! Invariants:
-//! - There are two copies, at offsets 0 and 4096. A change is written to one copy, made durable,
-//!   then to the other: at every moment at least one copy is whole.
+//! - There are two copies, at offsets 0 and 4096. A change is written to the copy that does not
+//!   count, made durable, then to the other: at every moment at least one copy is whole, also in a
+//!   change that follows a crash in the middle of one.
 //! - Of two whole copies the one with the higher sequence number counts.
 //! - The checksum covers everything before it.
 //!
@@ -178,11 +179,7 @@ impl Header {
     /// # Errors
     /// Neither copy can be used; what is wrong with the better one.
     pub(crate) fn choose(copies: [&[u8]; 2]) -> Result<(Self, Option<HeaderDamage>), HeaderDamage> {
-        let [first, second] = copies.map(|bytes| {
-            Layout::read_from_prefix(bytes)
-                .map_err(|_| HeaderDamage::Magic)
-                .and_then(|(layout, _)| Self::decode(&layout))
-        });
+        let [first, second] = copies.map(decode);
         match (first, second) {
             (Ok(first), Ok(second)) => {
                 Ok((if second.sequence > first.sequence { second } else { first }, None))
@@ -230,15 +227,25 @@ fn counting<M: Memory>(memory: &M) -> usize {
     usize::from(sequence(COPIES[1]) > sequence(COPIES[0]))
 }
 
+fn read_copies<M: Memory>(memory: &M) -> Result<[[u8; HEADER_BYTES]; 2], Bad> {
+    let mut copies = [[0u8; HEADER_BYTES]; 2];
+    for (copy, start) in copies.iter_mut().zip(COPIES) {
+        memory.read_into(Off::new(start), copy)?;
+    }
+    Ok(copies)
+}
+
+fn decode(bytes: &[u8]) -> Result<Header, HeaderDamage> {
+    let (layout, _) = Layout::read_from_prefix(bytes).map_err(|_| HeaderDamage::Magic)?;
+    Header::decode(&layout)
+}
+
 /// The header of a memory that holds a pool, and the damage of its other copy if there is any.
 ///
 /// # Errors
 /// The memory is too short, or neither copy can be used.
 pub fn read_header<M: Memory>(memory: &M) -> Result<(Header, Option<HeaderDamage>), Bad> {
-    let mut copies = [[0u8; HEADER_BYTES]; 2];
-    for (copy, start) in copies.iter_mut().zip(COPIES) {
-        memory.read_into(Off::new(start), copy)?;
-    }
+    let copies = read_copies(memory)?;
     Header::choose([&copies[0], &copies[1]])
         .map_err(|_| Bad::Damaged { what: "pool header", at: 0 })
 }

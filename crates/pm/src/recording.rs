@@ -240,6 +240,35 @@ impl Recording {
         Ok(memory)
     }
 
+    /// The pool that a crash left behind in `image`, as [`crate::Pool::open`] finds it: what lies
+    /// beyond the size in its header is not there. Before anything in it is changed,
+    /// [`Self::mark_open`] is to be called, as with a pool.
+    ///
+    /// # Errors
+    /// No copy of the header can be used, or the kernel has no room for the reservation.
+    pub fn pool_from_image(image: &[u8], limit: u64) -> io::Result<Self> {
+        let copies =
+            crate::header::COPIES.map(|start| image.get(start as usize..).unwrap_or_default());
+        let (header, _) =
+            Header::choose(copies).map_err(|damage| io::Error::other(damage.what()))?;
+        Self::from_image(&image[..image.len().min(header.size as usize)], limit)
+    }
+
+    /// Marks the pool as open, as [`crate::Pool::mark_open`] does: both copies of the header are
+    /// written, one after the other, so that both are whole and alike, whatever a crash made of
+    /// them. The next change of the header may be torn.
+    ///
+    /// # Errors
+    /// No copy of the header can be used.
+    #[track_caller]
+    pub fn mark_open(&self) -> Result<(), Bad> {
+        let (mut header, _) = crate::header::read_header(self)?;
+        header.clean = false;
+        header.sequence += 1;
+        header.write_first(self);
+        Ok(())
+    }
+
     /// Starts a new trace. Everything that is in the memory now counts as durable.
     pub fn start(&self) {
         let image = self.contents();
@@ -407,5 +436,76 @@ impl Memory for Recording {
     #[track_caller]
     fn mark(&self, step: Step) {
         self.record(|| Event::Mark(step));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Replay;
+    use crate::header::read_header;
+
+    const LIMIT: u64 = 1 << 20;
+
+    /// Each state that a power cut can leave behind while `act` runs on the pool in `image`.
+    fn states(image: &[u8], act: impl Fn(&Recording)) -> Vec<Vec<u8>> {
+        let memory = Recording::pool_from_image(image, LIMIT).unwrap();
+        memory.start();
+        act(&memory);
+        let trace = memory.stop();
+        let (mut replay, mut images) = (Replay::new(&trace), Vec::new());
+        while let Some(point) = replay.next_point() {
+            point.for_each_state(1000, 1, |image| images.push(image.to_vec()));
+        }
+        trace.process_states(|_, image| images.push(image.to_vec()));
+        images
+    }
+
+    fn size(image: &[u8]) -> u64 {
+        let memory = Recording::pool_from_image(image, LIMIT).unwrap();
+        read_header(&memory).unwrap().0.size
+    }
+
+    /// The pool grows, is cut off at any point, opened, cut off at any point, grows again, and is
+    /// cut off: one copy of the header is whole at every moment, and space that may be used stays.
+    #[test]
+    fn crashes_of_changes_of_the_header_in_a_row_leave_one_copy_whole() {
+        let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+        let mut sizes = std::collections::BTreeSet::new();
+        for first in states(&memory.contents(), |memory| memory.grow(32 << 10).unwrap()) {
+            for second in states(&first, |memory| memory.mark_open().unwrap()) {
+                // With the words of a torn growth, those of opening can make that growth whole.
+                let sizes = [size(&first), 32 << 10];
+                assert!(sizes.contains(&size(&second)), "opening changes no size");
+                let opened = Recording::pool_from_image(&second, LIMIT).unwrap();
+                opened.mark_open().unwrap();
+                let before = size(&second);
+                for third in states(&opened.contents(), |memory| memory.grow(64 << 10).unwrap()) {
+                    let after = size(&third);
+                    assert!(after == before || after == 64 << 10, "{before} {after}");
+                    sizes.insert(after);
+                }
+            }
+        }
+        assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [16 << 10, 32 << 10, 64 << 10]);
+    }
+
+    /// A crash between the two copies of a growth leaves the second one behind. A change that began
+    /// with the first one, and is torn, would take away what lies in the new space: opening repairs
+    /// the second one, and so does the next change.
+    #[test]
+    fn the_copy_of_the_header_that_a_crash_left_behind_is_repaired_first() {
+        let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+        let before = memory.contents();
+        memory.grow(32 << 10).unwrap();
+        let mut between = memory.contents();
+        between[4096..8192].copy_from_slice(&before[4096..8192]);
+        let opened = Recording::pool_from_image(&between, LIMIT).unwrap();
+        opened.mark_open().unwrap();
+        let copies = opened.contents();
+        assert_eq!(copies[..128], copies[4096..4096 + 128], "both copies are alike");
+        for image in states(&between, |memory| memory.grow(64 << 10).unwrap()) {
+            assert!(size(&image) >= 32 << 10);
+        }
     }
 }

@@ -197,7 +197,7 @@ fn the_test_fails_without_one_sync() {
         }
     }
     println!("{} places sync", trace.sync_sites().len());
-    // That of `open` sees to what a killed process wrote: `log_crash.rs` of the whole engine kills.
+    // That of `open` sees to what a killed process wrote: `crash/files.rs` of the whole engine kills.
     assert_eq!(unseen.len(), 1, "{unseen:?}");
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::disk::{Plot, survives};
+use crate::crash::{Plot, survives};
 use crate::support::{Driver, Model, Tables, compare, contents, schema};
 use perdura::recording::{Recording, RecordingFiles, Replay};
 use perdura::{
@@ -206,7 +206,16 @@ fn engines_with_files_survive_a_power_cut_while_the_thread_works() {
             .cache_bytes(16 << 10);
         for (seed, kill) in [(1, false), (2, true), (3, true)] {
             let options = options.clone();
-            let plot = Plot { options, seed, transactions: 29, group: 1, failing: 1, kill };
+            let plot = Plot {
+                options,
+                seed,
+                transactions: 29,
+                group: 1,
+                keys: 40,
+                large: 40,
+                failing: Some(1),
+                kill,
+            };
             survives(&plot, 6);
         }
     }

@@ -131,6 +131,33 @@ impl DiskTrace {
     }
 }
 
+impl DiskTrace {
+    /// Calls `visit` with every state that a kill of the process could leave behind before the
+    /// first note: all calls up to some point, and none after it. A write is also cut in half.
+    pub fn process_states(&self, mut visit: impl FnMut(&BTreeMap<String, Vec<u8>>)) {
+        let files = RecordingFiles::from_image(self.image.clone());
+        // The numbers of the trace, not those of a new directory.
+        let mut state = State { names: self.numbers.clone(), ..State::default() };
+        for (name, number) in &self.numbers {
+            state.contents.insert(*number, self.image[name].clone());
+        }
+        *files.state() = state;
+        visit(&files.image());
+        for record in &self.events {
+            if let DiskEvent::Write { file, at, bytes } = &record.event {
+                files.state().write(*file, *at, &bytes[..bytes.len() / 2]);
+                visit(&files.image());
+            }
+            if matches!(record.event, DiskEvent::Note(_)) {
+                return;
+            }
+            if files.state().redo(&record.event) {
+                visit(&files.image());
+            }
+        }
+    }
+}
+
 #[derive(Default, Debug)]
 struct State {
     names: BTreeMap<String, u64>,
@@ -142,6 +169,8 @@ struct State {
     trace: DiskTrace,
     /// Mutating calls that still succeed, and whether only the one after them fails.
     budget: Option<u64>,
+    /// Bytes that the files may take together.
+    limit: Option<u64>,
     once: bool,
     counting: bool,
     counters: Counters,
@@ -164,6 +193,15 @@ impl State {
         Err(io::ErrorKind::StorageFull.into())
     }
 
+    /// Lets a file have so many bytes, if there is room.
+    fn make_room(&mut self, file: u64, bytes: u64) -> io::Result<()> {
+        let Some(limit) = self.limit else { return Ok(()) };
+        let now = self.contents(file).len() as u64;
+        let all: u64 = self.names.values().map(|file| self.contents[file].len() as u64).sum();
+        let fits = bytes <= now || all - now.min(all) + bytes <= limit;
+        if fits { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+
     fn record(&mut self, site: Site, event: DiskEvent) {
         if self.recording {
             self.trace.events.push(DiskRecord { event, site });
@@ -177,6 +215,39 @@ impl State {
 
     fn contents(&mut self, file: u64) -> &mut Vec<u8> {
         self.contents.entry(file).or_default()
+    }
+
+    fn write(&mut self, file: u64, at: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let contents = self.contents(file);
+            let end = at as usize + bytes.len();
+            contents.resize(contents.len().max(end), 0);
+            contents[at as usize..end].copy_from_slice(bytes);
+        }
+    }
+
+    /// Does once more what a trace says; returns whether that changes anything.
+    fn redo(&mut self, event: &DiskEvent) -> bool {
+        match event {
+            DiskEvent::Create { name, file } => {
+                self.names.insert(name.clone(), *file);
+                self.contents.insert(*file, Vec::new());
+            }
+            DiskEvent::Rename { from, to } => {
+                if let Some(file) = self.names.remove(from) {
+                    self.names.insert(to.clone(), file);
+                }
+            }
+            DiskEvent::Remove { name } => drop(self.names.remove(name)),
+            DiskEvent::Write { file, at, bytes } => self.write(*file, *at, bytes),
+            DiskEvent::SetLen { file, bytes } => self.contents(*file).resize(*bytes as usize, 0),
+            DiskEvent::Reserve { file, bytes } => {
+                let contents = self.contents(*file);
+                contents.resize(contents.len().max(*bytes as usize), 0);
+            }
+            DiskEvent::SyncDirectory | DiskEvent::Sync { .. } | DiskEvent::Note(_) => return false,
+        }
+        true
     }
 
     fn image(&self) -> BTreeMap<String, Vec<u8>> {
@@ -249,6 +320,11 @@ impl RecordingFiles {
     /// Whether the call that [`Self::fail_once_after`] has picked is still to come.
     pub fn will_fail(&self) -> bool {
         self.state().budget.is_some()
+    }
+
+    /// Lets the files take so many bytes together; what would take more fails as on a full medium.
+    pub fn limit(&self, bytes: Option<u64>) {
+        self.state().limit = bytes;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -359,6 +435,7 @@ impl File for RecordedFile {
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.spend()?;
+        state.make_room(self.number, bytes)?;
         state.contents(self.number).resize(bytes as usize, 0);
         state.record(Location::caller(), DiskEvent::SetLen { file: self.number, bytes });
         Ok(())
@@ -368,6 +445,7 @@ impl File for RecordedFile {
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.spend()?;
+        state.make_room(self.number, bytes)?;
         let contents = state.contents(self.number);
         contents.resize(contents.len().max(bytes as usize), 0);
         state.record(Location::caller(), DiskEvent::Reserve { file: self.number, bytes });
@@ -387,13 +465,9 @@ impl File for RecordedFile {
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state()?;
         let allowed = state.spend();
+        let allowed = allowed.and_then(|()| state.make_room(self.number, at + bytes.len() as u64));
         let bytes = if allowed.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
-        if !bytes.is_empty() {
-            let contents = state.contents(self.number);
-            let end = at as usize + bytes.len();
-            contents.resize(contents.len().max(end), 0);
-            contents[at as usize..end].copy_from_slice(bytes);
-        }
+        state.write(self.number, at, bytes);
         if state.counting {
             state.counters.file_bytes += bytes.len() as u64;
             *state.unsynced.entry(self.number).or_default() += bytes.len() as u64;

@@ -7,13 +7,12 @@
     reason = "shared; binaries beside this folder use a part of it"
 )]
 
-pub mod disk;
-
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perdura::{
-    ColumnType, Database, Environment, Error, Row, Scan, Schema, Table, TableSchema, Tx, Value,
+    ColumnType, Database, Environment, Error, Row, Scan, Schema, Table, TableSchema, Ticket, Tx,
+    Value,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -181,7 +180,7 @@ impl Driver {
     }
 
     /// Runs a transaction of `operations` operations and commits it, or aborts it; returns whether
-    /// it committed.
+    /// it committed, durably.
     pub fn transaction<E: Environment>(
         &mut self,
         db: &Database<E>,
@@ -189,6 +188,19 @@ impl Driver {
         model: &mut Model,
         operations: usize,
     ) -> Result<bool, Error> {
+        let ticket = self.grouped(db, tables, model, operations)?;
+        assert!(ticket.is_none_or(|ticket| ticket.is_durable()));
+        Ok(ticket.is_some())
+    }
+
+    /// The same, for commits that may be grouped; returns the ticket, if it committed.
+    pub fn grouped<E: Environment>(
+        &mut self,
+        db: &Database<E>,
+        tables: &Tables,
+        model: &mut Model,
+        operations: usize,
+    ) -> Result<Option<Ticket>, Error> {
         let mut tx = db.begin()?;
         let mut after = model.clone();
         for _ in 0..operations {
@@ -199,11 +211,11 @@ impl Driver {
         }
         if self.random.random_bool(0.15) {
             tx.abort()?;
-            return Ok(false);
+            return Ok(None);
         }
-        assert!(tx.commit()?.is_durable());
+        let ticket = tx.commit()?;
         *model = after;
-        Ok(true)
+        Ok(Some(ticket))
     }
 }
 

@@ -1,0 +1,210 @@
+//! Files of an engine that are missing, cut off or another database's (`FAULTS.md`, "Bad inputs" 6,
+//! 9 to 11): the error names the file and says what to do, nothing is written, and with the right
+//! file in its place the database is as it was.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Driver, Model, Tables, compare, contents, schema};
+use perdura::{Database, Domain, EngineKind, Options};
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn options(engine: EngineKind) -> Options {
+    Options::new()
+        .engine(engine)
+        .domain(Domain::Process)
+        .page_bytes(512)
+        .cache_bytes(64 << 10)
+        .memtable_bytes(4 << 10)
+        .growth(2)
+        .level0_runs(2)
+        .block_bytes(512)
+        .checkpoint_bytes(16 << 10)
+        .wal_reserve_bytes(8 << 10)
+        .boot_id([1; 16])
+}
+
+fn engines() -> impl Iterator<Item = EngineKind> {
+    EngineKind::ALL.into_iter().filter(|engine| engine.uses_files())
+}
+
+fn files_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.files", path.display()))
+}
+
+fn read_files(path: &Path) -> Files {
+    let list = std::fs::read_dir(files_of(path)).unwrap();
+    list.map(|file| {
+        let file = file.unwrap();
+        (file.file_name().into_string().unwrap(), std::fs::read(file.path()).unwrap())
+    })
+    .collect()
+}
+
+fn write_files(path: &Path, files: &Files) {
+    std::fs::remove_dir_all(files_of(path)).unwrap();
+    std::fs::create_dir(files_of(path)).unwrap();
+    for (name, bytes) in files {
+        std::fs::write(files_of(path).join(name), bytes).unwrap();
+    }
+}
+
+/// A database, closed, with everything that the engine keeps in files.
+fn database(directory: &Path, engine: EngineKind, seed: u64) -> (PathBuf, Model) {
+    std::fs::create_dir_all(directory).unwrap();
+    let path = directory.join("db");
+    let db = Database::create(&path, &schema(), &options(engine)).unwrap();
+    let (tables, mut driver, mut model) =
+        (Tables::of(&db), Driver::new(seed, 200), Model::default());
+    for transaction in 0..150 {
+        driver.transaction(&db, &tables, &mut model, 1 + transaction % 7).unwrap();
+    }
+    if engine == EngineKind::Inp {
+        db.checkpoint().unwrap();
+        driver.transaction(&db, &tables, &mut model, 5).unwrap();
+    }
+    db.close().unwrap();
+    (path, model)
+}
+
+struct Damaged {
+    path: PathBuf,
+    engine: EngineKind,
+    model: Model,
+    sound: Files,
+    pool: Vec<u8>,
+}
+
+impl Damaged {
+    fn new(directory: &Path, engine: EngineKind) -> Self {
+        let (path, model) = database(directory, engine, 1);
+        let (sound, pool) = (read_files(&path), std::fs::read(&path).unwrap());
+        Self { path, engine, model, sound, pool }
+    }
+
+    /// Opens with these files, and puts the sound ones back; returns the error.
+    fn opens(&self, files: &Files) -> Option<String> {
+        write_files(&self.path, files);
+        let error = match Database::open(&self.path, &options(self.engine)) {
+            Ok(db) => {
+                let checked = db.check().map(|_| ());
+                let found = checked.and_then(|()| contents(&db));
+                db.abandon();
+                match found {
+                    Ok(found) => {
+                        assert!(found == self.model, "{}: wrong, and nothing says so", self.engine);
+                        None
+                    }
+                    Err(error) => Some(error.to_string()),
+                }
+            }
+            Err(error) => {
+                assert!(read_files(&self.path) == *files, "a refused opening changes no file");
+                let pool = std::fs::read(&self.path).unwrap();
+                assert!(pool[8192..] == self.pool[8192..], "nor the pool behind its header");
+                Some(error.to_string())
+            }
+        };
+        write_files(&self.path, &self.sound);
+        std::fs::write(&self.path, &self.pool).unwrap();
+        error
+    }
+
+    /// Must be refused with an error that names the file.
+    fn refused(&self, files: &Files, name: &str) -> String {
+        let error = self.opens(files);
+        let error = error.unwrap_or_else(|| panic!("{}: {name}: it opens", self.engine));
+        assert!(error.contains(name), "{}: not `{name}` but: {error}", self.engine);
+        error
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    for engine in engines() {
+        let directory = tempfile::tempdir().unwrap();
+        let damaged = Damaged::new(directory.path(), engine);
+        println!("{engine}: {:?}", damaged.sound.keys());
+        for name in damaged.sound.keys() {
+            let mut files = damaged.sound.clone();
+            files.remove(name);
+            let kind = name.split('-').next().unwrap();
+            // Without a checkpoint the log would have to begin at the beginning.
+            let said = if kind == "checkpoint" { "is missing" } else { kind };
+            println!("{}", damaged.refused(&files, said));
+        }
+        let all = damaged.opens(&Files::new());
+        assert!(all.is_some(), "{engine}: without any file");
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_named() {
+    for engine in engines() {
+        let directory = tempfile::tempdir().unwrap();
+        let damaged = Damaged::new(directory.path(), engine);
+        // The newest segment of a log may end anywhere: a crash leaves it so.
+        for (name, bytes) in damaged.sound.iter().filter(|(name, _)| !name.starts_with("wal")) {
+            for keep in [0, 1, 31, 32, 80, bytes.len() / 2, bytes.len() * 9 / 10] {
+                if keep < bytes.len() {
+                    let mut files = damaged.sound.clone();
+                    files.insert(name.clone(), bytes[..keep].into());
+                    if let Some(error) = damaged.opens(&files) {
+                        let kind = name.split('-').next().unwrap();
+                        let known = error.contains(kind) || error.contains("is missing");
+                        assert!(known, "{engine}, {name} of {keep}: {error}");
+                    } else {
+                        assert!(keep > 80, "{engine}, {name} of {keep} bytes opens");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Of the same name, in a database with the same tables.
+#[test]
+fn a_run_of_another_database_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let damaged = Damaged::new(directory.path(), EngineKind::Log);
+    let (other, _) = database(&directory.path().join("other"), EngineKind::Log, 2);
+    let other = read_files(&other);
+    let mut tried = 0;
+    let runs: Vec<_> = damaged.sound.keys().filter(|name| name.starts_with("sstable")).collect();
+    for name in &runs {
+        // One of the same name, or any.
+        let foreign = other.get(*name).or_else(|| {
+            other.iter().find(|(name, _)| name.starts_with("sstable")).map(|(_, bytes)| bytes)
+        });
+        let mut files = damaged.sound.clone();
+        files.insert((*name).clone(), foreign.unwrap().clone());
+        damaged.refused(&files, name);
+        tried += 1;
+    }
+    assert!(tried >= 2, "{runs:?}");
+    // A manifest of the other one asks for runs that are not there, or are not its own.
+    let mut files = damaged.sound.clone();
+    files.insert("manifest-0".into(), other["manifest-0"].clone());
+    assert!(damaged.opens(&files).is_some());
+}
+
+/// A database that was closed and could not be opened, for want of a file, is still closed: after a
+/// reboot it opens with the file in its place, though its domain does not survive reboots.
+#[test]
+fn a_refused_opening_leaves_a_closed_database_closed() {
+    for engine in engines() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, model) = database(directory.path(), engine, 3);
+        let sound = read_files(&path);
+        for name in sound.keys() {
+            let mut files = sound.clone();
+            files.remove(name);
+            write_files(&path, &files);
+            assert!(Database::open(&path, &options(engine)).is_err(), "{engine}: without {name}");
+        }
+        write_files(&path, &sound);
+        let db = Database::open(&path, &options(engine).boot_id([2; 16])).unwrap();
+        compare(&db, &model);
+    }
+}
