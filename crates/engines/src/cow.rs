@@ -35,7 +35,7 @@ use crate::contract::{
     SnapshotSource,
 };
 use crate::error::EngineError;
-use crate::shadow_tables::{TreeMap, dangling};
+use crate::shadow_tables::{TreeMap, dangling, readable};
 
 type FileOf<E> = <<E as Environment>::Files as Files>::File;
 type Pages<E> = FilePages<FileOf<E>, <E as Environment>::Volatile>;
@@ -92,6 +92,7 @@ impl<E: Environment> Cow<E> {
 
     fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
         let error = error.into();
+        self.shadow.stop(&error.to_string());
         self.stopped = Some(error.to_string());
         Err(error)
     }
@@ -107,7 +108,7 @@ impl<E: Environment> Cow<E> {
         let (map, page_bytes) = (TreeMap::new(catalog), master.page_bytes());
         let places: Result<Vec<_>, EngineError> = map
             .trees()
-            .map(|(layout, index)| {
+            .map(|(layout, table, index)| {
                 let key_bytes = layout.key_bytes(index);
                 // Tuples differ in length; what leads to them does not.
                 let records = match index {
@@ -116,14 +117,14 @@ impl<E: Environment> Cow<E> {
                 };
                 let shape = TreeShape::new(page_bytes, records, key_bytes as u32)?
                     .with_longest_value(key_bytes, longest_row(layout));
-                Ok(TreePlace { shape, store: 0 })
+                Ok(TreePlace { shape, store: 0, table })
             })
             .collect();
         let pages = FilePages::open(
             file,
             master.data_at(),
             page_bytes,
-            directory.marks[0],
+            (directory.marks[0], directory.transaction),
             resources.volatile.clone(),
             options.cache_bytes,
         )?;
@@ -147,6 +148,7 @@ impl<E: Environment> Cow<E> {
             Err(IndexError::Heap(HeapError::Full(_))) => {}
             done => return Ok(done?),
         }
+        self.shadow.release_unpinned();
         self.end_batch()?;
         while !self.shadow.collect(u64::MAX)? {}
         Ok(self.shadow.reserve(needs, spare, &mut ())?)
@@ -192,6 +194,10 @@ impl<E: Environment> Cow<E> {
             return self.stop(error);
         }
         self.shadow.settle();
+        if let Err(error) = self.shadow.look_ahead(&mut ()) {
+            // The batch is durable; what failed is housekeeping.
+            self.stopped = Some(error.to_string());
+        }
         Ok(())
     }
 
@@ -230,8 +236,9 @@ impl<E: Environment> Engine<E> for Cow<E> {
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
         let master = FileMaster::open(&files, &name, owner, &mut directory)?;
+        let second_copies = u64::from(master.0.is_second_copy());
         let partition = Self::assemble(&resources, catalog, options, master, directory, true)?;
-        Ok((partition, RecoveryReport::default()))
+        Ok((partition, RecoveryReport { second_copies, ..RecoveryReport::default() }))
     }
 
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
@@ -345,7 +352,8 @@ impl<E: Environment> Engine<E> for Cow<E> {
         if !self.shadow.is_changed() {
             return Ok((self.shadow.committed(), self.shadow.pending() == 0));
         }
-        let number = self.shadow.commit();
+        let alone = self.group == 1 && self.shadow.pending() == 0;
+        let number = self.shadow.commit(alone);
         if self.shadow.pending() >= self.group {
             self.end_batch()?;
         }
@@ -396,7 +404,7 @@ impl<E: Environment> Engine<E> for Cow<E> {
         self.usable()?;
         self.shadow.release_unpinned();
         let page_bytes = u64::from(self.master.page_bytes());
-        self.shadow.collect(budget / page_bytes)?;
+        self.shadow.collect((budget / page_bytes).max(1))?;
         Ok(self.shadow.uncollected() * page_bytes)
     }
 
@@ -496,10 +504,11 @@ struct CowSnapshots<S, M> {
 }
 
 impl<S: PageSource, M: Memory> SnapshotSource for CowSnapshots<S, M> {
-    fn snapshot(&self) -> Box<dyn Reader> {
+    fn snapshot(&self) -> Result<Box<dyn Reader>, EngineError> {
         let Self { snapshots, map, pool } = self;
+        readable(pool, snapshots.stopped())?;
         let (trees, map, pool) = (snapshots.take(), map.clone(), pool.clone());
-        Box::new(CowSnapshot { trees, map, pool })
+        Ok(Box::new(CowSnapshot { trees, map, pool }))
     }
 }
 
@@ -520,7 +529,7 @@ impl<S: PageSource, M: Memory> Reader for CowSnapshot<S, M> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.pool.healthy()?;
+        readable(&self.pool, self.trees.stopped())?;
         get(&self.map, self.trees.trees(), table, key, columns, row)
     }
 
@@ -531,7 +540,7 @@ impl<S: PageSource, M: Memory> Reader for CowSnapshot<S, M> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.pool.healthy()?;
+        readable(&self.pool, self.trees.stopped())?;
         get_bytes(&self.map, self.trees.trees(), table, key, columns, out)
     }
 
@@ -542,7 +551,7 @@ impl<S: PageSource, M: Memory> Reader for CowSnapshot<S, M> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.pool.healthy()?;
+        readable(&self.pool, self.trees.stopped())?;
         scan(&self.map, self.trees.trees(), table, what, row, visit)
     }
 }

@@ -37,8 +37,8 @@ use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Reader, RecoveryReport, Resources, Scan,
     SnapshotSource,
 };
-use crate::error::EngineError;
-use crate::shadow_tables::{TreeMap, dangling};
+use crate::error::{EngineError, sound};
+use crate::shadow_tables::{TreeMap, dangling, readable};
 use crate::table2::{
     ADD_TO_SECONDARY, CHANGE_COPY, COPY_TUPLE, DISCARD_SECONDARY, FIND, MARK_PERSISTED,
     MOVE_MASTER, RECLAIM, REMOVE_POINTER, RETRIEVE, STORE_POINTER, SYNC_DIRECTORY, SYNC_TUPLE,
@@ -81,7 +81,7 @@ fn places(map: &TreeMap, node_bytes: u32) -> Result<(Vec<TreePlace>, Vec<u32>), 
     let mut sizes = Vec::new();
     let places: Result<Vec<_>, EngineError> = map
         .trees()
-        .map(|(layout, index)| {
+        .map(|(layout, table, index)| {
             let key_bytes = layout.key_bytes(index) as u16;
             let value_bytes = if index == 0 { 8 } else { 0 };
             let wanted = (16 + 7 * (u32::from(key_bytes) + 8)).next_power_of_two();
@@ -92,7 +92,7 @@ fn places(map: &TreeMap, node_bytes: u32) -> Result<(Vec<TreePlace>, Vec<u32>), 
                 sizes.push(bytes);
                 sizes.len() - 1
             });
-            Ok(TreePlace { shape, store })
+            Ok(TreePlace { shape, store, table })
         })
         .collect();
     Ok((places?, sizes))
@@ -109,6 +109,7 @@ impl<E: Environment> Core<E> {
 
     fn stop<T>(&mut self, error: impl Into<EngineError>) -> Result<T, EngineError> {
         let error = error.into();
+        self.shadow.stop(&error.to_string());
         self.stopped = Some(error.to_string());
         Err(error)
     }
@@ -130,17 +131,22 @@ impl<E: Environment> Core<E> {
         Ok(self.master.reserve(&mut self.lane, self.batch.entries() + entries + left)?)
     }
 
-    /// If the pool is full, frees what only waits for a batch to end or for the collection.
+    /// If the pool or the batch's list is full, frees what only waits for a batch to end, for
+    /// somebody to notice that snapshots have gone, or for the collection.
     #[cold]
     fn make_room(&mut self, error: EngineError) -> Result<(), EngineError> {
-        if !matches!(error, EngineError::Storage(StorageError::Heap(HeapError::Full(_)))) {
+        let full = matches!(error, EngineError::Storage(StorageError::Heap(HeapError::Full(_))));
+        let too_long =
+            matches!(error, EngineError::Storage(StorageError::TransactionTooLarge { .. }));
+        if !full && !too_long {
             return Err(error);
         }
+        self.shadow.release_unpinned();
         // What a batch has superseded can be used when the master record has moved once more.
         for _ in 0..2 {
             self.end_batch()?;
         }
-        while !self.shadow.collect(u64::MAX)? {}
+        while full && !self.shadow.collect(u64::MAX)? {}
         self.forget_snapshots();
         Ok(())
     }
@@ -215,7 +221,13 @@ impl<E: Environment> Core<E> {
             return self.stop(bad);
         }
         self.shadow.settle();
-        match self.batch.settle(&mut self.lane, open, self.shadow.pins()) {
+        let settled = self.batch.settle(&mut self.lane, open, self.shadow.pins());
+        let settled = settled.map_err(EngineError::from).and_then(|done| {
+            self.master.trim(&mut self.lane)?;
+            self.shadow.look_ahead(&mut self.lane)?;
+            Ok(done)
+        });
+        match settled {
             Ok((made, superseded)) => {
                 if made > 0 {
                     self.memory.mark(MARK_PERSISTED);
@@ -226,8 +238,8 @@ impl<E: Environment> Core<E> {
                 Ok(())
             }
             // The batch is durable; what failed is housekeeping on a damaged pool.
-            Err(bad) => {
-                self.stopped = Some(bad.to_string());
+            Err(error) => {
+                self.stopped = Some(error.to_string());
                 Ok(())
             }
         }
@@ -257,7 +269,9 @@ impl<E: Environment> NvmCow<E> {
         let stores: Result<Vec<_>, _> = sizes
             .iter()
             .enumerate()
-            .map(|(at, bytes)| PoolPages::open(heap, master.head(at), *bytes, directory.marks[at]))
+            .map(|(at, bytes)| {
+                PoolPages::open(heap, master.extents(at), *bytes, directory.marks[at])
+            })
             .collect();
         let columns = map.catalog.tables.iter().map(|table| table.schema.columns().len());
         let spare_entries = columns.max().unwrap_or(0) as u64 + 1;
@@ -433,12 +447,13 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         self.core.usable()?;
-        let Some(tuple) = self.find(table, key)? else { return Ok(false) };
-        self.core.memory.mark(FIND);
-        self.core.tuple(self.map.layout(table), tuple).read(columns, row)?;
-        self.core.memory.mark(RETRIEVE);
-        self.core.memory.healthy()?;
-        Ok(true)
+        sound(&self.core.memory, || {
+            let Some(tuple) = self.find(table, key)? else { return Ok(false) };
+            self.core.memory.mark(FIND);
+            self.core.tuple(self.map.layout(table), tuple).read(columns, row)?;
+            self.core.memory.mark(RETRIEVE);
+            Ok(true)
+        })
     }
 
     #[inline]
@@ -450,12 +465,13 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
         self.core.usable()?;
-        let Some(tuple) = self.find(table, key)? else { return Ok(None) };
-        self.core.memory.mark(FIND);
-        let bytes = self.core.tuple(self.map.layout(table), tuple).read_bytes(columns, out)?;
-        self.core.memory.mark(RETRIEVE);
-        self.core.memory.healthy()?;
-        Ok(Some(bytes))
+        sound(&self.core.memory, || {
+            let Some(tuple) = self.find(table, key)? else { return Ok(None) };
+            self.core.memory.mark(FIND);
+            let bytes = self.core.tuple(self.map.layout(table), tuple).read_bytes(columns, out)?;
+            self.core.memory.mark(RETRIEVE);
+            Ok(Some(bytes))
+        })
     }
 
     fn scan(
@@ -475,7 +491,8 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
         if !self.core.shadow.is_changed() {
             return Ok((self.core.shadow.committed(), self.core.shadow.pending() == 0));
         }
-        let number = self.core.shadow.commit();
+        let alone = self.core.group == 1 && self.core.shadow.pending() == 0;
+        let number = self.core.shadow.commit(alone);
         self.core.batch.commit(&mut self.core.lane, number, self.core.shadow.pins());
         if self.core.shadow.pending() >= self.core.group {
             self.core.end_batch()?;
@@ -525,7 +542,7 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
     fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
         self.core.usable()?;
         self.core.shadow.release_unpinned();
-        self.core.shadow.collect(budget / 256)?;
+        self.core.shadow.collect((budget / 256).max(1))?;
         self.core.forget_snapshots();
         Ok(self.core.shadow.uncollected() * 256)
     }
@@ -536,7 +553,7 @@ impl<E: Environment> Engine<E> for NvmCow<E> {
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
-        self.core.master.objects(&mut *reachable);
+        self.core.master.objects(&self.core.memory, &mut *reachable)?;
         for store in self.core.shadow.stores() {
             store.backend().for_each_extent(&mut *reachable)?;
         }
@@ -607,11 +624,12 @@ fn scan<M: Memory>(
     visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
 ) -> Result<(), EngineError> {
     let layout = map.layout(table);
-    map.scan(trees, table, what, |value| {
-        SlotTuple { memory, layout, offset: pointer(value) }.read(what.columns, row)?;
-        Ok(visit(row))
-    })?;
-    Ok(memory.healthy()?)
+    sound(memory, || {
+        map.scan(trees, table, what, |value| {
+            SlotTuple { memory, layout, offset: pointer(value) }.read(what.columns, row)?;
+            Ok(visit(row))
+        })
+    })
 }
 
 /// Takes snapshots of a partition.
@@ -623,9 +641,10 @@ struct NvmCowSnapshots<M> {
 }
 
 impl<M: Memory> SnapshotSource for NvmCowSnapshots<M> {
-    fn snapshot(&self) -> Box<dyn Reader> {
+    fn snapshot(&self) -> Result<Box<dyn Reader>, EngineError> {
+        readable(&self.memory, self.snapshots.stopped())?;
         let (trees, map) = (self.snapshots.take(), self.map.clone());
-        Box::new(NvmCowSnapshot { trees, map, memory: self.memory.clone() })
+        Ok(Box::new(NvmCowSnapshot { trees, map, memory: self.memory.clone() }))
     }
 }
 
@@ -645,13 +664,14 @@ impl<M: Memory> Reader for NvmCowSnapshot<M> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        let Some(offset) = find(&self.map, self.trees.trees(), table, key)? else {
-            return Ok(false);
-        };
-        let layout = self.map.layout(table);
-        SlotTuple { memory: &self.memory, layout, offset }.read(columns, row)?;
-        self.memory.healthy()?;
-        Ok(true)
+        readable(&self.memory, self.trees.stopped())?;
+        sound(&self.memory, || {
+            let found = find(&self.map, self.trees.trees(), table, key)?;
+            let Some(offset) = found else { return Ok(false) };
+            let layout = self.map.layout(table);
+            SlotTuple { memory: &self.memory, layout, offset }.read(columns, row)?;
+            Ok(true)
+        })
     }
 
     fn get_bytes(
@@ -661,14 +681,14 @@ impl<M: Memory> Reader for NvmCowSnapshot<M> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        let Some(offset) = find(&self.map, self.trees.trees(), table, key)? else {
-            return Ok(None);
-        };
-        let layout = self.map.layout(table);
-        let tuple = SlotTuple { memory: &self.memory, layout, offset };
-        let bytes = tuple.read_bytes(columns, out)?;
-        self.memory.healthy()?;
-        Ok(Some(bytes))
+        readable(&self.memory, self.trees.stopped())?;
+        sound(&self.memory, || {
+            let found = find(&self.map, self.trees.trees(), table, key)?;
+            let Some(offset) = found else { return Ok(None) };
+            let layout = self.map.layout(table);
+            let tuple = SlotTuple { memory: &self.memory, layout, offset };
+            Ok(Some(tuple.read_bytes(columns, out)?))
+        })
     }
 
     fn scan(
@@ -678,6 +698,7 @@ impl<M: Memory> Reader for NvmCowSnapshot<M> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
+        readable(&self.memory, self.trees.stopped())?;
         scan(&self.map, self.trees.trees(), &self.memory, table, what, row, visit)
     }
 }

@@ -32,7 +32,7 @@ use storage::{Catalog, FIELDS_PER_ENTRY, Row, Tables, UNDO_HEAD_BYTES, UndoEntry
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, sound};
 use crate::table2::{
     ADD_TO_INDEXES, DISCARD, FIND, MARK_PERSISTED, MODIFY, RECLAIM, RECORD, RETRIEVE, SYNC_CHANGES,
     SYNC_LOG_ENTRY, SYNC_TUPLE,
@@ -273,12 +273,13 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         self.usable()?;
-        let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
-        self.tables.memory().mark(FIND);
-        self.tables.read(table, tuple, columns, row)?;
-        self.tables.memory().mark(RETRIEVE);
-        self.tables.memory().healthy()?;
-        Ok(true)
+        sound(&self.memory, || {
+            let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
+            self.memory.mark(FIND);
+            self.tables.read(table, tuple, columns, row)?;
+            self.memory.mark(RETRIEVE);
+            Ok(true)
+        })
     }
 
     #[inline]
@@ -290,12 +291,13 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
         self.usable()?;
-        let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
-        self.memory.mark(FIND);
-        let bytes = self.tables.read_bytes(table, tuple, columns, out)?;
-        self.memory.mark(RETRIEVE);
-        self.memory.healthy()?;
-        Ok(Some(bytes))
+        sound(&self.memory, || {
+            let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
+            self.memory.mark(FIND);
+            let bytes = self.tables.read_bytes(table, tuple, columns, out)?;
+            self.memory.mark(RETRIEVE);
+            Ok(Some(bytes))
+        })
     }
 
     fn scan(
@@ -307,8 +309,9 @@ impl<E: Environment> Engine<E> for NvmInp<E> {
     ) -> Result<(), EngineError> {
         self.usable()?;
         let Scan { index, low, high, direction, columns } = *scan;
-        self.tables.scan(table, index, low, high, direction, columns, row, visit)?;
-        Ok(self.tables.memory().healthy()?)
+        sound(&self.memory, || {
+            Ok(self.tables.scan(table, index, low, high, direction, columns, row, visit)?)
+        })
     }
 
     #[inline]

@@ -39,7 +39,7 @@ use storage::{
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, RecoveryReport, Resources, Scan,
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, sound};
 use crate::table2::{
     ADD_TO_MEMTABLE, COALESCE, FIND_ENTRIES, MARK_PERSISTED, MARK_TOMBSTONE, MODIFY, RECORD,
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
@@ -343,12 +343,13 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         self.usable()?;
-        let Some(found) = self.runs.find(table, key)? else { return Ok(false) };
-        self.memory.mark(FIND_ENTRIES);
-        self.runs.read(table, key, found, columns, row)?;
-        self.memory.mark(COALESCE);
-        self.memory.healthy()?;
-        Ok(true)
+        sound(&self.memory, || {
+            let Some(found) = self.runs.find(table, key)? else { return Ok(false) };
+            self.memory.mark(FIND_ENTRIES);
+            self.runs.read(table, key, found, columns, row)?;
+            self.memory.mark(COALESCE);
+            Ok(true)
+        })
     }
 
     #[inline]
@@ -360,12 +361,13 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
         self.usable()?;
-        let Some(found) = self.runs.find(table, key)? else { return Ok(None) };
-        self.memory.mark(FIND_ENTRIES);
-        let bytes = self.runs.read_bytes(table, key, found, columns, out)?;
-        self.memory.mark(COALESCE);
-        self.memory.healthy()?;
-        Ok(Some(bytes))
+        sound(&self.memory, || {
+            let Some(found) = self.runs.find(table, key)? else { return Ok(None) };
+            self.memory.mark(FIND_ENTRIES);
+            let bytes = self.runs.read_bytes(table, key, found, columns, out)?;
+            self.memory.mark(COALESCE);
+            Ok(Some(bytes))
+        })
     }
 
     fn scan(
@@ -377,8 +379,9 @@ impl<E: Environment> Engine<E> for NvmLog<E> {
     ) -> Result<(), EngineError> {
         self.usable()?;
         let Scan { index, low, high, direction, columns } = *scan;
-        self.runs.scan(table, index, low, high, direction, columns, row, visit)?;
-        Ok(self.memory.healthy()?)
+        sound(&self.memory, || {
+            Ok(self.runs.scan(table, index, low, high, direction, columns, row, visit)?)
+        })
     }
 
     #[inline]

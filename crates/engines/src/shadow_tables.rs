@@ -7,12 +7,22 @@ use std::sync::Arc;
 
 use index::MAX_KEY_BYTES;
 use index::cow::PageSource;
-use pm::Bad;
+use pm::{Bad, Memory};
 use storage::shadow::{Directory, Trees};
 use storage::{Catalog, StorageError, TableKey, TableLayout, Value};
 
 use crate::contract::Scan;
 use crate::error::EngineError;
+
+/// Whether snapshots may be taken and read: a writer that has stopped may have shown what never
+/// became durable.
+#[inline]
+pub(crate) fn readable<M: Memory>(memory: &M, stopped: Option<&str>) -> Result<(), EngineError> {
+    match stopped {
+        Some(why) => Err(EngineError::Stopped { why: why.into() }),
+        None => Ok(memory.healthy()?),
+    }
+}
 
 /// Which trees of a directory belong to which table.
 #[derive(Clone, Debug)]
@@ -44,12 +54,12 @@ impl TreeMap {
         self.first[usize::from(table)] + index
     }
 
-    /// Each tree with its table and index.
-    pub(crate) fn trees(&self) -> impl Iterator<Item = (&TableLayout, usize)> {
-        self.catalog
-            .tables
-            .iter()
-            .flat_map(|table| (0..table.index_count()).map(|index| (&**table, index)))
+    /// Each tree with its table, the table's number, and its index.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = (&TableLayout, u16, usize)> {
+        let tables = self.catalog.tables.iter().zip(0..);
+        tables.flat_map(|(table, number)| {
+            (0..table.index_count()).map(move |index| (&**table, number, index))
+        })
     }
 
     /// The table and the index of a tree.

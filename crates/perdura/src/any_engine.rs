@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engines::below::{Catalog, Environment, Row, Value};
 use engines::{
     Cow, Engine, EngineError, EngineKind, EngineOptions, EngineStats, Footprint, Inp, Log, NvmCow,
-    NvmInp, NvmLog, Reader, RecoveryReport, Resources, Scan, SnapshotSource,
+    NvmInp, NvmLog, RecoveryReport, Resources, Scan, SnapshotSource,
 };
 
 /// A partition under one of the engines.
@@ -173,10 +173,6 @@ impl<E: Environment> AnyEngine<E> {
 
     pub(crate) fn close(&mut self) -> Result<()> {
         dispatch!(self, engine => engine.close())
-    }
-
-    pub(crate) fn snapshot(&mut self) -> Option<Box<dyn Reader>> {
-        dispatch!(self, engine => engine.snapshot())
     }
 
     pub(crate) fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {

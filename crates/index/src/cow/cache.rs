@@ -39,6 +39,36 @@ struct Shard {
     hand: usize,
     /// A page on its way in or out.
     buffer: Vec<u8>,
+    /// A bit for each page of the shard: written since the file was opened.
+    written: Vec<u64>,
+}
+
+impl Shard {
+    fn is_written(&self, place: u64) -> bool {
+        self.written.get((place / 64) as usize).is_some_and(|word| word & 1 << (place % 64) != 0)
+    }
+
+    fn note_written(&mut self, place: u64) {
+        let word = (place / 64) as usize;
+        if self.written.len() <= word {
+            self.written.resize(word + 1, 0);
+        }
+        self.written[word] |= 1 << (place % 64);
+    }
+
+    /// A frame that is neither pinned nor dirty, by the clock.
+    fn choose(&mut self) -> Option<usize> {
+        // Twice round: the first time takes the marks of recent use away.
+        for _ in 0..2 * self.frames.len() {
+            let index = self.hand;
+            self.hand = (index + 1) % self.frames.len();
+            let frame = &mut self.frames[index];
+            if frame.pins == 0 && !frame.dirty && !std::mem::take(&mut frame.recent) {
+                return Some(index);
+            }
+        }
+        None
+    }
 }
 
 /// The cache of one file.
@@ -47,6 +77,8 @@ pub(super) struct Cache<F, V> {
     pub(super) file: F,
     pub(super) data_at: u64,
     pub(super) page_bytes: u32,
+    /// The transaction of the directory that was opened.
+    opened: u64,
     memory: V,
     shards: Box<[Mutex<Shard>]>,
     frames_per_shard: usize,
@@ -58,7 +90,14 @@ pub(super) struct Cache<F, V> {
 const LEAST_FRAMES: u64 = 16;
 
 impl<F: File, V: Memory> Cache<F, V> {
-    pub(super) fn new(file: F, data_at: u64, page_bytes: u32, memory: V, cache_bytes: u64) -> Self {
+    pub(super) fn new(
+        file: F,
+        data_at: u64,
+        page_bytes: u32,
+        opened: u64,
+        memory: V,
+        cache_bytes: u64,
+    ) -> Self {
         let frames = (cache_bytes / u64::from(page_bytes)).max(LEAST_FRAMES);
         let shards = (frames / (4 * LEAST_FRAMES)).next_power_of_two().min(16);
         let frames_per_shard = frames.div_ceil(shards) as usize;
@@ -67,11 +106,13 @@ impl<F: File, V: Memory> Cache<F, V> {
             frames: Vec::new(),
             hand: 0,
             buffer: Vec::new(),
+            written: Vec::new(),
         };
         Self {
             file,
             data_at,
             page_bytes,
+            opened,
             next_frame: Mutex::new(memory.len().next_multiple_of(4096).max(4096)),
             memory,
             shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
@@ -88,6 +129,11 @@ impl<F: File, V: Memory> Cache<F, V> {
         // Neighbours lie in different shards.
         let shard = page as usize & (self.shards.len() - 1);
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a page within its shard.
+    fn within_shard(&self, page: u64) -> u64 {
+        page / self.shards.len() as u64
     }
 
     fn place(&self, page: u64) -> u64 {
@@ -137,39 +183,33 @@ impl<F: File, V: Memory> Cache<F, V> {
         if !sound {
             return Err(damaged.into());
         }
+        // The directory that was opened leads to none of a later transaction: then a later one was
+        // durable, and its master record is lost.
+        if header.birth > self.opened && !shard.is_written(self.within_shard(page)) {
+            return Err(Bad::Damaged { what: "page of a later transaction", at }.into());
+        }
         let index = self.frame_for(shard, page)?;
         self.memory.copy(Off::new(shard.frames[index].at), &shard.buffer);
         Ok(index)
     }
 
     /// A frame for a page that has none: one never used, else one that the clock chooses, else one
-    /// more.
+    /// more than the shard's share. Without memory for a new one the clock chooses at any time.
     fn frame_for(&self, shard: &mut Shard, page: u64) -> Result<usize, IndexError> {
-        let mut chosen = None;
-        if shard.frames.len() >= self.frames_per_shard {
-            // Twice round: the first time takes the marks of recent use away.
-            for _ in 0..2 * shard.frames.len() {
-                let index = shard.hand;
-                shard.hand = (index + 1) % shard.frames.len();
-                let frame = &mut shard.frames[index];
-                if frame.pins == 0 && !frame.dirty && !std::mem::take(&mut frame.recent) {
-                    chosen = Some(index);
-                    break;
-                }
-            }
-        }
+        let full = shard.frames.len() >= self.frames_per_shard;
+        let chosen = if full { shard.choose() } else { None };
         let index = match chosen {
-            Some(index) => {
-                let old = std::mem::replace(&mut shard.frames[index].page, page);
-                shard.pages.remove(&old);
-                index
-            }
-            None => {
-                let at = self.new_frame()?;
-                shard.frames.push(Frame { page, at, pins: 0, recent: false, dirty: false });
-                shard.frames.len() - 1
-            }
+            Some(index) => index,
+            None => match self.new_frame() {
+                Ok(at) => {
+                    shard.frames.push(Frame { page: 0, at, pins: 0, recent: false, dirty: false });
+                    shard.frames.len() - 1
+                }
+                Err(error) => shard.choose().ok_or(error)?,
+            },
         };
+        let old = std::mem::replace(&mut shard.frames[index].page, page);
+        shard.pages.remove(&old);
         shard.pages.insert(page, index);
         Ok(index)
     }
@@ -243,6 +283,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         shard.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(self.place(page), &shard.buffer)?;
         frame.dirty = false;
+        shard.note_written(self.within_shard(page));
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod bad_pool;
 mod budgets;
 mod cow_crash;
 mod cow_damage;
+mod cow_trouble;
 mod crash;
 mod full_pool;
 mod inp_crash;
