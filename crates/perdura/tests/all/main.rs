@@ -11,6 +11,7 @@ mod budgets;
 mod conformance;
 mod cow_crash;
 mod cow_damage;
+mod cow_trouble;
 mod crash;
 mod full_pool;
 mod inp_crash;
