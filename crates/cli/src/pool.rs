@@ -170,6 +170,9 @@ fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
         grouped(recovered.redone),
         grouped(recovered.reclaimed),
     );
+    if recovered.second_copies > 0 {
+        text += "NOTE        the first copy of a master record is torn or damaged; the second one was used. A crash in the middle of a commit leaves it so; if there was none, the last commit is lost\n";
+    }
     let header_damage = damage_text(pool);
     if let Some(damage) = header_damage {
         text += &format!(

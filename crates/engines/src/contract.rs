@@ -160,6 +160,9 @@ pub struct RecoveryReport {
     pub redone: u64,
     /// Slots that were freed on behalf of committed transactions.
     pub reclaimed: u64,
+    /// Master records whose first copy was torn or damaged, so that the second one was taken. A
+    /// crash in the middle of a commit tears it; if there was none, the last commit is lost.
+    pub second_copies: u64,
 }
 
 impl std::ops::AddAssign for RecoveryReport {
@@ -167,6 +170,7 @@ impl std::ops::AddAssign for RecoveryReport {
         self.undone += other.undone;
         self.redone += other.redone;
         self.reclaimed += other.reclaimed;
+        self.second_copies += other.second_copies;
     }
 }
 
@@ -241,7 +245,7 @@ impl Scan<'_> {
     };
 }
 
-/// Reads a version of a partition that does not change; see [`Engine::snapshot`].
+/// Reads a version of a partition that does not change; see [`Engine::snapshot_source`].
 pub trait Reader: Send + Sync + fmt::Debug {
     /// As [`Engine::get`].
     ///
@@ -283,7 +287,10 @@ pub trait Reader: Send + Sync + fmt::Debug {
 /// Takes snapshots of a partition from any thread, without asking its engine.
 pub trait SnapshotSource: Send + Sync + fmt::Debug {
     /// A snapshot of the last committed state.
-    fn snapshot(&self) -> Box<dyn Reader>;
+    ///
+    /// # Errors
+    /// The engine has stopped, or the medium has failed.
+    fn snapshot(&self) -> Result<Box<dyn Reader>, EngineError>;
 }
 
 /// A method of storage and recovery: how a partition under it comes to be.
@@ -438,13 +445,9 @@ pub trait Engine: Send + Sync {
     /// The partition has stopped.
     fn close(&mut self) -> Result<(), EngineError>;
 
-    /// An owned snapshot of the last committed state, in engines that have such a thing. It keeps
-    /// what it sees for as long as it lives, and never waits for the writer.
-    fn snapshot(&mut self) -> Option<Box<dyn Reader>> {
-        self.snapshot_source().map(|source| source.snapshot())
-    }
-
-    /// Takes snapshots while somebody else has the engine, in engines that can do so.
+    /// Takes owned snapshots of the last committed state, while somebody else has the engine, in
+    /// engines that have such a thing. One keeps what it sees for as long as it lives, and never
+    /// waits for the writer.
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
         None
     }

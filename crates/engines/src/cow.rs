@@ -35,7 +35,7 @@ use crate::contract::{
     SnapshotSource,
 };
 use crate::error::EngineError;
-use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats};
+use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
 use crate::stats::EngineStats;
@@ -89,7 +89,7 @@ impl<E: Environment> Cow<E> {
         let (map, page_bytes) = (TreeMap::new(catalog), master.page_bytes());
         let places: Result<Vec<_>, EngineError> = map
             .trees()
-            .map(|(layout, index)| {
+            .map(|(layout, table, index)| {
                 let key_bytes = layout.key_bytes(index);
                 // Tuples differ in length; what leads to them does not.
                 let records = match index {
@@ -98,14 +98,14 @@ impl<E: Environment> Cow<E> {
                 };
                 let shape = TreeShape::new(page_bytes, records, key_bytes as u32)?
                     .with_longest_value(key_bytes, longest_row(layout));
-                Ok(TreePlace { shape, store: 0 })
+                Ok(TreePlace { shape, store: 0, table })
             })
             .collect();
         let pages = FilePages::open(
             file,
             master.data_at(),
             page_bytes,
-            directory.marks[0],
+            (directory.marks[0], directory.transaction),
             resources.volatile.clone(),
             options.cache_bytes,
         );
@@ -142,6 +142,7 @@ impl<E: Environment> Cow<E> {
             Err(IndexError::Heap(HeapError::Full(_))) => {}
             done => return Ok(done?),
         }
+        self.shadow.release_unpinned();
         self.end_batch()?;
         while !self.shadow.collect(u64::MAX)? {}
         Ok(self.shadow.reserve(needs, spare, &mut ())?)
@@ -186,9 +187,14 @@ impl<E: Environment> Cow<E> {
             return Ok(());
         }
         if let Err(error) = self.write_batch() {
-            return self.state.stop(error);
+            return stop(&mut self.state, &self.shadow, error);
         }
         self.shadow.settle();
+        if let Err(error) = self.shadow.look_ahead(&mut ()) {
+            // The batch is durable; what failed is housekeeping.
+            self.failures += 1;
+            stop_after(&mut self.state, &self.shadow, &error);
+        }
         Ok(())
     }
 
@@ -227,8 +233,9 @@ impl<E: Environment> Method<E> for Cow<E> {
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
         let master = FileMaster::open(&files, &name, owner, &mut directory)?;
+        let second_copies = u64::from(master.0.is_second_copy());
         let partition = Self::assemble(&resources, catalog, options, master, directory, true)?;
-        Ok((partition, RecoveryReport::default()))
+        Ok((partition, RecoveryReport { second_copies, ..RecoveryReport::default() }))
     }
 }
 
@@ -346,14 +353,15 @@ impl<E: Environment> Engine for Cow<E> {
         if !self.shadow.is_changed() {
             return Ok((self.shadow.committed(), self.shadow.pending() == 0));
         }
-        let number = self.shadow.commit();
+        let alone = self.group == 1 && self.shadow.pending() == 0;
+        let number = self.shadow.commit(alone);
         if self.shadow.pending() >= self.group {
             self.end_batch()?;
         }
         if let Err(error) = self.shadow.collect_after_commit(self.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged file.
             self.failures += 1;
-            self.state.stop_after(&error);
+            stop_after(&mut self.state, &self.shadow, &error);
         }
         Ok((number, self.shadow.pending() == 0))
     }
@@ -389,7 +397,7 @@ impl<E: Environment> Engine for Cow<E> {
         let store = self.shadow.stores().next().ok_or_else(dangling)?;
         match self.master.finish(store.backend().file()) {
             Ok(()) => Ok(()),
-            Err(error) => self.state.stop(error),
+            Err(error) => stop(&mut self.state, &self.shadow, error),
         }
     }
 
@@ -408,7 +416,8 @@ impl<E: Environment> Engine for Cow<E> {
             Ok(_) => Ok(self.shadow.stats().uncollected_bytes),
             Err(error) => {
                 self.failures += 1;
-                self.state.stop(error)
+                stop_after(&mut self.state, &self.shadow, &error);
+                Err(error.into())
             }
         }
     }

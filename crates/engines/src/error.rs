@@ -1,6 +1,7 @@
 //! What can go wrong in an engine.
 
 use index::IndexError;
+use pm::Memory;
 use storage::StorageError;
 use storage::checkpoint::CheckpointError;
 use storage::lsm::LsmError;
@@ -76,4 +77,16 @@ impl From<LsmError> for EngineError {
             other => Self::Lsm(other),
         }
     }
+}
+
+/// What `read` has found, unless the medium has failed by then: what it read may be anything, also
+/// that there is nothing.
+#[inline]
+pub(crate) fn sound<M: Memory, T>(
+    memory: &M,
+    read: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    let found = read();
+    memory.healthy()?;
+    found
 }

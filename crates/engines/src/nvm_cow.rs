@@ -39,7 +39,7 @@ use crate::contract::{
     SnapshotSource,
 };
 use crate::error::EngineError;
-use crate::shadow_tables::{TreeMap, collect_pages, shadow_stats};
+use crate::shadow_tables::{TreeMap, collect_pages, shadow_stats, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
 use crate::stats::EngineStats;
@@ -95,7 +95,7 @@ impl<E: Environment> Core<E> {
             self.memory.mark(SYNC_TUPLE);
         }
         if let Err(error) = self.shadow.write_back() {
-            return self.state.stop(error);
+            return stop(&mut self.state, &self.shadow, error);
         }
         self.batch.lines.flush(&self.memory);
         self.master.write(&self.memory, self.shadow.current(), self.batch.list(open));
@@ -105,10 +105,16 @@ impl<E: Environment> Core<E> {
         self.memory.fence();
         self.memory.mark(MOVE_MASTER);
         if let Err(bad) = self.memory.healthy() {
-            return self.state.stop(bad);
+            return stop(&mut self.state, &self.shadow, bad);
         }
         self.shadow.settle();
-        match self.batch.settle(&mut self.lane, open, self.shadow.pins()) {
+        let settled = self.batch.settle(&mut self.lane, open, self.shadow.pins());
+        let settled = settled.map_err(EngineError::from).and_then(|done| {
+            self.master.trim(&mut self.lane)?;
+            self.shadow.look_ahead(&mut self.lane)?;
+            Ok(done)
+        });
+        match settled {
             Ok((made, superseded)) => {
                 if made > 0 {
                     self.memory.mark(MARK_PERSISTED);
@@ -119,8 +125,9 @@ impl<E: Environment> Core<E> {
                 Ok(())
             }
             // The batch is durable; what failed is housekeeping on a damaged pool.
-            Err(bad) => {
-                self.state.stop_after(&bad);
+            Err(error) => {
+                self.failures += 1;
+                stop_after(&mut self.state, &self.shadow, &error);
                 Ok(())
             }
         }
@@ -151,7 +158,9 @@ impl<E: Environment> NvmCow<E> {
         let stores: Result<Vec<_>, _> = sizes
             .iter()
             .enumerate()
-            .map(|(at, bytes)| PoolPages::open(heap, master.head(at), *bytes, directory.marks[at]))
+            .map(|(at, bytes)| {
+                PoolPages::open(heap, master.extents(at), *bytes, directory.marks[at])
+            })
             .collect();
         let columns = map.catalog.tables.iter().map(|table| table.schema.columns().len());
         let spare_entries = columns.max().unwrap_or(0) as u64 + 1;
@@ -372,7 +381,8 @@ impl<E: Environment> Engine for NvmCow<E> {
         if !self.core.shadow.is_changed() {
             return Ok((self.core.shadow.committed(), self.core.shadow.pending() == 0));
         }
-        let number = self.core.shadow.commit();
+        let alone = self.core.group == 1 && self.core.shadow.pending() == 0;
+        let number = self.core.shadow.commit(alone);
         self.core.batch.commit(&mut self.core.lane, number, self.core.shadow.pins());
         if self.core.shadow.pending() >= self.core.group {
             self.core.end_batch()?;
@@ -380,7 +390,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         if let Err(error) = self.core.shadow.collect_after_commit(self.core.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged pool.
             self.core.failures += 1;
-            self.core.state.stop_after(&error);
+            stop_after(&mut self.core.state, &self.core.shadow, &error);
         }
         self.core.forget_snapshots();
         Ok((number, self.core.shadow.pending() == 0))
@@ -432,7 +442,8 @@ impl<E: Environment> Engine for NvmCow<E> {
         core.background += core.shadow.collected() - before;
         if let Err(error) = collected {
             core.failures += 1;
-            return core.state.stop(error);
+            stop_after(&mut core.state, &core.shadow, &error);
+            return Err(error.into());
         }
         core.forget_snapshots();
         Ok(core.shadow.stats().uncollected_bytes)
@@ -457,7 +468,7 @@ impl<E: Environment> Engine for NvmCow<E> {
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
-        self.core.master.objects(&mut *reachable);
+        self.core.master.objects(&self.core.memory, &mut *reachable)?;
         for store in self.core.shadow.stores() {
             store.backend().for_each_extent(&mut *reachable)?;
         }

@@ -35,7 +35,7 @@ use storage::{
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, sound};
 use crate::state::State;
 use crate::stats::EngineStats;
 use crate::table2::{
@@ -250,12 +250,13 @@ impl<E: Environment> Engine for NvmInp<E> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         self.state.usable(&self.memory)?;
-        let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
-        self.tables.memory().mark(FIND);
-        self.tables.read(table, tuple, columns, row)?;
-        self.tables.memory().mark(RETRIEVE);
-        self.tables.memory().healthy()?;
-        Ok(true)
+        sound(&self.memory, || {
+            let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
+            self.memory.mark(FIND);
+            self.tables.read(table, tuple, columns, row)?;
+            self.memory.mark(RETRIEVE);
+            Ok(true)
+        })
     }
 
     #[inline]
@@ -267,12 +268,13 @@ impl<E: Environment> Engine for NvmInp<E> {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
         self.state.usable(&self.memory)?;
-        let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
-        self.memory.mark(FIND);
-        let bytes = self.tables.read_bytes(table, tuple, columns, out)?;
-        self.memory.mark(RETRIEVE);
-        self.memory.healthy()?;
-        Ok(Some(bytes))
+        sound(&self.memory, || {
+            let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
+            self.memory.mark(FIND);
+            let bytes = self.tables.read_bytes(table, tuple, columns, out)?;
+            self.memory.mark(RETRIEVE);
+            Ok(Some(bytes))
+        })
     }
 
     fn scan(
@@ -284,8 +286,9 @@ impl<E: Environment> Engine for NvmInp<E> {
     ) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
         let Scan { index, low, high, direction, columns } = *scan;
-        self.tables.scan(table, index, low, high, direction, columns, row, visit)?;
-        Ok(self.tables.memory().healthy()?)
+        sound(&self.memory, || {
+            Ok(self.tables.scan(table, index, low, high, direction, columns, row, visit)?)
+        })
     }
 
     #[inline]

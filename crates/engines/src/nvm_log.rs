@@ -40,7 +40,7 @@ use storage::{
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, sound};
 use crate::state::State;
 use crate::stats::EngineStats;
 use crate::table2::{
@@ -317,12 +317,13 @@ impl<E: Environment> Engine for NvmLog<E> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         self.state.usable(&self.memory)?;
-        let Some(found) = self.runs.find(table, key)? else { return Ok(false) };
-        self.memory.mark(FIND_ENTRIES);
-        self.runs.read(table, key, found, columns, row)?;
-        self.memory.mark(COALESCE);
-        self.memory.healthy()?;
-        Ok(true)
+        sound(&self.memory, || {
+            let Some(found) = self.runs.find(table, key)? else { return Ok(false) };
+            self.memory.mark(FIND_ENTRIES);
+            self.runs.read(table, key, found, columns, row)?;
+            self.memory.mark(COALESCE);
+            Ok(true)
+        })
     }
 
     #[inline]
@@ -334,12 +335,13 @@ impl<E: Environment> Engine for NvmLog<E> {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
         self.state.usable(&self.memory)?;
-        let Some(found) = self.runs.find(table, key)? else { return Ok(None) };
-        self.memory.mark(FIND_ENTRIES);
-        let bytes = self.runs.read_bytes(table, key, found, columns, out)?;
-        self.memory.mark(COALESCE);
-        self.memory.healthy()?;
-        Ok(Some(bytes))
+        sound(&self.memory, || {
+            let Some(found) = self.runs.find(table, key)? else { return Ok(None) };
+            self.memory.mark(FIND_ENTRIES);
+            let bytes = self.runs.read_bytes(table, key, found, columns, out)?;
+            self.memory.mark(COALESCE);
+            Ok(Some(bytes))
+        })
     }
 
     fn scan(
@@ -351,8 +353,9 @@ impl<E: Environment> Engine for NvmLog<E> {
     ) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
         let Scan { index, low, high, direction, columns } = *scan;
-        self.runs.scan(table, index, low, high, direction, columns, row, visit)?;
-        Ok(self.memory.healthy()?)
+        sound(&self.memory, || {
+            Ok(self.runs.scan(table, index, low, high, direction, columns, row, visit)?)
+        })
     }
 
     #[inline]

@@ -2,17 +2,19 @@
 //! snapshots share. A table's primary tree leads from its key to the engine's kind of tuple, a
 //! secondary tree from a secondary key to the primary one, which that ends with.
 
+use std::fmt::Display;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use index::MAX_KEY_BYTES;
-use index::cow::PageSource;
+use index::cow::{PageBackend, PageSource};
 use pm::Bad;
-use storage::shadow::{Directory, ShadowStats, Trees};
+use storage::shadow::{Directory, Shadow, ShadowStats, Trees};
 use storage::{Catalog, StorageError, TableKey, TableLayout, Value, WorkDone};
 
 use crate::contract::{EngineOptions, Scan};
 use crate::error::EngineError;
+use crate::state::State;
 use crate::stats::EngineStats;
 
 /// Pages that a commit looks at while a dead directory is being collected: with somebody who helps
@@ -33,6 +35,33 @@ pub(crate) fn shadow_stats(stats: &ShadowStats, background: WorkDone) -> EngineS
         background,
         ..EngineStats::default()
     }
+}
+
+/// Stops a partition whose batch could not be made durable, and with it the snapshots: what they
+/// show may never become so.
+#[cold]
+pub(crate) fn stop<B: PageBackend, T>(
+    state: &mut State,
+    shadow: &Shadow<B>,
+    error: impl Into<EngineError>,
+) -> Result<T, EngineError> {
+    let error = error.into();
+    shadow.stop(&error.to_string());
+    state.stop(error)
+}
+
+/// Stops a partition whose housekeeping has failed. Snapshots show what is durable still, unless
+/// they may show a group that will never be.
+#[cold]
+pub(crate) fn stop_after<B: PageBackend>(
+    state: &mut State,
+    shadow: &Shadow<B>,
+    error: &impl Display,
+) {
+    if shadow.pending() > 0 {
+        shadow.stop(&error.to_string());
+    }
+    state.stop_after(error);
 }
 
 /// Which trees of a directory belong to which table.
@@ -65,12 +94,12 @@ impl TreeMap {
         self.first[usize::from(table)] + index
     }
 
-    /// Each tree with its table and index.
-    pub(crate) fn trees(&self) -> impl Iterator<Item = (&TableLayout, usize)> {
-        self.catalog
-            .tables
-            .iter()
-            .flat_map(|table| (0..table.index_count()).map(|index| (&**table, index)))
+    /// Each tree with its table, the table's number, and its index.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = (&TableLayout, u16, usize)> {
+        let tables = self.catalog.tables.iter().zip(0..);
+        tables.flat_map(|(table, number)| {
+            (0..table.index_count()).map(move |index| (&**table, number, index))
+        })
     }
 
     /// The table and the index of a tree.

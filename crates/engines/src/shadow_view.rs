@@ -13,7 +13,7 @@ use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
 use storage::{Row, TableKey, TableLayout, Value};
 
 use crate::contract::{Reader, Scan, SnapshotSource};
-use crate::error::EngineError;
+use crate::error::{EngineError, sound};
 use crate::shadow_tables::{TreeMap, dangling};
 use crate::table2::{FIND, RETRIEVE};
 
@@ -67,15 +67,16 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
         row: &mut Row,
     ) -> Result<bool, EngineError> {
         let (layout, memory) = (self.map.layout(table), self.tuples.memory());
-        let found = self.map.find(self.trees, table, key, |stored| {
-            memory.mark(FIND);
-            self.tuples.read(layout, stored, columns, row)
-        })?;
-        let Some(read) = found else { return Ok(false) };
-        read?;
-        memory.mark(RETRIEVE);
-        memory.healthy()?;
-        Ok(true)
+        sound(memory, || {
+            let found = self.map.find(self.trees, table, key, |stored| {
+                memory.mark(FIND);
+                self.tuples.read(layout, stored, columns, row)
+            })?;
+            let Some(read) = found else { return Ok(false) };
+            read?;
+            memory.mark(RETRIEVE);
+            Ok(true)
+        })
     }
 
     #[inline]
@@ -87,15 +88,16 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
         let (layout, memory) = (self.map.layout(table), self.tuples.memory());
-        let found = self.map.find(self.trees, table, key, |stored| {
-            memory.mark(FIND);
-            self.tuples.read_bytes(layout, stored, columns, out)
-        })?;
-        let Some(read) = found else { return Ok(None) };
-        let bytes = read?;
-        memory.mark(RETRIEVE);
-        memory.healthy()?;
-        Ok(Some(bytes))
+        sound(memory, || {
+            let found = self.map.find(self.trees, table, key, |stored| {
+                memory.mark(FIND);
+                self.tuples.read_bytes(layout, stored, columns, out)
+            })?;
+            let Some(read) = found else { return Ok(None) };
+            let bytes = read?;
+            memory.mark(RETRIEVE);
+            Ok(Some(bytes))
+        })
     }
 
     pub(crate) fn scan(
@@ -106,11 +108,12 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         let layout = self.map.layout(table);
-        self.map.scan(self.trees, table, what, |stored| {
-            self.tuples.read(layout, stored, what.columns, row)?;
-            Ok(visit(row))
-        })?;
-        Ok(self.tuples.memory().healthy()?)
+        sound(self.tuples.memory(), || {
+            self.map.scan(self.trees, table, what, |stored| {
+                self.tuples.read(layout, stored, what.columns, row)?;
+                Ok(visit(row))
+            })
+        })
     }
 }
 
@@ -158,6 +161,16 @@ pub(crate) fn check<B: PageBackend, T: TupleForm>(
     map.check_counts(shadow.current(), &counts)
 }
 
+/// Whether snapshots may be taken and read: a writer that has stopped may have shown what never
+/// became durable.
+#[inline]
+fn readable<M: Memory>(memory: &M, stopped: Option<&str>) -> Result<(), EngineError> {
+    match stopped {
+        Some(why) => Err(EngineError::Stopped { why: why.into() }),
+        None => Ok(memory.healthy()?),
+    }
+}
+
 /// Takes snapshots of a partition.
 #[derive(Debug)]
 pub(crate) struct ShadowSnapshots<S, T> {
@@ -178,10 +191,11 @@ impl<S: PageSource, T: TupleForm> ShadowSnapshots<S, T> {
 }
 
 impl<S: PageSource, T: TupleForm> SnapshotSource for ShadowSnapshots<S, T> {
-    fn snapshot(&self) -> Box<dyn Reader> {
+    fn snapshot(&self) -> Result<Box<dyn Reader>, EngineError> {
         let Self { snapshots, map, tuples } = self;
+        readable(tuples.memory(), snapshots.stopped())?;
         let (trees, map, tuples) = (snapshots.take(), map.clone(), tuples.clone());
-        Box::new(ShadowSnapshot { trees, map, tuples })
+        Ok(Box::new(ShadowSnapshot { trees, map, tuples }))
     }
 }
 
@@ -194,8 +208,10 @@ struct ShadowSnapshot<S, T> {
 }
 
 impl<S: PageSource, T: TupleForm> ShadowSnapshot<S, T> {
-    fn view(&self) -> View<'_, S, T> {
-        View { map: &self.map, trees: self.trees.trees(), tuples: &self.tuples }
+    /// The tables, as long as they may be read.
+    fn view(&self) -> Result<View<'_, S, T>, EngineError> {
+        readable(self.tuples.memory(), self.trees.stopped())?;
+        Ok(View { map: &self.map, trees: self.trees.trees(), tuples: &self.tuples })
     }
 }
 
@@ -207,7 +223,7 @@ impl<S: PageSource, T: TupleForm> Reader for ShadowSnapshot<S, T> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        self.view().get(table, key, columns, row)
+        self.view()?.get(table, key, columns, row)
     }
 
     fn get_bytes(
@@ -217,7 +233,7 @@ impl<S: PageSource, T: TupleForm> Reader for ShadowSnapshot<S, T> {
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError> {
-        self.view().get_bytes(table, key, columns, out)
+        self.view()?.get_bytes(table, key, columns, out)
     }
 
     fn scan(
@@ -227,6 +243,6 @@ impl<S: PageSource, T: TupleForm> Reader for ShadowSnapshot<S, T> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.view().scan(table, what, row, visit)
+        self.view()?.scan(table, what, row, visit)
     }
 }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use index::cow::{FilePages, PageBackend, Pages, PoolPages, Records, Root, TreeBuffers, TreeShape};
+use index::cow::{
+    ExtentList, FilePages, PageBackend, Pages, PoolPages, Records, Root, TreeBuffers, TreeShape,
+};
 use index::{Direction, IndexError};
 use pm::{Dram, File, Files, Memory, Off, RecordedFile, Recording, RecordingFiles};
 use rand::rngs::SmallRng;
@@ -38,18 +40,19 @@ impl Store for FilePages<RecordedFile, Dram> {
         let mut bytes = vec![0; self.file().len().unwrap() as usize];
         self.file().read_at(0, &mut bytes).unwrap();
         copy.write_at(0, &bytes).unwrap();
-        FilePages::open(copy, 512, self.page_bytes(), mark, dram(), CACHE_BYTES).unwrap()
+        FilePages::open(copy, 512, self.page_bytes(), (mark, u64::MAX), dram(), CACHE_BYTES)
+            .unwrap()
     }
 }
 
 fn file_pages(page_bytes: u32) -> FilePages<RecordedFile, Dram> {
     let file = RecordingFiles::new().create("pages").unwrap();
-    FilePages::open(file, 512, page_bytes, 0, dram(), CACHE_BYTES).unwrap()
+    FilePages::open(file, 512, page_bytes, (0, 0), dram(), CACHE_BYTES).unwrap()
 }
 
 struct Pool {
     heap: Heap<Recording>,
-    head: Off<u64>,
+    list: ExtentList,
 }
 
 fn pool() -> (Pool, Lane<Recording>) {
@@ -58,8 +61,10 @@ fn pool() -> (Pool, Lane<Recording>) {
     let heap = Heap::format(memory, options).unwrap();
     let mut lane = heap.lane(0);
     let head = Off::new(lane.allocate(64, Purpose::Log).unwrap());
-    heap.memory().store(head, 0);
-    (Pool { heap, head }, lane)
+    let list = ExtentList { newest: head, oldest: Off::new(head.get() + 8) };
+    heap.memory().store(list.newest, 0);
+    heap.memory().store(list.oldest, 0);
+    (Pool { heap, list }, lane)
 }
 
 struct PoolStore(PoolPages<Recording>, Pool);
@@ -79,7 +84,7 @@ impl PageBackend for PoolStore {
     fn page_bytes(&self) -> u32 {
         self.0.page_bytes()
     }
-    fn take_fresh(&mut self) -> Option<u64> {
+    fn take_fresh(&mut self) -> Result<Option<u64>, IndexError> {
         self.0.take_fresh()
     }
     fn fresh(&self) -> u64 {
@@ -142,13 +147,13 @@ impl Store for PoolStore {
     fn reopen(self, _: &mut Self::Room) -> Self {
         let Self(pages, pool) = self;
         let (page_bytes, mark) = (pages.page_bytes(), pages.mark());
-        Self(PoolPages::open(&pool.heap, pool.head, page_bytes, mark).unwrap(), pool)
+        Self(PoolPages::open(&pool.heap, pool.list, page_bytes, mark).unwrap(), pool)
     }
 }
 
 fn pool_store(page_bytes: u32) -> (PoolStore, Lane<Recording>) {
     let (pool, lane) = pool();
-    (PoolStore(PoolPages::open(&pool.heap, pool.head, page_bytes, 0).unwrap(), pool), lane)
+    (PoolStore(PoolPages::open(&pool.heap, pool.list, page_bytes, 0).unwrap(), pool), lane)
 }
 
 struct Test<B: Store> {
@@ -362,7 +367,7 @@ impl<B: Store> Test<B> {
         let open = self.committed.clone();
         let mut test = Self { pages, room, open, snapshots: Vec::new(), durable: number, ..self };
         test.compare(root, &test.committed.1);
-        test.pages.start_collection([(test.shape, root)].into_iter());
+        test.pages.start_collection([(test.shape, root)].into_iter(), u64::MAX);
         test.snapshots.push((number, root, test.committed.1.clone()));
         while !test.pages.collect(5).unwrap() {
             test.operation();
@@ -491,7 +496,8 @@ fn damaged_pages_are_an_error() {
         damaged[at] ^= 1 << random.random_range(0..8);
         let file = RecordingFiles::new().create("pages").unwrap();
         file.write_at(0, &damaged).unwrap();
-        let pages = FilePages::open(file, 512, PAGE_BYTES, mark, dram(), CACHE_BYTES).unwrap();
+        let pages =
+            FilePages::open(file, 512, PAGE_BYTES, (mark, u64::MAX), dram(), CACHE_BYTES).unwrap();
         let mut found = Model::new();
         let checked = shape.check(pages.source(), root, &mut |_| Ok(()), &mut |key, value| {
             found.insert(key.to_vec(), value.to_vec());

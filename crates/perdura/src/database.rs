@@ -707,13 +707,10 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// As [`Database::snapshot`], of this partition.
     ///
     /// # Errors
-    /// [`Error::NoSnapshots`].
+    /// [`Error::NoSnapshots`]; the partition has stopped, or the medium has failed.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        let reader = match &self.database.snapshots[self.number] {
-            Some(source) => Some(source.snapshot()),
-            None => self.write_lock().snapshot(),
-        };
-        let reader = reader.ok_or(Error::NoSnapshots { engine: self.database.kind })?;
+        let source = self.database.snapshots[self.number].as_ref();
+        let reader = source.ok_or(Error::NoSnapshots { engine: self.database.kind })?.snapshot()?;
         Ok(Snapshot { reader, catalog: self.database.catalog.clone() })
     }
 

@@ -89,6 +89,12 @@ pub enum StorageError {
         /// The column.
         column: String,
     },
+    /// The transactions of a batch make and supersede more objects than its list can name.
+    #[error("the transaction changes too much: its list holds {max} objects; do it in parts")]
+    TransactionTooLarge {
+        /// Objects that the list can name.
+        max: u64,
+    },
     /// The schema makes no sense.
     #[error("{0}")]
     Schema(String),

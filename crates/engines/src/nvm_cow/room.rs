@@ -19,7 +19,7 @@ pub(super) fn places(
     let mut sizes = Vec::new();
     let places: Result<Vec<_>, EngineError> = map
         .trees()
-        .map(|(layout, index)| {
+        .map(|(layout, table, index)| {
             let key_bytes = layout.key_bytes(index) as u16;
             let value_bytes = if index == 0 { 8 } else { 0 };
             let wanted = (16 + 7 * (u32::from(key_bytes) + 8)).next_power_of_two();
@@ -30,7 +30,7 @@ pub(super) fn places(
                 sizes.push(bytes);
                 sizes.len() - 1
             });
-            Ok(TreePlace { shape, store })
+            Ok(TreePlace { shape, store, table })
         })
         .collect();
     Ok((places?, sizes))
@@ -59,17 +59,22 @@ impl<E: Environment> Core<E> {
         Ok(self.master.reserve(&mut self.lane, self.batch.entries() + entries + left)?)
     }
 
-    /// If the pool is full, frees what only waits for a batch to end or for the collection.
+    /// If the pool or the batch's list is full, frees what only waits for a batch to end, for
+    /// somebody to notice that snapshots have gone, or for the collection.
     #[cold]
     fn make_room(&mut self, error: EngineError) -> Result<(), EngineError> {
-        if !matches!(error, EngineError::Storage(StorageError::Heap(HeapError::Full(_)))) {
+        let full = matches!(error, EngineError::Storage(StorageError::Heap(HeapError::Full(_))));
+        let too_long =
+            matches!(error, EngineError::Storage(StorageError::TransactionTooLarge { .. }));
+        if !full && !too_long {
             return Err(error);
         }
+        self.shadow.release_unpinned();
         // What a batch has superseded can be used when the master record has moved once more.
         for _ in 0..2 {
             self.end_batch()?;
         }
-        while !self.shadow.collect(u64::MAX)? {}
+        while full && !self.shadow.collect(u64::MAX)? {}
         self.forget_snapshots();
         Ok(())
     }

@@ -24,6 +24,22 @@ struct Shard {
     frames: Clock<u64>,
     /// A page on its way in or out.
     buffer: Vec<u8>,
+    /// A bit for each page of the shard: written since the file was opened.
+    written: Vec<u64>,
+}
+
+impl Shard {
+    fn is_written(&self, place: u64) -> bool {
+        self.written.get((place / 64) as usize).is_some_and(|word| word & 1 << (place % 64) != 0)
+    }
+
+    fn note_written(&mut self, place: u64) {
+        let word = (place / 64) as usize;
+        if self.written.len() <= word {
+            self.written.resize(word + 1, 0);
+        }
+        self.written[word] |= 1 << (place % 64);
+    }
 }
 
 /// The cache of one file.
@@ -32,6 +48,8 @@ pub(super) struct Cache<F, V> {
     pub(super) file: F,
     pub(super) data_at: u64,
     pub(super) page_bytes: u32,
+    /// The transaction of the directory that was opened.
+    opened: u64,
     memory: V,
     shards: Box<[Mutex<Shard>]>,
     frames_per_shard: usize,
@@ -43,15 +61,27 @@ pub(super) struct Cache<F, V> {
 const LEAST_FRAMES: u64 = 16;
 
 impl<F: File, V: Memory> Cache<F, V> {
-    pub(super) fn new(file: F, data_at: u64, page_bytes: u32, memory: V, cache_bytes: u64) -> Self {
+    pub(super) fn new(
+        file: F,
+        data_at: u64,
+        page_bytes: u32,
+        opened: u64,
+        memory: V,
+        cache_bytes: u64,
+    ) -> Self {
         let frames = (cache_bytes / u64::from(page_bytes)).max(LEAST_FRAMES);
         let shards = (frames / (4 * LEAST_FRAMES)).next_power_of_two().min(16);
         let frames_per_shard = frames.div_ceil(shards) as usize;
-        let shard = || Shard { frames: Clock::new(frames_per_shard), buffer: Vec::new() };
+        let shard = || Shard {
+            frames: Clock::new(frames_per_shard),
+            buffer: Vec::new(),
+            written: Vec::new(),
+        };
         Self {
             file,
             data_at,
             page_bytes,
+            opened,
             next_frame: Mutex::new(memory.len().next_multiple_of(4096).max(4096)),
             memory,
             shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
@@ -68,6 +98,11 @@ impl<F: File, V: Memory> Cache<F, V> {
         // Neighbours lie in different shards.
         let shard = page as usize & (self.shards.len() - 1);
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a page within its shard.
+    fn within_shard(&self, page: u64) -> u64 {
+        page / self.shards.len() as u64
     }
 
     fn place(&self, page: u64) -> u64 {
@@ -117,20 +152,29 @@ impl<F: File, V: Memory> Cache<F, V> {
         if !sound {
             return Err(damaged.into());
         }
+        // The directory that was opened leads to none of a later transaction: then a later one was
+        // durable, and its master record is lost.
+        if header.birth > self.opened && !shard.is_written(self.within_shard(page)) {
+            return Err(Bad::Damaged { what: "page of a later transaction", at }.into());
+        }
         let index = self.frame_for(shard, page)?;
         self.memory.copy(Off::new(shard.frames.frame(index).at), &shard.buffer);
         Ok(index)
     }
 
     /// A frame for a page that has none: one never used, else one that the clock chooses, else one
-    /// more.
+    /// more than the shard's share. Without memory for a new one the clock chooses at any time.
     fn frame_for(&self, shard: &mut Shard, page: u64) -> Result<usize, IndexError> {
-        let chosen = if shard.frames.is_full() { shard.frames.give_up() } else { None };
+        let frames = &mut shard.frames;
+        let chosen = if frames.is_full() { frames.give_up() } else { None };
         let index = match chosen {
             Some(index) => index,
-            None => shard.frames.add(self.new_frame()?),
+            None => match self.new_frame() {
+                Ok(at) => frames.add(at),
+                Err(error) => frames.give_up().ok_or(error)?,
+            },
         };
-        shard.frames.hold(index, page);
+        frames.hold(index, page);
         Ok(index)
     }
 
@@ -203,6 +247,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         shard.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(self.place(page), &shard.buffer)?;
         frame.dirty = false;
+        shard.note_written(self.within_shard(page));
         Ok(true)
     }
 

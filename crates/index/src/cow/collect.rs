@@ -5,9 +5,9 @@
 //! 2. Its trees are walked, a few pages a step; each page met is marked.
 //! 3. What is below the directory's high-water mark and has no mark is free.
 //!
-//! Until it is done allocation takes pages that were never used, as long as there are some. When
-//! there are none the collection is finished at once: growing instead would cost space with each
-//! crash, for ever.
+//! Until it is done allocation takes pages that were never used, of which there are always some
+//! ([`Pages::look_ahead`]), and adds a few. When these are used up the collection is finished at
+//! once: growing on would cost space with each crash, for ever.
 
 use pm::Bad;
 
@@ -49,8 +49,10 @@ const SWEEP: u64 = 1024;
 
 impl<B: PageBackend> Pages<B> {
     /// Begins the collection. `trees` are those of the directory that was opened, which the
-    /// caller keeps pinned until [`Self::collect`] says that it is done.
-    pub fn start_collection(&mut self, trees: impl Iterator<Item = (TreeShape, Root)>) {
+    /// caller keeps pinned until [`Self::collect`] says that it is done; `least` as for
+    /// [`Self::look_ahead`].
+    pub fn start_collection(&mut self, trees: impl Iterator<Item = (TreeShape, Root)>, least: u64) {
+        self.allow_growth(least);
         let stack = trees.filter_map(|(shape, root)| Some((root.page()?, root.level(), shape)));
         self.collection = Some(Collection {
             stack: stack.collect(),
@@ -112,27 +114,29 @@ impl<B: PageBackend> Pages<B> {
                 continue;
             };
             collection.mark(self.backend.dense(page), page)?;
-            self.visit(collection, page, level, &shape)?;
+            *left = left.saturating_sub(self.visit(collection, page, level, &shape)?);
         }
         Ok(false)
     }
 
-    /// Notes what a node leads to.
+    /// Notes what a node leads to; returns how many more pages it has looked at.
     fn visit(
         &self,
         collection: &mut Collection,
         page: u64,
         level: u8,
         shape: &TreeShape,
-    ) -> Result<(), IndexError> {
+    ) -> Result<u64, IndexError> {
         let source = self.backend.source();
         if level == 0 {
+            let mut overflow = 0;
             if shape.can_overflow() {
-                return overflow::for_each_page(source, shape, page, &mut |page| {
+                overflow::for_each_page(source, shape, page, &mut |page| {
+                    overflow += 1;
                     Ok(collection.mark(self.backend.dense(page), page)?)
-                });
+                })?;
             }
-            return Ok(());
+            return Ok(overflow);
         }
         source.with(page, |view| {
             let node = Node::open(view, shape, page, level)?;
@@ -145,7 +149,7 @@ impl<B: PageBackend> Pages<B> {
                     collection.stack.push((child, level - 1, *shape));
                 }
             }
-            Ok(())
+            Ok(0)
         })?
     }
 

@@ -54,12 +54,14 @@ pub struct FilePages<F, V> {
     written: u64,
 }
 
-/// Bytes by which a file grows at least.
+/// Bytes by which a file grows at least, but for a small one, and the part of a large one that it
+/// grows by: so that it grows seldom, and the space reserved ahead stays small.
 const GROWTH_BYTES: u64 = 1 << 20;
+const GROWTH_PART: u64 = 64;
 
 impl<F: File, V: Memory> FilePages<F, V> {
-    /// Pages of `page_bytes` bytes in a file from byte `data_at` on, `mark` of which are used. The
-    /// cache takes up to `cache_bytes` of `memory`.
+    /// Pages of `page_bytes` bytes in a file from byte `data_at` on, `mark` of which are used, by
+    /// the directory of transaction `opened`. The cache takes up to `cache_bytes` of `memory`.
     ///
     /// # Errors
     /// The file cannot be reached, or is shorter than the pages in use.
@@ -67,7 +69,7 @@ impl<F: File, V: Memory> FilePages<F, V> {
         file: F,
         data_at: u64,
         page_bytes: u32,
-        mark: u64,
+        (mark, opened): (u64, u64),
         memory: V,
         cache_bytes: u64,
     ) -> Result<Self, IndexError> {
@@ -79,7 +81,7 @@ impl<F: File, V: Memory> FilePages<F, V> {
                 Bad::Damaged { what: "length of the file: it ends before the page", at }.into()
             );
         }
-        let cache = Cache::new(file, data_at, page_bytes, memory, cache_bytes);
+        let cache = Cache::new(file, data_at, page_bytes, opened, memory, cache_bytes);
         let source = FileSource(std::sync::Arc::new(cache));
         Ok(Self { source, last: mark, room, opened: mark, dirty: Vec::new(), written: 0 })
     }
@@ -119,12 +121,12 @@ impl<F: File, V: Memory> PageBackend for FilePages<F, V> {
         self.source.0.page_bytes
     }
 
-    fn take_fresh(&mut self) -> Option<u64> {
+    fn take_fresh(&mut self) -> Result<Option<u64>, IndexError> {
         if self.last == self.room {
-            return None;
+            return Ok(None);
         }
         self.last += 1;
-        Some(self.last)
+        Ok(Some(self.last))
     }
 
     fn fresh(&self) -> u64 {
@@ -135,7 +137,8 @@ impl<F: File, V: Memory> PageBackend for FilePages<F, V> {
     fn extend(&mut self, (): &mut (), pages: u64) -> Result<(), IndexError> {
         let page_bytes = u64::from(self.page_bytes());
         let needed = self.room + pages;
-        let ahead = needed.max(self.room + (GROWTH_BYTES / page_bytes).min(self.room / 4 + 16));
+        let step = (GROWTH_BYTES / page_bytes).max(self.room / GROWTH_PART);
+        let ahead = needed.max(self.room + step.min(self.room / 4 + 16));
         let full = |source| {
             let wanted = needed.saturating_mul(page_bytes);
             IndexError::from(HeapError::Full(GrowError::Medium { wanted, source }))

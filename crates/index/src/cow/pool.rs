@@ -1,13 +1,12 @@
 //! Pages in extents of a heap, for trees that live in non-volatile memory (P1 4.2).
 //!
 //! An extent is one object of the heap, as large as fits a chunk well: a header line and pages.
-//! Extents form a list, newest first, whose head is a word that the caller owns; linking one is a
-//! mini-transaction. They stay for good.
+//! Extents form a list that is linked both ways; the words for its ends are the owner's. Adding one
+//! is a mini-transaction. They stay for good.
 //!
-//! The high-water mark is `sequence << 32 | pages`: of the extent with that number so many pages
-//! are used, all of those before it, and none of those behind.
+//! The high-water mark is `where << 16 | pages`: of the extent there so many pages are used, all of
+//! those before it, and none of those behind. It is zero while no page is used.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Heap, HeapError, Lane, Purpose};
@@ -24,6 +23,16 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PDEXTENT");
 const NEXT_AT: u64 = 8;
 const SEQUENCE_AT: u64 = 16;
 const SIZES_AT: u64 = 24;
+const NEWER_AT: u64 = 32;
+
+/// Where a list of extents starts and ends: two words that the owner keeps, zero at first.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtentList {
+    /// Leads to the newest extent.
+    pub newest: Off<u64>,
+    /// Leads to the oldest one.
+    pub oldest: Off<u64>,
+}
 
 /// Reads pages that lie in a heap.
 #[derive(Clone, Debug)]
@@ -59,17 +68,14 @@ struct Extent {
 #[derive(Debug)]
 pub struct PoolPages<M: Memory> {
     source: PoolSource<M>,
-    head: Off<u64>,
+    list: ExtentList,
     extent_bytes: u64,
     pages_per_extent: u64,
-    /// Extents with unused pages, oldest first.
-    fresh: VecDeque<Extent>,
-    /// Of the first of them, how many pages are used.
+    /// The extent that pages are taken from, and how many of them are used.
+    current: Option<Extent>,
     used: u64,
-    /// The mark while no extent has an unused page.
-    full: u64,
+    /// The number of the newest extent.
     newest: u64,
-    extents: u64,
     /// Allocated since the last write-back, and of these forgotten.
     unflushed: Vec<u64>,
     forgotten: Vec<u64>,
@@ -89,69 +95,70 @@ fn extent_bytes(chunk_bytes: u64) -> u64 {
 }
 
 impl<M: Memory> PoolPages<M> {
-    /// Pages of `page_bytes` bytes whose list of extents starts at the word `head`; `mark` is
-    /// their high-water mark. Looks at extents behind the mark only.
+    /// Pages of `page_bytes` bytes in the extents of a list; `mark` is their high-water mark. Looks
+    /// at two extents at most.
     ///
     /// # Errors
     /// A damaged extent, or pages that no chunk of the heap can hold.
     pub fn open(
         heap: &Heap<M>,
-        head: Off<u64>,
+        list: ExtentList,
         page_bytes: u32,
         mark: u64,
     ) -> Result<Self, IndexError> {
         let extent_bytes = extent_bytes(heap.chunk_bytes());
         let pages_per_extent = (extent_bytes - EXTENT_HEADER_BYTES) / u64::from(page_bytes);
-        if pages_per_extent < 4 {
+        if !(4..1 << 16).contains(&pages_per_extent) {
             return Err(IndexError::NodeSize { node_bytes: page_bytes, key_bytes: 0 });
         }
         let source = PoolSource { memory: heap.memory().clone(), page_bytes };
         let mut pages = Self {
             source,
-            head,
+            list,
             extent_bytes,
             pages_per_extent,
-            fresh: VecDeque::new(),
+            current: None,
             used: 0,
-            full: mark,
             newest: 0,
-            extents: 0,
             unflushed: Vec::new(),
             forgotten: Vec::new(),
             opened: mark,
             below: Vec::new(),
-            next_below: 0,
+            next_below: mark >> 16,
             written_bytes: 0,
         };
-        let (sequence, used) = (mark >> 32, mark & 0xffff_ffff);
-        let mut at = pages.source.memory.load(head, Acquire)?;
-        let mut below = None;
-        while at != 0 {
-            let (extent, next) = pages.extent(at, below)?;
-            below = Some(extent.sequence);
-            pages.newest = pages.newest.max(extent.sequence);
-            if extent.sequence < sequence {
-                return Err(Bad::Damaged { what: "list of extents", at }.into());
-            }
-            if extent.sequence == sequence {
-                pages.next_below = at;
-                if used > pages_per_extent {
-                    return Err(Bad::Damaged { what: "high-water mark", at }.into());
-                }
-                if used < pages_per_extent {
-                    pages.fresh.push_front(extent);
-                    pages.used = used;
-                }
-                break;
-            }
-            pages.fresh.push_front(extent);
-            at = next;
+        let newest = pages.source.memory.load(list.newest, Acquire)?;
+        if newest != 0 {
+            pages.newest = pages.extent(newest, None)?.0.sequence;
         }
-        if sequence != 0 && pages.next_below == 0 {
-            return Err(Bad::Damaged { what: "list of extents", at: head.get() }.into());
+        if mark != 0 {
+            let (at, used) = (mark >> 16, mark & 0xffff);
+            let (extent, _) = pages.extent(at, None)?;
+            if extent.sequence > pages.newest || !(1..=pages_per_extent).contains(&used) {
+                return Err(Bad::Damaged { what: "high-water mark", at }.into());
+            }
+            (pages.current, pages.used) = (Some(extent), used);
         }
-        pages.extents = pages.newest;
         Ok(pages)
+    }
+
+    /// The number of the extent that pages are taken from; 0 before the first one.
+    fn sequence(&self) -> u64 {
+        self.current.map_or(0, |extent| extent.sequence)
+    }
+
+    /// The extent behind the one that pages are taken from, if there is one.
+    fn next_extent(&self) -> Result<Option<Extent>, IndexError> {
+        let link = self.current.map_or(self.list.oldest, |extent| newer_link(extent.start));
+        let at = self.source.memory.load(link, Acquire)?;
+        if at == 0 {
+            return Ok(None);
+        }
+        let (extent, _) = self.extent(at, None)?;
+        if extent.sequence != self.sequence() + 1 {
+            return Err(Bad::Damaged { what: "list of extents", at }.into());
+        }
+        Ok(Some(extent))
     }
 
     /// The extent at `at`, and the one before it. `below`: its number must be less.
@@ -186,7 +193,7 @@ impl<M: Memory> PoolPages<M> {
     /// # Errors
     /// A damaged extent.
     pub fn for_each_extent(&self, mut visit: impl FnMut(u64)) -> Result<(), IndexError> {
-        let mut at = self.source.memory.load(self.head, Acquire)?;
+        let mut at = self.source.memory.load(self.list.newest, Acquire)?;
         let mut below = None;
         while at != 0 {
             visit(at);
@@ -202,8 +209,8 @@ impl<M: Memory> PoolPages<M> {
     /// # Errors
     /// A damaged extent.
     pub fn for_each_used(&self, mut visit: impl FnMut(u64)) -> Result<(), IndexError> {
-        let (sequence, used) = (self.mark() >> 32, self.mark() & 0xffff_ffff);
-        let mut at = self.source.memory.load(self.head, Acquire)?;
+        let (sequence, used) = (self.sequence(), self.used);
+        let mut at = self.source.memory.load(self.list.newest, Acquire)?;
         let mut below = None;
         while at != 0 {
             let (extent, next) = self.extent(at, below)?;
@@ -233,21 +240,19 @@ impl<M: Memory> PageBackend for PoolPages<M> {
         self.source.page_bytes
     }
 
-    fn take_fresh(&mut self) -> Option<u64> {
-        let extent = *self.fresh.front()?;
-        let page = self.page(extent, self.used);
-        self.used += 1;
-        if self.used == self.pages_per_extent {
-            self.full = extent.sequence << 32 | self.used;
-            self.fresh.pop_front();
-            self.used = 0;
+    fn take_fresh(&mut self) -> Result<Option<u64>, IndexError> {
+        if self.current.is_none() || self.used == self.pages_per_extent {
+            let Some(extent) = self.next_extent()? else { return Ok(None) };
+            (self.current, self.used) = (Some(extent), 0);
         }
-        Some(page)
+        self.used += 1;
+        Ok(self.current.map(|extent| self.page(extent, self.used - 1)))
     }
 
     #[inline]
     fn fresh(&self) -> u64 {
-        self.fresh.len() as u64 * self.pages_per_extent - self.used
+        let left = self.current.map_or(0, |_| self.pages_per_extent - self.used);
+        (self.newest - self.sequence()) * self.pages_per_extent + left
     }
 
     fn extend(&mut self, lane: &mut Lane<M>, pages: u64) -> Result<(), IndexError> {
@@ -259,7 +264,8 @@ impl<M: Memory> PageBackend for PoolPages<M> {
             let start = lane.allocate(self.extent_bytes, Purpose::Index)?;
             let sequence = self.newest + 1;
             let memory = &self.source.memory;
-            let next = memory.load(self.head, Acquire)?;
+            let next = memory.load(self.list.newest, Acquire)?;
+            let link = if next == 0 { self.list.oldest } else { newer_link(next) };
             let mut header = [0; EXTENT_HEADER_BYTES as usize];
             let words = [MAGIC, next, sequence, self.sizes()];
             for (place, word) in header.chunks_exact_mut(8).zip(words) {
@@ -268,13 +274,12 @@ impl<M: Memory> PageBackend for PoolPages<M> {
             memory.copy(Off::new(start), &header);
             let mut lines = LineSet::new();
             lines.add(Range::new(start, EXTENT_HEADER_BYTES));
-            lane.mini_store(self.head, start);
+            lane.mini_store(self.list.newest, start);
+            lane.mini_store(link, start);
             lane.mini_persist(start)?;
             // Its words, and those of the bitmap, change by mini-transactions only.
             lane.mini_commit(&mut lines);
             self.newest = sequence;
-            self.extents += 1;
-            self.fresh.push_back(Extent { sequence, start });
         }
         Ok(())
     }
@@ -324,10 +329,7 @@ impl<M: Memory> PageBackend for PoolPages<M> {
     }
 
     fn mark(&self) -> u64 {
-        match self.fresh.front() {
-            Some(extent) if self.used > 0 => extent.sequence << 32 | self.used,
-            _ => self.full,
-        }
+        self.current.map_or(0, |extent| extent.start << 16 | self.used)
     }
 
     fn used_pages(&self) -> Result<u64, IndexError> {
@@ -337,7 +339,7 @@ impl<M: Memory> PageBackend for PoolPages<M> {
     }
 
     fn bytes(&self) -> u64 {
-        self.extents * self.extent_bytes
+        self.newest * self.extent_bytes
     }
 
     fn written_bytes(&self) -> u64 {
@@ -387,7 +389,11 @@ impl<M: Memory> PageBackend for PoolPages<M> {
 impl<M: Memory> PoolPages<M> {
     /// Whether a page of an enumerated extent lies above the mark that the pages were opened with.
     fn is_above(&self, extent: usize, index: u64) -> bool {
-        let (sequence, used) = (self.opened >> 32, self.opened & 0xffff_ffff);
-        self.below[extent].sequence == sequence && index >= used
+        self.below[extent].start == self.opened >> 16 && index >= self.opened & 0xffff
     }
+}
+
+/// The word of the extent at `start` that leads to the next newer one.
+fn newer_link(start: u64) -> Off<u64> {
+    Off::new(start + NEWER_AT)
 }

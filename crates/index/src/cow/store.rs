@@ -18,9 +18,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use heap::HeapError;
 use pm::View;
 
 use super::collect::Collection;
+use super::held::{Held, Old};
 use crate::error::IndexError;
 
 /// Reads pages. Cheap to clone; a clone can be sent to another thread and outlives the writer.
@@ -52,8 +54,11 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     fn source(&self) -> &Self::Source;
     /// Bytes of a page.
     fn page_bytes(&self) -> u32;
-    /// Takes a page that was never used.
-    fn take_fresh(&mut self) -> Option<u64>;
+    /// Takes a page that was never used, if there is one.
+    ///
+    /// # Errors
+    /// Damage.
+    fn take_fresh(&mut self) -> Result<Option<u64>, IndexError>;
     /// How many pages were never used.
     fn fresh(&self) -> u64;
     /// Makes room for at least so many pages more.
@@ -109,21 +114,12 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     fn page_at(&self, dense: u64) -> u64;
 }
 
-/// A page that a transaction has superseded.
-#[derive(Clone, Copy, Debug)]
-struct Old {
-    page: u64,
-    birth: u64,
-    /// The transaction that superseded it.
-    at: u64,
-}
-
-impl Old {
-    /// Whether a snapshot sees the page. `pins` are the transactions whose state they see.
-    fn is_pinned(&self, pins: &[u64]) -> bool {
-        pins.iter().any(|pin| (self.birth..self.at).contains(pin))
-    }
-}
+/// One in so many pages may be free, and still others are kept that were never used.
+const FREE_PART: u64 = 8;
+/// One in so many pages that were never used are added at a time.
+const AHEAD_PART: u64 = 64;
+/// One in so many pages are added at most while the collection is at work.
+const GROWTH_PART: u64 = 32;
 
 /// The pages of trees, with what is known of their use.
 #[derive(Debug)]
@@ -143,8 +139,12 @@ pub struct Pages<B> {
     /// Superseded by committed ones, in their order.
     waiting: VecDeque<Old>,
     /// Of these, what only snapshots keep.
-    held: Vec<Old>,
+    held: Held,
     pub(super) collection: Option<Collection>,
+    /// Pages that may still be added while the collection is at work.
+    pub(super) growth: u64,
+    /// There was no room to look ahead.
+    full: bool,
     /// Pages allocated since the collection's last step.
     pub(super) allocated: u64,
     /// Pages allocated since the store was opened.
@@ -165,8 +165,10 @@ impl<B: PageBackend> Pages<B> {
             dropped: Vec::new(),
             superseded: Vec::new(),
             waiting: VecDeque::new(),
-            held: Vec::new(),
+            held: Held::default(),
             collection: None,
+            growth: 0,
+            full: false,
             allocated: 0,
             made_ever: 0,
             collected: (0, 0),
@@ -182,6 +184,12 @@ impl<B: PageBackend> Pages<B> {
     /// Where the pages lie.
     pub fn backend(&self) -> &B {
         &self.backend
+    }
+
+    /// Pages that may be added while the collection is at work, if it has found so many that were
+    /// never used: where there are fewer, many of the used ones are free.
+    pub(super) fn allow_growth(&mut self, least: u64) {
+        self.growth = if self.backend.fresh() >= least { self.all() / GROWTH_PART } else { 0 };
     }
 
     /// Gives the backend out, and forgets all that is known of its pages.
@@ -207,13 +215,63 @@ impl<B: PageBackend> Pages<B> {
     /// There is no room; nothing has changed.
     #[inline]
     pub fn reserve(&mut self, pages: u64, room: &mut B::Room) -> Result<(), IndexError> {
-        if self.available() >= pages {
-            return Ok(());
+        if self.available() >= pages { Ok(()) } else { self.more(pages, room) }
+    }
+
+    /// While the collection is at work, space grows a little at first; then that is finished at
+    /// once, to know which pages are free, or each crash would cost space for ever.
+    #[cold]
+    fn more(&mut self, pages: u64, room: &mut B::Room) -> Result<(), IndexError> {
+        let (missing, fresh) = (pages - self.available(), self.backend.fresh());
+        if self.is_collecting() && missing <= self.growth {
+            let done = self.backend.extend(room, missing);
+            self.growth = self.growth.saturating_sub(self.backend.fresh() - fresh);
+            match done {
+                Err(IndexError::Heap(HeapError::Full(_))) => {}
+                done => return done,
+            }
         }
-        // Not before it is known which pages are free: or each crash would cost space for ever.
         while !self.collect(u64::MAX)? {}
         let available = self.available();
-        if available < pages { self.backend.extend(room, pages - available) } else { Ok(()) }
+        if available < pages {
+            self.backend.extend(room, pages - available)?;
+            self.full = false;
+        }
+        Ok(())
+    }
+
+    /// Between transactions: keeps so many pages that were never used, and a part of all pages if
+    /// that is more, so that the first transactions after a crash need not wait for the collection.
+    /// Not where an eighth of the pages is free: what they take of these pages stays used.
+    ///
+    /// # Errors
+    /// The medium failed. That there is no room is no error.
+    #[inline]
+    pub fn look_ahead(&mut self, least: u64, room: &mut B::Room) -> Result<(), IndexError> {
+        if self.backend.fresh() >= least || self.is_collecting() || self.full {
+            return Ok(());
+        }
+        self.extend_ahead(least, room)
+    }
+
+    #[cold]
+    fn extend_ahead(&mut self, least: u64, room: &mut B::Room) -> Result<(), IndexError> {
+        let all = self.all();
+        if self.free.len() as u64 > all / FREE_PART {
+            return Ok(());
+        }
+        let ahead = least.max(all / AHEAD_PART);
+        match self.backend.extend(room, ahead) {
+            // Not again with each commit.
+            Err(IndexError::Heap(HeapError::Full(_))) => self.full = true,
+            done => return done,
+        }
+        Ok(())
+    }
+
+    /// How many pages there are, used or not.
+    fn all(&self) -> u64 {
+        self.backend.bytes() / u64::from(self.backend.page_bytes())
     }
 
     /// Allocates a page; [`Self::reserve`] made room.
@@ -221,8 +279,10 @@ impl<B: PageBackend> Pages<B> {
     /// # Errors
     /// There is no room.
     pub(crate) fn allocate(&mut self) -> Result<u64, IndexError> {
-        let page = self.free.pop().or_else(|| self.backend.take_fresh());
-        let page = page.ok_or(IndexError::NotReserved)?;
+        let page = match self.free.pop() {
+            Some(page) => page,
+            None => self.backend.take_fresh()?.ok_or(IndexError::NotReserved)?,
+        };
         self.made.push(page);
         self.allocated += 1;
         self.made_ever += 1;
@@ -235,7 +295,7 @@ impl<B: PageBackend> Pages<B> {
         if birth == self.number {
             self.dropped.push(page);
         } else {
-            self.superseded.push(Old { page, birth, at: self.number });
+            self.superseded.push(Old { what: page, birth, at: self.number });
         }
     }
 
@@ -258,11 +318,9 @@ impl<B: PageBackend> Pages<B> {
         for old in self.superseded.drain(..) {
             if old.birth <= self.durable {
                 self.waiting.push_back(old);
-            } else if old.is_pinned(pins) {
-                self.held.push(old);
-            } else {
-                self.backend.forget(old.page);
-                self.free.push(old.page);
+            } else if !self.held.keep(old, pins) {
+                self.backend.forget(old.what);
+                self.free.push(old.what);
             }
         }
         self.number += 1;
@@ -298,22 +356,20 @@ impl<B: PageBackend> Pages<B> {
         self.durable = durable;
         while let Some(old) = self.waiting.front().copied().filter(|old| old.at <= durable) {
             self.waiting.pop_front();
-            if old.is_pinned(pins) { self.held.push(old) } else { self.free.push(old.page) }
+            if !self.held.keep(old, pins) {
+                self.free.push(old.what);
+            }
         }
     }
 
     /// Snapshots have gone: what nothing else kept is free.
     pub fn unpin(&mut self, pins: &[u64]) {
         let Self { held, free, backend, durable, .. } = self;
-        held.retain(|old| {
-            let pinned = old.is_pinned(pins);
-            if !pinned {
-                if old.birth > *durable {
-                    backend.forget(old.page);
-                }
-                free.push(old.page);
+        held.unpin(pins, |old| {
+            if old.birth > *durable {
+                backend.forget(old.what);
             }
-            pinned
+            free.push(old.what);
         });
     }
 
@@ -344,6 +400,6 @@ impl<B: PageBackend> Pages<B> {
     /// and once the collection is done, these and the reachable ones are all pages below the mark.
     pub fn for_each_unused(&self, mut visit: impl FnMut(u64)) {
         self.free.iter().for_each(|page| visit(*page));
-        self.waiting.iter().chain(&self.held).for_each(|old| visit(old.page));
+        self.waiting.iter().chain(self.held.iter()).for_each(|old| visit(old.what));
     }
 }

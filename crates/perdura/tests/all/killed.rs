@@ -156,19 +156,17 @@ fn nvm_cow_survives_a_power_cut_after_a_kill() {
 
 #[test]
 fn nvm_log_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::NvmLog, 1);
+    kills_then_power_cuts(EngineKind::NvmLog, 13);
 }
 
-/// The flushes and fences of opening alone, each of which must be missed.
+/// The flushes and fences that opening makes in the shared parts, each of which must be missed.
 fn sweep(engine: EngineKind, every: usize) {
     let mut nexts = Vec::new();
-    for seed in [31, 32] {
-        let (trace, models) = first_process(engine, seed, 20);
-        trace.kills(every, |killed| {
-            let acknowledged = killed.last_note().unwrap_or(0) as usize;
-            nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));
-        });
-    }
+    let (trace, models) = first_process(engine, 31, 20);
+    trace.kills(every, |killed| {
+        let acknowledged = killed.last_note().unwrap_or(0) as usize;
+        nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));
+    });
     let opening = |trace: &Trace| {
         let noted = trace.events.iter().position(|one| matches!(one.event, Event::Note(_)));
         Trace { image: Vec::new(), events: trace.events[..noted.unwrap()].to_vec() }
@@ -176,8 +174,8 @@ fn sweep(engine: EngineKind, every: usize) {
     let unseen = |sites: fn(&Trace) -> Vec<Site>, without: fn(&Trace, Site) -> Trace| {
         let mut places: Vec<Site> = Vec::new();
         for site in nexts.iter().flat_map(|(_, (trace, _))| sites(&opening(trace))) {
-            // The header's are `Killed::reopened`'s.
-            if !places.contains(&site) && !site.file().ends_with("header.rs") {
+            // Those of the heap have a test of their own.
+            if !places.contains(&site) && site.file().contains("storage") {
                 places.push(site);
             }
         }

@@ -10,6 +10,7 @@ mod bad_pool;
 mod budgets;
 mod conformance;
 mod cow_damage;
+mod cow_trouble;
 mod crash;
 mod damaged_files;
 mod full_disk;

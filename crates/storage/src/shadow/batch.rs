@@ -13,36 +13,32 @@
 
 use heap::Lane;
 use index::clock::MixMap;
+use index::cow::{Held, Old};
 use pm::{Bad, LineSet, Memory};
 
 use super::pool_master::ListEntry;
 
-/// An object that is on its way out.
-#[derive(Clone, Copy, Debug)]
-struct Old {
-    object: u64,
-    /// The transaction that superseded it.
-    at: u64,
-}
+/// Objects with the transactions that made them.
+type Births = MixMap<u64, u64>;
 
-impl Old {
-    fn is_pinned(&self, pins: &[u64]) -> bool {
-        pins.iter().any(|pin| *pin < self.at)
-    }
-}
+/// Objects for which there is room after a large batch: a commit looks at all of the room.
+const ROOM: usize = 4096;
 
 /// What is to be done with the objects of a batch; see the module's comment.
 #[derive(Default, Debug)]
 pub struct ObjectBatch {
     /// Objects made since the last move, with the transaction that made them.
-    new: MixMap<u64, u64>,
+    new: Births,
+    /// Objects made in earlier batches while there was a snapshot, with the same: no snapshot from
+    /// before sees them.
+    young: Births,
     /// Made by the open transaction.
     made: Vec<u64>,
     /// Superseded by the open transaction.
     replaced: Vec<u64>,
     superseded: Vec<Old>,
     cleared: Vec<Old>,
-    held: Vec<Old>,
+    held: Held,
     /// Lines of bits that have changed, to be flushed with the next batch.
     pub lines: LineSet,
 }
@@ -63,7 +59,7 @@ impl ObjectBatch {
         for entry in list {
             if let ListEntry::Superseded(object) = entry {
                 lane.clear_persisted(*object, &mut self.lines)?;
-                self.cleared.push(Old { object: *object, at: 0 });
+                self.cleared.push(Old { what: *object, birth: 0, at: 0 });
             }
         }
         Ok(self.cleared.len() as u64)
@@ -92,20 +88,20 @@ impl ObjectBatch {
     pub fn list(&self, open: u64) -> impl Iterator<Item = ListEntry> {
         let new = self.new.iter().filter(move |(_, made)| **made != open);
         new.map(|(object, _)| ListEntry::New(*object))
-            .chain(self.superseded.iter().map(|old| ListEntry::Superseded(old.object)))
+            .chain(self.superseded.iter().map(|old| ListEntry::Superseded(old.what)))
     }
 
     /// Commits the open transaction, `number`.
     pub fn commit<M: Memory>(&mut self, lane: &mut Lane<M>, number: u64, pins: &[u64]) {
         self.made.clear();
-        for object in self.replaced.drain(..) {
-            let old = Old { object, at: number };
-            if self.new.remove(&object).is_none() {
+        for what in self.replaced.drain(..) {
+            let new = self.new.remove(&what);
+            let birth = new.or_else(|| self.young.remove(&what)).unwrap_or(0);
+            let old = Old { what, birth, at: number };
+            if new.is_none() {
                 self.superseded.push(old);
-            } else if old.is_pinned(pins) {
-                self.held.push(old);
-            } else {
-                lane.release(object);
+            } else if !self.held.keep(old, pins) {
+                lane.release(what);
             }
         }
     }
@@ -116,6 +112,16 @@ impl ObjectBatch {
         for object in self.made.drain(..) {
             self.new.remove(&object);
             lane.release(object);
+        }
+        self.shrink();
+    }
+
+    /// Gives the room of a large batch back.
+    fn shrink(&mut self) {
+        for births in [&mut self.new, &mut self.young] {
+            if births.capacity() > 4 * births.len().max(ROOM) {
+                births.shrink_to(ROOM);
+            }
         }
     }
 
@@ -133,35 +139,35 @@ impl ObjectBatch {
     ) -> Result<(usize, usize), Bad> {
         let count = self.new.len();
         for old in self.cleared.drain(..) {
-            if old.is_pinned(pins) {
-                self.held.push(old);
-            } else {
-                lane.release(old.object);
+            if !self.held.keep(old, pins) {
+                lane.release(old.what);
             }
         }
-        let lines = &mut self.lines;
+        if pins.is_empty() {
+            self.young.clear();
+        }
+        let Self { lines, young, .. } = self;
         self.new.retain(|object, made| {
             if *made != open {
                 lane.mark_persisted(*object, lines);
+                if !pins.is_empty() {
+                    young.insert(*object, *made);
+                }
             }
             *made == open
         });
         for old in self.superseded.drain(..) {
-            lane.clear_persisted(old.object, lines)?;
+            lane.clear_persisted(old.what, lines)?;
             self.cleared.push(old);
         }
-        Ok((count - self.new.len(), self.cleared.len()))
+        let done = (count - self.new.len(), self.cleared.len());
+        self.shrink();
+        Ok(done)
     }
 
     /// Snapshots have gone: what only they kept is released.
     pub fn unpin<M: Memory>(&mut self, lane: &mut Lane<M>, pins: &[u64]) {
-        self.held.retain(|old| {
-            let pinned = old.is_pinned(pins);
-            if !pinned {
-                lane.release(old.object);
-            }
-            pinned
-        });
+        self.held.unpin(pins, |old| lane.release(old.what));
     }
 
     /// Whether an object is not persisted yet, though committed transactions lead to it.
@@ -172,6 +178,68 @@ impl ObjectBatch {
     /// Calls `visit` with every object that is persisted still, though no committed transaction
     /// leads to it any more.
     pub fn superseded(&self, visit: impl FnMut(u64)) {
-        self.superseded.iter().map(|old| old.object).for_each(visit);
+        self.superseded.iter().map(|old| old.what).for_each(visit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heap::{Heap, HeapOptions, Purpose};
+    use pm::Recording;
+
+    use super::*;
+
+    fn lane() -> Lane<Recording> {
+        let memory = Recording::pool(1 << 20, 16 << 20).unwrap();
+        Heap::format(memory, HeapOptions::default()).unwrap().lane(0)
+    }
+
+    /// A transaction that is a batch of its own and makes so many objects.
+    fn make(batch: &mut ObjectBatch, lane: &mut Lane<Recording>, objects: u64, number: u64) -> u64 {
+        let mut last = 0;
+        for _ in 0..objects {
+            last = lane.allocate(8, Purpose::Table).unwrap();
+            batch.made(&[last], number);
+        }
+        last
+    }
+
+    #[test]
+    fn after_a_large_batch_commits_are_cheap_again() {
+        let mut lane = lane();
+        for commit in [true, false] {
+            let mut batch = ObjectBatch::default();
+            make(&mut batch, &mut lane, 40_000, 1);
+            assert!(batch.new.capacity() >= 40_000);
+            if commit {
+                batch.commit(&mut lane, 1, &[]);
+                batch.settle(&mut lane, 2, &[]).unwrap();
+            } else {
+                batch.abort(&mut lane);
+            }
+            // Each list and each settling looks at all of it.
+            assert!(batch.new.capacity() <= 2 * ROOM, "{}", batch.new.capacity());
+        }
+    }
+
+    #[test]
+    fn a_snapshot_keeps_only_what_it_sees() {
+        let (mut lane, mut batch) = (lane(), ObjectBatch::default());
+        let pins = [1];
+        let mut current = make(&mut batch, &mut lane, 1, 1);
+        batch.commit(&mut lane, 1, &pins);
+        batch.settle(&mut lane, 2, &pins).unwrap();
+        let first = current;
+        for number in 2..200 {
+            let next = make(&mut batch, &mut lane, 1, number);
+            batch.replaced(current);
+            batch.commit(&mut lane, number, &pins);
+            batch.settle(&mut lane, number + 1, &pins).unwrap();
+            current = next;
+            assert!(batch.held.len() <= 1, "{} copies of one object", batch.held.len());
+        }
+        assert_eq!(batch.held.iter().map(|old| old.what).collect::<Vec<_>>(), [first]);
+        batch.unpin(&mut lane, &[]);
+        assert!(batch.held.is_empty());
     }
 }

@@ -87,6 +87,8 @@ pub struct FileMaster {
     /// The first copy as it was written last, for the second one.
     image: Vec<u8>,
     second_is_older: bool,
+    /// The first copy was torn or damaged when the file was opened.
+    is_second_copy: bool,
 }
 
 fn header_of(page_bytes: u32, words: usize, owner: u64) -> Header {
@@ -104,12 +106,25 @@ fn header_of(page_bytes: u32, words: usize, owner: u64) -> Header {
 
 impl FileMaster {
     fn new(name: &str, page_bytes: u32, words: usize) -> Self {
-        Self { name: name.into(), page_bytes, words, image: Vec::new(), second_is_older: false }
+        Self {
+            name: name.into(),
+            page_bytes,
+            words,
+            image: Vec::new(),
+            second_is_older: false,
+            is_second_copy: false,
+        }
     }
 
     /// Bytes of a page.
     pub fn page_bytes(&self) -> u32 {
         self.page_bytes
+    }
+
+    /// Whether the second copy was taken when the file was opened, since the first one has a wrong
+    /// checksum: a crash in the middle of a move leaves it so, and damage does.
+    pub fn is_second_copy(&self) -> bool {
+        self.is_second_copy
     }
 
     fn copy_bytes(&self) -> u64 {
@@ -187,6 +202,7 @@ impl FileMaster {
         master.page_bytes = page_bytes;
         let first = master.read_copy(&file, 0)?;
         let second = master.read_copy(&file, 1)?;
+        master.is_second_copy = first.is_none();
         let newer = match (first, second) {
             (Some(first), Some(second)) => {
                 Some(if number(&second) > number(&first) { second } else { first })

@@ -50,6 +50,8 @@ pub struct TreePlace {
     pub shape: TreeShape,
     /// The store's number.
     pub store: usize,
+    /// The table's number.
+    pub table: u16,
 }
 
 /// What a [`Shadow`] has done since it was opened.
@@ -109,7 +111,7 @@ impl<S: PageSource> Trees<'_, S> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, IndexError> {
-        let TreePlace { shape, store } = &self.places[tree];
+        let TreePlace { shape, store, .. } = &self.places[tree];
         shape.get(&self.sources[*store], self.roots[tree], key, read)
     }
 
@@ -124,7 +126,7 @@ impl<S: PageSource> Trees<'_, S> {
         direction: Direction,
         visit: &mut Visit<'_, B>,
     ) -> Result<ControlFlow<B>, IndexError> {
-        let TreePlace { shape, store } = &self.places[tree];
+        let TreePlace { shape, store, .. } = &self.places[tree];
         shape.scan(&self.sources[*store], self.roots[tree], range, direction, visit)
     }
 }
@@ -144,6 +146,12 @@ impl<S: PageSource> SnapshotTrees<S> {
         let Self { sources, places, pin } = self;
         Trees { sources, places, roots: &pin.directory().roots }
     }
+
+    /// Why the writer has stopped, if it has: nothing may be read any more then.
+    #[inline]
+    pub fn stopped(&self) -> Option<&str> {
+        self.pin.versions().stopped()
+    }
 }
 
 /// Takes snapshots, without asking the writer. Clones are good for as long as anybody keeps them.
@@ -162,7 +170,13 @@ impl<S> Clone for Snapshots<S> {
 }
 
 impl<S> Snapshots<S> {
-    /// Takes a snapshot of the last committed state.
+    /// Why the writer has stopped, if it has.
+    pub fn stopped(&self) -> Option<&str> {
+        self.versions.stopped()
+    }
+
+    /// Takes a snapshot of the last committed state; of the last durable one, where a transaction
+    /// is a batch of its own.
     pub fn take(&self) -> SnapshotTrees<S> {
         let Self { sources, places, versions } = self;
         SnapshotTrees { sources: sources.clone(), places: places.clone(), pin: versions.pin() }
@@ -189,8 +203,8 @@ pub struct Shadow<B: PageBackend> {
     collecting: Option<Pin>,
     /// What the last commit could spend on the collection.
     pace: u64,
-    /// Trees of the table that has most of them.
-    most_trees: u64,
+    /// For each store, pages that only deletes may take: enough for one of any table.
+    spare: Vec<u64>,
     batches: u64,
 }
 
@@ -208,12 +222,14 @@ impl<B: PageBackend> Shadow<B> {
         let mut stores: Vec<_> =
             backends.into_iter().map(|backend| Pages::new(backend, durable)).collect();
         let versions = Versions::new(directory.clone());
+        let spare: Vec<u64> = (0..stores.len()).map(|store| spare_pages(&places, store)).collect();
         let mut collecting = None;
         if opened {
             for (number, store) in stores.iter_mut().enumerate() {
                 let mine = places.iter().zip(&directory.roots);
                 let mine = mine.filter(|(place, _)| place.store == number);
-                store.start_collection(mine.map(|(place, root)| (place.shape, *root)));
+                let trees = mine.map(|(place, root)| (place.shape, *root));
+                store.start_collection(trees, AHEAD * spare[number]);
             }
             collecting = Some(versions.pin());
         }
@@ -224,7 +240,7 @@ impl<B: PageBackend> Shadow<B> {
         };
         let pins = collecting.iter().map(|pin| pin.directory().transaction).collect();
         Self {
-            most_trees: snapshots.places.len() as u64,
+            spare,
             stores,
             snapshots,
             buffers: TreeBuffers::default(),
@@ -317,16 +333,28 @@ impl<B: PageBackend> Shadow<B> {
         spare: bool,
         room: &mut B::Room,
     ) -> Result<(), IndexError> {
-        for (store, needed) in self.stores.iter_mut().zip(needs.0) {
-            let left = if spare && needed > 0 { self.most_trees * SPARE_PAGES } else { 0 };
+        for ((store, needed), left) in self.stores.iter_mut().zip(needs.0).zip(&self.spare) {
+            let left = if spare && needed > 0 { *left } else { 0 };
             store.reserve(needed + left, room)?;
+        }
+        Ok(())
+    }
+
+    /// After a batch: keeps pages that were never used, for the first transactions after a crash.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[inline]
+    pub fn look_ahead(&mut self, room: &mut B::Room) -> Result<(), IndexError> {
+        for (store, spare) in self.stores.iter_mut().zip(&self.spare) {
+            store.look_ahead(AHEAD * spare, room)?;
         }
         Ok(())
     }
 
     fn parts(&mut self, tree: usize) -> (&TreeShape, &mut Pages<B>, &mut TreeBuffers, &mut Root) {
         self.changed = true;
-        let TreePlace { shape, store } = &self.snapshots.places[tree];
+        let TreePlace { shape, store, .. } = &self.snapshots.places[tree];
         let root = &mut self.dirty.roots[tree];
         (shape, &mut self.stores[*store], &mut self.buffers, root)
     }
@@ -359,11 +387,15 @@ impl<B: PageBackend> Shadow<B> {
     }
 
     /// Commits the open transaction, which has changed something: the dirty directory becomes the
-    /// current one. Returns its number.
-    pub fn commit(&mut self) -> u64 {
+    /// current one. Returns its number. If it is `alone` in its batch, which the caller ends now,
+    /// snapshots see it when it is durable; others see what a group has committed so far.
+    pub fn commit(&mut self, alone: bool) -> u64 {
         self.dirty.transaction += 1;
         self.committed.copy_from(&self.dirty);
-        self.publish();
+        // Alone, it supersedes what is durable: nothing becomes free before that has been settled.
+        if !alone {
+            self.publish();
+        }
         for store in &mut self.stores {
             store.commit(&self.pins);
         }
@@ -406,9 +438,15 @@ impl<B: PageBackend> Shadow<B> {
         self.durable = self.committed.transaction;
         self.pending = 0;
         self.batches += 1;
+        self.publish();
         for store in &mut self.stores {
             store.settle(self.durable, &self.pins);
         }
+    }
+
+    /// A batch could not be made durable: nothing is committed or shown any more.
+    pub fn stop(&self, why: &str) {
+        self.snapshots.versions.stop(why);
     }
 
     /// Whether snapshots have gone since this was asked last.
@@ -531,7 +569,7 @@ impl<B: PageBackend> Shadow<B> {
     ) -> Result<(), IndexError> {
         let mut owned = vec![HashSet::new(); self.stores.len()];
         let twice = |page| Bad::Damaged { what: "page with two owners", at: page };
-        for (tree, TreePlace { shape, store }) in self.snapshots.places.iter().enumerate() {
+        for (tree, TreePlace { shape, store, .. }) in self.snapshots.places.iter().enumerate() {
             let pages = &mut owned[*store];
             shape.check(
                 &self.snapshots.sources[*store],
@@ -561,6 +599,17 @@ impl<B: PageBackend> Shadow<B> {
     }
 }
 
-/// Pages for each tree of a store that only deletes may take. A delete returns them when it
-/// commits.
+/// Pages for each tree that a delete may take. It returns them when it commits.
 const SPARE_PAGES: u64 = 12;
+
+/// Of pages that were never used a store keeps so many times what it keeps for deletes.
+const AHEAD: u64 = 4;
+
+/// Pages of a store that a delete may take, in the table that has most trees there.
+fn spare_pages(places: &[TreePlace], store: usize) -> u64 {
+    let trees = |table| {
+        let mine = places.iter().filter(|place| place.store == store && place.table == table);
+        mine.count() as u64
+    };
+    places.iter().map(|place| trees(place.table)).max().unwrap_or(0) * SPARE_PAGES
+}

@@ -13,6 +13,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Heap, Lane, Purpose};
+use index::cow::ExtentList;
 use pm::{Bad, LineSet, Memory, Off, Range, View};
 
 use super::MAX_STORES;
@@ -20,7 +21,10 @@ use super::directory::Directory;
 use crate::error::StorageError;
 
 const PARAMETER_AT: u64 = 8;
+/// The oldest extent of each store, then the newest.
+const OLDEST_AT: u64 = 16;
 const HEADS_AT: u64 = 64;
+const _: () = assert!(OLDEST_AT + MAX_STORES as u64 * 8 == HEADS_AT);
 const LISTS_AT: u64 = HEADS_AT + MAX_STORES as u64 * 8;
 const SLOTS_AT: u64 = 128;
 const _: () = assert!(LISTS_AT + 16 == SLOTS_AT);
@@ -30,8 +34,12 @@ const INLINE_ENTRIES: u64 = 64;
 const SEGMENT_BYTES: u64 = 4096;
 const SEGMENT_ENTRIES: u64 = (SEGMENT_BYTES - 64) / 8;
 const _: () = assert!(SEGMENT_ENTRIES == 504);
-/// Segments that are believed.
-const MAX_SEGMENTS: usize = 1 << 16;
+/// Segments that a list can have.
+const MAX_SEGMENTS: u64 = 1 << 16;
+/// Segments of a list that stay, whether batches need them or not.
+const KEPT_SEGMENTS: usize = 4;
+/// Segments that a commit gives back at most.
+const TRIM_STEP: usize = 64;
 /// Bytes before a slot's words: their checksum, and how many entries follow.
 const SLOT_HEADER_BYTES: u64 = 8;
 
@@ -65,8 +73,11 @@ pub struct PoolMaster {
     slot_bytes: u64,
     /// The slot that counts.
     current: u64,
-    /// Segments of the lists of both slots.
+    /// Of the lists of both slots the segments that have been needed. More may be linked to the
+    /// last of them.
     segments: [Vec<u64>; 2],
+    /// Segments that the last batch of each slot has used.
+    used: [usize; 2],
     image: Vec<u8>,
     /// Entries of the lists written so far.
     listed: u64,
@@ -76,8 +87,8 @@ impl PoolMaster {
     fn new(root: u64, words: usize) -> Self {
         let words = words as u64;
         let slot_bytes = (SLOT_HEADER_BYTES + words * 8 + INLINE_ENTRIES * 8).next_multiple_of(64);
-        let segments = [Vec::new(), Vec::new()];
-        Self { root, words, slot_bytes, current: 0, segments, image: Vec::new(), listed: 0 }
+        let (segments, used) = ([Vec::new(), Vec::new()], [0; 2]);
+        Self { root, words, slot_bytes, current: 0, segments, used, image: Vec::new(), listed: 0 }
     }
 
     /// Creates a master record with an empty directory. `parameter` is the owner's, who must know
@@ -130,22 +141,13 @@ impl PoolMaster {
         let mut master = Self::new(root, directory.word_count());
         let word = memory.load(Off::new(root), Acquire)?;
         master.current = word & 1;
-        for slot in 0..2 {
-            let mut link = master.list_cell(slot);
-            loop {
-                let segment = memory.load(link, Acquire)?;
-                if segment == 0 {
-                    break;
-                }
-                let segments = &mut master.segments[slot as usize];
-                if segments.len() == MAX_SEGMENTS || !segment.is_multiple_of(64) {
-                    return Err(Bad::Damaged { what: "batch list", at: segment });
-                }
-                memory.view(Range::new(segment, SEGMENT_BYTES))?;
-                segments.push(segment);
-                link = Off::new(segment);
+        let entries = memory.load(Off::new(master.slot_at(master.current)), Acquire)? >> 32;
+        while master.capacity(master.current) < entries {
+            if !master.follow(memory, master.current)? {
+                return Err(Bad::Damaged { what: "batch list", at: root });
             }
         }
+        master.used[master.current as usize] = master.segments[master.current as usize].len();
         let list = master.read_slot(memory, directory)?;
         if directory.transaction != word >> 1 {
             return Err(Bad::Damaged { what: "master record", at: root });
@@ -155,6 +157,34 @@ impl PoolMaster {
         memory.flush(Range::new(root, 8));
         memory.fence();
         Ok((master, list))
+    }
+
+    /// The segment behind those of a slot that are known; zero if there is none.
+    fn next_segment<M: Memory>(&self, memory: &M, slot: u64) -> Result<u64, Bad> {
+        let segment = memory.load(self.last_link(slot), Acquire)?;
+        if segment != 0 {
+            let many = self.segments[slot as usize].len() as u64;
+            if many == MAX_SEGMENTS || !segment.is_multiple_of(64) {
+                return Err(Bad::Damaged { what: "batch list", at: segment });
+            }
+            memory.view(Range::new(segment, SEGMENT_BYTES))?;
+        }
+        Ok(segment)
+    }
+
+    /// Takes the next segment of a slot's list into use, if there is one.
+    fn follow<M: Memory>(&mut self, memory: &M, slot: u64) -> Result<bool, Bad> {
+        let segment = self.next_segment(memory, slot)?;
+        if segment != 0 {
+            self.segments[slot as usize].push(segment);
+        }
+        Ok(segment != 0)
+    }
+
+    /// The word that leads to the segment behind those of a slot that are known.
+    fn last_link(&self, slot: u64) -> Off<u64> {
+        let last = self.segments[slot as usize].last();
+        last.map_or(self.list_cell(slot), |last| Off::new(*last))
     }
 
     fn read_slot<M: Memory>(
@@ -188,10 +218,11 @@ impl PoolMaster {
         if sum == header as u32 { Ok(list) } else { Err(damaged) }
     }
 
-    /// The word that the list of extents of a store starts with.
-    pub fn head(&self, store: usize) -> Off<u64> {
-        assert!(store < MAX_STORES, "one word for each store");
-        Off::new(self.root + HEADS_AT + store as u64 * 8)
+    /// The words for the ends of the list of extents of a store.
+    pub fn extents(&self, store: usize) -> ExtentList {
+        assert!(store < MAX_STORES, "words for each store");
+        let word = |at: u64| Off::new(self.root + at + store as u64 * 8);
+        ExtentList { newest: word(HEADS_AT), oldest: word(OLDEST_AT) }
     }
 
     /// Where the object lies.
@@ -224,10 +255,15 @@ impl PoolMaster {
         Off::new(segment + 64 + beyond % SEGMENT_ENTRIES * 8)
     }
 
+    /// Entries that the list of a batch can have.
+    pub fn max_entries(&self) -> u64 {
+        self.inline_entries() + MAX_SEGMENTS * SEGMENT_ENTRIES
+    }
+
     /// Makes sure that the next batch's list has room for so many entries.
     ///
     /// # Errors
-    /// No room; nothing has changed.
+    /// No room, or more than [`Self::max_entries`]; nothing has changed.
     #[inline]
     pub fn reserve<M: Memory>(
         &mut self,
@@ -235,27 +271,73 @@ impl PoolMaster {
         entries: u64,
     ) -> Result<(), StorageError> {
         while self.capacity(1 - self.current) < entries {
-            self.add_segment(lane)?;
+            self.add_segment(lane, entries)?;
         }
         Ok(())
     }
 
-    /// Links a fresh segment to the next batch's list. The link and the segment's persisted bit
-    /// are one mini-transaction.
+    /// Takes one more segment into use for the next batch's list: one that an earlier batch has
+    /// left, else a fresh one. The link and the segment's persisted bit are one mini-transaction.
     #[cold]
-    fn add_segment<M: Memory>(&mut self, lane: &mut Lane<M>) -> Result<(), StorageError> {
+    fn add_segment<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        entries: u64,
+    ) -> Result<(), StorageError> {
+        if entries > self.max_entries() {
+            return Err(StorageError::TransactionTooLarge { max: self.max_entries() });
+        }
         let next = 1 - self.current;
+        if self.follow(lane.memory(), next)? {
+            return Ok(());
+        }
         let segment = lane.allocate(SEGMENT_BYTES, Purpose::Log)?;
         lane.memory().store(Off::new(segment), 0);
         let mut lines = LineSet::new();
         lines.add(Range::new(segment, 8));
-        let link = self.segments[next as usize].last();
-        let link = link.map_or(self.list_cell(next), |last| Off::new(*last));
-        lane.mini_store(link, segment);
+        lane.mini_store(self.last_link(next), segment);
         lane.mini_persist(segment)?;
         // Its words, and those of the bitmap, change by mini-transactions only.
         lane.mini_commit(&mut lines);
         self.segments[next as usize].push(segment);
+        Ok(())
+    }
+
+    /// After a move: gives segments of the current slot back that its batch does not need, some
+    /// of them. The rest of the list and the persisted bits are one mini-transaction.
+    ///
+    /// # Errors
+    /// Damage.
+    #[inline]
+    pub fn trim<M: Memory>(&mut self, lane: &mut Lane<M>) -> Result<(), Bad> {
+        let slot = self.current as usize;
+        let keep = self.used[slot].max(KEPT_SEGMENTS);
+        while self.segments[slot].len() < keep {
+            if !self.follow(lane.memory(), self.current)? {
+                return Ok(());
+            }
+        }
+        self.segments[slot].truncate(keep);
+        if self.next_segment(lane.memory(), self.current)? != 0 {
+            self.give_back(lane)?;
+        }
+        Ok(())
+    }
+
+    /// Takes segments out of the current slot's list, behind those that are known.
+    #[cold]
+    fn give_back<M: Memory>(&mut self, lane: &mut Lane<M>) -> Result<(), Bad> {
+        let link = self.last_link(self.current);
+        let mut next = self.next_segment(lane.memory(), self.current)?;
+        for _ in 0..TRIM_STEP {
+            if next == 0 {
+                break;
+            }
+            lane.mini_free(next).inspect_err(|_| lane.mini_cancel())?;
+            next = lane.memory().load(Off::new(next), Acquire)?;
+        }
+        lane.mini_store(link, next);
+        lane.mini_commit(&mut LineSet::new());
         Ok(())
     }
 
@@ -281,6 +363,7 @@ impl PoolMaster {
         assert!(u64::from(count) <= self.capacity(slot), "room for the list is reserved");
         self.listed += u64::from(count);
         let inline = body.len().min(room);
+        self.used[slot as usize] = (body.len() - inline).div_ceil(SEGMENT_ENTRIES as usize * 8);
         for (part, segment) in
             body[inline..].chunks(SEGMENT_ENTRIES as usize * 8).zip(&self.segments[slot as usize])
         {
@@ -291,6 +374,7 @@ impl PoolMaster {
         let bytes = SLOT_HEADER_BYTES as usize + inline;
         memory.copy(Off::new(at), &image[..bytes]);
         memory.flush(Range::new(at, bytes as u64));
+        image.shrink_to(room + KEPT_SEGMENTS * SEGMENT_BYTES as usize);
         self.image = image;
     }
 
@@ -309,8 +393,73 @@ impl PoolMaster {
     }
 
     /// Calls `visit` with every object that the record is made of.
-    pub fn objects(&self, mut visit: impl FnMut(u64)) {
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn objects<M: Memory>(&self, memory: &M, mut visit: impl FnMut(u64)) -> Result<(), Bad> {
         visit(self.root);
-        self.segments.iter().flatten().copied().for_each(visit);
+        for slot in 0..2 {
+            let mut rest = Self::new(self.root, self.words as usize);
+            while rest.follow(memory, slot)? {}
+            rest.segments[slot as usize].iter().copied().for_each(&mut visit);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heap::HeapOptions;
+    use pm::Recording;
+
+    use super::*;
+
+    /// Moves the master record with a list of so many entries.
+    fn batch(master: &mut PoolMaster, lane: &mut Lane<Recording>, entries: u64) {
+        let memory = lane.memory().clone();
+        let mut directory = Directory::new(1, 1, 1);
+        master.reserve(lane, entries).unwrap();
+        directory.transaction = memory.load(Off::new(master.root), Acquire).unwrap() / 2 + 1;
+        master.write(&memory, &directory, (1..=entries).map(|n| ListEntry::Superseded(n * 8)));
+        memory.fence();
+        master.publish(&memory, &directory);
+        memory.fence();
+        master.trim(lane).unwrap();
+    }
+
+    fn segments(master: &PoolMaster, memory: &Recording) -> usize {
+        let mut objects = 0;
+        master.objects(memory, |_| objects += 1).unwrap();
+        objects - 1
+    }
+
+    #[test]
+    fn what_a_large_batch_needed_is_not_followed_and_goes_again() {
+        let memory = Recording::pool(1 << 20, 64 << 20).unwrap();
+        let heap = Heap::format(memory.clone(), HeapOptions::default()).unwrap();
+        let mut lane = heap.lane(0);
+        let mut directory = Directory::new(1, 1, 1);
+        let mut master = PoolMaster::create(&mut lane, &directory, 0).unwrap();
+        let error = master.reserve(&mut lane, master.max_entries() + 1);
+        assert!(matches!(error, Err(StorageError::TransactionTooLarge { .. })), "{error:?}");
+        let large = 300 * SEGMENT_ENTRIES;
+        batch(&mut master, &mut lane, large);
+        let (opened, list) = PoolMaster::open(&heap, master.root, &mut directory).unwrap();
+        let known = opened.segments[opened.current as usize].len();
+        assert_eq!((list.len() as u64, known), (large, 300));
+        batch(&mut master, &mut lane, 3);
+        batch(&mut master, &mut lane, 3);
+        let (mut master, list) = PoolMaster::open(&heap, master.root, &mut directory).unwrap();
+        assert_eq!(list.len(), 3);
+        assert!(segments(&master, &memory) > 200, "there are many still");
+        assert!(master.segments.iter().all(Vec::is_empty), "of which opening has followed none");
+        (0..12).for_each(|_| batch(&mut master, &mut lane, 3));
+        assert!(segments(&master, &memory) <= 2 * KEPT_SEGMENTS);
+        let mut persisted = 0;
+        heap.for_each_persisted(|_, _| persisted += 1).unwrap();
+        assert_eq!(persisted, 1 + segments(&master, &memory), "the others are free");
+        batch(&mut master, &mut lane, 2000);
+        let (_, list) = PoolMaster::open(&heap, master.root, &mut directory).unwrap();
+        assert_eq!(list.len(), 2000);
     }
 }

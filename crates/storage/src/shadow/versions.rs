@@ -4,7 +4,7 @@
 //! The lock is held only while a directory is copied, by the writer when a transaction commits and
 //! by a reader when it takes a snapshot or lets go of one; never while anything is read or synced.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::directory::Directory;
 
@@ -19,16 +19,21 @@ struct State {
 
 /// The current directory and its snapshots, shared by the writer and all readers.
 #[derive(Debug)]
-pub struct Versions(Mutex<State>);
+pub struct Versions {
+    state: Mutex<State>,
+    /// Why the writer has stopped.
+    stopped: OnceLock<String>,
+}
 
 impl Versions {
     /// Versions that begin with `current`.
     pub fn new(current: Directory) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { current, pins: Vec::new(), gone: false })))
+        let state = Mutex::new(State { current, pins: Vec::new(), gone: false });
+        Arc::new(Self { state, stopped: OnceLock::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes `committed` the current directory. Puts the transactions that snapshots see into
@@ -40,6 +45,18 @@ impl Versions {
         pins.clear();
         pins.extend_from_slice(&state.pins);
         std::mem::take(&mut state.gone)
+    }
+
+    /// The writer has stopped: what snapshots show may never become durable.
+    pub fn stop(&self, why: &str) {
+        // Whoever says so first is right.
+        let _ = self.stopped.set(why.into());
+    }
+
+    /// Why the writer has stopped, if it has.
+    #[inline]
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
     }
 
     /// Takes a snapshot of the current directory.
@@ -60,6 +77,11 @@ pub struct Pin {
 }
 
 impl Pin {
+    /// All versions.
+    pub fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
     /// The version's directory.
     pub fn directory(&self) -> &Directory {
         &self.directory
