@@ -245,7 +245,10 @@ impl State {
                 let contents = self.contents(*file);
                 contents.resize(contents.len().max(*bytes as usize), 0);
             }
-            DiskEvent::SyncDirectory | DiskEvent::Sync { .. } | DiskEvent::Note(_) => return false,
+            DiskEvent::SyncDirectory
+            | DiskEvent::Sync { .. }
+            | DiskEvent::FailedSync { .. }
+            | DiskEvent::Note(_) => return false,
         }
         true
     }
