@@ -1,0 +1,113 @@
+//! The undo log after a kill. What the next process reads of it, and acts upon, is what any later
+//! one reads, though power fails meanwhile and the killed process had not made it durable.
+//!
+//! Fault model (`docs/format/crash-model.md`): a kill behind any store; then, while the next process
+//! has the log open, a power cut in every state that lines can be in.
+
+use heap::{Heap, HeapOptions, Purpose};
+use pm::{Killed, LineSet, Memory, Off, Recording, Site, Trace};
+use storage::{UNDO_HEAD_BYTES, UndoEntry, UndoLog, UndoWork};
+
+const LIMIT: u64 = 1 << 20;
+
+/// Transactions of one to three entries that commit, or are undone newest first.
+fn story() -> (Trace, u64) {
+    let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+    let heap =
+        Heap::format(memory.clone(), HeapOptions { chunk_bytes: 8 << 10, lanes: 1 }).unwrap();
+    let mut lane = heap.lane(0);
+    let head = lane.allocate(UNDO_HEAD_BYTES, Purpose::Log).unwrap();
+    let mut log = UndoLog::create(&mut lane, head).unwrap();
+    memory.fence();
+    memory.start();
+    for transaction in 0..9u64 {
+        let mut lines = LineSet::new();
+        let entries = 1 + transaction % 3;
+        for entry in 0..entries {
+            log.append(&memory, UndoEntry::delete(0, transaction * 64 + entry * 8), &mut lines);
+            lines.flush(&memory);
+            memory.fence();
+        }
+        if transaction % 2 == 0 {
+            log.commit(&memory);
+        } else {
+            (0..entries as u32).rev().for_each(|first| log.retract(&memory, first));
+            log.abort(&memory);
+        }
+        memory.fence();
+    }
+    (memory.stop(), head)
+}
+
+type Work = (u64, Vec<UndoEntry>, Vec<UndoEntry>);
+
+fn opened(memory: &Recording, head: u64) -> Work {
+    let heap = Heap::open(memory.clone()).unwrap();
+    let (log, UndoWork { committed, open }) = UndoLog::open(heap.memory(), head).unwrap();
+    (log.transaction(), committed, open)
+}
+
+struct Next {
+    killed: Killed,
+    trace: Trace,
+    work: Work,
+}
+
+fn after_kills(trace: &Trace, head: u64) -> Vec<Next> {
+    let mut nexts = Vec::new();
+    trace.kills(1, |killed| {
+        let memory = killed.reopened(LIMIT).unwrap();
+        let work = opened(&memory, head);
+        memory.note(1);
+        // What it does then is no business of the log; here, nothing that lasts.
+        memory.store(Off::new(head + UNDO_HEAD_BYTES - 8), 1);
+        nexts.push(Next { killed: killed.clone(), trace: memory.stop(), work });
+    });
+    nexts
+}
+
+/// Whether any process after a power cut would read something else.
+fn differs(next: &Next, trace: &Trace, head: u64) -> bool {
+    let mut replay = next.killed.replay(trace);
+    let mut differs = false;
+    while let Some(point) = replay.next_point() {
+        if point.last_note.is_none() {
+            continue;
+        }
+        point.for_each_state(200, 3, |image| {
+            let memory = Recording::from_image(image, LIMIT).unwrap();
+            differs |= opened(&memory, head) != next.work;
+        });
+    }
+    differs
+}
+
+#[test]
+fn what_was_read_after_a_kill_is_read_ever_after() {
+    let (trace, head) = story();
+    let nexts = after_kills(&trace, head);
+    assert!(nexts.len() > 40);
+    for next in &nexts {
+        let position = next.killed.position();
+        assert!(!differs(next, &next.trace, head), "killed after event {position}");
+    }
+}
+
+#[test]
+fn the_test_fails_without_one_flush_or_fence_of_opening() {
+    let (trace, head) = story();
+    let nexts = after_kills(&trace, head);
+    let unseen = |sites: fn(&Trace) -> Vec<Site>, without: fn(&Trace, Site) -> Trace| {
+        let mut places: Vec<Site> = nexts.iter().flat_map(|next| sites(&next.trace)).collect();
+        places.retain(|site| site.file().ends_with("undo_log.rs"));
+        places.sort_by_key(|site| site.line());
+        places.dedup();
+        assert!(!places.is_empty());
+        places.retain(|site| {
+            !nexts.iter().any(|next| differs(next, &without(&next.trace, site), head))
+        });
+        places
+    };
+    assert_eq!(unseen(Trace::flush_sites, Trace::without_flushes_of), [] as [Site; 0]);
+    assert_eq!(unseen(Trace::fence_sites, Trace::without_fences_of), [] as [Site; 0]);
+}
