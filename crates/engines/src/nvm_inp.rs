@@ -366,13 +366,7 @@ impl<E: Environment> Engine for NvmInp<E> {
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        let (lane, memory) = (&mut self.tables.lane, &self.memory);
-        if !self.superseded.settle(lane, &mut self.log, memory)? {
-            return Ok(());
-        }
-        memory.fence();
-        self.superseded.release(&mut self.tables.lane);
-        Ok(())
+        Ok(self.superseded.settle(&mut self.tables.lane, &self.memory)?)
     }
 
     fn puts_off_work(&self) -> bool {

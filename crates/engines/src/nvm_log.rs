@@ -16,7 +16,7 @@
 //!
 //! Invariants:
 //! - Only the MemTable changes, under a log entry that is durable before. Log entries speak of the
-//!   current MemTable alone: the log is settled before the MemTable is frozen.
+//!   current MemTable alone: freezing it ends them.
 //! - Freezing and merging happen between transactions, in bounded steps, each of which leaves
 //!   directory, trees and allocator as a recovery wants them (`storage::runs`).
 //! - Slots that a transaction supersedes in the MemTable are cleared by the first operation after
@@ -118,11 +118,11 @@ impl<E: Environment> NvmLog<E> {
         self.runs.tables.tidy_indexes()?;
         let grown = self.runs.memtable_use().0.saturating_sub(self.committed_use.0);
         if self.runs.is_full() && grown > 0 {
-            self.superseded.settle(&mut self.runs.tables.lane, &mut self.log, &self.memory)?;
-            if !self.runs.freeze(&self.log.notes([0, 0]))? {
-                self.memory.fence();
+            self.superseded.settle(&mut self.runs.tables.lane, &self.memory)?;
+            if self.runs.freeze(&self.log.end([0, 0]))? {
+                self.log.ended();
+                self.superseded.release(&mut self.runs.tables.lane);
             }
-            self.superseded.release(&mut self.runs.tables.lane);
         }
         self.committed_use = self.runs.memtable_use();
         // Whoever helps takes the work off, as long as it comes along.
@@ -449,10 +449,7 @@ impl<E: Environment> Engine for NvmLog<E> {
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        self.superseded.settle(&mut self.runs.tables.lane, &mut self.log, &self.memory)?;
-        self.memory.fence();
-        self.superseded.release(&mut self.runs.tables.lane);
-        Ok(())
+        Ok(self.superseded.settle(&mut self.runs.tables.lane, &self.memory)?)
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {

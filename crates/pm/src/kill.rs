@@ -122,6 +122,8 @@ mod tests {
             assert_eq!(memory.read::<u8>(Off::new(0)), Ok(1), "what was stored is seen");
             memory.start();
             next(&memory);
+            // Behind its last fence there is a point only if something follows.
+            memory.store(Off::new(192), 3);
             let trace = memory.stop();
             let mut replay = killed.replay(&trace);
             while let Some(point) = replay.next_point() {

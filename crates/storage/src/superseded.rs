@@ -14,8 +14,6 @@
 use heap::Lane;
 use pm::{Bad, LineSet, Memory};
 
-use crate::undo_log::UndoLog;
-
 /// Slots on their way out; see the module's comment.
 #[derive(Default, Debug)]
 pub struct Superseded {
@@ -57,26 +55,20 @@ impl Superseded {
         }
     }
 
-    /// Between transactions, finishes what the last one left to do: with the next fence no entry
-    /// of the log counts any more, and what was cleared can be released. Returns whether there was
-    /// anything to do, and so that fence is needed.
+    /// Between transactions, clears the bits of what the last one superseded, durably. Where the
+    /// log ends one more transaction, its entries do not count any more, and what was cleared can be
+    /// released.
     ///
     /// # Errors
     /// As [`Self::clear`].
-    pub fn settle<M: Memory>(
-        &mut self,
-        lane: &mut Lane<M>,
-        log: &mut UndoLog,
-        memory: &M,
-    ) -> Result<bool, Bad> {
+    pub fn settle<M: Memory>(&mut self, lane: &mut Lane<M>, memory: &M) -> Result<(), Bad> {
         if self.to_clear.is_empty() && self.to_release.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
         self.clear(lane)?;
         self.lines.flush(memory);
         memory.fence();
-        log.abort(memory);
-        Ok(true)
+        Ok(())
     }
 
     /// Calls `visit` with every slot that is persisted still, though no committed transaction

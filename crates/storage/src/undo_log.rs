@@ -395,10 +395,20 @@ impl UndoLog {
         memory.store(self.note_at(number), value);
     }
 
-    /// The words of all numbers of [`Self::note`] with new values, for a mini-transaction that
-    /// changes them together with something else.
-    pub fn notes(&self, values: [u64; UNDO_NOTES]) -> [(Off<u64>, u64); UNDO_NOTES] {
-        std::array::from_fn(|number| (self.note_at(number), values[number]))
+    /// The words that end a transaction without entries, with new values of all numbers of
+    /// [`Self::note`], for a mini-transaction that changes them together with something else. When
+    /// that is committed, call [`Self::ended`].
+    pub fn end(&self, notes: [u64; UNDO_NOTES]) -> [(Off<u64>, u64); 1 + UNDO_NOTES] {
+        assert!(self.is_empty(), "an open transaction has to be undone first");
+        std::array::from_fn(|word| match word.checked_sub(1) {
+            None => (self.state_word(), self.transaction() << 2 | STATE_EMPTY),
+            Some(number) => (self.note_at(number), notes[number]),
+        })
+    }
+
+    /// The words of [`Self::end`] have been stored.
+    pub fn ended(&mut self) {
+        self.finished += 1;
     }
 
     /// A number that [`Self::note`] stored; zero at first.

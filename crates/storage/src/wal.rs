@@ -10,7 +10,8 @@
 //! - Behind the last valid frame of the newest segment there is never a frame that another record
 //!   could make valid: what was written and will not be acknowledged is cut off, durably, before
 //!   anything is appended there.
-//! - Only the newest segment grows. When the next one has been started, the one before is complete.
+//! - Only the newest segment grows. When the next one has been started, the one before is complete,
+//!   and sealed.
 //! - After a failed write or sync nothing more is acknowledged. Want of space shows when it is
 //!   reserved, before a record is complete, and leaves the log usable.
 //!
@@ -18,7 +19,8 @@
 //!    written to the segment without a sync. The frame's header comes last: until then its place
 //!    is zero, at which recovery stops.
 //! 2. `flush` writes the buffer and syncs once for all transactions of the group.
-//! 3. `rotate` flushes, then starts the next segment; a checkpoint of the state at that moment
+//! 3. `rotate` flushes, starts the next segment, then seals the one before, so that it is noticed if
+//!    the next is missing; a checkpoint of the state at that moment
 //!    makes all segments before it superfluous, and `remove_before` removes them.
 //! 4. Recovery reads the segments from the checkpoint's on and stops at the first frame that is
 //!    not valid. In the newest segment that is the torn end, anywhere else damage.
@@ -357,11 +359,16 @@ impl<F: Files, M: Memory> Wal<F, M> {
     pub fn rotate(&mut self) -> Result<LogStart, WalError> {
         assert!(self.open.is_none(), "a record is open");
         self.flush()?;
+        // For the seal.
+        self.reserve(self.position() + FRAME_HEADER_BYTES)?;
         let start = LogStart { sequence: self.tail.sequence + 1, txn: self.next_txn };
         let mut tail = reserve_segment(&self.files, &self.prefix, start.sequence, self.options)?;
         // From here on the new segment may be durable: were the old one to grow after a failure,
         // recovery would find a gap between the two.
         begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.poisoned = true)?;
+        // Not before: sealed, with no segment behind it, it would be damage. Not synced: where a
+        // crash takes the seal, only the loss of a whole file goes unnoticed.
+        self.write(self.tail.written, &layout::seal(self.tail.sequence, start.txn))?;
         let old = std::mem::replace(&mut self.tail, tail);
         self.older.push((old.sequence, old.reserved));
         Ok(start)
@@ -441,13 +448,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// Appends to the buffer, through it to the file where it is full. Space is reserved first, so
     /// that a full medium shows here and not when the buffer is written.
     fn append(&mut self, mut bytes: &[u8]) -> Result<(), WalError> {
-        let to = self.position() + bytes.len() as u64;
-        if to > self.tail.reserved {
-            let reserved = to.next_multiple_of(self.options.reserve_bytes);
-            let result = self.tail.file.reserve(reserved);
-            result.map_err(io_error("reserve space for", &self.tail.name))?;
-            self.tail.reserved = reserved;
-        }
+        self.reserve(self.position() + bytes.len() as u64)?;
         while !bytes.is_empty() {
             if self.filled == self.buffer.len {
                 self.spill()?;
@@ -457,6 +458,17 @@ impl<F: Files, M: Memory> Wal<F, M> {
             self.memory.copy(Off::new(self.buffer.start + self.filled), part);
             self.filled += room;
             bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the segment has space up to `to`.
+    fn reserve(&mut self, to: u64) -> Result<(), WalError> {
+        if to > self.tail.reserved {
+            let reserved = to.next_multiple_of(self.options.reserve_bytes);
+            let result = self.tail.file.reserve(reserved);
+            result.map_err(io_error("reserve space for", &self.tail.name))?;
+            self.tail.reserved = reserved;
         }
         Ok(())
     }

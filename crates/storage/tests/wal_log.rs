@@ -130,6 +130,11 @@ fn a_checkpoint_starts_at_a_rotation_and_older_segments_go() {
     assert_eq!(log.bytes(), 3 * 4096);
     drop(log);
     assert_eq!(recover_from(&files, START).unwrap().2.len(), 2);
+    let mut image = files.image();
+    image.remove("w0000000000000005");
+    let without_newest = recover_from(&RecordingFiles::from_image(image), START);
+    let error = without_newest.map(|_| ()).unwrap_err().to_string();
+    assert_eq!(error, "log segment w0000000000000005 is missing");
     let (mut log, _, records) = recover_from(&files, second).unwrap();
     assert_eq!(records, [(101, b"two".to_vec())]);
     assert_eq!(files.list().unwrap(), ["w0000000000000004", "w0000000000000005"]);

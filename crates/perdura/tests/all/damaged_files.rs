@@ -100,7 +100,8 @@ impl Damaged {
                 }
             }
             Err(error) => {
-                assert!(read_files(&self.path) == *files, "a refused opening changes no file");
+                let unchanged = read_files(&self.path) == *files;
+                assert!(unchanged, "{}: a refused opening changes no file: {error}", self.engine);
                 let pool = std::fs::read(&self.path).unwrap();
                 assert!(pool[8192..] == self.pool[8192..], "nor the pool behind its header");
                 Some(error.to_string())

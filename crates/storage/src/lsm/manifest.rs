@@ -162,6 +162,8 @@ pub struct Manifest<F: Files> {
     edit: u64,
     /// Where the next frame goes.
     end: u64,
+    /// Whether a crash has torn an edit there.
+    torn: bool,
     poisoned: bool,
     frame: Vec<u8>,
 }
@@ -174,11 +176,21 @@ impl<F: Files> Manifest<F> {
     pub fn create(files: F, partition: u32, version: &Version) -> Result<Self, LsmError> {
         let (file, end) = prepare(&files, partition, 1, version)?;
         publish(&files, partition)?;
-        Ok(Self { files, partition, file, edit: 1, end, poisoned: false, frame: Vec::new() })
+        Ok(Self {
+            files,
+            partition,
+            file,
+            edit: 1,
+            end,
+            torn: false,
+            poisoned: false,
+            frame: Vec::new(),
+        })
     }
 
     /// Opens the manifest and says which state counts. Its bytes are durable when this returns; its
     /// name is after the next sync of the directory, before which nothing may be removed.
+    /// What a crash has torn stays until the next edit, which writes the manifest anew.
     ///
     /// # Errors
     /// It is missing, damaged or of another version; [`LsmError::Io`]. Nothing has changed then.
@@ -220,19 +232,16 @@ impl<F: Files> Manifest<F> {
         // What was read may be in the kernel's pages only, where the process was killed or a sync
         // has failed; the files that it supersedes must not go before it is durable.
         file.sync_anew(end as u64).map_err(LsmError::io("sync", &name))?;
-        let torn = end < bytes.len();
-        let mut manifest = Self {
+        let manifest = Self {
             files,
             partition,
             file,
             edit,
             end: end as u64,
+            torn: end < bytes.len(),
             poisoned: false,
             frame: Vec::new(),
         };
-        if torn {
-            manifest.rewrite(&version)?;
-        }
         Ok((manifest, version))
     }
 
@@ -245,7 +254,7 @@ impl<F: Files> Manifest<F> {
         if self.poisoned {
             return Err(LsmError::Poisoned);
         }
-        if self.end >= LONG_BYTES {
+        if self.torn || self.end >= LONG_BYTES {
             return self.rewrite(version);
         }
         self.frame.clear();
@@ -272,6 +281,7 @@ impl<F: Files> Manifest<F> {
         // From here on either of the two files may count.
         publish(&self.files, self.partition).inspect_err(|_| self.poisoned = true)?;
         (self.file, self.end) = made;
+        self.torn = false;
         self.edit += 1;
         Ok(())
     }

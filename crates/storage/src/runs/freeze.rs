@@ -3,11 +3,11 @@
 //!
 //! 1. Write the descriptor of the new MemTable.
 //! 2. One mini-transaction: the directory's word of the MemTable, the words of the runs, which move
-//!    up by one, the frozen run's size, the new descriptor's persisted bit, and what the engine has
-//!    noted of the MemTable's size.
+//!    up by one, the frozen run's size, the new descriptor's persisted bit, and the engine's words:
+//!    what it has noted of the MemTable's size, and the end of its log's entries.
 //!
-//! The engine has settled its log before, or does so with the same fence: no entry of it speaks of
-//! the frozen run any more, so that whatever becomes of the run later, no recovery asks for it.
+//! So no entry of the log speaks of the frozen run any more: whatever becomes of the run later, no
+//! recovery asks for it.
 
 use heap::HeapError;
 use index::Append;
@@ -29,12 +29,12 @@ impl<M: Memory> Runs<M> {
         self.bytes >= self.policy.memtable_bytes && self.runs.len() + SPARE < MAX_RUNS
     }
 
-    /// Freezes the MemTable; see the module's comment. `notes` are words of the engine's that change
+    /// Freezes the MemTable; see the module's comment. `engine` are its words that change
     /// with it. Returns whether it could: without room all stays as it is.
     ///
     /// # Errors
     /// Damage.
-    pub fn freeze(&mut self, notes: &[(Off<u64>, u64)]) -> Result<bool, StorageError> {
+    pub fn freeze(&mut self, engine: &[(Off<u64>, u64)]) -> Result<bool, StorageError> {
         let mut lines = LineSet::new();
         let lane = &mut self.tables.lane;
         let at = match Self::write_run(lane, &self.catalog, &mut lines, None) {
@@ -47,10 +47,10 @@ impl<M: Memory> Runs<M> {
         lane.mini_store(Off::new(frozen + BYTES_AT), self.bytes);
         lane.mini_store(Off::new(frozen + KEYS_AT), self.keys);
         lane.mini_persist(at)?;
-        notes.iter().for_each(|(at, value)| lane.mini_store(*at, *value));
+        engine.iter().for_each(|(at, value)| lane.mini_store(*at, *value));
         let words: Vec<u64> = std::iter::once(frozen).chain(self.run_words()).collect();
         self.mini_directory(&words);
-        // The next fence comes before the notes change: only they are changed by anything but
+        // The next fence comes before the engine's words change: only they are changed by anything but
         // other mini-transactions.
         self.tables.lane.mini_commit(&mut lines);
         let fresh = trees_of(&self.catalog, at);

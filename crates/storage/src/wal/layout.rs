@@ -11,6 +11,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 32;
 /// Bytes of a frame's header.
 pub(crate) const FRAME_HEADER_BYTES: u64 = 16;
+/// In the place of a transaction's number: the next segment has been started.
+const SEALED: u64 = u64::MAX;
 /// A payload's length limit in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 - FRAME_HEADER_BYTES;
 
@@ -118,6 +120,18 @@ pub(crate) fn frame_header(
     })
 }
 
+/// The frame behind the last record of segment `sequence`, of transaction `next_txn - 1`: it is
+/// complete, and the next segment is there.
+pub(crate) fn seal(sequence: u64, next_txn: u64) -> [u8; FRAME_HEADER_BYTES as usize] {
+    let sum = crc32c::crc32c(&next_txn.to_le_bytes());
+    frame_header(sum, 0, sequence, SEALED)
+}
+
+/// Whether these bytes are [`seal`]'s.
+pub(crate) fn is_seal(bytes: &[u8], sequence: u64, next_txn: u64) -> bool {
+    bytes.starts_with(&seal(sequence, next_txn))
+}
+
 /// The length of the whole frame that starts with these bytes, if it can be one of `txn`.
 pub(crate) fn frame_bytes(header: &[u8], txn: u64) -> Option<u64> {
     let (header, _) = FrameHeader::read_from_prefix(header).ok()?;
@@ -163,6 +177,15 @@ mod tests {
         }
         assert!(read_segment_header(&header, 6).is_err());
         assert!(read_segment_header(&header[..31], 5).is_err());
+
+        let end = seal(5, 9);
+        assert!(is_seal(&end, 5, 9) && !is_seal(&end, 6, 9) && !is_seal(&end, 5, 10));
+        assert!(!is_seal(&end[..15], 5, 9));
+        for bit in 0..end.len() * 8 {
+            let mut damaged = end;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_seal(&damaged, 5, 9), "bit {bit}");
+        }
 
         let mut frame = frame_header(crc32c::crc32c(b"payload"), 7, 5, 9).to_vec();
         frame.extend(b"payload");

@@ -42,6 +42,8 @@ struct Scanned {
     end: u64,
     /// The transaction after its last.
     next_txn: u64,
+    /// Whether it says that there is another segment.
+    sealed: bool,
 }
 
 /// A segment that was opened, with its length and the first transaction after its header.
@@ -77,9 +79,10 @@ impl<R: File> Opened<R> {
         visit: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<Scanned, E> {
         let mut window = Window::new(&self.file);
-        let mut at = Scanned { end: SEGMENT_HEADER_BYTES, next_txn: first_txn };
+        let mut at = Scanned { end: SEGMENT_HEADER_BYTES, next_txn: first_txn, sealed: false };
         loop {
             let header = window.get(at.end, FRAME_HEADER_BYTES as usize).map_err(self.io())?;
+            at.sealed = layout::is_seal(header, sequence, at.next_txn);
             // A length that the file cannot hold is not worth reading.
             let Some(bytes) = layout::frame_bytes(header, at.next_txn)
                 .filter(|bytes| *bytes <= self.bytes - at.end)
@@ -161,7 +164,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
             let first_txn = match segment.first_txn {
                 Ok(first_txn) => first_txn,
                 Err(HeaderFault::Damaged(_))
-                    if current.is_some()
+                    if current.as_ref().is_some_and(|(_, _, before)| !before.sealed)
                         && sequence == last
                         && segment.used_after(SEGMENT_HEADER_BYTES)? == 0 =>
                 {
@@ -190,6 +193,9 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let Some((sequence, segment, scanned)) = current else {
             return Err(WalError::Missing { name: segment_name(prefix, from.sequence) }.into());
         };
+        if scanned.sealed {
+            return Err(WalError::Missing { name: segment_name(prefix, sequence + 1) }.into());
+        }
         report.torn_tail_bytes = segment.used_after(scanned.end)?;
         let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes)?;
         let tail = Tail {

@@ -137,10 +137,12 @@ impl<M: Medium> Story<M> {
                 .transaction(&db, &tables, &mut model, operations % 5)
                 .map_err(|error| format!("cannot go on: {error}"))?;
         }
+        exactly(&db, &model)?;
         compare(&db, &model);
         db.abandon();
         let again = self.medium.open(std::borrow::Borrow::borrow(&M::now(&handle)));
         let (again, _) = again.map_err(|error| format!("does not open again: {error}"))?;
+        exactly(&again, &model)?;
         compare(&again, &model);
         again.abandon();
         Ok(())
@@ -157,10 +159,7 @@ impl<M: Medium> Story<M> {
                 earlier.map_or("of no moment".into(), |at| format!("of after {at}"))
             ));
         }
-        let report = db.check().map_err(|error| format!("is damaged: {error}"))?;
-        if report.leaked != 0 || report.dangling != 0 {
-            return Err(format!("has an allocator that disagrees: {report:?}"));
-        }
+        checks(db)?;
         Ok(found)
     }
 
@@ -200,6 +199,23 @@ impl<M: Medium> Story<M> {
             Some(why) => Err(format!("crashed again, {why}")),
         }
     }
+}
+
+fn checks(db: &Database<Recorded>) -> Result<(), String> {
+    let report = db.check().map_err(|error| format!("is damaged: {error}"))?;
+    if report.leaked != 0 || report.dangling != 0 {
+        return Err(format!("has an allocator that disagrees: {report:?}"));
+    }
+    Ok(())
+}
+
+/// What a fault in the trace may break, as an error; [`compare`] looks at all else.
+fn exactly(db: &Database<Recorded>, model: &Model) -> Result<(), String> {
+    let found = contents(db).map_err(|error| format!("cannot be read later: {error}"))?;
+    if found != *model {
+        return Err("has other contents later".into());
+    }
+    checks(db)
 }
 
 /// A story and the number of states to look at at each of its points.

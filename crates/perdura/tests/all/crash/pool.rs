@@ -162,6 +162,7 @@ fn power_cuts(engine: EngineKind, plots: &[Plot], bound: u64, again: Again) {
 
 #[test]
 fn nvm_inp_survives_a_power_cut_at_every_fence() {
+    inserts_with_updates(EngineKind::NvmInp).survives("inserts with updates", 10, ONCE);
     let plots = [durable(14, 60, 3), durable(11, 160, 60), durable(12, 60, 300)];
     // Whatever the bound, every two lines are seen in all four combinations.
     power_cuts(EngineKind::NvmInp, &plots, 10, Again { every: 500, depth: 2 });
@@ -169,6 +170,7 @@ fn nvm_inp_survives_a_power_cut_at_every_fence() {
 
 #[test]
 fn nvm_log_survives_a_power_cut_at_every_fence() {
+    inserts_with_updates(EngineKind::NvmLog).survives("inserts with updates", 10, ONCE);
     // Freezing, merging and taking apart have crash points of their own: shorter stories.
     let plots = [durable(14, 60, 3), durable(11, 50, 60), durable(12, 30, 300)];
     power_cuts(EngineKind::NvmLog, &plots, 4, Again { every: 400, depth: 2 });
@@ -305,8 +307,46 @@ fn the_crash_test_of_nvm_log_fails_without_any_one_flush_or_fence() {
     sweep_in_place(EngineKind::NvmLog, 80);
 }
 
+/// Transactions that insert a tuple and update it several times, so that one which fills the
+/// MemTable has superseded something too.
+fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
+    let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let options = options(engine);
+    let db = Database::create_on(media, &schema(), &options).unwrap();
+    let tables = Tables::of(&db);
+    let mut models = vec![Model::default()];
+    memory.start();
+    for key in 0..24u64 {
+        let mut model = models[models.len() - 1].clone();
+        let mut tx = db.begin().unwrap();
+        for round in 0..4u8 {
+            let item = Item {
+                name: "n".into(),
+                payload: vec![round; 150],
+                count: key as i64,
+                flag: b"f".into(),
+                score: 0.0,
+            };
+            if round == 0 {
+                insert_item(&mut tx, &tables, key, &item).unwrap();
+            } else {
+                update_item(&mut tx, &tables, key, &item, 2).unwrap();
+            }
+            model.items.insert(key, item);
+        }
+        assert!(tx.commit().unwrap().is_durable());
+        models.push(model);
+        memory.note(models.len() as u64 - 1);
+    }
+    let trace = memory.stop();
+    db.close().unwrap();
+    Story { medium: PoolMedium { options }, trace, models, in_flight: 1 }
+}
+
 fn sweep_in_place(engine: EngineKind, transactions: usize) {
     sweep(&[
+        (inserts_with_updates(engine), 10),
         (two_operations_on_one_tuple(engine, true), 5_000),
         (two_operations_on_one_tuple(engine, false), 5_000),
         // The short ones first: most faults show there.
