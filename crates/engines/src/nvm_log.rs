@@ -54,6 +54,9 @@ pub struct NvmLog<E: Environment> {
     memory: E::Durable,
     runs: Runs<E::Durable>,
     log: UndoLog,
+    /// The number of the last transaction that committed here or before. Those of the log are ahead:
+    /// freezing takes some.
+    last: u64,
     /// The log's head, the directory of runs, the root pointers of the secondary indexes.
     root: u64,
     superseded: Superseded,
@@ -171,6 +174,7 @@ impl<E: Environment> NvmLog<E> {
         Self {
             memory,
             runs,
+            last: log.transaction() - 1,
             log,
             root,
             superseded: Superseded::default(),
@@ -364,7 +368,7 @@ impl<E: Environment> Engine for NvmLog<E> {
         if self.log.is_empty() {
             // An operation that failed may have split a leaf.
             self.runs.tables.lane.settle();
-            return Ok((self.durable(), true));
+            return Ok((self.last, true));
         }
         let memory = &self.memory;
         memory.fence();
@@ -377,14 +381,14 @@ impl<E: Environment> Engine for NvmLog<E> {
         if let Err(bad) = memory.healthy() {
             return self.state.stop(bad);
         }
-        let number = self.durable();
+        self.last += 1;
         self.superseded.release(&mut self.runs.tables.lane);
         self.superseded.add(&mut self.runs.tables.superseded);
         if let Err(error) = self.put_off_work() {
             // The transaction is durable; what failed is housekeeping on damaged runs.
             self.state.stop_after(&error);
         }
-        Ok((number, true))
+        Ok((self.last, true))
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {
@@ -418,7 +422,7 @@ impl<E: Environment> Engine for NvmLog<E> {
     }
 
     fn durable(&self) -> u64 {
-        self.log.transaction() - 1
+        self.last
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {

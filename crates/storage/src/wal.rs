@@ -366,9 +366,10 @@ impl<F: Files, M: Memory> Wal<F, M> {
         // From here on the new segment may be durable: were the old one to grow after a failure,
         // recovery would find a gap between the two.
         begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.poisoned = true)?;
-        // Not before: sealed, with no segment behind it, it would be damage. Not synced: where a
-        // crash takes the seal, only the loss of a whole file goes unnoticed.
-        self.write(self.tail.written, &layout::seal(self.tail.sequence, start.txn))?;
+        // Not before: sealed, with no segment behind it, it would be damage. Neither synced nor
+        // needed: without the seal only the loss of a whole file goes unnoticed.
+        let seal = layout::seal(self.tail.sequence, start.txn);
+        let _ = self.tail.file.write_at(self.tail.written, &seal);
         let old = std::mem::replace(&mut self.tail, tail);
         self.older.push((old.sequence, old.reserved));
         Ok(start)
