@@ -55,6 +55,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         pool: PoolCommand,
     },
+    /// Explore what a crash can leave behind, and whether every engine recovers from each state.
+    #[command(
+        after_help = "A story of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave behind; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
+    )]
+    Crash(CrashArgs),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  perdura completions bash > ~/.local/share/bash-completion/completions/perdura"
@@ -252,6 +257,49 @@ pub(crate) struct RecoveryArgs {
     pub(crate) common: CommonArgs,
 }
 
+/// `perdura crash`.
+#[derive(Debug, Args)]
+pub(crate) struct CrashArgs {
+    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all` [default: all].
+    #[arg(long, value_name = "LIST", value_parser = some_engines)]
+    pub(crate) engine: Option<List<EngineKind>>,
+    /// Number of the first random story; those after it have the next numbers. The standard story
+    /// comes before them in any case.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// At least so many distinct states of each engine.
+    #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_number)]
+    pub(crate) states: u64,
+    /// At least so many states of crashes in recovery, or soon after it.
+    #[arg(long, value_name = "N", default_value = "2k", value_parser = parse_number)]
+    pub(crate) nested: u64,
+    /// A fault that the engine is to have; `all` for one after the other.
+    #[arg(long, value_name = "FAULT")]
+    pub(crate) inject: Option<String>,
+    /// Only the story with this number; 0 is the standard one.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) replay: Option<u64>,
+    /// In place of the exploration: run a process under load, kill it with SIGKILL at a random time,
+    /// and so on, so often. Each next one verifies what the one before had acknowledged.
+    #[arg(long, value_name = "N", value_parser = parse_positive,
+          conflicts_with_all = ["inject", "replay", "list_faults"])]
+    pub(crate) kills: Option<u64>,
+    /// With --kills, what a commit survives: process, adr, eadr, disk, by comma; stronger than the
+    /// medium's is modelled.
+    #[arg(long, value_name = "LIST", default_value = "process,adr", value_parser = domains)]
+    pub(crate) domain: List<Domain>,
+    /// With --kills: directory to make the pools in [default: /dev/shm, else the directory for
+    /// temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+    /// Say which faults there are.
+    #[arg(long, conflicts_with_all = ["inject", "replay", "kills"])]
+    pub(crate) list_faults: bool,
+    /// Write the results as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
 /// `perdura pool`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
@@ -392,6 +440,14 @@ fn not_empty<T>(list: List<T>) -> Result<List<T>, String> {
 
 fn engines(text: &str) -> Result<List<EngineKind>, String> {
     list(text, Some(&EngineKind::ALL))
+}
+
+fn some_engines(text: &str) -> Result<List<EngineKind>, String> {
+    engines(text).and_then(not_empty)
+}
+
+fn domains(text: &str) -> Result<List<Domain>, String> {
+    list(text, None).and_then(not_empty)
 }
 
 fn peer_list(text: &str) -> Result<List<PeerKind>, String> {

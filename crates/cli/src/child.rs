@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use workloads::Commit;
 
 use crate::contestant::Contestant;
+use crate::crash;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::output::print;
@@ -164,6 +165,7 @@ pub(crate) fn dispatch() -> Option<ExitCode> {
         scratch::JANITOR => return Some(scratch::janitor(Path::new(&argument?))),
         VICTIM => victim,
         WITNESS => witness,
+        crash::SOAKED => return Some(crash::soaked(argument.into_iter().chain(arguments))),
         _ => return None,
     };
     end_with_standard_input();

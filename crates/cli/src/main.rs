@@ -8,7 +8,7 @@
 //! | module | its question |
 //! |---|---|
 //! | `args` | what can be asked? |
-//! | `tour`, `bench`, `pool` | the commands |
+//! | `tour`, `bench`, `pool`, `crash` | the commands |
 //! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
 //! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
 //! | `scratch`, `host`, `progress`, `output`, `units`, `failure` | where, on what, how far, to whom |
@@ -19,6 +19,7 @@ mod args;
 mod bench;
 mod child;
 mod contestant;
+mod crash;
 mod failure;
 mod host;
 mod job;
@@ -57,6 +58,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Tpcc(args) } => bench::tpcc::run(args),
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
+        Command::Crash(args) => crash::run(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "perdura", &mut script);

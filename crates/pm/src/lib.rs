@@ -59,4 +59,4 @@ pub use memory::{Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};
-pub use recording::{Event, Recording, Site, Trace};
+pub use recording::{Event, Recorded as RecordedEvent, Recording, Site, Trace};

@@ -132,9 +132,13 @@ impl DiskTrace {
 }
 
 impl DiskTrace {
-    /// Calls `visit` with every state that a kill of the process could leave behind before the
-    /// first note: all calls up to some point, and none after it. A write is also cut in half.
-    pub fn process_states(&self, mut visit: impl FnMut(&BTreeMap<String, Vec<u8>>)) {
+    /// Calls `visit` with every state that a kill of the process could leave behind: all calls up to
+    /// some point, and none after it. A write is also cut in half. With it goes the number of events
+    /// before the kill, and the last note among them.
+    pub fn process_states(
+        &self,
+        mut visit: impl FnMut(usize, Option<u64>, &BTreeMap<String, Vec<u8>>),
+    ) {
         let files = RecordingFiles::from_image(self.image.clone());
         // The numbers of the trace, not those of a new directory.
         let mut state = State { names: self.numbers.clone(), ..State::default() };
@@ -142,17 +146,18 @@ impl DiskTrace {
             state.contents.insert(*number, self.image[name].clone());
         }
         *files.state() = state;
-        visit(&files.image());
-        for record in &self.events {
+        let mut last_note = None;
+        visit(0, None, &files.image());
+        for (index, record) in self.events.iter().enumerate() {
             if let DiskEvent::Write { file, at, bytes } = &record.event {
                 files.state().write(*file, *at, &bytes[..bytes.len() / 2]);
-                visit(&files.image());
+                visit(index, last_note, &files.image());
             }
-            if matches!(record.event, DiskEvent::Note(_)) {
-                return;
+            if let DiskEvent::Note(note) = record.event {
+                last_note = Some(note);
             }
             if files.state().redo(&record.event) {
-                visit(&files.image());
+                visit(index + 1, last_note, &files.image());
             }
         }
     }

@@ -7,7 +7,8 @@
 //! both must be there, at most those in flight beside them, in order and whole; indexes and
 //! allocator agree.
 
-use crate::support::{Driver, Model, Tables, contents, schema};
+use faults::driver::Driver;
+use faults::items::{Model, Tables, contents, schema};
 use perdura::recording::{
     Event, Killed, Recording, RecordingFiles, Replay, Site, Trace, read_header,
 };

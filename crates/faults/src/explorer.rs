@@ -1,0 +1,316 @@
+//! The walk over all states that a crash can leave behind.
+//!
+//! For each state: recover from it alone, at another address, through `Database::open_on`; every
+//! acknowledged transaction must be there, at most those in flight beside them, in order, each whole;
+//! indexes and allocator agree; more transactions work; a second recovery changes nothing. From some
+//! of the states: crash again, at every point of the recovery and of the first transactions after it,
+//! and from some of those again.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use perdura::{Database, Recorded};
+
+use crate::driver::Driver;
+use crate::items::{Model, Tables, checks, contents, differs};
+use crate::medium::{Medium, Part, State};
+use crate::mutation::Mutation;
+use crate::quiet::quietly;
+
+/// What was recorded of a database, and what it held after each committed transaction.
+#[derive(Clone, Debug)]
+pub struct Story<M: Medium> {
+    /// What it runs on.
+    pub medium: M,
+    /// What was recorded.
+    pub trace: M::Trace,
+    /// The contents after so many transactions; a note in the trace says how many are acknowledged.
+    pub models: Vec<Model>,
+    /// Most transactions that can be committed and not acknowledged.
+    pub in_flight: usize,
+}
+
+/// How much to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Most states of a crash point, beyond those in which every two lines are seen in all four
+    /// combinations of lost and persisted.
+    pub bound: u64,
+    /// Which crash points.
+    pub part: Part,
+    /// Chooses the states of a point that has more.
+    pub seed: u64,
+    /// How often to crash again.
+    pub again: Again,
+}
+
+/// How often to crash again after a crash, and how often in a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Again {
+    /// From every so many states.
+    pub every: u64,
+    /// Unless there are more than so many states of second crashes for a thousand of first ones.
+    pub per_mille: u64,
+    /// How often in a row.
+    pub depth: u32,
+}
+
+impl Again {
+    /// No crash after the first.
+    pub const NEVER: Self = Self { every: u64::MAX, per_mille: 0, depth: 0 };
+
+    /// From every so many states, so often in a row.
+    pub fn every(every: u64, depth: u32) -> Self {
+        Self { every, per_mille: u64::MAX, depth }
+    }
+}
+
+impl Again {
+    fn is_due(self, states: u64, nested: u64) -> bool {
+        self.depth > 0
+            && states.is_multiple_of(self.every)
+            && nested <= states.saturating_mul(self.per_mille) / 1000
+    }
+}
+
+impl Effort {
+    /// Every crash point, in up to so many states, once.
+    pub fn once(bound: u64) -> Self {
+        Self { bound, part: Part::ALL, seed: 7, again: Again::NEVER }
+    }
+
+    /// And crashes again.
+    pub fn then(self, again: Again) -> Self {
+        Self { again, ..self }
+    }
+}
+
+/// What was looked at.
+#[derive(Clone, Default, Debug)]
+pub struct Explored {
+    /// Crash points.
+    pub points: u64,
+    /// States that a first crash left, none counted twice.
+    pub states: u64,
+    /// States that a second crash left, or a third.
+    pub nested: u64,
+    /// Fences, or syncs.
+    pub barriers: u64,
+    /// Events of the trace that a fault has changed.
+    pub injected: u64,
+    /// The first state that is wrong.
+    pub violation: Option<Violation>,
+}
+
+/// A state that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// How many events lie before the crash.
+    pub position: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What the crash has lost, and who had done it.
+    pub lost: Vec<String>,
+}
+
+impl<M: Medium> Story<M> {
+    /// Looks at the story's crash points, in a program with a fault if one is given; stops at the
+    /// first violation.
+    pub fn explore(&self, fault: Option<&Mutation>, effort: Effort) -> Explored {
+        match fault {
+            None => self.walk(&self.trace, None, effort),
+            Some(fault) => {
+                let (trace, injected) = M::mutate(&self.trace, fault);
+                let mut explored = self.walk(&trace, Some(fault), effort);
+                explored.injected += injected;
+                explored
+            }
+        }
+    }
+
+    fn walk(&self, trace: &M::Trace, fault: Option<&Mutation>, effort: Effort) -> Explored {
+        let Effort { bound, part, seed, again } = effort;
+        let mut explored = Explored::default();
+        let mut seen = HashSet::new();
+        let walked = M::walk(trace, bound, part, seed, &mut |state| {
+            // What was promised belongs to the state.
+            let promised = state.acknowledged.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            if !seen.insert(M::fingerprint(state.image) ^ promised) {
+                return ControlFlow::Continue(());
+            }
+            explored.states += 1;
+            let mut done = self.verdict(&state, explored.states.is_multiple_of(16));
+            if done.is_ok() && again.is_due(explored.states, explored.nested) {
+                done = self.crash_again(&state, fault, again).map(|more| {
+                    explored.nested += more.states + more.nested;
+                    explored.injected += more.injected;
+                });
+            }
+            match done {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(what) => {
+                    let lost = M::explain(trace, state.position, state.image);
+                    let position = state.position;
+                    explored.violation = Some(Violation { position, what, lost });
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        Explored { points: walked.points, barriers: walked.barriers, ..explored }
+    }
+
+    /// Looks at every `stride`th state that a kill of the process can leave behind.
+    pub fn explore_kills(&self, stride: u64) -> Explored {
+        let mut explored = Explored::default();
+        let mut count = 0u64;
+        M::kills(&self.trace, &mut |state| {
+            count += 1;
+            if count % stride != 0 {
+                return ControlFlow::Continue(());
+            }
+            explored.states += 1;
+            match self.verdict(&state, explored.states.is_multiple_of(16)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(what) => {
+                    let position = state.position;
+                    explored.violation = Some(Violation { position, what, lost: Vec::new() });
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        explored.points = count;
+        explored
+    }
+
+    /// What is wrong with a state, if anything. `deep` goes on with it.
+    ///
+    /// # Errors
+    /// What is wrong; a panic is.
+    pub fn verdict(&self, state: &State<'_, M::Image>, deep: bool) -> Result<(), String> {
+        without_panic(|| self.judge(state, deep))
+    }
+
+    fn judge(&self, state: &State<'_, M::Image>, deep: bool) -> Result<(), String> {
+        let opened = self.medium.open(state.image);
+        let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
+        let db = Abandoned(Some(db));
+        let mut model = self.found(&db, state.acknowledged as usize)?;
+        if !deep {
+            return Ok(());
+        }
+        let (tables, mut driver) = (Tables::of(&*db), Driver::new(state.position as u64, 60));
+        for operations in 0..20 {
+            driver
+                .transaction(&*db, &tables, &mut model, operations % 5)
+                .map_err(|error| format!("cannot go on: {error}"))?;
+        }
+        differs(&*db, &model)?;
+        drop(db);
+        let again = self.medium.open(M::now(&handle).borrow());
+        let (again, _) = again.map_err(|error| format!("does not open again: {error}"))?;
+        let again = Abandoned(Some(again));
+        differs(&*again, &model)
+    }
+
+    /// The contents, if they are what they may be.
+    fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<Model, String> {
+        let found = contents(db).map_err(|error| format!("cannot be read: {error}"))?;
+        let mut possible = self.models[acknowledged..].iter().take(self.in_flight + 1);
+        if !possible.any(|model| *model == found) {
+            let earlier = self.models.iter().rposition(|model| *model == found);
+            return Err(format!(
+                "has, after {acknowledged} acknowledged transactions, the contents {}",
+                earlier.map_or("of no moment".into(), |at| format!("of after {at}"))
+            ));
+        }
+        checks(db)?;
+        Ok(found)
+    }
+
+    /// Crashes again at every point of the recovery and of the first transactions after it. What
+    /// the first recovery has found is what every later one has to find.
+    fn crash_again(
+        &self,
+        state: &State<'_, M::Image>,
+        fault: Option<&Mutation>,
+        again: Again,
+    ) -> Result<Explored, String> {
+        let after = without_panic(|| self.next_process(state))?;
+        let mut states = 0;
+        let mut killed = Ok(());
+        M::kills(&after.trace, &mut |state| {
+            // Of recovery; from the first transaction on kills are looked at elsewhere.
+            if state.acknowledged > 0 || killed.is_err() {
+                return ControlFlow::Break(());
+            }
+            states += 1;
+            killed = after.verdict(&state, false);
+            ControlFlow::Continue(())
+        });
+        killed.map_err(|why| format!("is killed in recovery, and {why}"))?;
+        // A sample: there are as many recoveries after a recovery as it has crash points.
+        let deeper = Again { every: 37, per_mille: 100, depth: again.depth - 1 };
+        let effort = Effort::once(6).then(deeper);
+        let explored = match fault {
+            None => after.walk(&after.trace, None, effort),
+            Some(fault) => after.explore(Some(fault), effort),
+        };
+        match explored.violation {
+            None => Ok(Explored { states: states + explored.states, ..explored }),
+            Some(Violation { what, lost, .. }) => {
+                Err(format!("crashes again, and {what} ({})", lost.join("; ")))
+            }
+        }
+    }
+
+    /// Recovers from a state and runs a few transactions.
+    fn next_process(&self, state: &State<'_, M::Image>) -> Result<Self, String> {
+        let opened = self.medium.open(state.image);
+        let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
+        let db = Abandoned(Some(db));
+        let (tables, mut driver) = (Tables::of(&*db), Driver::new(state.position as u64, 60));
+        let mut models = vec![contents(&*db).map_err(|error| error.to_string())?];
+        M::note(&handle, 0);
+        for operations in 1..4 {
+            let mut model = models[models.len() - 1].clone();
+            let done = driver.transaction(&*db, &tables, &mut model, operations);
+            if done.map_err(|error| format!("cannot go on: {error}"))? {
+                models.push(model);
+                M::note(&handle, models.len() as u64 - 1);
+            }
+        }
+        drop(db);
+        let trace = M::stop(&handle);
+        Ok(Self { medium: self.medium.clone(), trace, models, in_flight: 1 })
+    }
+}
+
+/// A database that ends as a kill ends it, whatever happens.
+struct Abandoned(Option<Database<Recorded>>);
+
+impl std::ops::Deref for Abandoned {
+    type Target = Database<Recorded>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some(db) = self.0.take() {
+            db.abandon();
+        }
+    }
+}
+
+fn without_panic<R>(work: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
+    let ended = quietly(|| catch_unwind(AssertUnwindSafe(work)));
+    ended.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()));
+        Err(format!("makes the program panic: {}", text.unwrap_or_default()))
+    })
+}

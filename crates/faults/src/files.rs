@@ -1,0 +1,164 @@
+//! Files that an engine keeps. Its pool holds only the description, which is durable before the
+//! first transaction, so its image is the same in every state.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use perdura::{Database, Error, Media, Options, Recorded};
+use pm::{DiskEvent, DiskReplay, DiskTrace, Recording, RecordingFiles};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::medium::{Medium, Part, State, Walked};
+use crate::mutation::Mutation;
+
+/// A directory as recovery will find it.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// The most that the pool beside the files may grow to.
+pub const LIMIT: u64 = 1 << 20;
+
+/// Recording files.
+#[derive(Clone, Debug)]
+pub struct FileMedium {
+    /// How the database is opened.
+    pub options: Options,
+    /// The pool that goes with the files.
+    pub pool: Vec<u8>,
+}
+
+impl FileMedium {
+    /// Opens the database in these files.
+    ///
+    /// # Errors
+    /// It does not open.
+    pub fn open_on(&self, files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
+        let io = |source| Error::Io { path: "recording".into(), source };
+        let memory = Recording::from_image(&self.pool, LIMIT).map_err(io)?;
+        Database::open_on(Media::recorded(memory, files.clone()), &self.options)
+    }
+}
+
+impl Medium for FileMedium {
+    type Image = Files;
+    type Trace = DiskTrace;
+    type Handle = RecordingFiles;
+
+    fn open(&self, image: &Files) -> Result<(Database<Recorded>, RecordingFiles), Error> {
+        let files = RecordingFiles::from_image(image.clone());
+        files.start();
+        Ok((self.open_on(&files)?, files))
+    }
+
+    fn note(files: &RecordingFiles, note: u64) {
+        files.note(note);
+    }
+
+    fn stop(files: &RecordingFiles) -> DiskTrace {
+        files.stop()
+    }
+
+    fn now(files: &RecordingFiles) -> Files {
+        files.image()
+    }
+
+    fn walk(
+        trace: &DiskTrace,
+        bound: u64,
+        part: Part,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, Files>) -> ControlFlow<()>,
+    ) -> Walked {
+        let (mut replay, mut walked, mut number) = (DiskReplay::new(trace), Walked::default(), 0);
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue()
+            && let Some(point) = replay.next_point()
+        {
+            number += 1;
+            if !part.has(number - 1) {
+                continue;
+            }
+            walked.points += 1;
+            let (position, acknowledged) = (point.position, point.last_note.unwrap_or(0));
+            point.for_each_state(bound, seed, |image| {
+                if flow.is_continue() {
+                    flow = visit(State { position, acknowledged, image });
+                }
+            });
+        }
+        walked.barriers = replay.syncs();
+        walked
+    }
+
+    fn kills(trace: &DiskTrace, visit: &mut dyn FnMut(State<'_, Files>) -> ControlFlow<()>) {
+        let mut flow = ControlFlow::Continue(());
+        trace.process_states(|position, acknowledged, image| {
+            if flow.is_continue() {
+                flow = visit(State { position, acknowledged: acknowledged.unwrap_or(0), image });
+            }
+        });
+    }
+
+    fn events(trace: &DiskTrace) -> usize {
+        trace.events.len()
+    }
+
+    fn fingerprint(image: &Files) -> u64 {
+        let mut hash = Xxh3Default::new();
+        for (name, bytes) in image {
+            hash.update(&(name.len() as u64).to_le_bytes());
+            hash.update(name.as_bytes());
+            hash.update(&(bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        hash.digest()
+    }
+
+    fn mutate(trace: &DiskTrace, mutation: &Mutation) -> (DiskTrace, u64) {
+        mutation.of_files(trace)
+    }
+
+    fn explain(trace: &DiskTrace, position: usize, image: &Files) -> Vec<String> {
+        let mut said = Vec::new();
+        if let Some(next) = trace.events.get(position) {
+            said.push(format!("the crash comes before {} of {}", kind(&next.event), next.site));
+        }
+        let before = DiskTrace { events: trace.events[..position].to_vec(), ..trace.clone() };
+        let mut whole = Files::new();
+        before.process_states(|_, _, image| whole.clone_from(image));
+        for (name, bytes) in &whole {
+            match image.get(name) {
+                None => said.push(format!("the file {name}: lost")),
+                Some(left) if left.len() != bytes.len() => said.push(format!(
+                    "the file {name} has {} bytes, {} before the crash",
+                    left.len(),
+                    bytes.len()
+                )),
+                Some(left) => {
+                    let pairs = left.chunks(512).zip(bytes.chunks(512)).enumerate();
+                    for (sector, _) in pairs.filter(|(_, (left, bytes))| left != bytes) {
+                        said.push(format!("the file {name}, sector {sector}: lost"));
+                    }
+                }
+            }
+        }
+        for name in image.keys().filter(|name| !whole.contains_key(*name)) {
+            said.push(format!("the file {name}: there again"));
+        }
+        said
+    }
+}
+
+fn kind(event: &DiskEvent) -> &'static str {
+    match event {
+        DiskEvent::Create { .. } => "the creation",
+        DiskEvent::Rename { .. } => "the renaming",
+        DiskEvent::Remove { .. } => "the removal",
+        DiskEvent::SyncDirectory => "the sync of the directory",
+        DiskEvent::Write { .. } => "a write",
+        DiskEvent::SetLen { .. } => "a change of the length",
+        DiskEvent::Reserve { .. } => "a reservation",
+        DiskEvent::Sync { .. } => "the sync",
+        DiskEvent::FailedSync { .. } => "a sync that failed",
+        DiskEvent::Note(_) => "an acknowledgement",
+    }
+}

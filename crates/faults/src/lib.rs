@@ -1,0 +1,41 @@
+//! Does it survive? A real engine runs on media that record what is done to them; from the record
+//! come the states that a crash can leave behind, and each is recovered and compared with what had
+//! been acknowledged. And does this test see anything? Faults are put into the record, and it has to
+//! notice each.
+//!
+//! Fault model (`docs/format/crash-model.md`). In a pool: of every line a prefix of its stores has
+//! persisted, lines are independent until flushed and fenced, bulk copies tear; or the process is
+//! killed between any two stores. In files, in the `disk` mode: of what was written since the last
+//! sync each sector may or may not have persisted, lengths are lost unless synced, and of the
+//! operations on the directory the first few have persisted; or the process is killed between any
+//! two calls to the kernel.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`items`], [`driver`] | what stories are about, the model, random transactions |
+//! | [`story`] | what an engine does before it crashes |
+//! | [`medium`], [`pool`], [`files`] | what survives a crash |
+//! | [`explorer`] | the walk over all states, and the verdict |
+//! | [`examine`] | as many stories as are asked for, the shortest that fails |
+//! | [`mutation`], [`catalogue`] | faults, and where they are put |
+//! | [`sweep`] | each place in the source left out in turn |
+//! | [`soak`] | processes that are killed over and over |
+//! | [`lint`] | flushes and fences that are missing or do nothing |
+
+#![forbid(unsafe_code)]
+
+pub mod catalogue;
+pub mod driver;
+pub mod examine;
+pub mod explorer;
+pub mod files;
+pub mod items;
+pub mod lint;
+pub mod medium;
+pub mod mutation;
+pub mod pool;
+mod quiet;
+pub mod soak;
+pub mod story;
+pub mod sweep;
+mod workers;

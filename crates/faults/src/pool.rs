@@ -1,0 +1,166 @@
+//! Memory that a pool lies in.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use perdura::recording::RecordingFiles;
+use perdura::{Database, Error, Media, Options, Recorded};
+use pm::{Event, LINE_BYTES, Recording, Replay, Site, Trace};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::medium::{Medium, Part, State, Walked};
+use crate::mutation::Mutation;
+
+/// The most that a pool of a crash test may grow to.
+pub const LIMIT: u64 = 4 << 20;
+
+/// A pool in recording memory.
+#[derive(Clone, Debug)]
+pub struct PoolMedium {
+    /// How it is opened.
+    pub options: Options,
+}
+
+impl Medium for PoolMedium {
+    type Image = [u8];
+    type Trace = Trace;
+    type Handle = Recording;
+
+    fn open(&self, image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
+        let io = |source| Error::Io { path: "recording".into(), source };
+        let memory = Recording::pool_from_image(image, LIMIT).map_err(io)?;
+        memory.start();
+        memory.mark_open()?;
+        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        Ok((Database::open_on(media, &self.options)?, memory))
+    }
+
+    fn note(memory: &Recording, note: u64) {
+        memory.note(note);
+    }
+
+    fn stop(memory: &Recording) -> Trace {
+        memory.stop()
+    }
+
+    fn now(memory: &Recording) -> Vec<u8> {
+        memory.contents()
+    }
+
+    fn walk(
+        trace: &Trace,
+        bound: u64,
+        part: Part,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, [u8]>) -> ControlFlow<()>,
+    ) -> Walked {
+        let (mut replay, mut walked, mut number) = (Replay::new(trace), Walked::default(), 0);
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue()
+            && let Some(point) = replay.next_point()
+        {
+            number += 1;
+            if !part.has(number - 1) {
+                continue;
+            }
+            walked.points += 1;
+            let (position, acknowledged) = (point.position, point.last_note.unwrap_or(0));
+            point.for_each_state(bound, seed, |image| {
+                if flow.is_continue() {
+                    flow = visit(State { position, acknowledged, image });
+                }
+            });
+        }
+        walked.barriers = replay.fences();
+        walked
+    }
+
+    fn kills(trace: &Trace, visit: &mut dyn FnMut(State<'_, [u8]>) -> ControlFlow<()>) {
+        // A kill loses no store, so the trace's notes say what was acknowledged at each event.
+        let mut acknowledged = vec![0];
+        for recorded in &trace.events {
+            let last = acknowledged[acknowledged.len() - 1];
+            acknowledged.push(if let Event::Note(note) = recorded.event { note } else { last });
+        }
+        let mut flow = ControlFlow::Continue(());
+        trace.process_states(|position, image| {
+            if flow.is_continue() {
+                flow = visit(State { position, acknowledged: acknowledged[position], image });
+            }
+        });
+    }
+
+    fn events(trace: &Trace) -> usize {
+        trace.events.len()
+    }
+
+    fn fingerprint(image: &[u8]) -> u64 {
+        xxh3_64(image)
+    }
+
+    fn mutate(trace: &Trace, mutation: &Mutation) -> (Trace, u64) {
+        mutation.of_memory(trace)
+    }
+
+    fn explain(trace: &Trace, position: usize, image: &[u8]) -> Vec<String> {
+        let mut whole = trace.image.clone();
+        // Who stored to a line last, and how often somebody did.
+        let mut stores: BTreeMap<u64, (Site, u64)> = BTreeMap::new();
+        let mut step = None;
+        let mut last = None;
+        for recorded in &trace.events[..position] {
+            let (at, bytes) = match &recorded.event {
+                Event::Store { at, value } => (*at, value.to_le_bytes().to_vec()),
+                Event::Copy { at, bytes } => (*at, bytes.to_vec()),
+                Event::Grow { to } => {
+                    whole.resize(whole.len().max(*to as usize), 0);
+                    continue;
+                }
+                Event::Mark(mark) => {
+                    step = Some(mark.0);
+                    continue;
+                }
+                Event::Fence => {
+                    last = Some(recorded.site);
+                    continue;
+                }
+                _ => continue,
+            };
+            whole[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
+            for line in at / LINE_BYTES..(at + bytes.len() as u64).div_ceil(LINE_BYTES) {
+                let entry = stores.entry(line).or_insert((recorded.site, 0));
+                *entry = (recorded.site, entry.1 + 1);
+            }
+        }
+        let mut said = Vec::new();
+        if let Some(step) = step {
+            said.push(format!("the last step that was done: {step}"));
+        }
+        if let Some(next) = trace.events.get(position) {
+            said.push(format!("the crash comes before {:?} of {}", kind(&next.event), next.site));
+        }
+        if let Some(site) = last {
+            said.push(format!("the last fence: {site}"));
+        }
+        for (line, (site, count)) in stores {
+            let start = (line * LINE_BYTES) as usize;
+            let end = whole.len().min(start + LINE_BYTES as usize);
+            if image.get(start..end.min(image.len())) != Some(&whole[start..end]) {
+                said.push(format!("line {line:#x}, {count} stores, the last by {site}: lost"));
+            }
+        }
+        said
+    }
+}
+
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Store { .. } => "a store",
+        Event::Copy { .. } => "a copy",
+        Event::Flush { .. } => "a flush",
+        Event::Fence => "the fence",
+        Event::Grow { .. } => "growth",
+        Event::Mark(_) => "a step's end",
+        Event::Note(_) => "an acknowledgement",
+    }
+}

@@ -1,0 +1,217 @@
+//! Killing a process under load over and over, and looking after each kill whether the next process
+//! finds every acknowledged transaction, and none but the one in flight beside them.
+//!
+//! 1. The *victim* opens the database, reads all that it holds, says so (a digest), and runs random
+//!    transactions; after each that is durable it says its number. It never ends by itself.
+//! 2. Its parent kills it after a random time: in the middle of recovery, of a transaction, of a
+//!    checkpoint, of a merge.
+//! 3. What the next victim reads must be what the one before had acknowledged, or that and the
+//!    transaction in flight. The parent knows: the transactions follow from a seed.
+//!
+//! What it shows: the `process` domain. The kernel keeps the pages of a killed process, so a kill
+//! says nothing about flushes.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use perdura::{Database, Domain, EngineKind, Error, Options};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::driver::Driver;
+use crate::items::{Model, Tables, checks, contents, schema};
+use crate::story::options;
+
+/// Keys of a table.
+const KEYS: u64 = 200;
+/// The longest that a victim lives, in microseconds; recovery is a small part of it.
+const LIFE_US: u64 = 15_000;
+/// First of the eight bytes that a victim says, by their highest byte: what it has found.
+const FOUND: u64 = 1 << 63;
+
+/// What a soak is to do.
+#[derive(Clone, Debug)]
+pub struct Soak<'a> {
+    /// The engine.
+    pub engine: EngineKind,
+    /// The domain; one that is stronger than the medium's is modelled.
+    pub domain: Domain,
+    /// How often to kill.
+    pub kills: u64,
+    /// Chooses transactions and moments.
+    pub seed: u64,
+    /// Where the database goes; nothing is there yet.
+    pub path: &'a Path,
+}
+
+/// What came of it.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct Soaked {
+    /// Kills.
+    pub kills: u64,
+    /// Of them, before the database was open.
+    pub in_recovery: u64,
+    /// Transactions that were acknowledged.
+    pub acknowledged: u64,
+    /// Transactions that were in flight at a kill and are there.
+    pub in_flight: u64,
+    /// Kills after which an acknowledged transaction was missing.
+    pub lost: u64,
+    /// Kills after which there was something that nobody had done.
+    pub surplus: u64,
+}
+
+/// How the database of a soak is opened.
+fn soak_options(engine: EngineKind, domain: Domain) -> Options {
+    options(engine).domain(domain).model(true)
+}
+
+/// A number that two models have in common only by a chance of 2^-63, without the highest bit.
+fn digest(model: &Model) -> u64 {
+    xxh3_64(format!("{model:?}").as_bytes()) & !FOUND
+}
+
+fn operations(transaction: u64) -> usize {
+    1 + (transaction % 5) as usize
+}
+
+/// The victim: opens the database at `path`, and goes on until it is killed, or until nobody listens
+/// any more.
+///
+/// # Errors
+/// The database does not open, is damaged, or a transaction fails.
+pub fn victim(
+    path: &Path,
+    engine: EngineKind,
+    domain: Domain,
+    seed: u64,
+    out: &mut impl Write,
+) -> Result<(), Error> {
+    let db = Database::open(path, &soak_options(engine, domain))?;
+    let mut model = contents(&db)?;
+    checks(&db).map_err(Error::user)?;
+    let say = |out: &mut dyn Write, number: u64| {
+        out.write_all(&number.to_le_bytes()).and_then(|()| out.flush())
+    };
+    if say(out, digest(&model) | FOUND).is_err() {
+        return Ok(());
+    }
+    let (tables, mut driver) = (Tables::of(&db), Driver::new(seed, KEYS));
+    for transaction in 0.. {
+        let done = driver.transaction(&db, &tables, &mut model, operations(transaction))?;
+        if done && say(out, transaction).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Kills as often as is wanted. `start` makes the command of a victim with a seed; `done` is told of
+/// each kill.
+///
+/// # Errors
+/// The database cannot be made, a victim cannot be started, or it ended by itself: what it said.
+pub fn soak(
+    soak: &Soak<'_>,
+    start: &dyn Fn(u64) -> Command,
+    done: &mut dyn FnMut(u64),
+) -> Result<Soaked, String> {
+    let made = Database::create(soak.path, &schema(), &soak_options(soak.engine, soak.domain));
+    made.and_then(Database::close).map_err(|error| error.to_string())?;
+    let mut random = SmallRng::seed_from_u64(soak.seed);
+    let mut soaked = Soaked::default();
+    // What the next victim may find.
+    let mut possible = vec![Model::default()];
+    for kill in 0..soak.kills {
+        let seed = soak.seed.wrapping_mul(1_000_003).wrapping_add(kill);
+        let life = Duration::from_micros(random.random_range(0..LIFE_US));
+        let said = live(&mut start(seed), life)?;
+        soaked.kills += 1;
+        let Some((found, acknowledged)) = said.split_first() else {
+            // Killed in recovery: the next one may find the same.
+            soaked.in_recovery += 1;
+            done(soaked.kills);
+            continue;
+        };
+        let Some(at) = possible.iter().position(|model| digest(model) | FOUND == *found) else {
+            soaked.lost += 1;
+            return Ok(soaked);
+        };
+        soaked.in_flight += u64::from(at > 0);
+        soaked.acknowledged += acknowledged.len() as u64;
+        // What it did, without a database.
+        let (mut driver, mut model) = (Driver::new(seed, KEYS), possible.swap_remove(at));
+        let last = acknowledged.last();
+        let mut acknowledged = acknowledged.iter();
+        for transaction in 0..last.map_or(0, |last| last + 1) {
+            if let Some(after) = driver.imagine(&model, operations(transaction)) {
+                if acknowledged.next() != Some(&transaction) {
+                    soaked.surplus += 1;
+                    return Ok(soaked);
+                }
+                model = after;
+            }
+        }
+        // Then came some that aborted, and one that may have committed.
+        let mut next = last.map_or(0, |last| last + 1);
+        let in_flight = loop {
+            let after = driver.imagine(&model, operations(next));
+            next += 1;
+            if let Some(after) = after {
+                break after;
+            }
+        };
+        possible = vec![model, in_flight];
+        done(soaked.kills);
+    }
+    let options = soak_options(soak.engine, soak.domain);
+    let db = Database::open(soak.path, &options).map_err(|error| error.to_string())?;
+    let left = contents(&db).map_err(|error| error.to_string())?;
+    checks(&db)?;
+    soaked.lost += u64::from(!possible.contains(&left));
+    db.close().map_err(|error| error.to_string())?;
+    Ok(soaked)
+}
+
+/// Lets a victim live so long; returns the numbers that it has said.
+fn live(command: &mut Command, life: Duration) -> Result<Vec<u64>, String> {
+    let failed = |error: io::Error| format!("the process to be killed: {error}");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.as_mut().map_err(|error| format!("cannot start a process: {error}"))?;
+    let out = child.stdout.take();
+    let reader = std::thread::spawn(move || read_all(out));
+    std::thread::sleep(life);
+    let ended = child.try_wait().map_err(failed)?;
+    if ended.is_none() {
+        child.kill().map_err(failed)?;
+    }
+    child.wait().map_err(failed)?;
+    let bytes = reader.join().map_err(|_| "the reader of a pipe panicked")?.map_err(failed)?;
+    if let Some(status) = ended {
+        return Err(format!("the process to be killed ended by itself, {status}: {}", why(child)));
+    }
+    // The last number may be cut off: then it was not acknowledged.
+    let numbers = bytes.chunks_exact(8);
+    Ok(numbers.map(|number| u64::from_le_bytes(number.try_into().expect("eight bytes"))).collect())
+}
+
+fn read_all(out: Option<ChildStdout>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut out) = out {
+        out.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+fn why(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut text);
+    }
+    text.trim().into()
+}

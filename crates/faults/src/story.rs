@@ -1,0 +1,346 @@
+//! Stories: what an engine does before it crashes.
+//!
+//! Transactions with few and many operations, aborts, duplicate and missing keys; small in every
+//! way, so that a story has splits, merges, root changes, growth of pool and log, rotations,
+//! checkpoints, MemTables that are frozen or written out and merged through several levels, pages
+//! that do not fit into the cache, batches of several transactions, and snapshots that pin what is
+//! superseded.
+
+use perdura::{Commit, Database, EngineKind, Error, Media, Options, Recorded, Snapshot};
+use pm::{Recording, RecordingFiles};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::driver::Driver;
+use crate::explorer::Story;
+use crate::files::{self, FileMedium};
+use crate::items::{Item, Model, Tables, compare, contents, insert_item, schema, update_item};
+use crate::pool::{self, PoolMedium};
+
+/// The number of the standard story; any other seed gives a random one.
+pub const STANDARD: u64 = 0;
+
+/// Which story.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    /// How the database is made and opened.
+    pub options: Options,
+    /// Chooses the transactions.
+    pub seed: u64,
+    /// How many there are, those that abort among them.
+    pub transactions: usize,
+    /// Transactions that are made durable together.
+    pub group: u32,
+    /// Keys of a table.
+    pub keys: u64,
+    /// Operations of a large transaction; there is one now and then.
+    pub large: usize,
+    /// After so many calls to the kernel a checkpoint that cannot succeed fails, now and then.
+    pub failing: Option<u64>,
+    /// Whether the process is killed now and then in the middle of a commit, between any two calls
+    /// to the kernel, its successor in the middle of recovery, and the next one recovers. What that
+    /// one has seen counts as acknowledged.
+    pub kills: bool,
+}
+
+/// So small that a few transactions go everywhere.
+pub fn options(engine: EngineKind) -> Options {
+    let options = Options::new().engine(engine).growth(2);
+    if engine.uses_files() {
+        options
+            .checkpoint_bytes(12 << 10)
+            .wal_reserve_bytes(3 << 10)
+            .memtable_bytes(2 << 10)
+            .level0_runs(2)
+            .block_bytes(512)
+            .page_bytes(512)
+            .cache_bytes(16 << 10)
+    } else {
+        options.chunk_bytes(16 << 10).memtable_bytes(3 << 10).tree_node_bytes(128)
+    }
+}
+
+impl Plot {
+    /// A story of so many durable transactions over so many keys.
+    pub fn new(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Self {
+        let failing = match engine {
+            // The next segment is begun, then there is no room for the checkpoint.
+            EngineKind::Inp => Some(6),
+            EngineKind::Log => Some(1),
+            _ => None,
+        };
+        Self {
+            options: options(engine),
+            seed,
+            transactions,
+            group: 1,
+            keys,
+            large: if engine.uses_files() { 40 } else { 150 },
+            failing,
+            kills: false,
+        }
+    }
+
+    /// The same with groups of so many transactions.
+    #[must_use]
+    pub fn groups_of(self, group: u32) -> Self {
+        Self { group, ..self }
+    }
+
+    /// The same with kills.
+    #[must_use]
+    pub fn with_kills(self) -> Self {
+        Self { kills: true, ..self }
+    }
+
+    /// The story that `seed` stands for: [`STANDARD`] is long enough to go everywhere.
+    pub fn of_seed(engine: EngineKind, seed: u64) -> Self {
+        if seed == STANDARD {
+            let transactions = match engine {
+                EngineKind::NvmCow => 1200,
+                engine if engine.uses_files() => 400,
+                _ => 450,
+            };
+            return Self::new(engine, 0x5eed, transactions, 60);
+        }
+        let mut random = SmallRng::seed_from_u64(seed);
+        let keys = [3, 20, 60, 300][random.random_range(0..4)];
+        let plot = Self::new(engine, seed, random.random_range(30..120), keys);
+        let grouped = matches!(engine, EngineKind::Inp | EngineKind::Cow)
+            || matches!(engine, EngineKind::Log | EngineKind::NvmCow);
+        let group = [1, 1, 4, 30][random.random_range(0..4)];
+        let plot = if grouped { plot.groups_of(group) } else { plot };
+        let kills = engine.uses_files() && group == 1 && random.random_bool(0.5);
+        if kills { plot.with_kills() } else { plot }
+    }
+
+    fn commit(&self) -> Commit {
+        if self.group == 1 { Commit::Durable } else { Commit::Grouped(self.group) }
+    }
+
+    /// Runs the story of an engine whose data lie in the pool. Note `n` says that the first `n`
+    /// transactions are acknowledged.
+    ///
+    /// # Panics
+    /// The engine fails without any crash.
+    pub fn run_in_pool(&self) -> Story<PoolMedium> {
+        let memory = Recording::pool(64 << 10, pool::LIMIT).expect("address space");
+        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let options = self.options.clone().commit(self.commit());
+        let db = Database::create_on(media, &schema(), &options).expect("a database");
+        let tables = Tables::of(&db);
+        let mut driver = Driver::new(self.seed, self.keys);
+        let mut models = vec![Model::default()];
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        memory.start();
+        for transaction in 0..self.transactions {
+            let before = &models[models.len() - 1];
+            let mut model = before.clone();
+            // Now and then one that needs several log segments.
+            let operations = if transaction % 40 == 39 { self.large } else { 1 + transaction % 6 };
+            // Each in a thread of its own: no fence may be relied on that another thread makes.
+            let mut ticket = None;
+            let work = || driver.grouped(&db, &tables, &mut model, operations).expect("it runs");
+            std::thread::scope(|scope| ticket = scope.spawn(work).join().expect("it runs"));
+            if model != *before {
+                models.push(model);
+            }
+            let mut durable = ticket.is_some_and(|ticket| ticket.is_durable());
+            if self.group > 1 && transaction % 10 == 9 {
+                db.sync().expect("a sync");
+                durable = true;
+            }
+            if durable {
+                memory.note(models.len() as u64 - 1);
+            }
+            match transaction % 9 {
+                2 => snapshots.extend(db.snapshot()),
+                7 => snapshots.clear(),
+                _ => {}
+            }
+        }
+        db.sync().expect("a sync");
+        memory.note(models.len() as u64 - 1);
+        snapshots.clear();
+        compare(&db, &models[models.len() - 1]);
+        let trace = memory.stop();
+        db.close().expect("it closes");
+        let medium = PoolMedium { options: self.options.clone() };
+        Story { medium, trace, models, in_flight: self.group as usize }
+    }
+
+    /// Runs the story of an engine that keeps files, with checkpoints, aborts and large
+    /// transactions. Note `n` says that the first `n` are acknowledged: as they commit, or if they
+    /// are grouped, as a sync returns. Returns the names of the files at the end, too.
+    ///
+    /// # Panics
+    /// The engine fails without any crash.
+    pub fn run_in_files(&self) -> (Story<FileMedium>, Vec<String>) {
+        let options = self.options.clone().commit(self.commit());
+        let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
+        let files = RecordingFiles::new();
+        let media = Media::recorded(memory.clone(), files.clone());
+        let mut db: Database<Recorded> =
+            Database::create_on(media, &schema(), &options).expect("a database");
+        let mut tables = Tables::of(&db);
+        let (mut driver, mut models) = (Driver::new(self.seed, self.keys), vec![Model::default()]);
+        let same = FileMedium { options, pool: memory.contents() };
+        files.start();
+        for transaction in 0..self.transactions {
+            let before = models[models.len() - 1].clone();
+            let mut model = before.clone();
+            let operations = if transaction % 25 == 24 { self.large } else { 1 + transaction % 5 };
+            let mut tx = db.begin().expect("a transaction");
+            for _ in 0..operations {
+                driver.operation(&mut tx, &tables, &mut model).expect("it runs");
+            }
+            if transaction % 7 == 6 || model == before {
+                tx.abort().expect("an abort");
+                continue;
+            }
+            if self.kills && transaction % 3 == 2 {
+                let most = if driver.random.random_bool(0.5) { 3 } else { 12 };
+                files.fail_after(Some(driver.random.random_range(0..most)));
+                let _ = tx.commit();
+                db.abandon();
+                // The first successor is killed during recovery.
+                files.fail_after(Some(driver.random.random_range(0..5)));
+                if let Ok(db) = same.open_on(&files) {
+                    db.abandon();
+                }
+                files.fail_after(None);
+                db = same.open_on(&files).expect("a recovery");
+                tables = Tables::of(&db);
+                let found = contents(&db).expect("contents");
+                assert!(found == model || found == before, "transaction {transaction}");
+                if found == model {
+                    models.push(model);
+                }
+                files.note(models.len() as u64 - 1);
+                continue;
+            }
+            let ticket = tx.commit().expect("a commit");
+            assert!(self.group > 1 || ticket.is_durable());
+            models.push(model);
+            if let Some(failing) = self.failing
+                && transaction % 30 == 29
+            {
+                // There is no room for the checkpoint: the log goes on.
+                db.sync().expect("a sync");
+                files.fail_after(Some(failing));
+                assert!(db.checkpoint().is_err());
+                files.fail_after(None);
+            }
+            if transaction % 10 == 9 {
+                db.sync().expect("a sync");
+                files.note(models.len() as u64 - 1);
+            } else if ticket.is_durable() {
+                files.note(models.len() as u64 - 1);
+            }
+        }
+        db.sync().expect("a sync");
+        files.note(models.len() as u64 - 1);
+        compare(&db, &models[models.len() - 1]);
+        assert_eq!(
+            memory.contents(),
+            same.pool,
+            "the pool of an engine with files does not change"
+        );
+        db.abandon();
+        let names = files.image().into_keys().collect();
+        let medium = FileMedium { options: self.options.clone(), pool: same.pool };
+        let in_flight = self.group as usize;
+        (Story { medium, trace: files.stop(), models, in_flight }, names)
+    }
+}
+
+/// One transaction that updates both columns of a composite index and then deletes the tuple; or
+/// aborts.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<PoolMedium> {
+    let item = |count, flag: &[u8]| Item {
+        name: "n".into(),
+        payload: vec![],
+        count,
+        flag: flag.into(),
+        score: 0.0,
+    };
+    let mut models = vec![Model::default()];
+    models[0].items.insert(1, item(1, b"ffff"));
+    let first = |db: &Database<Recorded>, tables: &Tables| {
+        db.write(|tx| insert_item(tx, tables, 1, &item(1, b"ffff")))
+    };
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        let mut tx = db.begin()?;
+        update_item(&mut tx, tables, 1, &item(0, b"f"), 4 | 8)?;
+        tx.delete(&tables.item, &[perdura::Value::U64(1)])?;
+        if commit {
+            assert!(tx.commit()?.is_durable());
+            models.push(Model::default());
+            memory.note(1);
+        } else {
+            tx.abort()?;
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(engine, first, act).expect("it runs");
+    Story { medium, trace, models, in_flight: 1 }
+}
+
+/// Transactions that insert a tuple and update it several times, so that one which fills the
+/// MemTable has superseded something too.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
+    let mut models = vec![Model::default()];
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        for key in 0..24u64 {
+            let mut model = models[models.len() - 1].clone();
+            let mut tx = db.begin()?;
+            for round in 0..4u8 {
+                let item = Item {
+                    name: "n".into(),
+                    payload: vec![round; 150],
+                    count: key as i64,
+                    flag: b"f".into(),
+                    score: 0.0,
+                };
+                if round == 0 {
+                    insert_item(&mut tx, tables, key, &item)?;
+                } else {
+                    update_item(&mut tx, tables, key, &item, 2)?;
+                }
+                model.items.insert(key, item);
+            }
+            assert!(tx.commit()?.is_durable());
+            models.push(model);
+            memory.note(models.len() as u64 - 1);
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
+    Story { medium, trace, models, in_flight: 1 }
+}
+
+/// Makes a database in a pool, does `first`, and records `act`.
+fn told(
+    engine: EngineKind,
+    first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
+    act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
+) -> Result<(PoolMedium, pm::Trace), Error> {
+    let io = |source| Error::Io { path: "recording".into(), source };
+    let memory = Recording::pool(64 << 10, pool::LIMIT).map_err(io)?;
+    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let options = options(engine);
+    let db = Database::create_on(media, &schema(), &options)?;
+    let tables = Tables::of(&db);
+    first(&db, &tables)?;
+    memory.start();
+    act(&db, &tables, &memory)?;
+    let trace = memory.stop();
+    db.close()?;
+    Ok((PoolMedium { options }, trace))
+}

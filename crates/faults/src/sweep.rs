@@ -1,0 +1,44 @@
+//! Each flush, fence, ordered store or sync in the source left out in turn: either a story fails, or
+//! the tests are blind there, or the instruction is superfluous.
+
+use pm::Site;
+
+use crate::explorer::{Effort, Story};
+use crate::medium::Medium;
+use crate::mutation::{How, Mutation, Where};
+use crate::workers::in_parallel;
+
+/// What a sweep found.
+#[derive(Clone, Default, Debug)]
+pub struct Swept {
+    /// How many places there are.
+    pub places: usize,
+    /// Those whose absence no story notices, as `file:line`.
+    pub unnoticed: Vec<String>,
+}
+
+/// Does `how` wrong at each place of the stories in turn; each story comes with the number of states
+/// of a crash point to look at.
+pub fn sweep<M: Medium>(
+    stories: &[(&Story<M>, u64)],
+    how: How,
+    sites: impl Fn(How, &M::Trace) -> Vec<Site>,
+) -> Swept {
+    let mut places: Vec<Site> = Vec::new();
+    for site in stories.iter().flat_map(|(story, _)| sites(how, &story.trace)) {
+        if !places.contains(&site) {
+            places.push(site);
+        }
+    }
+    places.sort_by_key(|site| (site.file(), site.line(), site.column()));
+    let noticed = in_parallel(places.len(), |index| {
+        let fault = Mutation { how, at: Where::Site(places[index]) };
+        stories.iter().any(|(story, bound)| {
+            let explored = story.explore(Some(&fault), Effort::once(*bound));
+            explored.violation.is_some()
+        })
+    });
+    let name = |site: &Site| format!("{}:{}", site.file(), site.line());
+    let unnoticed = places.iter().zip(noticed).filter(|(_, noticed)| !noticed);
+    Swept { places: places.len(), unnoticed: unnoticed.map(|(site, _)| name(site)).collect() }
+}

@@ -1,0 +1,69 @@
+//! The tester is tested: every fault of the catalogue is noticed.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+
+use faults::catalogue::FAULTS;
+use faults::examine::{Settings, examine};
+use perdura::EngineKind;
+
+fn caught(engine: EngineKind) {
+    let mut missed = Vec::new();
+    for fault in FAULTS.iter().filter(|fault| fault.engine == engine) {
+        let settings =
+            Settings { engine, seed: 1, states: 0, nested: 0, inject: Some(fault), replay: None };
+        let report = examine(&settings, &AtomicU64::new(0));
+        println!(
+            "{}: {} events, {} states, {:.1} s, {:?}",
+            fault.name,
+            report.injected,
+            report.states + report.nested_states,
+            report.seconds,
+            report.first.as_ref().map(|found| (&found.story, &found.what))
+        );
+        if report.violations == 0 {
+            missed.push((fault.name, report.injected));
+        }
+    }
+    assert!(missed.is_empty(), "not noticed (with the events that were changed): {missed:?}");
+}
+
+#[test]
+fn faults_of_inp_are_caught() {
+    caught(EngineKind::Inp);
+}
+
+#[test]
+fn faults_of_cow_are_caught() {
+    caught(EngineKind::Cow);
+}
+
+#[test]
+fn faults_of_log_are_caught() {
+    caught(EngineKind::Log);
+}
+
+#[test]
+fn faults_of_nvm_inp_are_caught() {
+    caught(EngineKind::NvmInp);
+}
+
+#[test]
+fn faults_of_nvm_cow_are_caught() {
+    caught(EngineKind::NvmCow);
+}
+
+#[test]
+fn faults_of_nvm_log_are_caught() {
+    caught(EngineKind::NvmLog);
+}
+
+#[test]
+fn there_are_faults_enough_with_names_of_their_own() {
+    let names: HashSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
+    assert_eq!(names.len(), FAULTS.len());
+    assert!(names.len() >= 40);
+    for engine in EngineKind::ALL {
+        assert!(FAULTS.iter().filter(|fault| fault.engine == engine).count() >= 5, "{engine}");
+    }
+}

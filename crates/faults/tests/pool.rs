@@ -1,0 +1,165 @@
+//! Engines whose data lie in the pool: power cuts at every fence, kills at every store. See the crate
+//! for the fault model.
+
+use faults::explorer::{Again, Effort, Story};
+use faults::mutation::{How, Mutation, Where};
+use faults::pool::PoolMedium;
+use faults::story::{Plot, inserts_with_updates, two_operations_on_one_tuple};
+use faults::sweep::sweep;
+use perdura::EngineKind;
+
+fn engines() -> impl Iterator<Item = EngineKind> {
+    EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files())
+}
+
+fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {
+    let explored = story.explore(None, effort);
+    println!("{what}: {} transactions, {explored:?}", story.models.len() - 1);
+    assert_eq!(explored.violation, None, "{what}");
+    assert!(explored.points > 15 && explored.states > 200, "{explored:?}");
+    assert!(effort.again.depth == 0 || explored.nested > 0, "{explored:?}");
+}
+
+fn power_cuts(engine: EngineKind, plots: &[Plot], bound: u64, again: Again) {
+    for plot in plots {
+        let what = format!("{engine}, seed {}, groups of {}", plot.seed, plot.group);
+        survives(&what, &plot.run_in_pool(), Effort::once(bound).then(again));
+    }
+}
+
+fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Plot {
+    Plot::new(engine, seed, transactions, keys)
+}
+
+#[test]
+fn nvm_inp_survives_a_power_cut_at_every_fence() {
+    let engine = EngineKind::NvmInp;
+    survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
+    let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 160, 60), plot(engine, 12, 60, 300)];
+    // Whatever the bound, every two lines are seen in all four combinations.
+    power_cuts(engine, &plots, 10, Again::every(500, 2));
+}
+
+#[test]
+fn nvm_log_survives_a_power_cut_at_every_fence() {
+    let engine = EngineKind::NvmLog;
+    survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
+    // Freezing, merging and taking apart have crash points of their own: shorter stories.
+    let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 50, 60), plot(engine, 12, 30, 300)];
+    power_cuts(engine, &plots, 4, Again::every(400, 2));
+}
+
+#[test]
+fn nvm_cow_survives_a_power_cut_at_every_fence() {
+    let engine = EngineKind::NvmCow;
+    let plots = [
+        plot(engine, 14, 60, 3),
+        plot(engine, 11, 120, 60),
+        plot(engine, 12, 50, 300),
+        plot(engine, 13, 160, 60).groups_of(4),
+        plot(engine, 15, 160, 60).groups_of(30),
+    ];
+    power_cuts(engine, &plots, 14, Again::every(90, 2));
+}
+
+/// Every engine, whichever there are, in a short story.
+#[test]
+fn every_engine_in_the_pool_survives_power_cuts() {
+    for engine in engines() {
+        let grouped = plot(engine, 31, 30, 30).groups_of(4);
+        let plots = [plot(engine, 30, 20, 40), grouped];
+        power_cuts(engine, &plots, 4, Again::every(60, 2));
+    }
+}
+
+/// The second operation's log entry must not persist before the first one's changes, and an
+/// operation that is undone must not be undone again after an older one: index keys are made of
+/// logged and of stored fields, and half of an update would give keys that never were.
+#[test]
+fn operations_on_one_tuple_are_ordered() {
+    for engine in engines() {
+        for commit in [true, false] {
+            let story = two_operations_on_one_tuple(engine, commit);
+            let again = Again::every(97, 1);
+            let explored = story.explore(None, Effort::once(5_000).then(again));
+            assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
+        }
+    }
+}
+
+/// Kills at every `stride`th store of a story.
+fn kills(engine: EngineKind, transactions: usize, stride: u64) {
+    let explored = plot(engine, 21, transactions, 40).run_in_pool().explore_kills(stride);
+    println!("{engine}: {} stores, {} states", explored.points, explored.states);
+    assert_eq!(explored.violation, None, "{engine}");
+    assert!(explored.points > 2_000, "{explored:?}");
+}
+
+#[test]
+fn nvm_inp_survives_a_kill_at_every_store() {
+    kills(EngineKind::NvmInp, 40, 1);
+}
+
+#[test]
+fn nvm_log_survives_a_kill_at_every_store() {
+    kills(EngineKind::NvmLog, 60, 1);
+}
+
+/// Its stores are mostly copies of nodes that nobody sees: one in nine stands for the others.
+#[test]
+fn nvm_cow_survives_a_kill_at_every_few_stores() {
+    kills(EngineKind::NvmCow, 30, 9);
+}
+
+/// Without one of its flushes or fences an engine must fail the tests above: else either they are
+/// blind or the instruction superfluous.
+fn sweep_all(stories: &[(Story<PoolMedium>, u64)]) {
+    let stories: Vec<_> = stories.iter().map(|(story, bound)| (story, *bound)).collect();
+    let flushes = sweep(&stories, How::NoFlush, Mutation::sites_in_memory);
+    let fences = sweep(&stories, How::NoFence, Mutation::sites_in_memory);
+    println!("{} places flush, {} fence", flushes.places, fences.places);
+    assert!(flushes.places >= 5 && fences.places >= 2);
+    assert_eq!((flushes.unnoticed, fences.unnoticed), (vec![], vec![]));
+}
+
+fn sweep_in_place(engine: EngineKind, transactions: usize) {
+    sweep_all(&[
+        (inserts_with_updates(engine), 10),
+        (two_operations_on_one_tuple(engine, true), 5_000),
+        (two_operations_on_one_tuple(engine, false), 5_000),
+        // The short ones first: most faults show there.
+        (plot(engine, 14, 60, 3).run_in_pool(), 10),
+        (plot(engine, 12, 60, 300).run_in_pool(), 10),
+        (plot(engine, 11, transactions, 60).run_in_pool(), 20),
+    ]);
+}
+
+#[test]
+fn the_crash_test_of_nvm_inp_fails_without_any_one_flush_or_fence() {
+    sweep_in_place(EngineKind::NvmInp, 160);
+}
+
+#[test]
+fn the_crash_test_of_nvm_log_fails_without_any_one_flush_or_fence() {
+    sweep_in_place(EngineKind::NvmLog, 80);
+}
+
+#[test]
+fn the_crash_test_of_nvm_cow_fails_without_any_one_flush_or_fence() {
+    let engine = EngineKind::NvmCow;
+    sweep_all(&[
+        (plot(engine, 11, 90, 60).run_in_pool(), 20),
+        (plot(engine, 13, 120, 60).groups_of(4).run_in_pool(), 20),
+    ]);
+}
+
+/// What the explorer calls a violation is one: a trace without any fence has some.
+#[test]
+fn the_explorer_sees_missing_fences_in_every_engine() {
+    for engine in engines() {
+        let story = plot(engine, 30, 20, 40).run_in_pool();
+        let fault = Mutation { how: How::NoFence, at: Where::Anywhere };
+        let explored = story.explore(Some(&fault), Effort::once(20));
+        assert!(explored.violation.is_some(), "{engine}");
+    }
+}
