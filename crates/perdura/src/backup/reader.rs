@@ -123,7 +123,7 @@ impl Reader {
         // Before anything is believed: it bounds the memory that is taken.
         if u64::from(bytes) > self.source.total_bytes() - self.at || bytes > BLOCK_LIMIT {
             return Err(
-                self.damaged(at, "a block is longer than what is left of the file, or than any")
+                self.damaged(at, "this block is longer than the rest of the file: the file was cut off, or the block is damaged")
             );
         }
         contents.clear();

@@ -1,8 +1,9 @@
 //! Writing JSON lines.
 
 use std::io::Write;
+use std::path::Path;
 
-use engines::below::{Description, Environment, Row, Schema};
+use engines::below::{Description, Environment, HostFiles, NewFile, Row, Schema};
 
 use super::text::{put_text, put_value};
 use super::{End, FORMAT, Head};
@@ -16,6 +17,28 @@ use crate::transaction::own_table;
 const BUFFER_BYTES: usize = 64 << 10;
 
 impl<E: Environment> Database<E> {
+    /// Writes these tables as JSON lines to a new file, as [`Database::dump_to`] does. When this
+    /// returns the file is durable, as far as its file system can make it so.
+    ///
+    /// # Errors
+    /// As [`Database::dump_to`], or there is something at `path` already. Nothing is left at `path`
+    /// then.
+    pub fn dump(
+        &self,
+        path: impl AsRef<Path>,
+        tables: &[Table],
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let error = |source| Error::Io { path: name.clone(), source };
+        let (directory, own) = HostFiles::around(path).map_err(error)?;
+        let mut file = NewFile::create(&directory, &own).map_err(error)?;
+        let summary = self.dump_to(&mut file, &name, tables, watch)?;
+        file.finish().map_err(error)?;
+        Ok(summary)
+    }
+
     /// Writes these tables as JSON lines to `out`, which errors call `name`; all tables if none is
     /// named. A tuple of every partition is there, partition by partition, table by table, in the
     /// order of the primary key. It is what was committed at one moment, and writers wait as for

@@ -271,7 +271,7 @@ fn tuples_that_are_there_already_are_refused_skipped_or_replaced() {
         let db = Database::create(place.at("db"), &pairs(), &small(engine)).unwrap();
         let lines = |value| (0..10).map(|key| line(key, value)).collect::<String>();
         assert_eq!(
-            load(&db, lines(1)[..lines(1).len() / 2].as_bytes(), &options()).unwrap().tuples(),
+            load(&db, &lines(1).as_bytes()[..lines(1).len() / 2], &options()).unwrap().tuples(),
             5
         );
         let before = contents(&db);
