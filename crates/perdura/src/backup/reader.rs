@@ -122,9 +122,8 @@ impl Reader {
         let bytes = header.bytes.get();
         // Before anything is believed: it bounds the memory that is taken.
         if u64::from(bytes) > self.source.total_bytes() - self.at || bytes > BLOCK_LIMIT {
-            return Err(
-                self.damaged(at, "this block is longer than the rest of the file: the file was cut off, or the block is damaged")
-            );
+            let what = "this block is longer than the rest of the file: the file was cut off, or the block is damaged";
+            return Err(self.damaged(at, what));
         }
         contents.clear();
         contents.resize(bytes as usize, 0);

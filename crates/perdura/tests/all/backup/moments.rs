@@ -66,6 +66,23 @@ fn seen(db: &Database, partition: usize) -> u64 {
     if found.unwrap() { row.u64(1) } else { 0 }
 }
 
+/// Ends the other thread when this one ends, however it does.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// Waits until so many transactions are written, or the writer has ended.
+fn wait_for(written: &AtomicU64, transactions: u64, stop: &AtomicBool) {
+    while written.load(SeqCst) < transactions {
+        assert!(!stop.load(SeqCst), "the writer has failed");
+        std::thread::yield_now();
+    }
+}
+
 /// A database in which so many transactions have run, and nothing else.
 fn replayed(path: &std::path::Path, options: &Options, transactions: &[u64]) -> Database {
     let db = Database::create(path, &schema(), options).unwrap();
@@ -85,6 +102,7 @@ fn a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let _ends = Ends(&stop);
                 for number in 0.. {
                     db.write(|tx| transaction(tx, &db, number)).unwrap();
                     written.store(number + 1, SeqCst);
@@ -93,11 +111,10 @@ fn a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
                     }
                 }
             });
+            let _ends = Ends(&stop);
             for backup in 0..3 {
                 // Each some way further on.
-                while written.load(SeqCst) < 1 + backup * 40 {
-                    std::thread::yield_now();
-                }
+                wait_for(&written, 1 + backup * 40, &stop);
                 let before = written.load(SeqCst);
                 db.backup(place.at(&format!("backup-{backup}"))).unwrap();
                 let after = written.load(SeqCst) + 1;
@@ -111,7 +128,6 @@ fn a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
                 std::fs::remove_file(place.at("copy")).unwrap();
                 std::fs::remove_file(place.at("model")).unwrap();
             }
-            stop.store(true, SeqCst);
         });
         // Any of them into any engine.
         let backup = place.at("backup-1");
@@ -127,6 +143,14 @@ fn a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
     });
 }
 
+/// What partitions have seen of so many transactions, each in the next one.
+fn at_one_moment(counts: &[u64]) -> Vec<u64> {
+    let (total, partitions) = (counts.iter().sum::<u64>(), counts.len() as u64);
+    (0..partitions)
+        .map(|number| total / partitions + u64::from(number < total % partitions))
+        .collect()
+}
+
 /// One thread commits in partition 0, 1, 2, 0, 1, ..: at any one moment each of them has seen as
 /// many as the next one, or one more, and only one of these steps is there.
 #[test]
@@ -139,6 +163,7 @@ fn several_partitions_are_copied_at_one_moment() {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let _ends = Ends(&stop);
                 for number in 0.. {
                     let partition = db.partition((number % PARTITIONS) as usize);
                     partition.write(|tx| transaction(tx, &db, number / PARTITIONS)).unwrap();
@@ -148,13 +173,22 @@ fn several_partitions_are_copied_at_one_moment() {
                     }
                 }
             });
+            let _ends = Ends(&stop);
             for backup in 0..8 {
-                while written.load(SeqCst) < backup * 11 {
-                    std::thread::yield_now();
-                }
+                wait_for(&written, backup * 11, &stop);
                 db.backup(place.at(&format!("backup-{backup}"))).unwrap();
             }
-            stop.store(true, SeqCst);
+            // The least that can be copied, as often as possible.
+            let clock = db.table("clock").unwrap();
+            for _ in 0..500 {
+                let mut lines = Vec::new();
+                db.dump_to(&mut lines, "", std::slice::from_ref(&clock), &mut |_| ()).unwrap();
+                let text = String::from_utf8(lines).unwrap();
+                let counts = text.lines().filter_map(|line| line.split_once("\"transactions\":"));
+                let counts: Vec<u64> =
+                    counts.map(|(_, count)| count.trim_end_matches('}').parse().unwrap()).collect();
+                assert_eq!(counts, at_one_moment(&counts), "{engine}");
+            }
         });
         for backup in 0..8 {
             let copy = restored(
@@ -163,10 +197,7 @@ fn several_partitions_are_copied_at_one_moment() {
                 &options,
             );
             let counts: Vec<u64> = (0..3).map(|partition| seen(&copy, partition)).collect();
-            let total: u64 = counts.iter().sum();
-            let moment =
-                |partition: u64| total / PARTITIONS + u64::from(partition < total % PARTITIONS);
-            assert_eq!(counts, [moment(0), moment(1), moment(2)]);
+            assert_eq!(counts, at_one_moment(&counts), "{engine}");
             let model = replayed(&place.at(&format!("model-{backup}")), &options, &counts);
             assert_eq!(contents(&copy), contents(&model));
         }
