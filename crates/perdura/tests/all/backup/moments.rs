@@ -179,14 +179,8 @@ fn several_partitions_are_copied_at_one_moment() {
                 db.backup(place.at(&format!("backup-{backup}"))).unwrap();
             }
             // The least that can be copied, as often as possible.
-            let clock = db.table("clock").unwrap();
             for _ in 0..500 {
-                let mut lines = Vec::new();
-                db.dump_to(&mut lines, "", std::slice::from_ref(&clock), &mut |_| ()).unwrap();
-                let text = String::from_utf8(lines).unwrap();
-                let counts = text.lines().filter_map(|line| line.split_once("\"transactions\":"));
-                let counts: Vec<u64> =
-                    counts.map(|(_, count)| count.trim_end_matches('}').parse().unwrap()).collect();
+                let counts = dumped_clocks(&db);
                 assert_eq!(counts, at_one_moment(&counts), "{engine}");
             }
         });
@@ -202,6 +196,51 @@ fn several_partitions_are_copied_at_one_moment() {
             assert_eq!(contents(&copy), contents(&model));
         }
     });
+}
+
+/// The counts that the clocks of all partitions show in a dump of them.
+fn dumped_clocks(db: &Database) -> Vec<u64> {
+    let (clock, mut lines) = (db.table("clock").unwrap(), Vec::new());
+    db.dump_to(&mut lines, "", &[clock], &mut |_| ()).unwrap();
+    let text = String::from_utf8(lines).unwrap();
+    let counts = text.lines().filter_map(|line| line.split_once("\"transactions\":"));
+    counts.map(|(_, count)| count.trim_end_matches('}').parse().unwrap()).collect()
+}
+
+/// Snapshots are taken within a moment, so there must be many between two of which much happens:
+/// one thread commits in the first partition and then in the last one, over and over.
+#[test]
+fn snapshots_of_many_partitions_are_of_one_moment() {
+    const LAST: usize = 59;
+    for engine in [EngineKind::Cow, EngineKind::NvmCow] {
+        let place = Place::new();
+        let options = small(engine).partitions(LAST as u32 + 1).chunk_bytes(16 << 10);
+        let db = Database::create(place.at("db"), &schema(), &options).unwrap();
+        let clock = db.table("clock").unwrap();
+        let start = |tx: &mut Tx<'_>| tx.insert(&clock, &[Value::U64(0), Value::U64(0)]);
+        (0..=LAST).for_each(|partition| db.partition(partition).write(start).unwrap());
+        let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ends = Ends(&stop);
+                while !stop.load(SeqCst) {
+                    let number = written.fetch_add(1, SeqCst) + 1;
+                    for partition in [0, LAST] {
+                        let change = [(1, Value::U64(number))];
+                        let go_on = |tx: &mut Tx<'_>| tx.update(&clock, &[Value::U64(0)], &change);
+                        db.partition(partition).write(go_on).unwrap();
+                    }
+                }
+            });
+            let _ends = Ends(&stop);
+            for copy in 0..300 {
+                wait_for(&written, copy * 8, &stop);
+                let counts = dumped_clocks(&db);
+                let (first, last) = (counts[0], counts[LAST]);
+                assert!(first == last || first == last + 1, "{engine}: {first}, {last}");
+            }
+        });
+    }
 }
 
 /// An output that changes the database whenever something is written to it.
