@@ -3,6 +3,8 @@
 //! Invariant: what can be refused by looking at one option is refused here, with exit code 2; what
 //! needs two options to see is refused before any work is done.
 
+mod pool;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,6 +14,9 @@ use peers::PeerKind;
 use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
 
+pub(crate) use self::pool::{
+    BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, PoolCommand, RestoreArgs,
+};
 use crate::output::JsonTarget;
 use crate::units::{parse_number, parse_positive, parse_u32};
 
@@ -45,7 +50,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         bench: Bench,
     },
-    /// Look at, check or create a pool file.
+    /// Look at, check, create or copy a database.
     #[command(
         arg_required_else_help = true,
         after_help = "Example:\n  perdura pool info /dev/shm/accounts"
@@ -298,77 +303,6 @@ pub(crate) struct CrashArgs {
     /// Write the results as JSON to a file, or to standard output with `-`.
     #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
     pub(crate) json: Option<JsonTarget>,
-}
-
-/// `perdura pool`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum PoolCommand {
-    /// Say what a pool is: domain, engine, tables. The file is not changed, not even recovered.
-    #[command(after_help = "Example:\n  perdura pool info /dev/shm/accounts --json -")]
-    Info {
-        /// The pool file.
-        file: PathBuf,
-        /// Write it as JSON to a file, or to standard output with `-`.
-        #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
-        json: Option<JsonTarget>,
-    },
-    /// Open a pool, which recovers it, and verify every tuple, index and object.
-    #[command(after_help = "Example:\n  perdura pool check /dev/shm/accounts")]
-    Check {
-        /// The pool file.
-        file: PathBuf,
-        /// Check a pool of domain `process` that was open when the machine went down, too.
-        #[arg(long)]
-        accept_loss: bool,
-    },
-    /// Create an empty database from a schema in JSON.
-    #[command(after_help = CREATE_HELP)]
-    Create(CreateArgs),
-}
-
-/// The example of `pool create`; a test creates a pool from this schema.
-const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes. Types are "u64", "i64", "f64",
-{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}:
-
-  {"tables": [{
-    "name": "account",
-    "columns": [
-      {"name": "id", "kind": "u64"},
-      {"name": "owner", "kind": {"text": {"max": 80}}},
-      {"name": "balance", "kind": "i64"}
-    ],
-    "key": ["id"],
-    "indexes": [{"name": "by_owner", "columns": ["owner"]}]
-  }]}
-
-Example:
-  perdura pool create /dev/shm/accounts --schema accounts.json --limit 1GiB"#;
-
-/// `perdura pool create`.
-#[derive(Debug, Args)]
-pub(crate) struct CreateArgs {
-    /// The pool file, which must not exist.
-    pub(crate) file: PathBuf,
-    /// The tables; see below.
-    #[arg(long, value_name = "SCHEMA.json")]
-    pub(crate) schema: PathBuf,
-    /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log [default: nvm-inp, on a disk inp].
-    #[arg(long, value_parser = EngineKind::from_str)]
-    pub(crate) engine: Option<EngineKind>,
-    /// What a commit survives: auto (the medium's own), process, adr, eadr, disk.
-    #[arg(long, value_name = "DOMAIN", default_value = "auto", value_parser = domain)]
-    pub(crate) domain: DomainChoice,
-    /// Allow a domain that is stronger than the medium's: its instructions are executed, but the
-    /// medium does not keep its promise.
-    #[arg(long)]
-    pub(crate) model: bool,
-    /// Partitions.
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub(crate) partitions: u32,
-    /// Size up to which the pool may grow.
-    #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = parse_number)]
-    pub(crate) limit: u64,
 }
 
 /// When a commit returns.

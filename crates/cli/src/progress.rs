@@ -26,14 +26,26 @@ impl Bar {
     /// A bar that is not seen yet.
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg:36} {wide_bar} {human_pos}/{human_len}");
-        bar.set_style(style.expect("the template is a constant that parses"));
         Self { bar, started: Instant::now(), shown: false, done: 0 }
+    }
+
+    fn style(&self, template: &str) {
+        let style = ProgressStyle::with_template(template);
+        self.bar.set_style(style.expect("the templates are constants that parse"));
     }
 
     /// Begins a phase of `total` steps.
     pub(crate) fn phase(&mut self, what: impl Into<String>, total: u64) {
+        self.style("{msg:36} {wide_bar} {human_pos}/{human_len}");
         self.bar.set_length(total);
+        self.bar.set_message(what.into());
+        self.begin_at(0);
+    }
+
+    /// Begins a phase of which nobody knows how many steps it has.
+    pub(crate) fn endless_phase(&mut self, what: impl Into<String>) {
+        self.style("{msg:36} {human_pos}");
+        self.bar.unset_length();
         self.bar.set_message(what.into());
         self.begin_at(0);
     }

@@ -8,7 +8,7 @@ use common::{perdura, run};
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 15] = [
         &[],
         &["tour"],
         &["bench"],
@@ -19,6 +19,10 @@ fn every_command_explains_itself_with_an_example() {
         &["pool", "info"],
         &["pool", "check"],
         &["pool", "create"],
+        &["pool", "backup"],
+        &["pool", "restore"],
+        &["pool", "dump"],
+        &["pool", "load"],
         &["completions"],
     ];
     for command in commands {
@@ -101,6 +105,18 @@ fn wrong_usage_is_told_by_exit_code_2() {
         &["pool"],
         &["pool", "info"],
         &["pool", "create", "x"],
+        &["pool", "backup", "x"],
+        &["pool", "backup", "x", "y", "z"],
+        &["pool", "restore", "x"],
+        &["pool", "restore", "x", "y", "--engine", "ipn"],
+        &["pool", "restore", "x", "y", "--domain", "cloud"],
+        &["pool", "restore", "x", "y", "--partitions", "0"],
+        &["pool", "dump"],
+        &["pool", "dump", "x", "--table"],
+        &["pool", "load", "x"],
+        &["pool", "load", "x", "y", "--batch", "0"],
+        &["pool", "load", "x", "y", "--existing", "perhaps"],
+        &["pool", "load", "x", "y", "--accept-loss"],
         &["completions", "cmd.exe"],
     ] {
         let ran = run(arguments);

@@ -167,7 +167,7 @@ impl<M: Medium> Story<M> {
         let mut count = 0u64;
         M::kills(&self.trace, &mut |state| {
             count += 1;
-            if count % stride != 0 {
+            if !count.is_multiple_of(stride) {
                 return ControlFlow::Continue(());
             }
             explored.states += 1;

@@ -26,12 +26,12 @@ use crate::turns::Turns;
 /// An open database. Shared between threads by reference or in an `Arc`; dropping it closes it.
 #[derive(Debug)]
 pub struct Database<E: Environment = Native> {
-    partitions: Arc<[Turns<AnyEngine<E>>]>,
+    pub(crate) partitions: Arc<[Turns<AnyEngine<E>>]>,
     worker: Option<Worker>,
     /// Takes snapshots of each partition without its lock, in engines that can do so.
-    snapshots: Vec<Option<Arc<dyn SnapshotSource>>>,
-    catalog: Arc<Catalog>,
-    heap: Heap<E::Durable>,
+    pub(crate) snapshots: Vec<Option<Arc<dyn SnapshotSource>>>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) heap: Heap<E::Durable>,
     files: Option<E::Files>,
     kind: EngineKind,
     report: RecoveryReport,
@@ -41,7 +41,7 @@ pub struct Database<E: Environment = Native> {
 }
 
 /// Where an engine keeps the files that belong to the pool at `path`.
-fn files_directory(path: &Path) -> PathBuf {
+pub(crate) fn files_directory(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".files");
     name.into()

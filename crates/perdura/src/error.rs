@@ -3,6 +3,9 @@
 use engines::EngineError;
 use engines::below::{Bad, GrowError, HeapError, PoolError, StorageError};
 
+use crate::backup::BackupError;
+use crate::lines::LinesError;
+
 /// An operation failed. Unless the text says otherwise, what it would have changed is as before,
 /// and the transaction can go on or abort.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +122,30 @@ pub enum Error {
         partition: usize,
         /// Why.
         source: EngineError,
+    },
+    /// A backup cannot be restored.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// JSON lines cannot be loaded.
+    #[error(transparent)]
+    Lines(#[from] LinesError),
+    /// Something is where a new database is to be made.
+    #[error("{path}: {what}")]
+    InTheWay {
+        /// What is in the way.
+        path: String,
+        /// What it may be, and what to do.
+        what: &'static str,
+    },
+    /// A new database is not what was put into it. It was removed.
+    #[error(
+        "{path}: read back, the new database is not what was put into it ({what}); nothing was created. Try another medium or engine"
+    )]
+    Differs {
+        /// The database.
+        path: String,
+        /// How they differ.
+        what: String,
     },
     /// The options contradict each other or make no sense.
     #[error("{0}")]

@@ -49,18 +49,26 @@
 
 mod any_engine;
 mod background;
+mod backup;
 mod database;
 mod error;
 mod inspect;
+mod lines;
+mod loader;
 mod media;
+mod moment;
 mod opening;
 mod options;
+mod placing;
+mod progress;
 mod snapshot;
 mod table;
 mod transaction;
+mod tuple_code;
 mod turns;
 
 pub use any_engine::Hosted;
+pub use backup::{Backup, BackupError};
 pub use database::{Database, Exclusive, Partition};
 pub use engines::below::{
     Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
@@ -72,9 +80,11 @@ pub use engines::{
 };
 pub use error::Error;
 pub use inspect::{Inspection, inspect};
+pub use lines::{Existing, Kept, LinesError, LoadOptions};
 pub use media::Media;
 pub use opening::OpeningTimes;
 pub use options::{Background, Commit, Options};
+pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
 pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};

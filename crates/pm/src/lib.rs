@@ -46,7 +46,7 @@ pub use environment::{Environment, Native, Recorded};
 pub use error::{Bad, GrowError, PoolError};
 pub use files::{
     DiskEvent, DiskPoint, DiskRecord, DiskReplay, DiskTrace, File, Files, HostFile, HostFiles,
-    RecordedFile, RecordingFiles,
+    NewFile, RecordedFile, RecordingFiles, Source,
 };
 pub use flush::FlushInstruction;
 pub use header::{
@@ -57,6 +57,6 @@ pub use line_set::LineSet;
 pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
-pub use pool::{Access, Pool, PoolInfo, PoolOptions};
+pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};
 pub use recording::{Event, Recorded as RecordedEvent, Recording, Site, Trace};

@@ -5,6 +5,7 @@ mod support;
 
 mod amplification;
 mod background;
+mod backup;
 mod bad_input;
 mod bad_pool;
 mod budgets;

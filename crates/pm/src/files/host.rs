@@ -20,9 +20,11 @@
 //! Reads and writes are always system calls: the traditional engines of P1 use the filesystem
 //! interface.
 
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -110,11 +112,7 @@ impl HostFiles {
         let files = Self::open(path, domain, modelled)?;
         if files.0.method == Method::Kernel {
             // The directory's own name must survive too.
-            let parent = match path.parent() {
-                Some(parent) if parent != Path::new("") => parent,
-                _ => Path::new("."),
-            };
-            fs::File::open(parent)?.sync_all()?;
+            fs::File::open(parent_of(path))?.sync_all()?;
         }
         Ok(files)
     }
@@ -133,6 +131,17 @@ impl HostFiles {
             counting: AtomicBool::new(false),
             tally: Tally::default(),
         })))
+    }
+
+    /// The directory that `path` lies in, and the path's last part in it. A sync there is one of the
+    /// kernel's, whatever the medium.
+    ///
+    /// # Errors
+    /// The path ends with no name, or with one that is not UTF-8; or there is no such directory.
+    pub fn around(path: &Path) -> io::Result<(Self, String)> {
+        let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "is no name for a file");
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(no_name)?;
+        Ok((Self::open(parent_of(path), Domain::Disk, false)?, name.into()))
     }
 
     /// Bytes that the files take on their medium.
@@ -208,6 +217,24 @@ impl Files for HostFiles {
         fs::rename(self.place(from)?, self.place(to)?)
     }
 
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        let (old, new) =
+            (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);
+        let (here, keep) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
+        // SAFETY: both names end with a zero byte and live through the call.
+        let done = unsafe { libc::renameat2(here, old.as_ptr(), here, new.as_ptr(), keep) };
+        if done == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // A file system that cannot, such as NFS.
+            Some(libc::EINVAL | libc::ENOSYS) => rename_in_two(&from, &to),
+            _ => Err(error),
+        }
+    }
+
     fn sync_directory(&self) -> io::Result<()> {
         let directory = &*self.0;
         check_poison(&directory.poisoned)?;
@@ -240,6 +267,67 @@ impl Files for HostFiles {
 
     fn count(&self, on: bool) {
         self.0.counting.store(on, Ordering::Relaxed);
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// [`Files::rename_new`] in two steps, each of which fails where there is something called `to`. A
+/// crash in between leaves a file with both names, or an empty directory `to`.
+fn rename_in_two(from: &Path, to: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(from)?.is_dir() {
+        fs::create_dir(to)?;
+        return fs::rename(from, to).inspect_err(|_| drop(fs::remove_dir(to)));
+    }
+    fs::hard_link(from, to)?;
+    fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
+}
+
+/// A file that is only read, from front to back.
+#[derive(Debug)]
+pub struct Source {
+    file: fs::File,
+    bytes: u64,
+}
+
+impl Source {
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// There is none, it is something else, or the kernel refuses.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // Not only afterwards: opening a FIFO would wait for its other end.
+        let regular = |meta: &fs::Metadata| {
+            let error = || io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file");
+            if meta.is_file() { Ok(()) } else { Err(error()) }
+        };
+        regular(&fs::metadata(path)?)?;
+        let file = fs::File::open(path)?;
+        let meta = file.metadata()?;
+        regular(&meta)?;
+        Ok(Self { file, bytes: meta.len() })
+    }
+
+    /// Bytes in the file when it was opened.
+    pub fn total_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Goes back to the front.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn rewind(&mut self) -> io::Result<()> {
+        self.file.rewind()
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.file.read(out)
     }
 }
 
@@ -476,5 +564,61 @@ impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing refers into it.
         unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_the_name_stays_when_a_rename_must_not_replace_it() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let (files, name) = HostFiles::around(&at("new")).unwrap();
+        assert_eq!(name, "new");
+        let by_name =
+            |from: &str, to: &str| files.rename_new(from, to).map_err(|error| error.kind());
+        let in_two =
+            |from: &str, to: &str| rename_in_two(&at(from), &at(to)).map_err(|error| error.kind());
+        for rename in [&by_name as &dyn Fn(&str, &str) -> Result<(), io::ErrorKind>, &in_two] {
+            fs::write(at("file"), "file").unwrap();
+            fs::create_dir(at("directory")).unwrap();
+            fs::write(at("directory/inside"), "inside").unwrap();
+            fs::write(at("taken"), "taken").unwrap();
+            for from in ["file", "directory"] {
+                assert_eq!(rename(from, "taken"), Err(io::ErrorKind::AlreadyExists), "{from}");
+                assert_eq!(fs::read(at("taken")).unwrap(), b"taken");
+                assert_eq!(rename("missing", "new"), Err(io::ErrorKind::NotFound));
+                rename(from, "new").unwrap();
+                assert!(!at(from).exists());
+                fs::rename(at("new"), at(&format!("{from}-moved"))).unwrap();
+            }
+            assert_eq!(fs::read(at("file-moved")).unwrap(), b"file");
+            assert_eq!(fs::read(at("directory-moved/inside")).unwrap(), b"inside");
+            fs::remove_file(at("file-moved")).unwrap();
+            fs::remove_dir_all(at("directory-moved")).unwrap();
+        }
+        for wrong in [Path::new("/"), Path::new(""), Path::new("a/..")] {
+            assert!(HostFiles::around(wrong).is_err(), "{}", wrong.display());
+        }
+    }
+
+    #[test]
+    fn a_source_is_a_regular_file() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        fs::write(&path, "contents").unwrap();
+        let mut source = Source::open(&path).unwrap();
+        assert_eq!(source.total_bytes(), 8);
+        for _ in 0..2 {
+            let mut read = String::new();
+            source.read_to_string(&mut read).unwrap();
+            assert_eq!(read, "contents");
+            source.rewind().unwrap();
+        }
+        for wrong in [place.path(), Path::new("/dev/zero"), &place.path().join("missing")] {
+            assert!(Source::open(wrong).is_err(), "{}", wrong.display());
+        }
     }
 }

@@ -5,12 +5,14 @@
 
 mod crash;
 mod host;
+mod new_file;
 mod recording;
 
 use std::io;
 
 pub use crash::{DiskPoint, DiskReplay};
-pub use host::{HostFile, HostFiles};
+pub use host::{HostFile, HostFiles, Source};
+pub use new_file::NewFile;
 pub use recording::{DiskEvent, DiskRecord, DiskTrace, RecordedFile, RecordingFiles};
 
 use crate::counters::Counters;
@@ -51,6 +53,12 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// There is no file `from`, or the kernel refuses.
     #[track_caller]
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// As [`Files::rename`], but where there is something called `to` it stays, and this fails.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`], there is no file `from`, or the kernel refuses.
+    #[track_caller]
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
     /// Makes what was created, renamed and removed durable.
     ///
     /// # Errors

@@ -395,6 +395,15 @@ impl Files for RecordingFiles {
     }
 
     #[track_caller]
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        check_name(to)?;
+        if self.state().names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
+    }
+
+    #[track_caller]
     fn sync_directory(&self) -> io::Result<()> {
         let mut state = self.state();
         state.spend()?;

@@ -100,7 +100,8 @@ pub(super) fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -
     move |source| PoolError::Io { path: path.clone(), doing, source }
 }
 
-pub(super) fn random_uuid() -> [u8; 16] {
+/// A new universally unique identifier, version 4: from the kernel's random numbers.
+pub fn random_uuid() -> [u8; 16] {
     let mut bytes = [0u8; 16];
     // SAFETY: fills our buffer; 16 bytes are always delivered at once.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

@@ -32,9 +32,10 @@ use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
 use crate::poison::{Watch, fork_generation};
 
+pub use file::random_uuid;
 pub use options::{Access, PoolOptions};
 
-use file::{check_regular, header_of, io_error, random_uuid, reserve_space, sync_name, this_boot};
+use file::{check_regular, header_of, io_error, reserve_space, sync_name, this_boot};
 use registry::Registered;
 
 /// What is known of an open pool.

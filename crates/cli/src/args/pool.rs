@@ -1,0 +1,235 @@
+//! The options of `perdura pool`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use perdura::{EngineKind, Existing};
+
+use super::{DomainChoice, domain};
+use crate::output::JsonTarget;
+use crate::units::{parse_number, parse_positive};
+
+/// `perdura pool`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Say what a pool is: domain, engine, tables. The file is not changed, not even recovered.
+    #[command(after_help = "Example:\n  perdura pool info /dev/shm/accounts --json -")]
+    Info {
+        /// The pool file.
+        file: PathBuf,
+        /// Write it as JSON to a file, or to standard output with `-`.
+        #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+        json: Option<JsonTarget>,
+    },
+    /// Open a pool, which recovers it, and verify every tuple, index and object.
+    #[command(after_help = "Example:\n  perdura pool check /dev/shm/accounts")]
+    Check {
+        /// The pool file.
+        file: PathBuf,
+        /// Check a pool of domain `process` that was open when the machine went down, too.
+        #[arg(long)]
+        accept_loss: bool,
+    },
+    /// Create an empty database from a schema in JSON.
+    #[command(after_help = CREATE_HELP)]
+    Create(CreateArgs),
+    /// Write a backup of a database: all of it, as it is at one moment, with checksums.
+    #[command(after_help = BACKUP_HELP)]
+    Backup(BackupArgs),
+    /// Make a database of a backup, of the same engine or another.
+    #[command(after_help = RESTORE_HELP)]
+    Restore(RestoreArgs),
+    /// Write a database as JSON lines, for people and other programs.
+    #[command(after_help = DUMP_HELP)]
+    Dump(DumpArgs),
+    /// Load JSON lines into a database, which is created if it is not there.
+    #[command(after_help = LOAD_HELP)]
+    Load(LoadArgs),
+}
+
+const BACKUP_HELP: &str = "The database must not be open elsewhere; a process that has it open backs it up by itself, while it goes on: \
+`Database::backup`. The file gets its name when all of it is durable; nothing is ever overwritten.
+
+Example:
+  perdura pool backup /dev/shm/accounts accounts-monday.backup";
+
+const RESTORE_HELP: &str = "The whole backup is verified before anything is created. The database gets its name when it has been \
+checked and compared with the backup. With --partitions N, which must divide the number in the backup, \
+partition p goes into p modulo N.
+
+Example:
+  perdura pool restore accounts-monday.backup /dev/shm/accounts --engine nvm-cow";
+
+const DUMP_HELP: &str = r#"The first line describes the database, the last one says how many tuples there were. In between each line is
+a tuple: {"table": "account", "tuple": {"id": 1, "owner": "Ada", "balance": 100}}; with several partitions
+"partition" says which. Bytes are in base64. Integers have up to 64 bits; floating-point numbers read as they
+were, and are "NaN", "Infinity" or "-Infinity" where JSON has no number.
+
+Example:
+  perdura pool dump /dev/shm/accounts | gzip > accounts.jsonl.gz"#;
+
+const LOAD_HELP: &str = r#"A database that is not there is created for a dump, or with --schema for any lines, and is there only if all
+lines are in it. Into one that is there they go in batches, each a transaction: a line that is wrong is named,
+nothing of its batch is loaded, and what came before stays. A dump must end with its last line; lines alone,
+{"table": "account", "tuple": {"id": 1, "owner": "Ada", "balance": 100}}, need no first and last one.
+
+Example:
+  perdura pool load /dev/shm/accounts accounts.jsonl
+  gunzip < accounts.jsonl.gz | perdura pool load /dev/shm/copy - --engine nvm-log"#;
+
+/// The example of `pool create`; a test creates a pool from this schema.
+const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes. Types are "u64", "i64", "f64",
+{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}:
+
+  {"tables": [{
+    "name": "account",
+    "columns": [
+      {"name": "id", "kind": "u64"},
+      {"name": "owner", "kind": {"text": {"max": 80}}},
+      {"name": "balance", "kind": "i64"}
+    ],
+    "key": ["id"],
+    "indexes": [{"name": "by_owner", "columns": ["owner"]}]
+  }]}
+
+Example:
+  perdura pool create /dev/shm/accounts --schema accounts.json --limit 1GiB"#;
+
+/// `perdura pool create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// The pool file, which must not exist.
+    pub(crate) file: PathBuf,
+    /// The tables; see below.
+    #[arg(long, value_name = "SCHEMA.json")]
+    pub(crate) schema: PathBuf,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) new: NewDatabase,
+}
+
+/// How a new database is made.
+#[derive(Debug, Args)]
+pub(crate) struct NewDatabase {
+    /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log [default: that of a backup; else
+    /// nvm-inp, on a disk inp].
+    #[arg(long, value_parser = EngineKind::from_str)]
+    pub(crate) engine: Option<EngineKind>,
+    /// What a commit survives: auto (the medium's own), process, adr, eadr, disk [default: auto].
+    #[arg(long, value_name = "DOMAIN", value_parser = domain)]
+    pub(crate) domain: Option<DomainChoice>,
+    /// Allow a domain that is stronger than the medium's: its instructions are executed, but the
+    /// medium does not keep its promise.
+    #[arg(long)]
+    pub(crate) model: bool,
+    /// Partitions [default: those of a backup or dump; else 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) partitions: Option<u32>,
+    /// Size up to which the pool may grow [default: 64GiB].
+    #[arg(long, value_name = "SIZE", value_parser = parse_number)]
+    pub(crate) limit: Option<u64>,
+}
+
+impl NewDatabase {
+    /// Whether any of it was said.
+    pub(crate) fn is_named(&self) -> bool {
+        let Self { engine, domain, model, partitions, limit } = self;
+        engine.is_some() || domain.is_some() || *model || partitions.is_some() || limit.is_some()
+    }
+}
+
+/// `perdura pool backup`.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// The pool file.
+    pub(crate) file: PathBuf,
+    /// The backup, which must not exist.
+    pub(crate) to: PathBuf,
+    /// Back up a pool of domain `process` that was open when the machine went down, too: with what
+    /// is left.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
+    /// Write what was done as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// `perdura pool restore`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup.
+    pub(crate) backup: PathBuf,
+    /// The pool file to make, which must not exist.
+    pub(crate) file: PathBuf,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) new: NewDatabase,
+    /// Write what was done as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// `perdura pool dump`.
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The pool file.
+    pub(crate) file: PathBuf,
+    /// Only this table; can be given several times [default: all].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Vec<String>,
+    /// Where to write, a file that must not exist; `-` is standard output [default: -].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Dump a pool of domain `process` that was open when the machine went down, too: what is left.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
+}
+
+/// `perdura pool load`.
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// The pool file.
+    pub(crate) file: PathBuf,
+    /// The lines; `-` is standard input.
+    pub(crate) input: PathBuf,
+    /// What becomes of a tuple whose primary key is there already.
+    #[arg(long, value_enum, default_value_t = ExistingForm::Refuse)]
+    pub(crate) existing: ExistingForm,
+    /// Lines that are loaded together, all or nothing.
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = parse_positive)]
+    pub(crate) batch: u64,
+    /// The tables of a new database, as for `perdura pool create` [default: those of the dump].
+    #[arg(long, value_name = "SCHEMA.json")]
+    pub(crate) schema: Option<PathBuf>,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) new: NewDatabase,
+    /// Load into a pool of domain `process` that was open when the machine went down, too.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
+    /// Write what was done as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// What becomes of a tuple whose primary key is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExistingForm {
+    /// It is an error.
+    Refuse,
+    /// The one that is there stays.
+    Skip,
+    /// It takes the other one's place.
+    Replace,
+}
+
+impl From<ExistingForm> for Existing {
+    fn from(form: ExistingForm) -> Self {
+        match form {
+            ExistingForm::Refuse => Self::Refuse,
+            ExistingForm::Skip => Self::Skip,
+            ExistingForm::Replace => Self::Replace,
+        }
+    }
+}

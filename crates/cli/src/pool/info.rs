@@ -1,0 +1,129 @@
+//! `perdura pool info`: what a pool says of itself.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use perdura::{ColumnType, Inspection, TableSchema, inspect};
+use serde::Serialize;
+
+use super::damage_text;
+use crate::failure::Failure;
+use crate::output::{JsonTarget, report};
+use crate::units::bytes;
+
+/// What `pool info --json` writes.
+#[derive(Debug, Serialize)]
+struct Info<'a> {
+    perdura: &'static str,
+    file: String,
+    uuid: String,
+    engine: &'a str,
+    domain: &'static str,
+    modelled: bool,
+    survives: &'static str,
+    medium: &'a str,
+    flush: Option<&'static str>,
+    clean: bool,
+    size_bytes: u64,
+    limit_bytes: u64,
+    tail_bytes: u64,
+    header_damage: Option<&'static str>,
+    partitions: u32,
+    node_bytes: u32,
+    chunk_bytes: u64,
+    tables: &'a [TableSchema],
+}
+
+impl<'a> Info<'a> {
+    fn new(found: &'a Inspection) -> Self {
+        let (pool, header) = (&found.pool, &found.pool.header);
+        Self {
+            perdura: env!("CARGO_PKG_VERSION"),
+            file: pool.path.display().to_string(),
+            uuid: header.uuid.iter().fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").expect("a string takes everything");
+                text
+            }),
+            engine: &found.engine,
+            domain: header.domain.name(),
+            modelled: header.modelled,
+            survives: header.domain.survives(),
+            medium: &pool.medium.name,
+            flush: pool.flush.map(perdura::FlushInstruction::name),
+            clean: header.clean,
+            size_bytes: header.size,
+            limit_bytes: header.limit,
+            tail_bytes: pool.tail_bytes,
+            header_damage: damage_text(pool),
+            partitions: found.partitions,
+            node_bytes: found.node_bytes,
+            chunk_bytes: found.chunk_bytes,
+            tables: found.schema.tables(),
+        }
+    }
+
+    fn text(&self, domain: &str) -> String {
+        let survives = if self.modelled {
+            format!("{}; only modelled: the medium does not keep this promise", self.survives)
+        } else {
+            self.survives.to_owned()
+        };
+        let closed = if self.clean { "yes" } else { "no; the next opening recovers" };
+        let lines = [
+            ("file", self.file.clone()),
+            ("uuid", self.uuid.clone()),
+            ("engine", self.engine.to_owned()),
+            ("domain", domain.to_owned()),
+            ("survives", survives),
+            ("medium", self.medium.to_owned()),
+            ("flush", self.flush.unwrap_or("none needed").to_owned()),
+            ("closed", closed.to_owned()),
+            ("size", format!("{}, limit {}", bytes(self.size_bytes), bytes(self.limit_bytes))),
+            ("partitions", self.partitions.to_string()),
+            ("index node", bytes(u64::from(self.node_bytes))),
+            ("chunk", bytes(self.chunk_bytes)),
+        ];
+        let mut text = String::new();
+        for (name, value) in lines {
+            text += &format!("{name:<12}{value}\n");
+        }
+        if self.tail_bytes > 0 {
+            let tail = bytes(self.tail_bytes);
+            text += &format!("tail        {tail} behind the end of the pool belong to nothing\n");
+        }
+        if let Some(damage) = self.header_damage {
+            text +=
+                &format!("DAMAGE      one copy of the header: {damage}; the other one is whole\n");
+        }
+        for table in self.tables {
+            text += &table_text(table);
+        }
+        text
+    }
+}
+
+fn table_text(table: &TableSchema) -> String {
+    let mut text = format!("\ntable {}\n", table.name());
+    for column in table.columns() {
+        text += &format!("  {:<24}{}\n", column.name, type_text(column.kind));
+    }
+    text += &format!("  primary key ({})\n", table.key_columns().join(", "));
+    for index in table.indexes() {
+        text += &format!("  index {} ({})\n", index.name, index.columns.join(", "));
+    }
+    text
+}
+
+fn type_text(kind: ColumnType) -> String {
+    match kind {
+        ColumnType::Text { max } => format!("text, at most {max} bytes"),
+        ColumnType::Bytes { max } => format!("bytes, at most {max}"),
+        number => number.to_string(),
+    }
+}
+
+pub(super) fn run(file: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
+    let found = inspect(file).map_err(|error| Failure::about(file.display(), error))?;
+    let info = Info::new(&found);
+    report(&info.text(&found.pool.domain_text()), &info, json)
+}

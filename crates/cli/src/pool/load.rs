@@ -1,0 +1,75 @@
+//! `perdura pool load`: JSON lines into a database, which is created if it is not there.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+
+use perdura::{CopySummary, Database, Error, LoadOptions};
+
+use super::copy::{Shown, report_copy};
+use super::create::read_schema;
+use super::{about_new, open, options};
+use crate::args::LoadArgs;
+use crate::failure::Failure;
+use crate::output::check_target;
+
+pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
+    let there = args.file.symlink_metadata().is_ok();
+    if there && (args.schema.is_some() || args.new.is_named()) {
+        return Err(Failure::Usage(format!(
+            "{} exists: a schema, engine, domain, number of partitions or limit is for a new database",
+            args.file.display()
+        )));
+    }
+    if !there && args.accept_loss {
+        return Err(Failure::Usage("--accept-loss is for a database that exists".into()));
+    }
+    check_target(args.json.as_ref())?;
+    let standard_input = args.input.as_os_str() == "-";
+    let name =
+        if standard_input { "standard input".into() } else { args.input.display().to_string() };
+    let mut load = LoadOptions::new(&name).batch(args.batch).existing(args.existing.into());
+    let summary = if standard_input {
+        into(args, there, &mut io::stdin().lock(), &load)?
+    } else {
+        let about = |error: io::Error| Failure::about(&name, error);
+        let file = File::open(&args.input).map_err(about)?;
+        let meta = file.metadata().map_err(about)?;
+        if meta.is_dir() {
+            return Err(about(io::ErrorKind::IsADirectory.into()));
+        }
+        if meta.is_file() {
+            load = load.total_bytes(meta.len());
+        }
+        into(args, there, &mut BufReader::with_capacity(256 << 10, file), &load)?
+    };
+    let to = args.file.display().to_string();
+    let made = if there { "" } else { "created and " };
+    let done = format!("{to}: {made}loaded from {name}");
+    report_copy(&done, (&name, &to), &summary, args.json.as_ref())
+}
+
+/// Loads the lines into the database that is there, or into a new one.
+fn into(
+    args: &LoadArgs,
+    there: bool,
+    input: &mut dyn BufRead,
+    load: &LoadOptions,
+) -> Result<CopySummary, Failure> {
+    let mut shown = Shown::new();
+    let mut see = |at| shown.see(at);
+    let failed = |error: Error| match error {
+        // These name the input.
+        Error::Lines(error) => Failure::Failed(error.to_string()),
+        error => about_new(&args.file, &error),
+    };
+    if there {
+        let database = open(&args.file, args.accept_loss)?;
+        let summary = database.load(input, load, &mut see).map_err(failed)?;
+        database.close().map_err(failed)?;
+        return Ok(summary);
+    }
+    let schema = args.schema.as_deref().map(read_schema).transpose()?;
+    let options = options(&args.new);
+    Database::create_from_lines(&args.file, schema.as_ref(), &options, input, load, &mut see)
+        .map_err(failed)
+}

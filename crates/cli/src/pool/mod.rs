@@ -1,0 +1,83 @@
+//! `perdura pool`: one file for each command.
+//!
+//! Invariant: `info` changes nothing; every other command that takes a pool recovers it first, as
+//! opening does.
+
+mod backup;
+mod check;
+mod copy;
+mod create;
+mod dump;
+mod info;
+mod load;
+mod restore;
+
+use std::path::Path;
+
+use perdura::{Database, Error, Options, PoolError, PoolInfo};
+
+use crate::args::{NewDatabase, PoolCommand};
+use crate::failure::Failure;
+
+/// Runs a command on a pool.
+///
+/// # Errors
+/// What is wrong with the pool, or [`Failure::Found`] if a check found something.
+pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
+    match command {
+        PoolCommand::Info { file, json } => info::run(file, json.as_ref()),
+        PoolCommand::Check { file, accept_loss } => check::run(file, *accept_loss),
+        PoolCommand::Create(args) => create::run(args),
+        PoolCommand::Backup(args) => backup::run(args),
+        PoolCommand::Restore(args) => restore::run(args),
+        PoolCommand::Dump(args) => dump::run(args),
+        PoolCommand::Load(args) => load::run(args),
+    }
+}
+
+/// What is wrong with one copy of the header, if anything is.
+fn damage_text(pool: &PoolInfo) -> Option<&'static str> {
+    let damage = pool.header_damage.as_ref()?;
+    Some(damage.what())
+}
+
+/// Opens a database.
+///
+/// # Errors
+/// It cannot be opened; the text says what to do.
+fn open(file: &Path, accept_loss: bool) -> Result<Database, Failure> {
+    Database::open(file, &Options::new().accept_loss(accept_loss))
+        .map_err(|error| not_open(file, &error))
+}
+
+/// Why a database cannot be opened.
+fn not_open(file: &Path, error: &Error) -> Failure {
+    let rebooted = matches!(error, Error::Pool(PoolError::Rebooted { .. }));
+    let hint = if rebooted { " --accept-loss" } else { "" };
+    Failure::about(file.display(), format!("{error}{hint}"))
+}
+
+/// How a database is created.
+fn options(new: &NewDatabase) -> Options {
+    let mut options = Options::new().model(new.model);
+    if let Some(engine) = new.engine {
+        options = options.engine(engine);
+    }
+    if let Some(domain) = new.domain.and_then(|choice| choice.0) {
+        options = options.domain(domain);
+    }
+    if let Some(partitions) = new.partitions {
+        options = options.partitions(partitions);
+    }
+    if let Some(limit) = new.limit {
+        options = options.pool_limit(limit);
+    }
+    options
+}
+
+/// Why a database could not be created.
+fn about_new(file: &Path, error: &Error) -> Failure {
+    let model = matches!(error, Error::Pool(PoolError::DomainTooStrong { .. }));
+    let hint = if model { " (--model)" } else { "" };
+    Failure::about(file.display(), format!("{error}{hint}"))
+}

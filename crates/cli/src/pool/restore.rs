@@ -1,0 +1,31 @@
+//! `perdura pool restore`: a database of a backup.
+
+use perdura::{Backup, Error, inspect};
+
+use super::copy::{Shown, report_copy};
+use super::{about_new, options};
+use crate::args::RestoreArgs;
+use crate::failure::Failure;
+use crate::output::check_target;
+
+pub(super) fn run(args: &RestoreArgs) -> Result<(), Failure> {
+    check_target(args.json.as_ref())?;
+    let about_backup = |error: Error| Failure::about(args.backup.display(), error);
+    let backup = Backup::open(&args.backup).map_err(about_backup)?;
+    let mut shown = Shown::new();
+    let summary = backup
+        .restore(&args.file, &options(&args.new), &mut |at| shown.see(at))
+        .map_err(|error| match error {
+            Error::Backup(_) => about_backup(error),
+            error => about_new(&args.file, &error),
+        })?;
+    drop(shown);
+    let made = inspect(&args.file).map_err(|error| Failure::about(args.file.display(), error))?;
+    let (from, to) = (args.backup.display().to_string(), args.file.display().to_string());
+    let done = format!(
+        "{to}: restored from {from}, engine {}, domain {}",
+        made.engine,
+        made.pool.domain_text()
+    );
+    report_copy(&done, (&from, &to), &summary, args.json.as_ref())
+}

@@ -1,0 +1,71 @@
+//! Why a backup is not taken in.
+
+use super::layout::VERSION;
+
+/// A backup cannot be restored. Nothing was created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The file is something else.
+    #[error(
+        "{path}: is no backup of a Perdura database; name a file that `perdura pool backup` or `Database::backup` has written"
+    )]
+    NotABackup {
+        /// The file.
+        path: String,
+    },
+    /// The backup is of another version of the format.
+    #[error(
+        "{path}: has backup format version {found}; this build reads version {VERSION}: use a build that reads it"
+    )]
+    Version {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: u32,
+    },
+    /// The backup is not what was written.
+    #[error("{path}: damaged at byte {at}: {what}; nothing was restored. Use another backup")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// Where what is wrong begins.
+        at: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The number of partitions asked for cannot be made from those in the backup.
+    #[error(
+        "{path}: has {found} partitions, which cannot be put into {wanted}; ask for {found}, or a number that divides it"
+    )]
+    Partitions {
+        /// The file.
+        path: String,
+        /// Partitions in the backup.
+        found: u32,
+        /// Partitions asked for.
+        wanted: u32,
+    },
+    /// The database had an engine that this build does not have.
+    #[error(
+        "{path}: is of engine `{engine}`, which this build does not have; name another engine to restore it into"
+    )]
+    UnknownEngine {
+        /// The file.
+        path: String,
+        /// The engine's name.
+        engine: String,
+    },
+    /// Partitions that are put together have different tuples under one key.
+    #[error(
+        "{path}: partition {partition} has a tuple of table `{table}` whose primary key another one has too, with other values; keep the number of partitions"
+    )]
+    Collision {
+        /// The file.
+        path: String,
+        /// The partition in the backup.
+        partition: u32,
+        /// The table.
+        table: String,
+    },
+}

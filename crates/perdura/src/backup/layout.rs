@@ -1,0 +1,115 @@
+//! The bytes of a backup; drawn in `docs/format/backup.md`.
+
+use serde::{Deserialize, Serialize};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use engines::below::Schema;
+
+pub(super) const MAGIC: [u8; 8] = *b"PERDBAK\0";
+pub(super) const VERSION: u32 = 1;
+/// Bytes of tuples after which a block ends; a larger tuple has a block of its own.
+pub(super) const BLOCK_BYTES: usize = 64 << 10;
+
+/// The description: the first block.
+pub(super) const DESCRIPTION: u32 = 1;
+/// Tuples of one table in one partition.
+pub(super) const TUPLES: u32 = 2;
+/// The end of a table in a partition: [`TableEnd`].
+pub(super) const TABLE_END: u32 = 3;
+/// The last block: [`Trailer`].
+pub(super) const TRAILER: u32 = 4;
+
+/// At the start of the file.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Header {
+    pub(super) magic: [u8; 8],
+    pub(super) version: U32,
+    /// CRC-32C of the header with a checksum of zero.
+    pub(super) checksum: U32,
+    /// Of this backup alone.
+    pub(super) uuid: [u8; 16],
+}
+
+/// Before each block's contents.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(super) struct BlockHeader {
+    /// CRC-32C of the backup's uuid, of what follows in this header, and of the contents.
+    pub(super) checksum: U32,
+    /// Bytes of the contents.
+    pub(super) bytes: U32,
+    /// The first block has number 0.
+    pub(super) number: U64,
+    pub(super) kind: U32,
+    pub(super) partition: U32,
+    pub(super) table: U32,
+    /// Tuples in the contents.
+    pub(super) tuples: U32,
+}
+
+/// The contents of a block that ends a table.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(super) struct TableEnd {
+    pub(super) tuples: U64,
+    /// Of the CRC-32C of each tuple, modulo 2^64.
+    pub(super) sum: U64,
+}
+
+/// The contents of the last block.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Trailer {
+    /// Of all tables in all partitions.
+    pub(super) tuples: U64,
+    /// Bytes of the file.
+    pub(super) bytes: U64,
+    /// CRC-32C of the file up to the last block.
+    pub(super) checksum: U32,
+    pub(super) zero: U32,
+}
+
+const _: () = assert!(size_of::<Header>() == 32);
+const _: () = assert!(std::mem::offset_of!(Header, checksum) == 12);
+const _: () = assert!(size_of::<BlockHeader>() == 32);
+const _: () = assert!(std::mem::offset_of!(BlockHeader, number) == 8);
+const _: () = assert!(std::mem::offset_of!(BlockHeader, tuples) == 28);
+const _: () = assert!(size_of::<TableEnd>() == 16);
+const _: () = assert!(size_of::<Trailer>() == 24);
+const _: () = assert!(std::mem::offset_of!(Trailer, checksum) == 16);
+
+impl Header {
+    pub(super) fn new(uuid: [u8; 16]) -> Self {
+        let version = VERSION.into();
+        let mut header = Self { magic: MAGIC, version, checksum: 0.into(), uuid };
+        header.checksum = header.sum().into();
+        header
+    }
+
+    pub(super) fn sum(mut self) -> u32 {
+        self.checksum = 0.into();
+        crc32c::crc32c(self.as_bytes())
+    }
+}
+
+impl BlockHeader {
+    pub(super) fn sum(&self, uuid: &[u8; 16], contents: &[u8]) -> u32 {
+        let sum = crc32c::crc32c_append(crc32c::crc32c(uuid), &self.as_bytes()[4..]);
+        crc32c::crc32c_append(sum, contents)
+    }
+}
+
+/// The description, in JSON.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Description {
+    /// The version of Perdura that has written the backup.
+    pub(super) perdura: String,
+    /// The engine's name.
+    pub(super) engine: String,
+    pub(super) partitions: u32,
+    pub(super) node_bytes: u32,
+    pub(super) chunk_bytes: u64,
+    pub(super) schema: Schema,
+}

@@ -1,0 +1,136 @@
+//! Backups: a copy of a database as it was at one moment, in a form that no engine stores it in.
+//!
+//! Invariants:
+//! - A backup is what was committed at one moment, in all partitions together.
+//! - A backup file has its name only when all of it is there and durable; it is never put in the
+//!   place of another file.
+//! - Nothing is restored from a backup of which one bit is wrong, and a restored database has its
+//!   name only when it has been closed, opened again, checked and compared with the backup.
+//!
+//! 1. [`Database::backup`] takes all partitions as they are at one moment and writes schema and
+//!    tuples, in blocks with checksums, to a file beside the one that is asked for; syncs it;
+//!    renames it; syncs the directory.
+//! 2. [`Backup::restore`] reads the whole backup and compares every checksum before it creates
+//!    anything; loads a new database under another name; checks it; and gives it its name.
+//!
+//! The bytes are drawn in `docs/format/backup.md`; why they are so is in
+//! `docs/decisions/0011-backups.md`.
+
+mod error;
+mod layout;
+mod reader;
+mod restore;
+mod writer;
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use engines::below::{Environment, Files, HostFiles, NewFile};
+
+pub use error::BackupError;
+pub use restore::Backup;
+
+use crate::database::Database;
+use crate::error::Error;
+use crate::progress::{CopySummary, Watch};
+
+impl<E: Environment> Database<E> {
+    /// Writes a backup to the file `path`, while transactions go on. When this returns the file is
+    /// durable, as far as its file system can make it so.
+    ///
+    /// The backup is what was committed at one moment, in all partitions together; with grouped
+    /// commits that may be more than is durable by then. In engines with snapshots (`cow`,
+    /// `nvm-cow`) nobody waits for it; to have the moment, a database of several partitions waits
+    /// for the transactions that are open and keeps new ones waiting meanwhile. In the others the
+    /// writers of a partition wait until that partition has been copied; partitions are copied one
+    /// after the other, lowest number first. Readers never wait.
+    ///
+    /// As all partitions are taken together, lowest number first, a thread that keeps a transaction
+    /// open in one partition must not begin one in a lower one meanwhile, and one that has a
+    /// partition for itself ([`crate::Partition::exclusive`]) must not call this.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # fn main() -> Result<(), Error> {
+    /// # let directory = std::env::temp_dir().join(format!("perdura-backup-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory).unwrap();
+    /// # let table = TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]);
+    /// # let schema = Schema::new().table(table);
+    /// # let db = Database::create(directory.join("db"), &schema, &Options::new())?;
+    /// # let t = db.table("t")?;
+    /// db.write(|tx| tx.insert(&t, &[Value::U64(1)]))?;
+    /// db.backup(directory.join("monday"))?;
+    /// // Into another engine, if you like; it is checked before it gets its name.
+    /// let backup = Backup::open(directory.join("monday"))?;
+    /// let options = Options::new().engine(EngineKind::NvmCow);
+    /// backup.restore(directory.join("copy"), &options, &mut |_| ())?;
+    /// let copy = Database::open(directory.join("copy"), &Options::new())?;
+    /// # let t = copy.table("t")?;
+    /// assert!(copy.read(|tx| tx.get(&t, &[Value::U64(1)], &mut Row::new()))?);
+    /// # drop((db, copy));
+    /// # std::fs::remove_dir_all(&directory).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// There is something at `path` already, there is no room for it, or the database cannot be
+    /// read. Nothing is left at `path` then.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<CopySummary, Error> {
+        self.backup_watched(path, &mut |_| ())
+    }
+
+    /// As [`Database::backup`]; `watch` hears how far it is.
+    ///
+    /// # Errors
+    /// As [`Database::backup`].
+    pub fn backup_watched(
+        &self,
+        path: impl AsRef<Path>,
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let path = path.as_ref();
+        let shown = path.display().to_string();
+        let error = |source| Error::Io { path: shown.clone(), source };
+        let (files, name) = HostFiles::around(path).map_err(error)?;
+        self.backup_in(&files, &name, &shown, watch)
+    }
+
+    /// Writes a backup to the file `name` of a directory, such as that of a crash test.
+    ///
+    /// # Errors
+    /// As [`Database::backup`].
+    #[doc(hidden)]
+    pub fn backup_in<F: Files>(
+        &self,
+        files: &F,
+        name: &str,
+        shown: &str,
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let error = |source| Error::Io { path: shown.into(), source };
+        let mut file = NewFile::create(files, name).map_err(error)?;
+        let mut out = BufWriter::with_capacity(64 << 10, &mut file);
+        let summary = self.backup_to(&mut out, shown, watch)?;
+        // Flushed by now; a buffer that is dropped would write.
+        drop(out);
+        file.finish().map_err(error)?;
+        Ok(summary)
+    }
+
+    /// Writes a backup to `out`, which errors call `name`: to a pipe, say. It counts when this
+    /// returns and what was written is durable; a backup that is cut off is refused when it is
+    /// restored. Slow output keeps writers waiting as [`Database::backup`] says.
+    ///
+    /// # Errors
+    /// The output takes no more, or the database cannot be read.
+    pub fn backup_to(
+        &self,
+        out: &mut dyn Write,
+        name: &str,
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let description = writer::describe(self)?;
+        writer::Writer::new(out, name).write(&description, self.moment()?, watch)
+    }
+}

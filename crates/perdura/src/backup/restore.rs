@@ -1,0 +1,253 @@
+//! Making a database of a backup.
+
+use std::path::Path;
+
+use engines::EngineKind;
+use engines::below::{Schema, Source, StorageError, Value};
+
+use super::error::BackupError;
+use super::layout::Description;
+use super::reader::{Block, Reader};
+use crate::error::Error;
+use crate::loader::Loader;
+use crate::options::Options;
+use crate::placing::{create_whole, no_tuples};
+use crate::progress::{CopyProgress, CopyStep, CopySummary, Watch};
+use crate::table::Table;
+use crate::tuple_code::{Tally, decode};
+
+/// Tuples of a transaction in which a backup is loaded.
+const BATCH: u64 = 1000;
+
+/// A backup that can be verified and restored; [`crate::Database::backup`] writes one.
+#[derive(Debug)]
+pub struct Backup {
+    reader: Reader,
+    description: Description,
+}
+
+/// A tuple, where it was and where it stands.
+struct Found<'a> {
+    partition: u32,
+    table: u32,
+    values: &'a [Value<'a>],
+    encoded: &'a [u8],
+    /// Its place in the file.
+    at: u64,
+}
+
+impl Backup {
+    /// Opens the backup in the file `path` and reads what it says of itself.
+    ///
+    /// # Errors
+    /// There is none, it is something else or of another version, or its beginning is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let shown = path.display().to_string();
+        let error = |source| Error::Io { path: shown.clone(), source };
+        let source = Source::open(path).map_err(error)?;
+        let (reader, description) = Reader::open(source, shown.clone())?;
+        Ok(Self { reader, description })
+    }
+
+    /// The name of the engine that the database had.
+    pub fn engine(&self) -> &str {
+        &self.description.engine
+    }
+
+    /// How many partitions the database had.
+    pub fn partitions(&self) -> u32 {
+        self.description.partitions
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Schema {
+        &self.description.schema
+    }
+
+    /// Reads all of it and compares every checksum and count.
+    ///
+    /// # Errors
+    /// [`BackupError::Damaged`], or the file cannot be read.
+    pub fn verify(&mut self, watch: Watch<'_>) -> Result<CopySummary, Error> {
+        self.walk(CopyStep::Verify, watch, &mut |_| Ok(()))
+    }
+
+    /// Makes a database of it at `path`, verified before anything is created, and checked and
+    /// compared before it gets its name. It can then be opened.
+    ///
+    /// Schema and size of index nodes are those of the backup; the engine and the number of
+    /// partitions too, unless the options name others; all else is as the options say. Partitions
+    /// can be put together: with a number that divides that of the backup, partition `p` goes into
+    /// partition `p` modulo the number. Tuples that several of them have alike, as a replicated
+    /// table does, become one.
+    ///
+    /// # Errors
+    /// The backup is damaged, something is at `path`, there is no room, the options make no sense.
+    /// Nothing is left at `path` then.
+    pub fn restore(
+        mut self,
+        path: impl AsRef<Path>,
+        options: &Options,
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let verified = self.verify(watch)?;
+        let (options, partitions) = self.options(options)?;
+        let schema = self.description.schema.clone();
+        create_whole(path.as_ref(), &schema, &options, watch, |database, watch| {
+            let tables: Vec<Table> = schema
+                .tables()
+                .iter()
+                .map(|table| database.table(table.name()))
+                .collect::<Result<_, _>>()?;
+            let mut tallies = no_tuples(partitions as usize, &schema);
+            let mut loader = Loader::new(database, BATCH);
+            let mut skipped = 0;
+            let file = self.reader.path().to_owned();
+            self.walk(CopyStep::Load, watch, &mut |found| {
+                let (table, partition) =
+                    (&tables[found.table as usize], found.partition % partitions);
+                let bytes = found.encoded.len() as u64;
+                let done = loader.insert(partition as usize, table, found.values, bytes);
+                match done {
+                    Ok(()) => tallies[partition as usize][found.table as usize].add(found.encoded),
+                    Err(Error::DuplicateKey { .. }) if partition != found.partition => {
+                        if loader.stored(partition as usize, table, found.values)? != found.encoded
+                        {
+                            return Err(Error::Backup(BackupError::Collision {
+                                path: file.clone(),
+                                partition: found.partition,
+                                table: table.name().into(),
+                            }));
+                        }
+                        skipped += 1;
+                    }
+                    Err(error) if cannot_be(&error) => {
+                        return Err(Error::Backup(BackupError::Damaged {
+                            path: file.clone(),
+                            at: found.at,
+                            what: format!("a tuple that cannot be: {error}"),
+                        }));
+                    }
+                    Err(other) => return Err(other),
+                }
+                Ok(())
+            })?;
+            loader.commit()?;
+            Ok((tallies, CopySummary { skipped, ..verified }))
+        })
+    }
+
+    /// The options of the new database, and how many partitions it has.
+    fn options(&self, options: &Options) -> Result<(Options, u32), Error> {
+        let described = &self.description;
+        let path = || self.reader.path().to_owned();
+        let wanted = options.partitions.unwrap_or(described.partitions);
+        let found = described.partitions;
+        if wanted == 0 || !found.is_multiple_of(wanted) {
+            return Err(BackupError::Partitions { path: path(), found, wanted }.into());
+        }
+        let old: Option<EngineKind> = described.engine.parse().ok();
+        let unknown =
+            || BackupError::UnknownEngine { path: path(), engine: described.engine.clone() };
+        let kind = options.engine.or(old).ok_or_else(unknown)?;
+        let mut options = options.clone().engine(kind).partitions(wanted);
+        options = options.node_bytes(described.node_bytes);
+        let in_pool = |kind: EngineKind| !kind.uses_files();
+        if options.chunk_bytes.is_none() && in_pool(kind) && old.is_some_and(in_pool) {
+            options = options.chunk_bytes(described.chunk_bytes);
+        }
+        Ok((options, wanted))
+    }
+
+    /// Reads the backup from its front, and hands out every tuple.
+    fn walk(
+        &mut self,
+        step: CopyStep,
+        watch: Watch<'_>,
+        visit: &mut dyn FnMut(&Found<'_>) -> Result<(), Error>,
+    ) -> Result<CopySummary, Error> {
+        let again = self.reader.restart()?;
+        if again != self.description {
+            return Err(self.reader.damaged(0, "it was changed while it was read"));
+        }
+        let schema = &self.description.schema;
+        let places = (0..self.description.partitions).flat_map(|partition| {
+            (0..schema.tables().len() as u32).map(move |table| (partition, table))
+        });
+        let mut summary = CopySummary::default();
+        summary.tables.extend(schema.tables().iter().map(|table| (table.name().to_owned(), 0)));
+        let mut contents = Vec::new();
+        for expected in places {
+            let mut tally = Tally::default();
+            loop {
+                let start = self.reader.progress().0;
+                let misplaced =
+                    |reader: &Reader| Err(reader.damaged(start, "a block of another table"));
+                match self.reader.next(&mut contents)? {
+                    Block::Tuples { partition, table, tuples, bytes, at } => {
+                        if (partition, table) != expected {
+                            return misplaced(&self.reader);
+                        }
+                        let of = &schema.tables()[table as usize];
+                        let (mut rest, mut values) = (bytes, Vec::new());
+                        for _ in 0..tuples {
+                            let from = bytes.len() - rest.len();
+                            let at = at + from as u64;
+                            decode(of, &mut rest, &mut values)
+                                .map_err(|what| self.reader.damaged(at, what))?;
+                            let encoded = &bytes[from..bytes.len() - rest.len()];
+                            tally.add(encoded);
+                            visit(&Found { partition, table, values: &values, encoded, at })?;
+                        }
+                        if !rest.is_empty() {
+                            return Err(self
+                                .reader
+                                .damaged(at, "a block has more than its tuples"));
+                        }
+                        let (done, total) = self.reader.progress();
+                        watch(CopyProgress { step, done, total: Some(total) });
+                    }
+                    Block::TableEnd { partition, table, tally: wanted } => {
+                        if (partition, table) != expected {
+                            return misplaced(&self.reader);
+                        }
+                        if tally != wanted {
+                            return Err(self
+                                .reader
+                                .damaged(start, "a table has other tuples than its end says"));
+                        }
+                        break;
+                    }
+                    Block::Trailer { .. } => {
+                        return Err(self
+                            .reader
+                            .damaged(start, "the last block comes before the last table"));
+                    }
+                }
+            }
+            summary.tables[expected.1 as usize].1 += tally.tuples;
+        }
+        let start = self.reader.progress().0;
+        match self.reader.next(&mut contents)? {
+            Block::Trailer { tuples } if tuples == summary.tuples() => {}
+            Block::Trailer { .. } => {
+                return Err(self
+                    .reader
+                    .damaged(start, "there are other tuples than the last block says"));
+            }
+            _ => return Err(self.reader.damaged(start, "there is more than the last table")),
+        }
+        summary.bytes = self.reader.progress().0;
+        Ok(summary)
+    }
+}
+
+/// Whether no database can have had the tuple that was refused so.
+fn cannot_be(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::DuplicateKey { .. }
+            | Error::Invalid(StorageError::TooLarge { .. } | StorageError::OutOfRange { .. })
+    )
+}

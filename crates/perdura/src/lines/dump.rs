@@ -1,0 +1,174 @@
+//! Writing JSON lines.
+
+use std::io::Write;
+use std::path::Path;
+
+use engines::below::{Description, Environment, HostFiles, NewFile, Row, Schema};
+
+use super::text::{put_text, put_value};
+use super::{End, FORMAT, Head};
+use crate::database::Database;
+use crate::error::Error;
+use crate::progress::{CopyProgress, CopyStep, CopySummary, WATCH_EVERY, Watch};
+use crate::table::Table;
+use crate::transaction::own_table;
+
+/// Bytes that are put together before they are written.
+const BUFFER_BYTES: usize = 64 << 10;
+
+impl<E: Environment> Database<E> {
+    /// Writes these tables as JSON lines to a new file, as [`Database::dump_to`] does. When this
+    /// returns the file is durable, as far as its file system can make it so.
+    ///
+    /// # Errors
+    /// As [`Database::dump_to`], or there is something at `path` already. Nothing is left at `path`
+    /// then.
+    pub fn dump(
+        &self,
+        path: impl AsRef<Path>,
+        tables: &[Table],
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let error = |source| Error::Io { path: name.clone(), source };
+        let (directory, own) = HostFiles::around(path).map_err(error)?;
+        let mut file = NewFile::create(&directory, &own).map_err(error)?;
+        let summary = self.dump_to(&mut file, &name, tables, watch)?;
+        file.finish().map_err(error)?;
+        Ok(summary)
+    }
+
+    /// Writes these tables as JSON lines to `out`, which errors call `name`; all tables if none is
+    /// named. A tuple of every partition is there, partition by partition, table by table, in the
+    /// order of the primary key. It is what was committed at one moment, and writers wait as for
+    /// [`Database::backup`].
+    ///
+    /// # Errors
+    /// The output takes no more, the database cannot be read, or [`Error::ForeignTable`].
+    pub fn dump_to(
+        &self,
+        out: &mut dyn Write,
+        name: &str,
+        tables: &[Table],
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let all: Vec<Table>;
+        let tables = if tables.is_empty() {
+            let names = self.catalog.schema.tables().iter().map(|table| self.table(table.name()));
+            all = names.collect::<Result<_, _>>()?;
+            &all
+        } else {
+            tables
+        };
+        for table in tables {
+            own_table(&self.catalog, table)?;
+        }
+        let mut out = Out { out, name, buffer: Vec::with_capacity(2 * BUFFER_BYTES), bytes: 0 };
+        out.line(&self.head(tables)?)?;
+        let mut summary = CopySummary::default();
+        summary.tables.extend(tables.iter().map(|table| (table.name().to_owned(), 0)));
+        let (mut done, mut row) = (0, Row::new());
+        let several = self.partitions.len() > 1;
+        for (partition, part) in self.moment()?.into_iter().enumerate() {
+            for (table, (_, tuples)) in tables.iter().zip(&mut summary.tables) {
+                let names = Names::new(table, several.then_some(partition));
+                part.each(table.number, &mut row, |row| {
+                    out.tuple(&names, row)?;
+                    *tuples += 1;
+                    done += 1;
+                    if done % WATCH_EVERY == 0 {
+                        watch(CopyProgress { step: CopyStep::Write, done, total: None });
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        out.line(&serde_json::json!({ "end": End { tuples: done } }))?;
+        out.flush()?;
+        watch(CopyProgress { step: CopyStep::Write, done, total: Some(done) });
+        summary.bytes = out.bytes;
+        Ok(summary)
+    }
+
+    fn head(&self, tables: &[Table]) -> Result<Head, Error> {
+        let Some((described, _)) = Description::read(&self.heap)? else {
+            unreachable!("an open database has it")
+        };
+        let schemas = tables.iter().map(|table| table.layout.schema.clone());
+        Ok(Head {
+            perdura_dump: FORMAT,
+            perdura: env!("CARGO_PKG_VERSION").into(),
+            engine: described.engine,
+            partitions: described.partitions,
+            node_bytes: described.node_bytes,
+            schema: schemas.fold(Schema::new(), Schema::table),
+        })
+    }
+}
+
+/// What is the same in every line of a table: all but the values.
+struct Names {
+    start: Vec<u8>,
+    /// What stands before the value of each column.
+    columns: Vec<Vec<u8>>,
+}
+
+impl Names {
+    fn new(table: &Table, partition: Option<usize>) -> Self {
+        let mut start = b"{\"table\":".to_vec();
+        put_text(table.name(), &mut start);
+        if let Some(partition) = partition {
+            start.extend(format!(",\"partition\":{partition}").bytes());
+        }
+        start.extend(b",\"tuple\":{");
+        let columns = table.schema().columns().iter().enumerate().map(|(number, column)| {
+            let mut text = if number > 0 { b",".to_vec() } else { Vec::new() };
+            put_text(&column.name, &mut text);
+            text.push(b':');
+            text
+        });
+        Self { start, columns: columns.collect() }
+    }
+}
+
+struct Out<'a> {
+    out: &'a mut dyn Write,
+    name: &'a str,
+    buffer: Vec<u8>,
+    bytes: u64,
+}
+
+impl Out<'_> {
+    fn line(&mut self, value: &impl serde::Serialize) -> Result<(), Error> {
+        serde_json::to_writer(&mut self.buffer, value).map_err(Error::user)?;
+        self.buffer.push(b'\n');
+        Ok(())
+    }
+
+    fn tuple(&mut self, names: &Names, row: &Row) -> Result<(), Error> {
+        self.buffer.extend_from_slice(&names.start);
+        for (before, value) in names.columns.iter().zip(row.values()) {
+            self.buffer.extend_from_slice(before);
+            put_value(&value, &mut self.buffer);
+        }
+        self.buffer.extend_from_slice(b"}}\n");
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        let error = |source| Error::Io { path: self.name.into(), source };
+        self.out.write_all(&self.buffer).map_err(error)?;
+        self.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.write()?;
+        self.out.flush().map_err(|source| Error::Io { path: self.name.into(), source })
+    }
+}

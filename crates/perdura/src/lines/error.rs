@@ -1,0 +1,63 @@
+//! Why lines are not loaded, and what of them was.
+
+use std::fmt;
+
+use crate::error::Error;
+
+/// What is in the database when loading has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// Nothing; a database that was to be created is not there.
+    Nothing,
+    /// The tuples of the lines before this one.
+    Before(u64),
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing was loaded"),
+            Self::Before(line) => {
+                write!(f, "the tuples before line {line} are loaded, none from there on")
+            }
+        }
+    }
+}
+
+/// Lines could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinesError {
+    /// A line is not what it must be.
+    #[error("{input}: line {line}: {why}; {kept}")]
+    Line {
+        /// What the input is called.
+        input: String,
+        /// The line; the first one is 1.
+        line: u64,
+        /// What is wrong with it.
+        why: String,
+        /// What was loaded.
+        kept: Kept,
+    },
+    /// The database did not take a line.
+    #[error("{input}: line {line}: {source}; {kept}")]
+    Refused {
+        /// What the input is called.
+        input: String,
+        /// The line; the first one is 1.
+        line: u64,
+        /// Why.
+        source: Box<Error>,
+        /// What was loaded.
+        kept: Kept,
+    },
+    /// The lines do not begin with a description, and no schema was given for a new database.
+    #[error(
+        "{input}: has no description in its first line, as a dump has; give a schema, or load it into a database that exists"
+    )]
+    NoSchema {
+        /// What the input is called.
+        input: String,
+    },
+}

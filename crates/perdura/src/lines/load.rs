@@ -1,0 +1,422 @@
+//! Reading JSON lines into a database.
+
+use std::borrow::Cow;
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use engines::below::{Environment, Native, Schema, TableSchema, Value};
+use serde::Deserialize;
+use serde::de::DeserializeSeed;
+use serde_json::value::RawValue;
+
+use super::error::{Kept, LinesError};
+use super::text::TupleSeed;
+use super::{End, FORMAT, Head};
+use crate::database::Database;
+use crate::error::Error;
+use crate::loader::Loader;
+use crate::options::Options;
+use crate::placing::{Tallies, create_whole, no_tuples};
+use crate::progress::{CopyProgress, CopyStep, CopySummary, Watch};
+use crate::table::Table;
+use crate::tuple_code::encode;
+
+/// Bytes that the first line may have: a thousand wide tables fit.
+const HEAD_LIMIT: u64 = 64 << 20;
+/// Bytes that any other line may have at least.
+const LINE_LIMIT: u64 = 1 << 20;
+/// Lines between two calls of a [`Watch`].
+const WATCH_LINES: u64 = 256;
+
+/// What becomes of a tuple whose primary key is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Existing {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// The one that is there stays.
+    Skip,
+    /// It takes the place of the one that is there.
+    Replace,
+}
+
+/// How lines are loaded.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    name: String,
+    batch: u64,
+    existing: Existing,
+    total_bytes: Option<u64>,
+}
+
+impl LoadOptions {
+    /// The defaults: batches of 1000 lines, no tuple may be there already. `name` is what errors
+    /// call the input.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), batch: 1000, existing: Existing::Refuse, total_bytes: None }
+    }
+
+    /// Lines that are loaded in one transaction, all or nothing; at least one. A batch ends early
+    /// when it has a mebibyte, and where the next line belongs into another partition.
+    #[must_use]
+    pub fn batch(mut self, lines: u64) -> Self {
+        self.batch = lines.max(1);
+        self
+    }
+
+    /// What becomes of tuples whose primary key is there already.
+    #[must_use]
+    pub fn existing(mut self, existing: Existing) -> Self {
+        self.existing = existing;
+        self
+    }
+
+    /// How long the input is, for who watches.
+    #[must_use]
+    pub fn total_bytes(mut self, bytes: u64) -> Self {
+        self.total_bytes = Some(bytes);
+        self
+    }
+}
+
+impl<E: Environment> Database<E> {
+    /// Loads JSON lines, as [`Database::dump_to`] writes them, in batches: each is a transaction.
+    /// The tables of a dump must be those of this database. Lines without a description before them
+    /// and an end behind them are taken, too.
+    ///
+    /// # Errors
+    /// [`LinesError`], which says at which line, and what was loaded: batches before that of the
+    /// line are, the batch with it is not.
+    pub fn load(
+        &self,
+        input: &mut dyn BufRead,
+        options: &LoadOptions,
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let mut input = Input::new(input, &options.name);
+        let head = input.head()?;
+        let summary = Loading::new(self, options)?.run(&mut input, head.as_ref(), watch)?;
+        self.sync()?;
+        Ok(summary)
+    }
+}
+
+impl Database<Native> {
+    /// Creates a database at `path` for JSON lines, as [`Database::dump_to`] writes them: with all
+    /// of them in it, checked and compared, or not at all. It can then be opened.
+    ///
+    /// Schema, size of index nodes and number of partitions are those of the dump, unless a schema
+    /// or the options say otherwise; the engine and all else is as the options say.
+    ///
+    /// # Errors
+    /// [`LinesError`]; something is at `path`, there is no room, the options make no sense. Nothing
+    /// is left at `path` then.
+    pub fn create_from_lines(
+        path: impl AsRef<Path>,
+        schema: Option<&Schema>,
+        options: &Options,
+        input: &mut dyn BufRead,
+        load: &LoadOptions,
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        let mut input = Input::new(input, &load.name);
+        let head = input.head()?;
+        let Some(schema) = schema.or(head.as_ref().map(|head| &head.schema)) else {
+            return Err(LinesError::NoSchema { input: load.name.clone() }.into());
+        };
+        let mut options = options.clone();
+        if let Some(head) = &head {
+            options = options.node_bytes(head.node_bytes);
+            options.partitions = options.partitions.or(Some(head.partitions));
+        }
+        create_whole(path.as_ref(), schema, &options, watch, |database, watch| {
+            let mut loading = Loading::new(database, load)?;
+            let mut tallies = no_tuples(database.partition_count(), schema);
+            loading.tallies = Some(&mut tallies);
+            let summary = loading.run(&mut input, head.as_ref(), watch)?;
+            Ok((tallies, summary))
+        })
+    }
+}
+
+/// The lines of an input.
+struct Input<'a> {
+    from: &'a mut dyn BufRead,
+    name: &'a str,
+    buffer: Vec<u8>,
+    /// The line in the buffer, and bytes read so far.
+    line: u64,
+    bytes: u64,
+    /// The line in the buffer is still to be used.
+    again: bool,
+}
+
+impl<'a> Input<'a> {
+    fn new(from: &'a mut dyn BufRead, name: &'a str) -> Self {
+        Self { from, name, buffer: Vec::new(), line: 0, bytes: 0, again: false }
+    }
+
+    fn wrong(&self, why: impl Into<String>, kept: Kept) -> Error {
+        LinesError::Line { input: self.name.into(), line: self.line, why: why.into(), kept }.into()
+    }
+
+    /// Reads the next line that is not blank into the buffer; returns whether there is one.
+    fn read(&mut self, limit: u64, kept: Kept) -> Result<bool, Error> {
+        if std::mem::take(&mut self.again) {
+            return Ok(true);
+        }
+        loop {
+            self.buffer.clear();
+            self.line += 1;
+            // One byte more shows that a line is longer.
+            let read = (&mut *self.from).take(limit + 1).read_until(b'\n', &mut self.buffer);
+            let read =
+                read.map_err(|error| self.wrong(format!("cannot be read: {error}"), kept))?;
+            self.bytes += read as u64;
+            if read == 0 {
+                return Ok(false);
+            }
+            if read as u64 > limit {
+                return Err(self.wrong("it is longer than any tuple of these tables", kept));
+            }
+            if !self.buffer.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Reads the description, if the input begins with one.
+    fn head(&mut self) -> Result<Option<Head>, Error> {
+        #[derive(Deserialize)]
+        struct Peek {
+            perdura_dump: Option<serde_json::Value>,
+        }
+        if !self.read(HEAD_LIMIT, Kept::Nothing)? {
+            return Ok(None);
+        }
+        let version = serde_json::from_slice::<Peek>(&self.buffer).ok();
+        let Some(version) = version.and_then(|peek| peek.perdura_dump) else {
+            self.again = true;
+            return Ok(None);
+        };
+        if version.as_u64() != Some(FORMAT.into()) {
+            let why = format!("dump format {version}; this build reads {FORMAT}");
+            return Err(self.wrong(why, Kept::Nothing));
+        }
+        let head = serde_json::from_slice(&self.buffer);
+        head.map(Some).map_err(|error| self.wrong(explain(&error, 0), Kept::Nothing))
+    }
+}
+
+/// What is wrong, with the column of the line.
+fn explain(error: &serde_json::Error, offset: usize) -> String {
+    let mut text = error.to_string();
+    if let Some(place) = text.rfind(" at line ") {
+        text.truncate(place);
+    }
+    format!("{text} (column {})", offset + error.column())
+}
+
+/// Any line but the first.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    #[serde(borrow)]
+    table: Option<Cow<'a, str>>,
+    partition: Option<u64>,
+    #[serde(borrow)]
+    tuple: Option<&'a RawValue>,
+    end: Option<End>,
+}
+
+/// A database that is being loaded.
+struct Loading<'a, E: Environment> {
+    options: &'a LoadOptions,
+    loader: Loader<'a, E>,
+    tables: Vec<Table>,
+    partitions: usize,
+    /// Bytes that a line may have.
+    limit: u64,
+    kept: Kept,
+    /// What a new database holds, which is not there before all of it is.
+    tallies: Option<&'a mut Tallies>,
+    summary: CopySummary,
+    encoded: Vec<u8>,
+}
+
+impl<'a, E: Environment> Loading<'a, E> {
+    fn new(database: &'a Database<E>, options: &'a LoadOptions) -> Result<Self, Error> {
+        let schemas = database.catalog.schema.tables();
+        let tables = schemas.iter().map(|table| database.table(table.name()));
+        let mut summary = CopySummary::default();
+        summary.tables.extend(schemas.iter().map(|table| (table.name().to_owned(), 0)));
+        Ok(Self {
+            options,
+            loader: Loader::new(database, options.batch),
+            tables: tables.collect::<Result<_, _>>()?,
+            partitions: database.partition_count(),
+            limit: schemas.iter().map(line_limit).max().unwrap_or(LINE_LIMIT),
+            kept: Kept::Nothing,
+            tallies: None,
+            summary,
+            encoded: Vec::new(),
+        })
+    }
+
+    fn run(
+        mut self,
+        input: &mut Input<'_>,
+        head: Option<&Head>,
+        watch: Watch<'_>,
+    ) -> Result<CopySummary, Error> {
+        if let Some(head) = head {
+            self.same_tables(input, head)?;
+        }
+        let (mut tuples, mut ended) = (0, false);
+        while input.read(self.limit, self.kept)? {
+            if ended {
+                return Err(input.wrong("there is more behind the end of the dump", self.kept));
+            }
+            let line: Line<'_> = serde_json::from_slice(&input.buffer)
+                .map_err(|error| input.wrong(explain(&error, 0), self.kept))?;
+            match line {
+                Line { end: Some(end), table: None, partition: None, tuple: None } => {
+                    if head.is_none() {
+                        return Err(
+                            input.wrong("the end of a dump whose first line is missing", self.kept)
+                        );
+                    }
+                    if end.tuples != tuples {
+                        let why = format!(
+                            "the dump had {} tuples, and {tuples} came before this line",
+                            end.tuples
+                        );
+                        return Err(input.wrong(why, self.kept));
+                    }
+                    ended = true;
+                }
+                Line { end: None, table: Some(table), partition, tuple: Some(tuple) } => {
+                    self.tuple(input, &table, partition, tuple)?;
+                    tuples += 1;
+                }
+                _ => {
+                    let why =
+                        "a line has `table` and `tuple`, and with several partitions `partition`";
+                    return Err(input.wrong(why, self.kept));
+                }
+            }
+            if input.line.is_multiple_of(WATCH_LINES) {
+                let (done, total) = (input.bytes, self.options.total_bytes);
+                watch(CopyProgress { step: CopyStep::Load, done, total });
+            }
+        }
+        if head.is_some() && !ended {
+            let why = "the dump ends here without saying so: it was cut off";
+            return Err(input.wrong(why, self.kept));
+        }
+        self.loader.commit().map_err(|error| self.refused(input, error))?;
+        self.summary.bytes = input.bytes;
+        Ok(self.summary)
+    }
+
+    fn refused(&self, input: &Input<'_>, source: Error) -> Error {
+        let (input, line, source) = (input.name.into(), input.line, Box::new(source));
+        LinesError::Refused { input, line, source, kept: self.kept }.into()
+    }
+
+    /// The tables of a dump are the database's.
+    fn same_tables(&self, input: &Input<'_>, head: &Head) -> Result<(), Error> {
+        for table in head.schema.tables() {
+            let own = self.tables.iter().find(|own| own.name() == table.name());
+            if own.is_none_or(|own| own.schema() != table) {
+                let why = match own {
+                    None => format!("the database has no table `{}`", table.name()),
+                    Some(_) => format!(
+                        "table `{}` has other columns, keys or indexes than that of the database",
+                        table.name()
+                    ),
+                };
+                return Err(input.wrong(why, self.kept));
+            }
+        }
+        Ok(())
+    }
+
+    fn tuple(
+        &mut self,
+        input: &Input<'_>,
+        table: &str,
+        partition: Option<u64>,
+        tuple: &RawValue,
+    ) -> Result<(), Error> {
+        let Some(number) = self.tables.iter().position(|own| own.name() == table) else {
+            return Err(input.wrong(format!("the database has no table `{table}`"), self.kept));
+        };
+        let partition = match partition {
+            None if self.partitions == 1 => 0,
+            Some(partition) if partition < self.partitions as u64 => partition as usize,
+            other => {
+                let last = self.partitions - 1;
+                let found = other.map_or("none".to_owned(), |number| number.to_string());
+                let why =
+                    format!("`partition` is one of 0 to {last} here, and the line has {found}");
+                return Err(input.wrong(why, self.kept));
+            }
+        };
+        let text = tuple.get();
+        let held = TupleSeed(&self.tables[number].layout)
+            .deserialize(&mut serde_json::Deserializer::from_str(text))
+            .map_err(|error| {
+                let offset = (text.as_ptr() as usize).wrapping_sub(input.buffer.as_ptr() as usize);
+                input.wrong(explain(&error, offset), self.kept)
+            })?;
+        let values: Vec<Value<'_>> = held.iter().map(super::text::Held::value).collect();
+        let before = self.loader.commits();
+        let done = self.insert(partition, number, &values);
+        if self.loader.commits() != before && self.tallies.is_none() {
+            self.kept = Kept::Before(input.line);
+        }
+        done.map_err(|error| self.refused(input, error))
+    }
+
+    fn insert(
+        &mut self,
+        partition: usize,
+        number: usize,
+        values: &[Value<'_>],
+    ) -> Result<(), Error> {
+        self.encoded.clear();
+        encode(values.iter().copied(), &mut self.encoded);
+        let (table, bytes) = (&self.tables[number], self.encoded.len() as u64);
+        match self.loader.insert(partition, table, values, bytes) {
+            Err(Error::DuplicateKey { .. }) if self.options.existing == Existing::Skip => {
+                self.summary.skipped += 1;
+                return Ok(());
+            }
+            Err(Error::DuplicateKey { .. }) if self.options.existing == Existing::Replace => {
+                let old = self.loader.stored(partition, table, values)?;
+                if let Some(tallies) = &mut self.tallies {
+                    tallies[partition][number].take(old);
+                    self.summary.tables[number].1 -= 1;
+                }
+                self.loader.replace(partition, table, values, bytes)?;
+            }
+            done => done?,
+        }
+        if let Some(tallies) = &mut self.tallies {
+            tallies[partition][number].add(&self.encoded);
+        }
+        self.summary.tables[number].1 += 1;
+        Ok(())
+    }
+}
+
+/// Bytes that a line with a tuple of this table may have: every byte of a text escaped, and room
+/// for spaces.
+fn line_limit(table: &TableSchema) -> u64 {
+    let column = |column: &engines::below::Column| {
+        let value = column.kind.max_bytes().map_or(64, |max| 6 * u64::from(max));
+        value + 6 * column.name.len() as u64 + 64
+    };
+    LINE_LIMIT + table.columns().iter().map(column).sum::<u64>()
+}

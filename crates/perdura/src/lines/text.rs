@@ -1,0 +1,378 @@
+//! Values as JSON, and back.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::Write;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use engines::below::{ColumnType, TableLayout, Value};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
+
+const NAN: &str = "NaN";
+const INFINITY: &str = "Infinity";
+const MINUS_INFINITY: &str = "-Infinity";
+/// Before the bits of a NaN that is not [`f64::NAN`].
+const OTHER_NAN: &str = "NaN:";
+
+/// Appends a string.
+pub(super) fn put_text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a vector takes everything");
+}
+
+/// Appends a value.
+pub(super) fn put_value(value: &Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::U64(number) => write!(out, "{number}").expect("a vector takes everything"),
+        Value::I64(number) => write!(out, "{number}").expect("a vector takes everything"),
+        Value::F64(number) => put_float(*number, out),
+        Value::Text(text) => put_text(text, out),
+        Value::Bytes(bytes) => {
+            out.push(b'"');
+            let start = out.len();
+            out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+            let written = STANDARD.encode_slice(bytes, &mut out[start..]);
+            debug_assert_eq!(written, Ok(out.len() - start));
+            out.push(b'"');
+        }
+    }
+}
+
+fn put_float(number: f64, out: &mut Vec<u8>) {
+    if number.is_finite() {
+        serde_json::to_writer(out, &number).expect("a vector takes everything");
+    } else if number == f64::INFINITY {
+        put_text(INFINITY, out);
+    } else if number == f64::NEG_INFINITY {
+        put_text(MINUS_INFINITY, out);
+    } else if number.to_bits() == f64::NAN.to_bits() {
+        put_text(NAN, out);
+    } else {
+        put_text(&format!("{OTHER_NAN}{:016x}", number.to_bits()), out);
+    }
+}
+
+fn special_float(text: &str) -> Option<f64> {
+    match text {
+        NAN => Some(f64::NAN),
+        INFINITY => Some(f64::INFINITY),
+        MINUS_INFINITY => Some(f64::NEG_INFINITY),
+        other => {
+            let digits = other.strip_prefix(OTHER_NAN).filter(|digits| digits.len() == 16)?;
+            let hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let bits = hexadecimal.then(|| u64::from_str_radix(digits, 16).ok()).flatten()?;
+            Some(f64::from_bits(bits)).filter(|number| number.is_nan())
+        }
+    }
+}
+
+/// A value that was read.
+#[derive(Debug)]
+pub(super) enum Held<'de> {
+    U64(u64),
+    I64(i64),
+    F64(f64),
+    Text(Cow<'de, str>),
+    Bytes(Vec<u8>),
+}
+
+impl Held<'_> {
+    pub(super) fn value(&self) -> Value<'_> {
+        match self {
+            Self::U64(number) => Value::U64(*number),
+            Self::I64(number) => Value::I64(*number),
+            Self::F64(number) => Value::F64(*number),
+            Self::Text(text) => Value::Text(text),
+            Self::Bytes(bytes) => Value::Bytes(bytes),
+        }
+    }
+}
+
+/// Reads a tuple: a value for each column of a table, in the order of the schema.
+pub(super) struct TupleSeed<'a>(pub(super) &'a TableLayout);
+
+impl<'de> DeserializeSeed<'de> for TupleSeed<'_> {
+    type Value = Vec<Held<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TupleSeed<'_> {
+    type Value = Vec<Held<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with the columns of table `{}`", self.0.schema.name())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let columns = self.0.schema.columns();
+        let mut values: Vec<Option<Held<'de>>> = Vec::new();
+        values.resize_with(columns.len(), || None);
+        let mut guess = 0;
+        while let Some(number) = map.next_key_seed(NameSeed { layout: self.0, guess })? {
+            let column = &columns[number];
+            if values[number].is_some() {
+                return Err(de::Error::custom(format!("column `{}` comes twice", column.name)));
+            }
+            let seed = ColumnSeed { name: &column.name, kind: column.kind };
+            values[number] = Some(map.next_value_seed(seed)?);
+            guess = number + 1;
+        }
+        let missing = |number: usize| {
+            de::Error::custom(format!("column `{}` is missing", columns[number].name))
+        };
+        let each = values.into_iter().enumerate();
+        each.map(|(number, value)| value.ok_or_else(|| missing(number))).collect()
+    }
+}
+
+/// Reads the name of a column; most often it is the next one.
+struct NameSeed<'a> {
+    layout: &'a TableLayout,
+    guess: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<usize, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for NameSeed<'_> {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a column")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<usize, E> {
+        let schema = &self.layout.schema;
+        if schema.columns().get(self.guess).is_some_and(|column| column.name == name) {
+            return Ok(self.guess);
+        }
+        let unknown = || E::custom(format!("table `{}` has no column `{name}`", schema.name()));
+        self.layout.column(name).map(usize::from).ok_or_else(unknown)
+    }
+}
+
+/// Reads the value of a column.
+struct ColumnSeed<'a> {
+    name: &'a str,
+    kind: ColumnType,
+}
+
+impl ColumnSeed<'_> {
+    fn wrong<T, E: de::Error>(&self, found: impl fmt::Display) -> Result<T, E> {
+        Err(E::custom(format!("column `{}` holds {}, not {found}", self.name, self.kind)))
+    }
+
+    fn string<'de, E: de::Error>(&self, text: Cow<'de, str>) -> Result<Held<'de>, E> {
+        match self.kind {
+            ColumnType::Text { .. } => Ok(Held::Text(text)),
+            ColumnType::Bytes { .. } => match STANDARD.decode(text.as_bytes()) {
+                Ok(bytes) => Ok(Held::Bytes(bytes)),
+                Err(error) => Err(E::custom(format!(
+                    "column `{}` holds bytes in base64, and this is none: {error}",
+                    self.name
+                ))),
+            },
+            ColumnType::F64 => match special_float(&text) {
+                Some(number) => Ok(Held::F64(number)),
+                None => self.wrong(format_args!("the text `{text}`")),
+            },
+            _ => self.wrong(format_args!("the text `{text}`")),
+        }
+    }
+
+    fn is_signed(&self) -> bool {
+        self.kind.integer_range().is_some_and(|(least, _)| least < 0)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
+    type Value = Held<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Held<'de>, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ColumnSeed<'_> {
+    type Value = Held<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a value for column `{}`, which holds {}", self.name, self.kind)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Held<'de>, E> {
+        match (self.kind, i64::try_from(number)) {
+            (ColumnType::F64, _) => Ok(Held::F64(number as f64)),
+            (ColumnType::Text { .. } | ColumnType::Bytes { .. }, _) => self.wrong(number),
+            _ if !self.is_signed() => Ok(Held::U64(number)),
+            (_, Ok(number)) => Ok(Held::I64(number)),
+            (_, Err(_)) => self.wrong(number),
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Held<'de>, E> {
+        match self.kind {
+            ColumnType::F64 => Ok(Held::F64(number as f64)),
+            _ if self.is_signed() => Ok(Held::I64(number)),
+            _ => self.wrong(number),
+        }
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Held<'de>, E> {
+        match self.kind {
+            ColumnType::F64 => Ok(Held::F64(number)),
+            _ => self.wrong(number),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Held<'de>, E> {
+        self.string(Cow::Owned(text.into()))
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Held<'de>, E> {
+        self.string(Cow::Borrowed(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engines::below::{Catalog, Schema, TableSchema};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn catalog() -> Catalog {
+        let table = TableSchema::new("t")
+            .column("a", ColumnType::U64)
+            .column("b", ColumnType::I64)
+            .column("c", ColumnType::F64)
+            .column("d \"e\"", ColumnType::Text { max: 100 })
+            .column("f", ColumnType::Bytes { max: 100 })
+            .key(&["a"]);
+        Catalog::new(&Schema::new().table(table), 512).unwrap()
+    }
+
+    fn read<'t>(layout: &TableLayout, text: &'t str) -> Result<Vec<Held<'t>>, String> {
+        let mut from = serde_json::Deserializer::from_str(text);
+        TupleSeed(layout).deserialize(&mut from).map_err(|error| error.to_string())
+    }
+
+    fn write(layout: &TableLayout, values: &[Value<'_>]) -> String {
+        let mut out = b"{".to_vec();
+        for (number, (column, value)) in layout.schema.columns().iter().zip(values).enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            put_text(&column.name, &mut out);
+            out.push(b':');
+            put_value(value, &mut out);
+        }
+        out.push(b'}');
+        String::from_utf8(out).unwrap()
+    }
+
+    fn same(left: &Value<'_>, right: &Value<'_>) -> bool {
+        match (left, right) {
+            (Value::F64(left), Value::F64(right)) => left.to_bits() == right.to_bits(),
+            (left, right) => left == right,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_comes_back_bit_by_bit(
+            a in any::<u64>(), b in any::<i64>(), c in any::<u64>(), d in any::<String>(),
+            f in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let catalog = catalog();
+            let c = f64::from_bits(c);
+            let values = [Value::U64(a), Value::I64(b), Value::F64(c), Value::Text(&d), Value::Bytes(&f)];
+            let text = write(&catalog.tables[0], &values);
+            prop_assert!(!text.contains('\n'));
+            let found = read(&catalog.tables[0], &text).unwrap();
+            for (value, found) in values.iter().zip(&found) {
+                prop_assert!(same(value, &found.value()), "{text}: {value:?}, {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn floats_at_their_limits_come_back() {
+        let catalog = catalog();
+        let nans = [0x7ff0_0000_0000_0001, 0xfff8_0000_0000_0000, u64::MAX, f64::NAN.to_bits()];
+        let others = [
+            0.0,
+            -0.0,
+            1.0,
+            f64::MIN,
+            f64::MAX,
+            f64::MIN_POSITIVE,
+            5e-324,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            0.1 + 0.2,
+            9_007_199_254_740_993.0,
+        ];
+        for number in nans.map(f64::from_bits).into_iter().chain(others) {
+            let values = [
+                Value::U64(1),
+                Value::I64(1),
+                Value::F64(number),
+                Value::Text(""),
+                Value::Bytes(&[]),
+            ];
+            let text = write(&catalog.tables[0], &values);
+            let found = read(&catalog.tables[0], &text).unwrap();
+            assert!(same(&values[2], &found[2].value()), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_a_column_is_told_with_its_name() {
+        let catalog = catalog();
+        let layout = &catalog.tables[0];
+        let tuple = |change: (&str, &str)| {
+            let all = [("a", "1"), ("b", "1"), ("c", "1"), ("d \\\"e\\\"", "\"\""), ("f", "\"\"")];
+            let each = all.map(|(name, value)| {
+                let value = if name == change.0 { change.1 } else { value };
+                format!("\"{name}\": {value}")
+            });
+            format!("{{{}}}", each.join(", "))
+        };
+        assert!(read(layout, &tuple(("", ""))).is_ok());
+        for (name, value, said) in [
+            ("a", "-1", "column `a` holds u64, not -1"),
+            ("a", "1.0", "column `a` holds u64, not 1"),
+            ("a", "18446744073709551616", "column `a` holds u64"),
+            ("a", "\"1\"", "column `a` holds u64, not the text `1`"),
+            ("a", "null", "a value for column `a`, which holds u64"),
+            ("a", "1, \"a\": 2", "column `a` comes twice"),
+            ("a", "1, \"z\": 2", "table `t` has no column `z`"),
+            ("b", "9223372036854775808", "column `b` holds i64, not 9223372036854775808"),
+            ("b", "[1]", "column `b`"),
+            ("c", "\"nan\"", "column `c` holds f64, not the text `nan`"),
+            ("c", "\"NaN:7ff0000000000000\"", "column `c`"),
+            ("c", "\"NaN:+ff8000000000000\"", "column `c`"),
+            ("c", "1e999", "number out of range"),
+            ("c", "NaN", "expected value"),
+            ("f", "\"a\"", "column `f` holds bytes in base64"),
+            ("f", "\"QQ\"", "column `f` holds bytes in base64"),
+            ("f", "\"QR==\"", "column `f` holds bytes in base64"),
+            ("f", "7", "column `f`"),
+        ] {
+            let error = read(layout, &tuple((name, value))).unwrap_err();
+            assert!(error.contains(said), "{name}: {value}: {error}");
+        }
+        let error = read(layout, "{\"a\": 1}").unwrap_err();
+        assert!(error.contains("column `b` is missing"), "{error}");
+        assert!(read(layout, "[]").unwrap_err().contains("table `t`"));
+    }
+}

@@ -1,0 +1,75 @@
+//! A database as it was at one moment, all partitions together, for whoever copies it.
+//!
+//! Invariant: what the parts show is what was committed when [`Database::moment`] had all of them,
+//! and nothing else.
+//!
+//! 1. All partitions are taken for reading, lowest number first; who waits for one holds those
+//!    before it. So nobody can commit in one of them when the last one is taken.
+//! 2. Where the engine has snapshots, one of each is taken, and the partitions are given back:
+//!    nobody waits for the copy. Elsewhere each is kept until it has been copied.
+//!
+//! A single partition with snapshots is not taken at all: its snapshot is a moment.
+
+use std::ops::ControlFlow;
+use std::sync::RwLockReadGuard;
+
+use engines::Reader;
+use engines::below::{Environment, Row};
+
+use crate::any_engine::AnyEngine;
+use crate::database::Database;
+use crate::error::Error;
+
+/// One partition as it was at the moment.
+#[derive(Debug)]
+pub(crate) enum Part<'a, E: Environment> {
+    Snapshot(Box<dyn Reader>),
+    Locked(RwLockReadGuard<'a, AnyEngine<E>>),
+}
+
+impl<E: Environment> Part<'_, E> {
+    /// Calls `visit` with all tuples of a table in the order of the primary key, until it fails.
+    pub(crate) fn each(
+        &self,
+        table: u16,
+        row: &mut Row,
+        mut visit: impl FnMut(&Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut done = Ok(());
+        let mut step = |row: &Row| match visit(row) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                done = Err(error);
+                ControlFlow::Break(())
+            }
+        };
+        let all = engines::Scan::ALL;
+        match self {
+            Self::Snapshot(reader) => reader.scan(table, &all, row, &mut step)?,
+            Self::Locked(engine) => engine.scan(table, &all, row, &mut step)?,
+        }
+        done
+    }
+}
+
+impl<E: Environment> Database<E> {
+    /// All partitions, in order, as they are at one moment.
+    pub(crate) fn moment(&self) -> Result<Vec<Part<'_, E>>, Error> {
+        let snapshots = || {
+            let sources = self.snapshots.iter().flatten();
+            let take = |source: &std::sync::Arc<dyn engines::SnapshotSource>| {
+                Ok(Part::Snapshot(source.snapshot()?))
+            };
+            sources.map(take).collect::<Result<Vec<_>, Error>>()
+        };
+        let has_snapshots = self.snapshots.iter().all(Option::is_some);
+        if has_snapshots && self.partitions.len() == 1 {
+            return snapshots();
+        }
+        let guards: Vec<_> = self.partitions.iter().map(|partition| partition.read()).collect();
+        if has_snapshots {
+            return snapshots();
+        }
+        Ok(guards.into_iter().map(Part::Locked).collect())
+    }
+}

@@ -1,0 +1,52 @@
+//! How far a copy is, and what came of it.
+
+/// A part of making or taking in a copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CopyStep {
+    /// Tuples are written.
+    Write,
+    /// A backup is read and its checksums are compared; nothing is created yet.
+    Verify,
+    /// Tuples are put into a database.
+    Load,
+    /// What was put in is read again and compared.
+    Check,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyProgress {
+    /// What is being done.
+    pub step: CopyStep,
+    /// How far it is: bytes of the input in [`CopyStep::Verify`] and [`CopyStep::Load`], else
+    /// tuples.
+    pub done: u64,
+    /// How far it will go, where that is known.
+    pub total: Option<u64>,
+}
+
+/// Hears now and then how far a copy is, in the thread that makes it.
+pub type Watch<'a> = &'a mut dyn FnMut(CopyProgress);
+
+/// Tuples between two calls of a [`Watch`].
+pub(crate) const WATCH_EVERY: u64 = 1024;
+
+/// What a copy holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CopySummary {
+    /// Each table and its tuples in all partitions, in the order of the schema.
+    pub tables: Vec<(String, u64)>,
+    /// Bytes of the backup or of the JSON lines.
+    pub bytes: u64,
+    /// Tuples that were there already and stayed as they were: see [`crate::Existing::Skip`]; when
+    /// partitions are put together, tuples that several of them had alike.
+    pub skipped: u64,
+}
+
+impl CopySummary {
+    /// Tuples of all tables.
+    pub fn tuples(&self) -> u64 {
+        self.tables.iter().map(|(_, tuples)| tuples).sum()
+    }
+}

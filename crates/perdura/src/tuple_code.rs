@@ -1,0 +1,136 @@
+//! Tuples as bytes that depend on their schema and on nothing else, and sums over many of them.
+//!
+//! A number has eight bytes, little-endian; text and bytes have their length in four bytes before
+//! them. It is drawn in `docs/format/backup.md`.
+
+use engines::below::{ColumnType, Row, TableSchema, Value};
+
+/// Appends the values of a tuple.
+pub(crate) fn encode<'v>(values: impl Iterator<Item = Value<'v>>, out: &mut Vec<u8>) {
+    for value in values {
+        match value {
+            Value::U64(number) => out.extend(number.to_le_bytes()),
+            Value::I64(number) => out.extend(number.to_le_bytes()),
+            Value::F64(number) => out.extend(number.to_bits().to_le_bytes()),
+            Value::Text(text) => put_bytes(text.as_bytes(), out),
+            Value::Bytes(bytes) => put_bytes(bytes, out),
+        }
+    }
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    // A value has 128 KiB at most.
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Takes the values of a tuple from the front of `bytes`, and them off it.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn decode<'b>(
+    table: &TableSchema,
+    bytes: &mut &'b [u8],
+    values: &mut Vec<Value<'b>>,
+) -> Result<(), &'static str> {
+    values.clear();
+    for column in table.columns() {
+        values.push(match column.kind {
+            ColumnType::Text { .. } => {
+                let text = std::str::from_utf8(take_bytes(bytes)?);
+                Value::Text(text.map_err(|_| "a text is not UTF-8")?)
+            }
+            ColumnType::Bytes { .. } => Value::Bytes(take_bytes(bytes)?),
+            ColumnType::F64 => Value::F64(f64::from_bits(take_word(bytes)?)),
+            ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64 => {
+                Value::I64(take_word(bytes)?.cast_signed())
+            }
+            _ => Value::U64(take_word(bytes)?),
+        });
+    }
+    Ok(())
+}
+
+fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], &'static str> {
+    let (taken, rest) = bytes.split_at_checked(count).ok_or("a tuple is cut off")?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+fn take_word(bytes: &mut &[u8]) -> Result<u64, &'static str> {
+    let word = take(bytes, 8)?.try_into().map_err(|_| "a tuple is cut off")?;
+    Ok(u64::from_le_bytes(word))
+}
+
+fn take_bytes<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], &'static str> {
+    let count = take(bytes, 4)?.try_into().map_err(|_| "a tuple is cut off")?;
+    take(bytes, u32::from_le_bytes(count) as usize)
+}
+
+/// How many tuples, and a sum over all of them that does not depend on their order: of the CRC-32C
+/// of each.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Tally {
+    pub(crate) tuples: u64,
+    pub(crate) sum: u64,
+}
+
+impl Tally {
+    /// Adds a tuple that has been encoded.
+    pub(crate) fn add(&mut self, encoded: &[u8]) {
+        self.tuples += 1;
+        self.sum = self.sum.wrapping_add(u64::from(crc32c::crc32c(encoded)));
+    }
+
+    /// Takes a tuple off again.
+    pub(crate) fn take(&mut self, encoded: &[u8]) {
+        self.tuples = self.tuples.wrapping_sub(1);
+        self.sum = self.sum.wrapping_sub(u64::from(crc32c::crc32c(encoded)));
+    }
+
+    /// Adds a row.
+    pub(crate) fn add_row(&mut self, row: &Row, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        encode(row.values(), buffer);
+        self.add(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn table() -> TableSchema {
+        TableSchema::new("t")
+            .column("a", ColumnType::U16)
+            .column("b", ColumnType::I64)
+            .column("c", ColumnType::F64)
+            .column("d", ColumnType::Text { max: 100 })
+            .column("e", ColumnType::Bytes { max: 100 })
+            .key(&["a"])
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(
+            a in any::<u16>(), b in any::<i64>(), c in any::<u64>(), d in "\\PC{0,20}",
+            e in prop::collection::vec(any::<u8>(), 0..30), cut in any::<prop::sample::Index>(),
+        ) {
+            let c = f64::from_bits(c);
+            let values =
+                [Value::U64(a.into()), Value::I64(b), Value::F64(c), Value::Text(&d), Value::Bytes(&e)];
+            let mut bytes = Vec::new();
+            encode(values.iter().copied(), &mut bytes);
+            let (mut rest, mut found) = (&bytes[..], Vec::new());
+            decode(&table(), &mut rest, &mut found).unwrap();
+            prop_assert!(rest.is_empty());
+            let mut again = Vec::new();
+            encode(found.iter().copied(), &mut again);
+            prop_assert_eq!(&again, &bytes);
+            let mut short = &bytes[..cut.index(bytes.len())];
+            prop_assert!(decode(&table(), &mut short, &mut found).is_err());
+        }
+    }
+}

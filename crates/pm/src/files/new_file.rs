@@ -1,0 +1,185 @@
+//! A file that has its name only when all of it is there, durably.
+//!
+//! Invariants:
+//! - Under its name the file is whole and durable, or there is none.
+//! - What was there before stays: nothing is ever replaced.
+//! - A failure leaves nothing behind. A kill or a power cut may leave `<name>.tmp`, which means
+//!   nothing.
+//!
+//! 1. The bytes go to `<name>.tmp`, which this creates.
+//! 2. [`NewFile::finish`] syncs it, renames it where the name is still free, and syncs the
+//!    directory.
+
+use std::io::{self, Write};
+
+use super::{File, Files};
+
+/// A file that is being written; see the module's comment. Dropping it gives it up.
+#[derive(Debug)]
+pub struct NewFile<F: Files> {
+    files: F,
+    name: String,
+    /// `None` once the file has its name.
+    file: Option<F::File>,
+    at: u64,
+}
+
+impl<F: Files> NewFile<F> {
+    /// Begins a file that will be called `name`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] for the name, or for a file that an earlier attempt has
+    /// left; what the kernel says.
+    #[track_caller]
+    pub fn create(files: &F, name: &str) -> io::Result<Self> {
+        let taken = |what: String| io::Error::new(io::ErrorKind::AlreadyExists, what);
+        match files.open(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            _ => return Err(taken("exists already; choose another name, or remove it".into())),
+        }
+        let file = files.create(&temporary(name)).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => taken(format!(
+                "`{}` is in the way: it is being written, or was left by a kill; if nobody writes it, remove it",
+                temporary(name)
+            )),
+            _ => error,
+        })?;
+        Ok(Self { files: files.clone(), name: name.into(), file: Some(file), at: 0 })
+    }
+
+    /// Gives the file its name, durably. Returns its bytes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] if something has got the name meanwhile; a write or a sync
+    /// failed. There is no file then.
+    pub fn finish(mut self) -> io::Result<u64> {
+        let Some(file) = &self.file else { unreachable!("finished once") };
+        file.sync()?;
+        self.files.rename_new(&temporary(&self.name), &self.name)?;
+        self.file = None;
+        self.files.sync_directory().inspect_err(|_| {
+            // Whether the name would survive a power cut is unknown.
+            let _ = self.files.remove(&self.name);
+        })?;
+        Ok(self.at)
+    }
+}
+
+fn temporary(name: &str) -> String {
+    format!("{name}.tmp")
+}
+
+impl<F: Files> Write for NewFile<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(file) = &self.file else { unreachable!("not finished") };
+        file.write_at(self.at, bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: Files> Drop for NewFile<F> {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // It takes space and means nothing; nobody is left to be told that it stays.
+            let _ = self.files.remove(&temporary(&self.name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DiskReplay, DiskTrace, RecordingFiles};
+
+    const WHOLE: [u8; 1300] = [7; 1300];
+
+    fn write(files: &RecordingFiles) -> io::Result<u64> {
+        let mut file = NewFile::create(files, "new")?;
+        WHOLE.chunks(600).try_for_each(|part| file.write_all(part))?;
+        file.finish()
+    }
+
+    /// States after a power cut in which the file is missing although it was acknowledged, or is
+    /// there and not whole.
+    fn wrong(trace: &DiskTrace) -> u64 {
+        let (mut replay, mut wrong) = (DiskReplay::new(trace), 0);
+        while let Some(point) = replay.next_point() {
+            let acknowledged = point.last_note.is_some();
+            point.for_each_state(10_000, 1, |image| {
+                wrong += u64::from(match image.get("new") {
+                    Some(bytes) => bytes[..] != WHOLE,
+                    None => acknowledged,
+                });
+                assert_eq!(image["other"], [1, 2]);
+            });
+        }
+        wrong
+    }
+
+    #[test]
+    fn a_power_cut_leaves_all_of_it_or_no_name() {
+        let files = RecordingFiles::from_image([("other".into(), vec![1, 2])].into());
+        files.start();
+        assert_eq!(write(&files).unwrap(), 1300);
+        files.note(1);
+        let trace = files.stop();
+        assert_eq!(wrong(&trace), 0);
+        let sites = trace.sync_sites();
+        assert_eq!(sites.len(), 2);
+        for site in sites {
+            assert!(wrong(&trace.without_syncs_of(site)) > 0, "{site}: nobody misses it");
+        }
+        let mut names = 0;
+        trace.process_states(|_, _, image| {
+            if let Some(bytes) = image.get("new") {
+                assert_eq!(bytes[..], WHOLE);
+                names += 1;
+            }
+        });
+        assert_eq!(names, 1);
+    }
+
+    #[test]
+    fn wherever_a_call_fails_nothing_is_left() {
+        let before = [("other".to_owned(), vec![1, 2])];
+        let mut calls = 0;
+        loop {
+            let files = RecordingFiles::from_image(before.clone().into());
+            files.fail_once_after(calls);
+            let done = write(&files);
+            if files.will_fail() {
+                assert_eq!(done.unwrap(), 1300);
+                assert_eq!(files.image()["new"], WHOLE);
+                break;
+            }
+            assert_eq!(done.unwrap_err().kind(), io::ErrorKind::StorageFull, "call {calls}");
+            assert_eq!(files.image(), before.clone().into(), "call {calls}");
+            calls += 1;
+        }
+        // Create, three writes, sync, rename, sync of the directory.
+        assert_eq!(calls, 7);
+    }
+
+    #[test]
+    fn what_is_there_is_never_replaced() {
+        let files = RecordingFiles::new();
+        files.create("new").unwrap().write_at(0, b"old").unwrap();
+        let error = write(&files).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(files.image(), [("new".to_owned(), b"old".to_vec())].into());
+        // Nor what gets the name while it is written.
+        files.remove("new").unwrap();
+        let mut file = NewFile::create(&files, "new").unwrap();
+        file.write_all(b"late").unwrap();
+        let error = NewFile::create(&files, "new").unwrap_err();
+        assert!(error.to_string().contains("`new.tmp` is in the way"), "{error}");
+        files.create("new").unwrap().write_at(0, b"first").unwrap();
+        assert_eq!(file.finish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(files.image(), [("new".to_owned(), b"first".to_vec())].into());
+    }
+}
