@@ -26,6 +26,7 @@ mod kill;
 mod output;
 mod plan;
 mod pool;
+mod pool_check;
 mod progress;
 mod racer;
 mod scratch;

@@ -1,6 +1,6 @@
-//! `perdura pool`: looking at, checking and creating a pool file.
+//! `perdura pool`: looking at and creating a pool file.
 //!
-//! Invariant: `info` changes nothing; `check` says that it recovers before it reports.
+//! Invariant: `info` changes nothing.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::{CreateArgs, PoolCommand};
 use crate::failure::Failure;
 use crate::output::{JsonTarget, print, report};
-use crate::units::{bytes, grouped};
+use crate::units::bytes;
 
 /// Runs a command on a pool.
 ///
@@ -23,7 +23,9 @@ use crate::units::{bytes, grouped};
 pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::Info { file, json } => info(file, json.as_ref()),
-        PoolCommand::Check { file, accept_loss } => check(file, *accept_loss),
+        PoolCommand::Check { file, accept_loss, repair_into } => {
+            crate::pool_check::run(file, *accept_loss, repair_into.as_deref())
+        }
         PoolCommand::Create(args) => create(args),
     }
 }
@@ -120,7 +122,7 @@ impl<'a> Info<'a> {
 }
 
 /// What is wrong with one copy of the header, if anything is.
-fn damage_text(pool: &PoolInfo) -> Option<&'static str> {
+pub(crate) fn damage_text(pool: &PoolInfo) -> Option<&'static str> {
     let damage = pool.header_damage.as_ref()?;
     Some(damage.what())
 }
@@ -149,59 +151,6 @@ fn info(file: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
     let found = inspect(file).map_err(|error| Failure::about(file.display(), error))?;
     let info = Info::new(&found);
     report(&info.text(&found.pool.domain_text()), &info, json)
-}
-
-fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
-    let about = |error: perdura::Error| match error {
-        perdura::Error::Pool(error @ PoolError::Rebooted { .. }) if !accept_loss => {
-            Failure::about(file.display(), format!("{error} --accept-loss"))
-        }
-        error => Failure::about(file.display(), error),
-    };
-    let database = Database::open(file, &Options::new().accept_loss(accept_loss)).map_err(about)?;
-    let pool = database.pool_info();
-    let recovered = database.recovery_report();
-    let mut text = format!(
-        "{}: engine {}, domain {}\nrecovered   {} operations undone, {} transactions redone, {} slots reclaimed\n",
-        file.display(),
-        database.engine(),
-        pool.domain_text(),
-        grouped(recovered.undone),
-        grouped(recovered.redone),
-        grouped(recovered.reclaimed),
-    );
-    if recovered.second_copies > 0 {
-        text += "NOTE        the first copy of a master record is torn or damaged; the second one was used. A crash in the middle of a commit leaves it so; if there was none, the last commit is lost\n";
-    }
-    let header_damage = damage_text(pool);
-    if let Some(damage) = header_damage {
-        text += &format!(
-            "DAMAGE      one copy of the header: {damage}; the other one is whole and was used\n"
-        );
-    }
-    let found = database.check().map_err(about)?;
-    text += &format!(
-        "tuples      {}\nobjects     {}\nleaked      {}\ndangling    {}\n",
-        grouped(found.tuples),
-        grouped(found.objects),
-        grouped(found.leaked),
-        grouped(found.dangling),
-    );
-    database.close().map_err(about)?;
-    let good = found.leaked == 0 && found.dangling == 0 && header_damage.is_none();
-    text += if good { "no damage found\n" } else { "" };
-    print(&text)?;
-    if good {
-        return Ok(());
-    }
-    let name = file.display();
-    if found.dangling > 0 {
-        eprintln!("perdura: {name}: data lead to objects that are not stored; restore a backup");
-    }
-    if found.leaked > 0 {
-        eprintln!("perdura: {name}: stored objects that nothing leads to take up space");
-    }
-    Err(Failure::Found)
 }
 
 fn create(args: &CreateArgs) -> Result<(), Failure> {

@@ -51,14 +51,17 @@ mod any_engine;
 mod background;
 mod database;
 mod error;
+mod examine;
 mod inspect;
 mod media;
 mod opening;
 mod options;
+mod salvage;
 mod snapshot;
 mod table;
 mod transaction;
 mod turns;
+mod walk;
 
 pub use any_engine::Hosted;
 pub use database::{Database, Exclusive, Partition};
@@ -71,10 +74,12 @@ pub use engines::{
     CheckReport, EngineKind, EngineStats, Footprint, ParseEngineError, RecoveryReport,
 };
 pub use error::Error;
+pub use examine::{Examination, Finding, Findings, examine_parts};
 pub use inspect::{Inspection, inspect};
 pub use media::Media;
 pub use opening::OpeningTimes;
 pub use options::{Background, Commit, Options};
+pub use salvage::{Salvage, Salvaged, salvage};
 pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};
