@@ -159,3 +159,67 @@ fn a_pool_in_use_is_refused_with_the_reason() {
     drop(open);
     assert_eq!(run(&["pool", "check", text(&pool)]).code, Some(0));
 }
+
+/// A pool whose primary index is broken at a leaf: the check says where and what is lost and goes
+/// on; what can be read goes into a new database, and the old one stays as it is.
+#[test]
+fn a_damaged_pool_is_told_and_repaired_into_a_new_one() {
+    let (directory, schema, pool) = directory();
+    assert_eq!(create(&pool, &schema, &["--engine", "nvm-inp"]).code, Some(0));
+    let db = perdura::Database::open(&pool, &perdura::Options::new()).expect("a pool");
+    let account = db.table("account").expect("a table");
+    for id in 0..500u64 {
+        let owner = format!("owner {id}");
+        let values =
+            [perdura::Value::U64(id), perdura::Value::Text(&owner), perdura::Value::I64(1)];
+        db.write(|tx| tx.insert(&account, &values)).expect("inserted");
+    }
+    db.close().expect("closed");
+    // Some leaf; every tree has several.
+    let mut contents = fs::read(&pool).expect("readable");
+    let is_leaf = |at: &usize| contents[*at..].starts_with(b"PDBN\0\0\0\0");
+    let leaf = (8192..contents.len()).step_by(64).filter(is_leaf).nth(4);
+    contents[leaf.expect("a leaf")] ^= 1;
+    fs::write(&pool, &contents).expect("written");
+
+    let check = run(&["pool", "check", text(&pool)]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    for said in ["DAMAGE", "table `account`", "at offset 0x", "lost: ", "tuples      "] {
+        assert!(check.out.contains(said), "no `{said}` in {}", check.out);
+    }
+    assert!(check.err.contains("--repair-into"), "{}", check.err);
+
+    let before = fs::read(&pool).expect("readable");
+    let new = directory.path().join("new");
+    let repair = run(&["pool", "check", text(&pool), "--repair-into", text(&new)]);
+    assert!(
+        repair.out.contains("taken over") && repair.out.contains("table `account`: 500 tuples")
+    );
+    assert_eq!(fs::read(&pool).expect("readable"), before, "the damaged one stays");
+    let check = run(&["pool", "check", text(&new)]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(check.out.contains("tuples      500\n"), "{check:?}");
+    // A second time there is something already.
+    let again = run(&["pool", "check", text(&pool), "--repair-into", text(&new)]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("exists"), "{}", again.err);
+}
+
+#[test]
+fn a_pool_that_does_not_open_is_examined_all_the_same() {
+    let (directory, schema, pool) = directory();
+    let more = ["--engine", "inp", "--partitions", "2"];
+    assert_eq!(create(&pool, &schema, &more).code, Some(0));
+    let log = directory.path().join("pool.files").join("wal-1-0000000000000000");
+    fs::write(&log, "this is no log").expect("written");
+    let check = run(&["pool", "check", text(&pool)]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    for said in ["does not open", "partition 1: ", "wal-1-", "lost: the whole partition"] {
+        assert!(check.out.contains(said), "no `{said}` in {check:?}");
+    }
+    let new = directory.path().join("new");
+    let repair = run(&["pool", "check", text(&pool), "--repair-into", text(&new)]);
+    assert_eq!(repair.code, Some(1), "{repair:?}");
+    assert!(repair.out.contains("lost: the whole partition"), "{repair:?}");
+    assert_eq!(run(&["pool", "check", text(&new)]).code, Some(0));
+}

@@ -128,6 +128,9 @@ pub struct EngineOptions {
     /// Somebody calls [`Engine::background`] whenever there is a backlog: commits do only what
     /// that falls behind with.
     pub helped: bool,
+    /// Of a partition that is opened: it was closed. What else could be the trace of a crash, such
+    /// as a torn log, is damage then.
+    pub closed: bool,
 }
 
 impl Default for EngineOptions {
@@ -146,6 +149,7 @@ impl Default for EngineOptions {
             level0_runs: 4,
             block_bytes: 4 << 10,
             helped: false,
+            closed: false,
         }
     }
 }

@@ -13,7 +13,11 @@ pub(crate) fn wal_prefix(partition: u32) -> String {
 }
 
 pub(crate) fn wal_options(options: &EngineOptions) -> WalOptions {
-    WalOptions { reserve_bytes: options.wal_segment_bytes, group: options.group.max(1) }
+    WalOptions {
+        reserve_bytes: options.wal_segment_bytes,
+        group: options.group.max(1),
+        closed: options.closed,
+    }
 }
 
 /// A file log of which each transaction that changes something has one record.

@@ -127,7 +127,7 @@ pub(crate) fn check<B: PageBackend, T: TupleForm>(
     mut also: impl FnMut(&TableLayout, &[u8]) -> Result<(), EngineError>,
 ) -> Result<u64, EngineError> {
     let trees = shadow.trees();
-    let mut counts = vec![0; map.catalog.index_count()];
+    let (mut counts, mut row) = (vec![0; map.catalog.index_count()], Row::new());
     let mut check = |tree: usize, key: &[u8], stored: &[u8]| -> Result<(), EngineError> {
         counts[tree] += 1;
         let (table, index) = map.owner(tree);
@@ -135,7 +135,8 @@ pub(crate) fn check<B: PageBackend, T: TupleForm>(
         if index > 0 {
             return Ok(());
         }
-        tuples.read(layout, stored, None, &mut Row::new())?;
+        tuples.read(layout, stored, None, &mut row)?;
+        layout.check_row(&row, 0)?;
         also(layout, stored)?;
         for index in 0..layout.index_count() {
             let (owned, mut narrow) = (tuples.key(layout, stored, index)?, [0; 8]);

@@ -115,6 +115,10 @@ impl<M: Memory> Heap<M> {
         if superblock.magic != SUPERBLOCK_MAGIC || superblock.checksum != checksum(&superblock) {
             return Err(damaged.into());
         }
+        // What lanes write into their areas is not checked again.
+        if memory.len() < superblock.chunks_at {
+            return Err(damaged.into());
+        }
         let high_water = memory.load(HIGH_WATER, Acquire)?;
         let room = memory.len().saturating_sub(superblock.chunks_at) / superblock.chunk_bytes;
         if high_water > room {

@@ -127,6 +127,10 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
 /// counts. Words that the transaction changes count as zero in these lines, so that the record
 /// still matches when it has been applied in part. Never zero for a record with a word.
 fn header_word<M: Memory>(memory: &M, entries: &[MiniEntry], words: usize) -> Result<u64, Bad> {
+    // The record may be a damaged one: a word that is not aligned may lie in two lines.
+    if let Some(entry) = entries[..words].iter().find(|entry| !entry.at.is_multiple_of(8)) {
+        return Err(Bad::Misaligned { at: entry.at, align: 8 });
+    }
     let mut sum = crc32c::crc32c(entries.as_bytes());
     for run in &entries[words..] {
         let bytes = run.value.saturating_mul(LINE_BYTES);

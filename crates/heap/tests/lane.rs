@@ -365,3 +365,38 @@ fn allocating_and_freeing_cost_a_line_each_and_no_fence() {
     println!("100 objects: {} lines, {} fences", counted.flushed_lines, counted.fences);
     assert_eq!((counted.flushed_lines, counted.fences), (200, 0));
 }
+
+/// A damaged record names a word that is not aligned, at the end of one of its lines: it is no
+/// record, and no panic. Places from `docs/format/heap.md`.
+#[test]
+fn a_record_with_a_word_across_two_lines_is_none() {
+    const LOG: u64 = 8192 + 4096 + 3072;
+    let memory = Recording::new(1 << 20).unwrap();
+    let heap =
+        Heap::format(memory.clone(), HeapOptions { chunk_bytes: 8 << 10, lanes: 1 }).unwrap();
+    drop(heap);
+    let line = 8192u64 + 1024;
+    for word in [line + 61, line + 57, line + 63, line + 1] {
+        memory.copy(Off::new(LOG + 64), &word.to_le_bytes());
+        memory.copy(Off::new(LOG + 80), &line.to_le_bytes());
+        memory.store(Off::new(LOG + 88), 1);
+        // Two entries, one of them a word; and some checksum.
+        memory.store(Off::new(LOG), 0x1234_5678 << 32 | 2 << 16 | 1);
+        Heap::open(memory.clone()).unwrap();
+        assert_eq!(memory.load(Off::new(LOG), std::sync::atomic::Ordering::Acquire), Ok(0));
+    }
+}
+
+/// A pool whose header says that it is shorter than the lanes' areas: what lanes write there is not
+/// checked again.
+#[test]
+fn a_memory_that_ends_within_the_lanes_is_damaged() {
+    let memory = Recording::new(1 << 20).unwrap();
+    let lanes = HeapOptions { chunk_bytes: 8 << 10, lanes: 2 };
+    drop(Heap::format(memory.clone(), lanes).unwrap());
+    let image = memory.contents();
+    for size in (8192 + 4096..8192 + 4096 + 2 * 8192).step_by(512) {
+        let short = Recording::from_image(&image[..size], 1 << 20).unwrap();
+        assert!(Heap::open(short).is_err(), "{size}");
+    }
+}

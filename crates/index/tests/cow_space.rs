@@ -142,3 +142,24 @@ fn without_memory_for_more_frames_those_there_are_used_again() {
     }
     story.pages.source().with(1, |_| ()).unwrap();
 }
+
+/// The word that leads to the newest extent has been damaged and leads to an older one: the pages
+/// behind that one are an error, not room.
+#[test]
+fn extents_behind_the_newest_are_damage() {
+    let (heap, mut lane, list) = heap();
+    let memory = heap.memory();
+    let mut pages = PoolPages::open(&heap, list, PAGE_BYTES, 0).unwrap();
+    pages.extend(&mut lane, 1).unwrap();
+    let first = memory.load(list.newest, Acquire).unwrap();
+    pages.extend(&mut lane, 1).unwrap();
+    memory.store(list.newest, first);
+    let mut pages = PoolPages::open(&heap, list, PAGE_BYTES, 0).unwrap();
+    let room = pages.fresh();
+    for left in (0..room).rev() {
+        assert!(pages.take_fresh().unwrap().is_some());
+        assert_eq!(pages.fresh(), left);
+    }
+    assert!(pages.take_fresh().is_err(), "there is an extent that there must not be");
+    assert_eq!(pages.fresh(), 0);
+}

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use engines::below::{
-    Access, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
+    Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
     HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
 };
 use engines::{
-    CheckReport, EngineKind, EngineStats, Footprint, RecoveryReport, Resources, SnapshotSource,
+    CheckReport, EngineKind, EngineOptions, EngineStats, Footprint, RecoveryReport, Resources,
+    SnapshotSource,
 };
 
 use crate::any_engine::{AnyEngine, Hosted};
@@ -122,7 +123,7 @@ impl Database<Native> {
         let media = Media::native(pool.clone(), files.clone(), volatile_bytes);
         let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
-        let opened = Self::open_checked(media, options, mark);
+        let opened = Self::open_checked(media, options, header.clean, mark);
         if opened.is_err() && header.clean {
             // A partition was refused, for a damaged file perhaps: what was closed stays closed.
             // Where that fails too the pool stays marked as open, which is safe.
@@ -233,21 +234,19 @@ impl<E: Hosted> Database<E> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_on(media: Media<E>, options: &Options) -> Result<Self, Error> {
-        Self::open_checked(media, options, || Ok(()))
+        Self::open_checked(media, options, false, || Ok(()))
     }
 
-    /// Opens the database; `begin` is called when it is clear that the options fit, before
-    /// anything is changed that a clean pool would not need changed.
+    /// Opens the database, which was `closed` or not; `begin` is called when it is clear that the
+    /// options fit, before anything is changed that a clean pool would not need changed.
     fn open_checked(
         media: Media<E>,
         options: &Options,
+        closed: bool,
         begin: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
-        let heap = Heap::open(media.durable.clone())?;
-        let Some((description, _)) = Description::read(&heap)? else {
-            return Err(Error::Unfinished { path: media.name });
-        };
+        let (heap, description) = describe(&media)?;
         let kind = agreed_engine(&description, options, &media.name)?;
         if let Some(wanted) = options.partitions
             && wanted != description.partitions
@@ -260,10 +259,10 @@ impl<E: Hosted> Database<E> {
         let mark = watch.lap();
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
+        let engine_options = EngineOptions { closed, ..options.engine_options.clone() };
         for partition in 0..description.partitions {
             let resources = resources(&media, &heap, partition)?;
-            let (engine, done) =
-                AnyEngine::open(kind, resources, &catalog, &options.engine_options)?;
+            let (engine, done) = AnyEngine::open(kind, resources, &catalog, &engine_options)?;
             report += done;
             engines.push(engine);
         }
@@ -556,10 +555,7 @@ impl<E: Environment> Database<E> {
             report.tuples += engine.check(&mut reach)?;
         }
         if let Some(at) = twice {
-            return Err(Error::Damaged(engines::below::Bad::Damaged {
-                what: "object with two owners",
-                at,
-            }));
+            return Err(Error::Damaged(Bad::Damaged { what: "object with two owners", at }));
         }
         let mut persisted = 0;
         self.heap.for_each_persisted(|offset, _| {
@@ -572,6 +568,18 @@ impl<E: Environment> Database<E> {
         })?;
         report.dangling = reachable.len() as u64 - persisted;
         Ok(report)
+    }
+
+    pub(crate) fn read_all(&self) -> Vec<RwLockReadGuard<'_, AnyEngine<E>>> {
+        self.partitions.iter().map(Turns::read).collect()
+    }
+
+    pub(crate) fn heap(&self) -> &Heap<E::Durable> {
+        &self.heap
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     /// Closes the database: finishes open work, syncs, and marks the pool as clean.
@@ -624,7 +632,22 @@ impl<E: Environment> Drop for Database<E> {
     }
 }
 
-fn resources<E: Environment>(
+/// The heap on media, and what it says of the database in it.
+pub(crate) fn describe<E: Environment>(
+    media: &Media<E>,
+) -> Result<(Heap<E::Durable>, Description), Error> {
+    let heap = Heap::open(media.durable.clone())?;
+    let Some((description, at)) = Description::read(&heap)? else {
+        return Err(Error::Unfinished { path: media.name.clone() });
+    };
+    // One lane is that of the description itself.
+    if description.partitions == 0 || description.partitions >= heap.lanes() {
+        return Err(Error::Damaged(Bad::Damaged { what: "database description", at }));
+    }
+    Ok((heap, description))
+}
+
+pub(crate) fn resources<E: Environment>(
     media: &Media<E>,
     heap: &Heap<E::Durable>,
     partition: u32,
@@ -636,7 +659,7 @@ fn resources<E: Environment>(
     Ok(Resources { partition, volatile, durable: heap.clone(), files: media.files.clone() })
 }
 
-fn agreed_engine(
+pub(crate) fn agreed_engine(
     description: &Description,
     options: &Options,
     name: &str,

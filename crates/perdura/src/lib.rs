@@ -52,6 +52,7 @@ mod background;
 mod backup;
 mod database;
 mod error;
+mod examine;
 mod inspect;
 mod lines;
 mod loader;
@@ -61,11 +62,13 @@ mod opening;
 mod options;
 mod placing;
 mod progress;
+mod salvage;
 mod snapshot;
 mod table;
 mod transaction;
 mod tuple_code;
 mod turns;
+mod walk;
 
 pub use any_engine::Hosted;
 pub use backup::{Backup, BackupError};
@@ -79,12 +82,14 @@ pub use engines::{
     CheckReport, EngineKind, EngineStats, Footprint, ParseEngineError, RecoveryReport,
 };
 pub use error::Error;
+pub use examine::{Examination, Finding, Findings, examine_parts};
 pub use inspect::{Inspection, inspect};
 pub use lines::{Existing, Kept, LinesError, LoadOptions};
 pub use media::Media;
 pub use opening::OpeningTimes;
 pub use options::{Background, Commit, Options};
 pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
+pub use salvage::{Salvage, Salvaged, salvage};
 pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};

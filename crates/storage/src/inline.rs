@@ -218,6 +218,21 @@ impl TableLayout {
         crate::table::check_tuple(self, values)
     }
 
+    /// Checks that a stored tuple, of which `row` has all columns, could have been inserted. It lies
+    /// `at` some place, for the error.
+    ///
+    /// # Errors
+    /// A value that its column cannot have: damage.
+    pub fn check_row(&self, row: &Row, at: u64) -> Result<(), Bad> {
+        let mut columns = (0..).zip(row.values());
+        let sound = |(column, value)| check_value(&self.schema, column, &value).is_ok();
+        if columns.all(sound) {
+            Ok(())
+        } else {
+            Err(Bad::Damaged { what: "value of a column", at })
+        }
+    }
+
     /// Checks new values of columns; a column of the primary key cannot have one.
     ///
     /// # Errors

@@ -104,11 +104,13 @@ pub struct WalOptions {
     pub reserve_bytes: u64,
     /// Transactions that are synced together; 1 makes each durable on its own.
     pub group: u32,
+    /// Of a log that is recovered: it was closed, so that no crash can have torn its end.
+    pub closed: bool,
 }
 
 impl Default for WalOptions {
     fn default() -> Self {
-        Self { reserve_bytes: 4 << 20, group: 1 }
+        Self { reserve_bytes: 4 << 20, group: 1, closed: false }
     }
 }
 

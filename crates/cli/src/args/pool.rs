@@ -23,13 +23,18 @@ pub(crate) enum PoolCommand {
         json: Option<JsonTarget>,
     },
     /// Open a pool, which recovers it, and verify every tuple, index and object.
-    #[command(after_help = "Example:\n  perdura pool check /dev/shm/accounts")]
+    #[command(
+        after_help = "Examples:\n  perdura pool check /dev/shm/accounts\n  perdura pool check accounts --repair-into accounts.new"
+    )]
     Check {
         /// The pool file.
         file: PathBuf,
         /// Check a pool of domain `process` that was open when the machine went down, too.
         #[arg(long)]
         accept_loss: bool,
+        /// Take every tuple that can be read over into a new database; FILE stays as it is.
+        #[arg(long, value_name = "NEW")]
+        repair_into: Option<PathBuf>,
     },
     /// Create an empty database from a schema in JSON.
     #[command(after_help = CREATE_HELP)]

@@ -26,7 +26,9 @@ use crate::failure::Failure;
 pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::Info { file, json } => info::run(file, json.as_ref()),
-        PoolCommand::Check { file, accept_loss } => check::run(file, *accept_loss),
+        PoolCommand::Check { file, accept_loss, repair_into } => {
+            check::run(file, *accept_loss, repair_into.as_deref())
+        }
         PoolCommand::Create(args) => create::run(args),
         PoolCommand::Backup(args) => backup::run(args),
         PoolCommand::Restore(args) => restore::run(args),

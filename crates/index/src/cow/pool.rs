@@ -155,7 +155,7 @@ impl<M: Memory> PoolPages<M> {
             return Ok(None);
         }
         let (extent, _) = self.extent(at, None)?;
-        if extent.sequence != self.sequence() + 1 {
+        if extent.sequence != self.sequence() + 1 || extent.sequence > self.newest {
             return Err(Bad::Damaged { what: "list of extents", at }.into());
         }
         Ok(Some(extent))

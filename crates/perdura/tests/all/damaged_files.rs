@@ -209,3 +209,32 @@ fn a_refused_opening_leaves_a_closed_database_closed() {
         compare(&db, &model);
     }
 }
+
+/// A crash tears the end of the newest log, and nobody is told of what was in it. A database that was
+/// closed has no such end: there it is damage, and transactions are missing.
+#[test]
+fn a_torn_log_of_a_closed_database_is_damage() {
+    for engine in [EngineKind::Inp, EngineKind::Log] {
+        let directory = tempfile::tempdir().unwrap();
+        let damaged = Damaged::new(directory.path(), engine);
+        let name = damaged.sound.keys().rfind(|name| name.starts_with("wal")).unwrap();
+        let log = &damaged.sound[name];
+        let end = log.iter().rposition(|byte| *byte != 0).unwrap();
+        assert!(end > 100, "there is something in it");
+        for at in (32..end.min(600)).step_by(7).chain([end, log.len() - 1]) {
+            let mut files = damaged.sound.clone();
+            files.get_mut(name).unwrap()[at] ^= 0x40;
+            let error = damaged.refused(&files, name);
+            assert!(error.contains("closed"), "{engine}, byte {at}: {error}");
+        }
+        // Killed, it opens without what was torn.
+        let mut files = damaged.sound.clone();
+        files.get_mut(name).unwrap()[end] ^= 0x40;
+        let db = Database::open(&damaged.path, &options(engine)).unwrap();
+        db.abandon();
+        write_files(&damaged.path, &files);
+        let db = Database::open(&damaged.path, &options(engine)).unwrap();
+        assert!(contents(&db).unwrap() != damaged.model);
+        db.check().unwrap();
+    }
+}

@@ -35,6 +35,7 @@ use crate::counters::{Counters, Tally, bump};
 use crate::domain::Domain;
 use crate::flush::{FlushInstruction, store_fence};
 use crate::offset::{LINE_BYTES, Range};
+use crate::pool::file::reserve_space;
 
 /// What makes a file durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -423,21 +424,10 @@ impl File for HostFile {
         if bytes <= before {
             return Ok(());
         }
-        let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
-        let start = libc::off_t::try_from(before).map_err(too_large)?;
-        let more = libc::off_t::try_from(bytes - before).map_err(too_large)?;
-        loop {
-            // SAFETY: the descriptor is open.
-            match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), start, more) } {
-                0 => return Ok(()),
-                libc::EINTR => {}
-                error => {
-                    // Some file systems leave the part that they had room for.
-                    let _ = self.file.set_len(before);
-                    return Err(io::Error::from_raw_os_error(error));
-                }
-            }
-        }
+        reserve_space(&self.file, before, bytes - before).inspect_err(|_| {
+            // The part that there was room for.
+            let _ = self.file.set_len(before);
+        })
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {

@@ -17,18 +17,27 @@ pub(super) fn sync_name(path: &Path) -> io::Result<()> {
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-pub(super) fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
-    loop {
+/// What is reserved in one go at least.
+const LEAST_PIECE: u64 = 64 << 10;
+
+/// Reserves `len` bytes of a file from byte `from` on, at once if no signal comes. A file system
+/// that is interrupted takes back what it has done, and signals may come faster than it can reserve
+/// everything: then the pieces become smaller. After an error a part may be reserved.
+pub(crate) fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
+    let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
+    let (mut done, mut piece) = (0, len);
+    while done < len {
+        let bytes = piece.min(len - done);
+        let start = libc::off_t::try_from(from.saturating_add(done)).map_err(too_large)?;
+        let many = libc::off_t::try_from(bytes).map_err(too_large)?;
         // SAFETY: the descriptor is open.
-        let result = unsafe {
-            libc::posix_fallocate(file.as_raw_fd(), from as libc::off_t, len as libc::off_t)
-        };
-        match result {
-            0 => return Ok(()),
-            libc::EINTR => {}
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), start, many) } {
+            0 => done += bytes,
+            libc::EINTR => piece = (piece / 2).max(LEAST_PIECE),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
     }
+    Ok(())
 }
 
 pub(super) fn check_regular(path: &Path) -> Result<(), PoolError> {

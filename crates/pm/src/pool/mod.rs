@@ -9,7 +9,7 @@
 //! - One handle at a time: `flock` against other processes, a registry by device and inode against
 //!   this one.
 
-mod file;
+pub(crate) mod file;
 mod options;
 mod registry;
 

@@ -18,6 +18,8 @@ use crate::runs::read::take_words;
 use crate::runs::run::Run;
 use crate::runs::scan::next_of_all;
 use crate::table::key_of_words;
+use crate::tuple::read_words;
+use crate::value::Row;
 
 impl<M: Memory> Runs<M> {
     /// Checks everything. Calls `reachable` with the offset of every object that the tables lead
@@ -160,7 +162,7 @@ impl<M: Memory> Runs<M> {
         let range = (Bound::Unbounded, Bound::Unbounded);
         let mut cursors: Vec<Cursor<K>> =
             trees.iter().map(|_| Cursor::new(range, Direction::Forward)).collect();
-        let (mut values, mut words, mut tuples) = (Vec::new(), Vec::new(), 0);
+        let (mut values, mut words, mut tuples, mut row) = (Vec::new(), Vec::new(), 0, Row::new());
         while next_of_all(memory, &trees, &mut cursors, Direction::Forward, &mut values)?.is_some()
         {
             words.clear();
@@ -174,6 +176,8 @@ impl<M: Memory> Runs<M> {
             if !tuple.finish().map_err(|_| damaged)? {
                 continue;
             }
+            read_words(memory, layout, |column| words[column], None, &mut row, values[0])?;
+            layout.check_row(&row, values[0])?;
             tuples += 1;
             if wanted.is_empty() {
                 continue;

@@ -154,6 +154,7 @@ impl<M: Memory> Runs<M> {
         let memory = lane.memory().clone();
         let memtable = memory.load(word_at(directory, MEMTABLE), Acquire)?;
         layout::read_header(&memory, memtable, catalog.tables.len())?;
+        run::check_size(&memory, memtable, bytes, keys)?;
         let mut runs = Self::assemble(lane, catalog, policy, directory, memtable);
         (runs.bytes, runs.keys) = (bytes, keys);
         for number in 0..MAX_RUNS as u64 {
@@ -248,7 +249,11 @@ impl<M: Memory> Runs<M> {
     }
 
     fn dismantling(&self) -> Result<Option<u64>, Bad> {
-        Ok(Some(self.directory_word(DISMANTLING)?).filter(|run| *run != 0))
+        let result = self.directory_word(DISMANTLING)?;
+        if result != 0 && self.run_at(result).is_none() {
+            return Err(Bad::Damaged { what: "directory of runs", at: self.directory });
+        }
+        Ok(Some(result).filter(|run| *run != 0))
     }
 
     fn run_at(&self, at: u64) -> Option<&Run> {

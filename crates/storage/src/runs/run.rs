@@ -18,6 +18,20 @@ pub(crate) const FILTER_BITS: u32 = 10;
 /// larger has fewer bits for each key.
 pub(crate) const MAX_PIECES: usize = 128;
 
+/// Bytes that an entry has at least in its tree.
+const LEAST_ENTRY: u64 = 16;
+/// No run has `2^48` bytes.
+const MOST_BYTES_LOG: u32 = 48;
+
+/// Checks that the run at `at` can have so many bytes and keys: sizes of steps and of filters follow
+/// from them.
+pub(crate) fn check_size<M: Memory>(memory: &M, at: u64, bytes: u64, keys: u64) -> Result<(), Bad> {
+    if keys > memory.len() / LEAST_ENTRY || bytes >> MOST_BYTES_LOG != 0 {
+        return Err(Bad::Damaged { what: "size of a run", at });
+    }
+    Ok(())
+}
+
 /// A filter that lies in pieces, since no object is larger than a chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
@@ -65,6 +79,7 @@ impl Run {
         level: usize,
     ) -> Result<Self, Bad> {
         let header = read_header(memory, at, catalog.tables.len())?;
+        check_size(memory, at, header.bytes, header.keys)?;
         let mut filter = None;
         if header.filter != 0 {
             let damaged = Bad::Damaged { what: "filter of a run", at };

@@ -85,8 +85,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                     return Err(Bad::Damaged { what: "secondary index", at: 0 });
                 }
             }
-            let mut slots = Vec::new();
+            let (mut slots, mut row) = (Vec::new(), Row::new());
             for tuple in &in_primary {
+                read_tuple(memory, &table.layout, *tuple, None, &mut row)?;
+                table.layout.check_row(&row, *tuple)?;
                 self.slots_of_tuple(number as u16, *tuple, &mut slots)?;
             }
             tuples += in_primary.len() as u64;

@@ -165,6 +165,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
                 Ok(first_txn) => first_txn,
                 Err(HeaderFault::Damaged(_))
                     if current.as_ref().is_some_and(|(_, _, before)| !before.sealed)
+                        && !options.closed
                         && sequence == last
                         && segment.used_after(SEGMENT_HEADER_BYTES)? == 0 =>
                 {
@@ -197,6 +198,10 @@ impl<F: Files, M: Memory> Wal<F, M> {
             return Err(WalError::Missing { name: segment_name(prefix, sequence + 1) }.into());
         }
         report.torn_tail_bytes = segment.used_after(scanned.end)?;
+        if options.closed && report.torn_tail_bytes > 0 {
+            let what = "a record is torn, though the database was closed";
+            return Err(segment.damaged(scanned.end, what).into());
+        }
         let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes)?;
         let tail = Tail {
             name: segment.name,

@@ -1,0 +1,296 @@
+//! Looking for damage everywhere, not only for the first: [`Database::examine`].
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use engines::below::{
+    Access, Catalog, Description, Environment, Files, HostFiles, Pool, Row, TableLayout,
+};
+use engines::{CheckReport, Engine, EngineOptions};
+
+use crate::any_engine::AnyEngine;
+use crate::database::{Database, agreed_engine, describe, files_directory, resources};
+use crate::error::Error;
+use crate::media::Media;
+use crate::options::Options;
+use crate::walk::{Gap, Owned, Sink, Walk, key_text};
+
+/// Findings that are told one by one; the others are counted.
+const MOST_FINDINGS: usize = 200;
+
+/// Something that is damaged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// In which partition; `None` if it concerns all of them.
+    pub partition: Option<u32>,
+    /// In which table, where that is known.
+    pub table: Option<String>,
+    /// In which secondary index of the table; `None` also for the primary key.
+    pub index: Option<String>,
+    /// What is wrong, and where: an offset of the pool, or a file and a byte.
+    pub what: String,
+    /// What cannot be read because of it.
+    pub lost: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(partition) = self.partition {
+            write!(f, "partition {partition}: ")?;
+        }
+        if let Some(table) = &self.table {
+            write!(f, "table `{table}`: ")?;
+        }
+        if let Some(index) = &self.index {
+            write!(f, "index `{index}`: ")?;
+        }
+        write!(f, "{}; lost: {}", self.what, self.lost)
+    }
+}
+
+/// What is damaged, as far as it is told one by one.
+#[derive(Clone, Default, Debug)]
+pub struct Findings {
+    /// The first ones.
+    pub listed: Vec<Finding>,
+    /// How many more there are.
+    pub unlisted: u64,
+}
+
+impl Findings {
+    pub(crate) fn add(&mut self, finding: Finding) {
+        if self.listed.len() < MOST_FINDINGS {
+            self.listed.push(finding);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+
+    pub(crate) fn of_all(&mut self, what: impl fmt::Display, lost: &str) {
+        let (partition, table, index) = (None, None, None);
+        self.add(Finding { partition, table, index, what: what.to_string(), lost: lost.into() });
+    }
+
+    pub(crate) fn of_partition(&mut self, number: u32, what: impl fmt::Display, lost: &str) {
+        let (partition, table, index) = (Some(number), None, None);
+        self.add(Finding { partition, table, index, what: what.to_string(), lost: lost.into() });
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.listed.len() as u64 + self.unlisted
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+}
+
+/// What [`Database::examine`] found.
+#[derive(Clone, Default, Debug)]
+pub struct Examination {
+    /// Tuples that can be read by their primary key, and what the allocator has. Its objects are
+    /// compared with the data only where nothing is damaged.
+    pub report: CheckReport,
+    /// What is damaged.
+    pub findings: Findings,
+}
+
+impl<E: Environment> Database<E> {
+    /// As [`Database::check`], but goes on behind damage: looks at every partition, table and
+    /// index, and says of each damaged place what is lost. Takes longer where there is damage,
+    /// and never fails.
+    pub fn examine(&self) -> Examination {
+        let mut found = Examination::default();
+        let guards = self.read_all();
+        let mut reachable = HashSet::new();
+        let mut twice = Vec::new();
+        let mut reach = |offset| {
+            if !reachable.insert(offset) {
+                twice.push(offset);
+            }
+        };
+        match Description::read(self.heap()) {
+            Ok(Some((_, at))) => reach(at),
+            Ok(None) => found.findings.of_all("the description of the database is gone", NOTHING),
+            Err(error) => found.findings.of_all(error, NOTHING),
+        }
+        for (number, engine) in (0..).zip(&guards) {
+            examine_engine(&***engine, self.catalog(), number, &mut found, &mut reach);
+        }
+        for at in twice.iter().take(MOST_FINDINGS) {
+            let what = format!("damaged object with two owners at offset {at:#x}");
+            found.findings.of_all(what, "one of the two has the other's contents, or will have");
+        }
+        let mut persisted = 0;
+        let report = &mut found.report;
+        let counted = self.heap().for_each_persisted(|offset, _| {
+            report.objects += 1;
+            if reachable.contains(&offset) {
+                persisted += 1;
+            } else {
+                report.leaked += 1;
+            }
+        });
+        if let Err(bad) = counted {
+            found.findings.of_all(format!("the allocator: {bad}"), "room in the pool");
+        }
+        if found.findings.is_empty() {
+            found.report.dangling = reachable.len() as u64 - persisted;
+        } else {
+            // What leads to an object is damaged itself, perhaps.
+            (found.report.leaked, found.report.dangling) = (0, 0);
+        }
+        found
+    }
+}
+
+/// Examines a database that [`Database::open`] refuses: each of its partitions that opens by itself,
+/// as [`Database::examine`] does. What opening recovers is kept, as ever.
+///
+/// # Errors
+/// As [`Database::open`], but for what a partition says.
+pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examination, Error> {
+    let path = path.as_ref();
+    let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
+    let header = pool.info().header;
+    let files_at = files_directory(&Pool::real_path(path));
+    let files = Pool::exists(&files_at)
+        .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
+        .transpose()
+        .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
+    let media = Media::native(pool.clone(), files.clone(), options.volatile_bytes);
+    let (heap, description) = describe(&media)?;
+    let kind = agreed_engine(&description, options, &media.name)?;
+    let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+    pool.mark_open(&options.pool)?;
+    let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
+    let mut found = Examination::default();
+    for partition in 0..description.partitions {
+        let resources = resources(&media, &heap, partition)?;
+        match AnyEngine::open(kind, resources, &catalog, &engine_options) {
+            Ok((engine, _)) => {
+                examine_engine(&*engine, &catalog, partition, &mut found, &mut |_| {});
+            }
+            Err(error) => found.findings.of_partition(partition, error, "the whole partition"),
+        }
+    }
+    // As for an opening that is refused: what was closed stays closed.
+    if header.clean && files.is_none_or(|files| files.sync_all().is_ok()) {
+        pool.close()?;
+    }
+    Ok(found)
+}
+
+/// All data can still be read.
+const NOTHING: &str = "nothing that can be read";
+
+/// Checks a partition, and where that fails, looks at everything in it.
+fn examine_engine(
+    engine: &dyn Engine,
+    catalog: &Catalog,
+    number: u32,
+    found: &mut Examination,
+    reach: &mut dyn FnMut(u64),
+) {
+    match engine.check(reach) {
+        Ok(tuples) => found.report.tuples += tuples,
+        Err(error) => {
+            let before = found.findings.total();
+            found.report.tuples += examine_tables(engine, catalog, number, &mut found.findings);
+            let lost = if found.findings.total() == before { NOTHING } else { "see above" };
+            found.findings.of_partition(number, error, lost);
+        }
+    }
+}
+
+/// Looks at every index of every table of a partition; returns how many tuples can be read by the
+/// primary key.
+fn examine_tables(
+    engine: &dyn Engine,
+    catalog: &Catalog,
+    partition: u32,
+    findings: &mut Findings,
+) -> u64 {
+    let mut all = 0;
+    for (number, table) in (0u16..).zip(&catalog.tables) {
+        let name = table.schema.name();
+        let mut primary = None;
+        for index in std::iter::once(None).chain((0..table.schema.indexes().len()).map(Some)) {
+            let index_name = index.map(|index| table.schema.indexes()[index].name.clone());
+            let place = (partition, Some(name.to_owned()), index_name.clone());
+            let layout = index.is_none().then_some(&**table);
+            let mut counter = Counter { tuples: 0, gaps: 0, layout, place, findings };
+            Walk::new(engine, (number, table), index).run(&mut counter);
+            let Counter { tuples, gaps, .. } = counter;
+            match (index, primary) {
+                (None, _) => {
+                    all += tuples;
+                    primary = (gaps == 0).then_some(tuples);
+                }
+                (Some(_), Some(there)) if gaps == 0 && there != tuples => findings.add(Finding {
+                    partition: Some(partition),
+                    table: Some(name.into()),
+                    index: index_name,
+                    what: format!("it has {tuples} entries for {there} tuples"),
+                    lost: "what is read by this index may be missing, or come twice".into(),
+                }),
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+/// Counts tuples, and makes findings of gaps.
+struct Counter<'f> {
+    tuples: u64,
+    gaps: u64,
+    /// By the primary key, values are looked at too.
+    layout: Option<&'f TableLayout>,
+    place: (u32, Option<String>, Option<String>),
+    findings: &'f mut Findings,
+}
+
+impl Sink for Counter<'_> {
+    fn tuple(&mut self, row: &Row) {
+        self.tuples += 1;
+        if let Some(layout) = self.layout
+            && layout.check_row(row, 0).is_err()
+        {
+            let key = layout.key_columns().map(|column| Owned::of(&row.get(column))).collect();
+            self.gap(Gap::Tuple(key), "a value that its column cannot have");
+        }
+    }
+
+    fn gap(&mut self, gap: Gap, why: &str) {
+        self.gaps += 1;
+        let (partition, table, index) = self.place.clone();
+        let lost = gap_text(&gap, index.is_some());
+        self.findings.add(Finding {
+            partition: Some(partition),
+            table,
+            index,
+            what: why.into(),
+            lost,
+        });
+    }
+}
+
+/// What is lost by a gap.
+pub(crate) fn gap_text(gap: &Gap, secondary: bool) -> String {
+    let what = if secondary { "entries" } else { "tuples" };
+    match gap {
+        Gap::Tuple(key) if secondary => format!("the entry with the key {}", key_text(key)),
+        Gap::Tuple(key) => format!("the tuple with the key {}", key_text(key)),
+        Gap::Between(None, None) => format!("all {what}"),
+        Gap::Between(Some(low), None) => format!("all {what} behind the key {}", key_text(low)),
+        Gap::Between(None, Some(high)) => format!("all {what} before the key {}", key_text(high)),
+        Gap::Between(Some(low), Some(high)) => {
+            format!("the {what} between the keys {} and {}", key_text(low), key_text(high))
+        }
+    }
+}

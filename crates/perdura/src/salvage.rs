@@ -1,0 +1,325 @@
+//! Taking over what can be read of a damaged database into a new one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engines::below::wal::WalError;
+use engines::below::{
+    Access, Catalog, File, Files, HostFiles, Pool, PoolOptions, Row, TableLayout,
+};
+use engines::{Engine, EngineError, EngineOptions};
+
+use crate::any_engine::AnyEngine;
+use crate::database::{Database, agreed_engine, describe, files_directory, resources};
+use crate::error::Error;
+use crate::examine::{Finding, Findings, gap_text};
+use crate::media::Media;
+use crate::options::Options;
+use crate::table::Table;
+use crate::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
+
+/// Tuples that are taken over in one transaction.
+const BATCH: usize = 256;
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What [`salvage`] took over, and what is missing.
+#[derive(Clone, Default, Debug)]
+pub struct Salvage {
+    /// Each table of each partition.
+    pub tables: Vec<Salvaged>,
+    /// What could not be read or did not verify.
+    pub findings: Findings,
+}
+
+impl Salvage {
+    /// Tuples that were taken over, all tables together.
+    pub fn tuples(&self) -> u64 {
+        self.tables.iter().map(|table| table.tuples).sum()
+    }
+}
+
+/// What was taken over of one table of one partition.
+#[derive(Clone, Debug)]
+pub struct Salvaged {
+    /// The partition.
+    pub partition: u32,
+    /// The table.
+    pub table: String,
+    /// Tuples taken over.
+    pub tuples: u64,
+    /// How many of them only secondary indexes led to.
+    pub by_secondary: u64,
+}
+
+/// Takes every tuple of the damaged database at `from` that can be read and whose values verify
+/// over into a new database at `to`, with the same tables, engine, partitions and domain.
+///
+/// The database at `from` is not changed, not even recovered: a pool is mapped privately, and files
+/// are copied to a directory beside `to` first, which is removed again. So it must be closed, and
+/// `to` needs room for both. A database that a reboot hit is taken as it is. Tuples are found by the
+/// primary key and, where that is broken, by the secondary indexes; a tuple verifies if its values
+/// are possible for their columns and its own key leads to it. In pools of the NVM engines no
+/// checksum covers values: what was damaged within a value comes over as it is.
+///
+/// # Errors
+/// The header or the description of `from` is damaged, so that nothing can be read; there is
+/// something at `to`, or no room. Nothing is left at `to` then.
+pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, Error> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let pool = Pool::open(from, &PoolOptions::default(), Access::Inspect)?;
+    let header = pool.info().header;
+    let copied = Copied::of(&files_directory(&Pool::real_path(from)), to)?;
+    let volatile_bytes = Options::new().volatile_bytes;
+    let media = Media::native(pool, copied.files.clone(), volatile_bytes);
+    let (heap, description) = describe(&media)?;
+    let kind = agreed_engine(&description, &Options::new(), &media.name)?;
+    let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+    let options = Options::new()
+        .engine(kind)
+        .partitions(description.partitions)
+        .node_bytes(description.node_bytes)
+        .chunk_bytes(heap.chunk_bytes())
+        .pool_limit(header.limit)
+        .domain(header.domain)
+        .model(header.modelled);
+    let target = Database::create(to, &description.schema, &options)?;
+    let mut done = Salvage::default();
+    let engine_options = EngineOptions { closed: header.clean, ..options.engine_options };
+    let taken = (0..description.partitions).try_for_each(|partition| {
+        let opened = loop {
+            let resources = resources(&media, &heap, partition)?;
+            match AnyEngine::open(kind, resources, &catalog, &engine_options) {
+                Err(error) if cut_log(&error, copied.files.as_ref())? => {
+                    done.findings.of_partition(partition, error, "the transactions from there on");
+                }
+                opened => break opened,
+            }
+        };
+        match opened {
+            Ok((engine, _)) => take_partition(&*engine, &catalog, partition, &target, &mut done),
+            Err(error) => {
+                done.findings.of_partition(partition, error, "the whole partition");
+                Ok(())
+            }
+        }
+    });
+    if let Err(error) = taken {
+        target.abandon();
+        // Everything at `to` was made by this call.
+        let _ = Pool::remove(to);
+        let _ = HostFiles::remove(&files_directory(to));
+        return Err(error);
+    }
+    target.close()?;
+    Ok(done)
+}
+
+/// If a log is damaged behind its first records, cuts it off there, and returns true. What stands
+/// before is of the transactions up to there; beside a checkpoint that was written meanwhile, tuples
+/// of different moments may come together.
+fn cut_log(error: &EngineError, files: Option<&HostFiles>) -> Result<bool, Error> {
+    let (EngineError::Wal(WalError::Damaged { name, at, .. }), Some(files)) = (error, files) else {
+        return Ok(false);
+    };
+    let Some((prefix, _)) = name.rsplit_once('-').filter(|_| *at > 0) else { return Ok(false) };
+    let io = |source| Error::Io { path: name.clone(), source };
+    for later in files.list().map_err(io)? {
+        let same = later.rsplit_once('-').is_some_and(|(found, _)| found == prefix);
+        if same && later > *name {
+            files.remove(&later).map_err(io)?;
+        }
+    }
+    let file = files.open(name).map_err(io)?;
+    // Where that changes nothing it would be found damaged for ever.
+    let shorter = file.len().map_err(io)? > *at;
+    file.set_len(*at).map_err(io)?;
+    Ok(shorter)
+}
+
+fn take_partition(
+    engine: &dyn Engine,
+    catalog: &Catalog,
+    partition: u32,
+    target: &Database,
+    done: &mut Salvage,
+) -> Result<(), Error> {
+    for (number, layout) in (0u16..).zip(&catalog.tables) {
+        let table = target.table(layout.schema.name())?;
+        let mut taker = Taker {
+            engine,
+            place: (number, layout),
+            target: (target, partition, &table),
+            pending: Vec::new(),
+            tuples: 0,
+            gaps: 0,
+            tell: true,
+            findings: &mut done.findings,
+            failed: None,
+        };
+        Walk::new(engine, (number, layout), None).run(&mut taker);
+        taker.flush();
+        let by_primary = taker.tuples;
+        if taker.gaps > 0 {
+            // What is missing has been told; what the other indexes lack does not matter.
+            taker.tell = false;
+            for index in 0..layout.schema.indexes().len() {
+                Walk::new(engine, (number, layout), Some(index)).run(&mut taker);
+            }
+            taker.flush();
+        }
+        let Taker { tuples, failed, .. } = taker;
+        done.tables.push(Salvaged {
+            partition,
+            table: layout.schema.name().into(),
+            tuples,
+            by_secondary: tuples - by_primary,
+        });
+        failed.map_or(Ok(()), Err)?;
+    }
+    Ok(())
+}
+
+/// Takes the tuples of a table over.
+struct Taker<'a> {
+    engine: &'a dyn Engine,
+    place: (u16, &'a TableLayout),
+    target: (&'a Database, u32, &'a Table),
+    pending: Vec<Key>,
+    tuples: u64,
+    gaps: u64,
+    /// Whether gaps are told.
+    tell: bool,
+    findings: &'a mut Findings,
+    /// The new database takes no more.
+    failed: Option<Error>,
+}
+
+impl Taker<'_> {
+    fn find(&mut self, what: &str, lost: String) {
+        let (partition, table) = (Some(self.target.1), Some(self.place.1.schema.name().into()));
+        self.findings.add(Finding { partition, table, index: None, what: what.into(), lost });
+    }
+
+    fn key_of(&self, tuple: &[Owned]) -> Key {
+        self.place.1.key_columns().map(|column| tuple[column].clone()).collect()
+    }
+
+    /// Whether the tuple's own key leads to it.
+    fn verifies(&self, tuple: &[Owned]) -> bool {
+        let key = self.key_of(tuple);
+        let mut row = Row::new();
+        let found = self.engine.get(self.place.0, &values(&key), None, &mut row);
+        let same = |row: &Row| {
+            let found: Key = row.values().map(|value| Owned::of(&value)).collect();
+            compare(&found, tuple).is_eq()
+        };
+        found.is_ok_and(|found| found && same(&row))
+    }
+
+    fn flush(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        if self.failed.is_some() || pending.is_empty() {
+            return;
+        }
+        let (target, partition, table) = self.target;
+        let mut refused = Vec::new();
+        let mut taken = 0;
+        let done = target.partition(partition as usize).write(|tx| {
+            refused.clear();
+            taken = 0;
+            for tuple in &pending {
+                match tx.insert(table, &values(tuple)) {
+                    Ok(()) => taken += 1,
+                    // Another way has led to it before.
+                    Err(Error::DuplicateKey { .. }) => {}
+                    Err(Error::Invalid(why)) => refused.push((self.key_of(tuple), why.to_string())),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        });
+        self.tuples += taken;
+        self.failed = done.err();
+        for (key, why) in refused {
+            self.gap(Gap::Tuple(key), &format!("a tuple with impossible values: {why}"));
+        }
+    }
+}
+
+impl Sink for Taker<'_> {
+    fn tuple(&mut self, row: &Row) {
+        let tuple: Key = row.values().map(|value| Owned::of(&value)).collect();
+        // By a secondary index it may come a second time, and need not be found by its own key:
+        // that is what is broken.
+        if self.tell && !self.verifies(&tuple) {
+            let lost = format!("the tuple that says {} of its key", key_text(&self.key_of(&tuple)));
+            self.gaps += 1;
+            return self.find("a tuple's own key does not lead to it", lost);
+        }
+        self.pending.push(tuple);
+        if self.pending.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    fn gap(&mut self, gap: Gap, why: &str) {
+        self.gaps += 1;
+        if self.tell {
+            self.find(why, gap_text(&gap, false));
+        }
+    }
+}
+
+/// A copy of a database's files, which goes when this is dropped.
+struct Copied {
+    path: PathBuf,
+    files: Option<HostFiles>,
+}
+
+impl Copied {
+    fn of(from: &Path, to: &Path) -> Result<Self, Error> {
+        let mut path = to.as_os_str().to_owned();
+        path.push(".salvage");
+        let path = PathBuf::from(path);
+        if !Pool::exists(from) {
+            return Ok(Self { path, files: None });
+        }
+        let error = |path: &Path| {
+            let path = path.display().to_string();
+            move |source| Error::Io { path, source }
+        };
+        // Nothing of it has to survive anything.
+        let domain = engines::below::Domain::Process;
+        let source = HostFiles::open(from, domain, false).map_err(error(from))?;
+        let files = HostFiles::create(&path, domain, false).map_err(error(&path))?;
+        let copied = Self { path, files: Some(files.clone()) };
+        for name in source.list().map_err(error(from))? {
+            copy(&source, &files, &name).map_err(error(&from.join(&name)))?;
+        }
+        Ok(copied)
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        if self.files.take().is_some() {
+            // It takes up space and says nothing.
+            let _ = HostFiles::remove(&self.path);
+        }
+    }
+}
+
+fn copy(from: &HostFiles, to: &HostFiles, name: &str) -> std::io::Result<()> {
+    let (from, to) = (from.open(name)?, to.create(name)?);
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    loop {
+        let filled = from.read_at(at, &mut buffer)?;
+        if filled == 0 {
+            return Ok(());
+        }
+        to.write_at(at, &buffer[..filled])?;
+        at += filled as u64;
+    }
+}

@@ -1,0 +1,270 @@
+//! Going over a damaged table: as far as it can be read, and past what cannot.
+//!
+//! 1. Scan forward. Where that fails, look at the next key alone: if it can be read, one tuple is
+//!    damaged; go on behind it.
+//! 2. Else a part of the index is. If keys begin with an integer, look for a larger one from which
+//!    on a scan works, ever further ahead, then by halves back; go on there.
+//! 3. Else scan backward, from the end down to the same place.
+//!
+//! What is found comes in no particular order. Keys of a walk forward ascend, whatever the index
+//! says, so it comes to an end.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+
+use engines::below::{ColumnType, Direction, Row, TableLayout, Value};
+use engines::{Engine, EngineError, Scan};
+
+/// A value, owned.
+#[derive(Clone, Debug)]
+pub(crate) enum Owned {
+    U64(u64),
+    I64(i64),
+    F64(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Owned {
+    pub(crate) fn of(value: &Value<'_>) -> Self {
+        match *value {
+            Value::U64(number) => Self::U64(number),
+            Value::I64(number) => Self::I64(number),
+            Value::F64(number) => Self::F64(number),
+            Value::Text(text) => Self::Text(text.into()),
+            Value::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+
+    pub(crate) fn value(&self) -> Value<'_> {
+        match self {
+            Self::U64(number) => Value::U64(*number),
+            Self::I64(number) => Value::I64(*number),
+            Self::F64(number) => Value::F64(*number),
+            Self::Text(text) => Value::Text(text),
+            Self::Bytes(bytes) => Value::Bytes(bytes),
+        }
+    }
+
+    /// In the order of keys.
+    fn compare(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::U64(one), Self::U64(two)) => one.cmp(two),
+            (Self::I64(one), Self::I64(two)) => one.cmp(two),
+            (Self::F64(one), Self::F64(two)) => one.total_cmp(two),
+            (Self::Text(one), Self::Text(two)) => one.cmp(two),
+            (Self::Bytes(one), Self::Bytes(two)) => one.cmp(two),
+            // Of one column: they have one type.
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+/// The values of a key's columns.
+pub(crate) type Key = Vec<Owned>;
+
+pub(crate) fn values(key: &[Owned]) -> Vec<Value<'_>> {
+    key.iter().map(Owned::value).collect()
+}
+
+pub(crate) fn compare(one: &[Owned], two: &[Owned]) -> Ordering {
+    let orders = one.iter().zip(two).map(|(one, two)| one.compare(two));
+    orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+/// A key as people are shown it.
+pub(crate) fn key_text(key: &[Owned]) -> String {
+    const LONGEST: usize = 40;
+    let shown = key.iter().map(|value| match value {
+        Owned::U64(number) => number.to_string(),
+        Owned::I64(number) => number.to_string(),
+        Owned::F64(number) => number.to_string(),
+        Owned::Text(text) => format!("{:?}", text.chars().take(LONGEST).collect::<String>()),
+        Owned::Bytes(bytes) => {
+            let hex = bytes.iter().take(LONGEST / 2).map(|byte| format!("{byte:02x}"));
+            format!("0x{}", hex.collect::<String>())
+        }
+    });
+    format!("({})", shown.collect::<Vec<_>>().join(", "))
+}
+
+/// What a walk could not read.
+#[derive(Clone, Debug)]
+pub(crate) enum Gap {
+    /// The tuple with this key.
+    Tuple(Key),
+    /// Everything between two keys; `None` is the end of the table.
+    Between(Option<Key>, Option<Key>),
+}
+
+/// More places than this are not looked at one by one.
+const MOST_GAPS: usize = 100_000;
+
+/// An index of a table of a partition, to be walked.
+pub(crate) struct Walk<'a> {
+    engine: &'a dyn Engine,
+    table: u16,
+    index: Option<usize>,
+    /// The columns of the index's keys; those of the primary key come last.
+    columns: Vec<u16>,
+    /// The type of the first of them.
+    first_kind: Option<ColumnType>,
+}
+
+/// Where a walk shows what it finds: tuples, and gaps with the reason.
+pub(crate) trait Sink {
+    /// A tuple.
+    fn tuple(&mut self, row: &Row);
+    /// What cannot be read, and why.
+    fn gap(&mut self, gap: Gap, why: &str);
+}
+
+impl<'a> Walk<'a> {
+    /// Table number `table`, by a secondary index or the primary key.
+    pub(crate) fn new(
+        engine: &'a dyn Engine,
+        (table, layout): (u16, &TableLayout),
+        index: Option<usize>,
+    ) -> Self {
+        let own = index.map_or(&[][..], |index| &layout.schema.indexes()[index].columns);
+        let own = own.iter().filter_map(|name| layout.column(name));
+        let primary = layout.key_columns().map(|column| column as u16);
+        let columns: Vec<u16> = own.chain(primary).collect();
+        let first =
+            columns.first().and_then(|first| layout.schema.columns().get(usize::from(*first)));
+        Self { engine, table, index, first_kind: first.map(|column| column.kind), columns }
+    }
+
+    /// Goes over the table.
+    pub(crate) fn run(&self, sink: &mut dyn Sink) {
+        let (mut last, mut from) = (None::<Key>, Bound::Unbounded);
+        for _ in 0..MOST_GAPS {
+            let Err(error) = self.forward(from, &mut last, sink) else { return };
+            let behind = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            if let Ok(Some(key)) = self.first(&behind)
+                && last.as_ref().is_none_or(|last| compare(last, &key).is_lt())
+            {
+                sink.gap(Gap::Tuple(key.clone()), &error.to_string());
+                from = Bound::Excluded(key.clone());
+                last = Some(key);
+                continue;
+            }
+            match self.ahead(last.as_deref()) {
+                Some((start, next)) => {
+                    sink.gap(Gap::Between(last.clone(), next), &error.to_string());
+                    from = Bound::Included(vec![start]);
+                }
+                None => return self.backward(last, &error, sink),
+            }
+        }
+    }
+
+    fn key_of(&self, row: &Row) -> Key {
+        self.columns.iter().map(|column| Owned::of(&row.get(usize::from(*column)))).collect()
+    }
+
+    fn scan(
+        &self,
+        (low, high): (&Bound<Key>, &Bound<Key>),
+        direction: Direction,
+        columns: Option<&[u16]>,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        let low = low.as_ref().map(|key| values(key));
+        let high = high.as_ref().map(|key| values(key));
+        let scan = Scan {
+            index: self.index,
+            low: low.as_ref().map(Vec::as_slice),
+            high: high.as_ref().map(Vec::as_slice),
+            direction,
+            columns,
+        };
+        self.engine.scan(self.table, &scan, &mut Row::new(), visit)
+    }
+
+    /// Shows the tuples from a key on, each behind the one before; `last` is the last one's key.
+    fn forward(
+        &self,
+        from: Bound<Key>,
+        last: &mut Option<Key>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
+        self.scan((&from, &Bound::Unbounded), Direction::Forward, None, &mut |row| {
+            let key = self.key_of(row);
+            if last.as_ref().is_none_or(|last| compare(last, &key).is_lt()) {
+                sink.tuple(row);
+                *last = Some(key);
+            } else {
+                sink.gap(Gap::Tuple(key), WRONG_PLACE);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The first key of a range, of which nothing else is read.
+    fn first(&self, low: &Bound<Key>) -> Result<Option<Key>, EngineError> {
+        let mut first = None;
+        self.scan((low, &Bound::Unbounded), Direction::Forward, Some(&self.columns), &mut |row| {
+            first = Some(row.values().map(|value| Owned::of(&value)).collect());
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    /// An integer behind `last` from which on a scan works, and the key that it begins with.
+    fn ahead(&self, last: Option<&[Owned]>) -> Option<(Owned, Option<Key>)> {
+        let (least, most) = self.first_kind?.integer_range()?;
+        let (least, most) = (i128::from(least), i128::from(most));
+        let signed = least < 0;
+        let integer = |number: i128| {
+            if signed { Owned::I64(number as i64) } else { Owned::U64(number as u64) }
+        };
+        let works = |number: i128| self.first(&Bound::Included(vec![integer(number)])).ok();
+        let start = match last.map(|last| &last[0]) {
+            Some(Owned::U64(number)) => i128::from(*number),
+            Some(Owned::I64(number)) => i128::from(*number),
+            _ => least - 1,
+        };
+        let (mut bad, mut step) = (start, 1i128);
+        let (mut good, mut next) = loop {
+            let number = start + step;
+            if number > most {
+                return None;
+            }
+            match works(number) {
+                Some(next) => break (number, next),
+                None => bad = number,
+            }
+            step *= 2;
+        };
+        while good - bad > 1 {
+            let middle = bad + (good - bad) / 2;
+            match works(middle) {
+                Some(earlier) => (good, next) = (middle, earlier),
+                None => bad = middle,
+            }
+        }
+        Some((integer(good), next))
+    }
+
+    /// Shows the tuples behind `last` from the last one down, as far as they can be read.
+    fn backward(&self, last: Option<Key>, why: &EngineError, sink: &mut dyn Sink) {
+        let low = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut lowest = None::<Key>;
+        // Whatever comes of it: the gap begins where the walk forward has ended.
+        let _ = self.scan((&low, &Bound::Unbounded), Direction::Backward, None, &mut |row| {
+            let key = self.key_of(row);
+            let behind = last.as_ref().is_none_or(|last| compare(last, &key).is_lt());
+            if behind && lowest.as_ref().is_none_or(|lowest| compare(&key, lowest).is_lt()) {
+                sink.tuple(row);
+                lowest = Some(key);
+            } else {
+                sink.gap(Gap::Tuple(key), WRONG_PLACE);
+            }
+            ControlFlow::Continue(())
+        });
+        sink.gap(Gap::Between(last, lowest), &why.to_string());
+    }
+}
+
+const WRONG_PLACE: &str = "its key is not the one that the index has";

@@ -1,0 +1,208 @@
+//! Files of the traditional engines, and the pool with their description: each byte, every length.
+
+use std::collections::BTreeMap;
+
+use crate::support::{Driver, Model, Tables, schema};
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
+
+use super::{KEYS, Outcome, Sweep, Truth, exercise, thorough};
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+const LIMIT: u64 = 1 << 20;
+const DATA_START: usize = 8192;
+
+fn options(engine: EngineKind) -> Options {
+    Options::new()
+        .engine(engine)
+        .page_bytes(512)
+        .cache_bytes(64 << 10)
+        .memtable_bytes(2 << 10)
+        .growth(2)
+        .level0_runs(2)
+        .block_bytes(512)
+        .checkpoint_bytes(8 << 10)
+        .wal_reserve_bytes(3 << 10)
+        .chunk_bytes(8 << 10)
+}
+
+/// A database as it was left: its files, its pool, and what was in it after each transaction.
+struct Left {
+    engine: EngineKind,
+    files: Files,
+    pool: Vec<u8>,
+    history: Vec<Model>,
+}
+
+impl Left {
+    fn new(engine: EngineKind, closed: bool) -> Self {
+        let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+        let files = RecordingFiles::new();
+        let media = Media::recorded(memory.clone(), files.clone());
+        let db: Database<Recorded> =
+            Database::create_on(media, &schema(), &options(engine)).unwrap();
+        let (tables, mut driver) = (Tables::of(&db), Driver::new(7, KEYS));
+        let mut history = vec![Model::default()];
+        for transaction in 0..40 {
+            let mut model = history[history.len() - 1].clone();
+            if driver.transaction(&db, &tables, &mut model, 1 + transaction % 5).unwrap() {
+                history.push(model);
+            }
+            if engine == EngineKind::Inp && transaction == 32 {
+                db.checkpoint().unwrap();
+            }
+        }
+        let mut image = files.image();
+        if closed {
+            db.close().unwrap();
+            image = files.image();
+        } else {
+            let mut tx = db.begin().unwrap();
+            let mut unfinished = history[history.len() - 1].clone();
+            for _ in 0..6 {
+                driver.operation(&mut tx, &tables, &mut unfinished).unwrap();
+                image = files.image();
+            }
+            drop(tx);
+            db.abandon();
+        }
+        let sizes: Vec<_> = image.iter().map(|(name, bytes)| (name, bytes.len())).collect();
+        println!("{engine}: {sizes:?}");
+        Self { engine, files: image, pool: memory.contents(), history }
+    }
+
+    fn open(pool: &[u8], files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
+        let memory = Recording::from_image(pool, LIMIT).unwrap();
+        Database::open_on(Media::recorded(memory, files.clone()), &Options::new())
+    }
+
+    fn use_it(&self, pool: &[u8], files: &Files, allowed: &[Model]) -> Outcome {
+        let files = RecordingFiles::from_image(files.clone());
+        let Ok(db) = Self::open(pool, &files) else { return Outcome::Refused };
+        exercise(db, Truth::OneOf(allowed), || Self::open(pool, &files))
+    }
+
+    /// What a database may hold one of whose files is damaged, if it opens. The end of the newest
+    /// segment of a log may be torn by a crash, and nobody can tell; so may the first copy of the
+    /// master record of a commit that was not acknowledged.
+    fn allowed(&self, name: &str) -> &[Model] {
+        let newest = |prefix| self.files.keys().rfind(|name| name.starts_with(prefix));
+        let last = self.history.len() - 1;
+        match name.split('-').next() {
+            Some("wal") if newest("wal").is_some_and(|newest| newest == name) => &self.history,
+            Some("cow") => &self.history[last - 1..],
+            _ => &self.history[last..],
+        }
+    }
+
+    fn with(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> Outcome {
+        let mut files = self.files.clone();
+        change(files.get_mut(name).unwrap());
+        self.use_it(&self.pool, &files, self.allowed(name))
+    }
+
+    /// Flips bits of every byte, one after the other.
+    fn flip(&self, sweep: &mut Sweep, shift: usize) {
+        let step = if thorough() { 1 } else { 3 };
+        for (name, bytes) in &self.files {
+            let used = |at: usize| {
+                let near = at.saturating_sub(8)..bytes.len().min(at + 8);
+                at % 61 == 0 || bytes[near].iter().any(|byte| *byte != 0)
+            };
+            for at in (shift % step..bytes.len()).step_by(step).filter(|at| used(*at)) {
+                let flip = if thorough() { 0xff } else { 1 << ((at / step + shift) % 8) };
+                sweep.case(
+                    || format!("byte {at} of {name} flipped by {flip:#x}"),
+                    || self.with(name, |bytes| bytes[at] ^= flip),
+                );
+            }
+        }
+    }
+
+    /// Cuts every file off at many lengths, and puts garbage behind its end.
+    fn cut(&self, sweep: &mut Sweep) {
+        let step = if thorough() { 1 } else { 29 };
+        for (name, bytes) in &self.files {
+            for len in (0..bytes.len()).step_by(step).chain([1, 512, bytes.len().saturating_sub(1)])
+            {
+                sweep.case(
+                    || format!("{name} cut off at {len}"),
+                    || self.with(name, |bytes| bytes.truncate(len)),
+                );
+            }
+            for tail in [1, 16, 512, 5000] {
+                for fill in [0, 1, 0xff] {
+                    sweep.case(
+                        || format!("{tail} bytes of {fill} behind {name}"),
+                        || self.with(name, |bytes| bytes.resize(bytes.len() + tail, fill)),
+                    );
+                }
+            }
+            sweep.case(
+                || format!("without {name}"),
+                || {
+                    let mut files = self.files.clone();
+                    files.remove(name);
+                    self.use_it(&self.pool, &files, self.allowed(name))
+                },
+            );
+        }
+    }
+
+    /// Changes every word of the pool that is in use.
+    fn pool(&self, sweep: &mut Sweep, shift: usize) {
+        let last = &self.history[self.history.len() - 1..];
+        let places = (DATA_START..self.pool.len()).step_by(8);
+        for at in places.filter(|at| self.pool[at & !63..][..64] != [0; 64]) {
+            let kinds = [0, 1, u64::MAX, 1 << 63];
+            let kinds = if thorough() { &kinds[..] } else { &kinds[(at / 8 + shift) % 4..][..1] };
+            for flip in kinds {
+                let mut pool = self.pool.clone();
+                let word = pool[at..at + 8].first_chunk_mut().unwrap();
+                *word = if *flip == 0 {
+                    [0; 8]
+                } else {
+                    (u64::from_le_bytes(*word) ^ flip).to_le_bytes()
+                };
+                sweep.case(
+                    || format!("word {at} of the pool flipped by {flip:#x}"),
+                    || self.use_it(&pool, &self.files, last),
+                );
+            }
+        }
+    }
+}
+
+fn every_byte(engine: EngineKind) {
+    for (closed, shift) in [(true, 0), (false, 1)] {
+        let left = Left::new(engine, closed);
+        let last = &left.history[left.history.len() - 1..];
+        assert_eq!(left.use_it(&left.pool, &left.files, last), Outcome::Unnoticed, "sound");
+        let name = if closed { "closed" } else { "killed" };
+        let mut sweep = Sweep::new(format!("{}, {name}, flipped", left.engine));
+        left.flip(&mut sweep, shift);
+        sweep.finish(8);
+        let mut sweep = Sweep::new(format!("{}, {name}, cut", left.engine));
+        left.cut(&mut sweep);
+        sweep.finish(8);
+        let mut sweep = Sweep::new(format!("{}, {name}, pool", left.engine));
+        left.pool(&mut sweep, shift);
+        sweep.finish(20);
+    }
+}
+
+#[test]
+fn inp_survives_damage_of_every_byte() {
+    every_byte(EngineKind::Inp);
+}
+
+#[test]
+fn cow_survives_damage_of_every_byte() {
+    every_byte(EngineKind::Cow);
+}
+
+#[test]
+fn log_survives_damage_of_every_byte() {
+    every_byte(EngineKind::Log);
+}

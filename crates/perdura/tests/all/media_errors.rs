@@ -1,0 +1,92 @@
+//! A medium that fails under a database (`FAULTS.md`, "Bad inputs" 16), at each of its pages in turn:
+//! header, allocator, log, leaf, free space. An error, never a dead process; nothing is acknowledged
+//! any more; and where the medium comes back, what was acknowledged is there.
+//!
+//! The failure is a file that is cut off under its mapping, which gives SIGBUS as poisoned memory
+//! does. (UFFDIO_POISON needs rights that tests do not have everywhere.)
+
+use std::ops::ControlFlow;
+
+use crate::support::{Driver, Item, Model, Tables, compare, insert_item, item_of, schema};
+use perdura::{Database, Domain, EngineKind, Error, Options, Scan};
+
+const PAGE: u64 = 4096;
+
+fn options(engine: EngineKind) -> Options {
+    Options::new().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10).node_bytes(128)
+}
+
+fn item() -> Item {
+    Item { name: "x".into(), payload: vec![1; 100], count: 1, flag: vec![], score: 0.5 }
+}
+
+/// The items in order. What a scan has shown by the time at which it fails may be anything.
+fn items(db: &Database) -> Result<Vec<(u64, Item)>, Error> {
+    let (tables, mut items) = (Tables::of(db), Vec::new());
+    db.read(|tx| {
+        tx.scan(&tables.item, &Scan::all(), |row| {
+            items.push(item_of(row));
+            ControlFlow::Continue(())
+        })
+    })?;
+    Ok(items)
+}
+
+fn every_page_fails(engine: EngineKind) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::create(&path, &schema(), &options(engine)).unwrap();
+    let (mut driver, mut model) = (Driver::new(3, 60), Model::default());
+    for transaction in 0..40 {
+        driver.transaction(&db, &Tables::of(&db), &mut model, 1 + transaction % 7).unwrap();
+    }
+    db.close().unwrap();
+    let sound = std::fs::read(&path).unwrap();
+    let (mut wrong, mut right) = (0, 0);
+    for page in 0..sound.len() as u64 / PAGE {
+        for write in [false, true] {
+            std::fs::write(&path, &sound).unwrap();
+            let db = Database::open(&path, &Options::new()).unwrap();
+            let tables = Tables::of(&db);
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(page * PAGE).unwrap();
+            if write {
+                let mut acknowledged = 0;
+                for key in 1000..1020 {
+                    let done = db.write(|tx| insert_item(tx, &tables, key, &item()));
+                    acknowledged += u32::from(done.is_ok());
+                    // Once it has failed it acknowledges nothing more.
+                    assert!(done.is_ok() || acknowledged <= (key - 1000) as u32);
+                }
+            }
+            match items(&db) {
+                Ok(found) if write => assert!(found.len() >= model.items.len()),
+                Ok(found) => {
+                    assert!(found.into_iter().eq(model.items.clone()), "right, if nothing is said");
+                    right += 1;
+                }
+                Err(_) => wrong += 1,
+            }
+            let _ = (db.check(), db.footprint(), db.examine());
+            if db.close().is_ok() {
+                // Nobody has touched what is lost.
+                assert!(std::fs::metadata(&path).unwrap().len() == page * PAGE);
+            }
+            assert!(Database::open(&path, &Options::new()).is_err(), "it is cut off");
+        }
+        // The medium comes back: reading has changed nothing.
+        std::fs::write(&path, &sound).unwrap();
+        if page % 8 == 0 {
+            compare(&Database::open(&path, &Options::new()).unwrap(), &model);
+        }
+    }
+    println!("{engine}: {wrong} errors, {right} pages that reading does not need");
+    assert!(wrong > right, "{engine}: {wrong} {right}");
+}
+
+#[test]
+fn a_medium_that_fails_at_any_page_gives_errors() {
+    for engine in EngineKind::ALL.into_iter().filter(|kind| !kind.uses_files()) {
+        every_page_fails(engine);
+    }
+}
