@@ -229,7 +229,7 @@ const KEYS: u64 = 40;
 fn item(number: u64) -> Item {
     Item {
         name: format!("n{}", number % 9),
-        payload: vec![number as u8; if number % 3 == 0 { 300 } else { 20 }],
+        payload: vec![number as u8; if number.is_multiple_of(3) { 300 } else { 20 }],
         count: number as i64 % 3,
         flag: vec![b'f'; number as usize % 6],
         score: number as f64,
