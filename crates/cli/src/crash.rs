@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use faults::catalogue::{FAULTS, Fault, find};
 use faults::examine::{Found, Report, Settings, examine};
 use faults::soak::{Soak, Soaked, soak, victim};
-use perdura::{Domain, EngineKind};
+use perdura::{Domain, EngineKind, Medium};
 use serde::Serialize;
 
 use crate::args::CrashArgs;
+use crate::bench;
 use crate::failure::Failure;
+use crate::host::Host;
 use crate::output::{check_target, report, table};
 use crate::progress::Bar;
 use crate::scratch::Scratch;
@@ -33,13 +35,6 @@ struct ListedFault {
     name: &'static str,
     engine: &'static str,
     what: &'static str,
-}
-
-/// What a run writes.
-#[derive(Debug, Serialize)]
-struct Runs<'a> {
-    perdura: &'static str,
-    runs: &'a [Report],
 }
 
 /// Runs the explorer.
@@ -68,7 +63,8 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
     }
     drop(bar);
     let text = people(&runs);
-    report(&text, &Runs { perdura: env!("CARGO_PKG_VERSION"), runs: &runs }, args.json.as_ref())?;
+    let medium = Medium { name: "recording media".into(), natural: Domain::Process };
+    report(&text, &bench::Report::new(&Host::new(&medium), &runs), args.json.as_ref())?;
     for (run, settings) in runs.iter().zip(&all) {
         if let Some(fault) = settings.inject
             && run.violations + run.injected == 0
@@ -196,12 +192,6 @@ struct SoakRun {
     seconds: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct SoakRuns<'a> {
-    perdura: &'static str,
-    runs: &'a [SoakRun],
-}
-
 fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::about("this program", error))?;
     let scratch = Scratch::new(args.path.as_deref(), false)?;
@@ -234,9 +224,8 @@ fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
         }
     }
     drop(bar);
-    let version = env!("CARGO_PKG_VERSION");
-    let json = SoakRuns { perdura: version, runs: &runs };
-    report(&soak_table(&runs), &json, args.json.as_ref())?;
+    let host = Host::new(scratch.medium());
+    report(&soak_table(&runs), &bench::Report::new(&host, &runs), args.json.as_ref())?;
     let bad = |run: &SoakRun| run.soaked.lost + run.soaked.surplus > 0;
     if runs.iter().any(bad) { Err(Failure::Found) } else { Ok(()) }
 }

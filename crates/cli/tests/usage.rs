@@ -8,7 +8,7 @@ use common::{perdura, run};
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 16] = [
         &[],
         &["tour"],
         &["bench"],
@@ -23,6 +23,7 @@ fn every_command_explains_itself_with_an_example() {
         &["pool", "restore"],
         &["pool", "dump"],
         &["pool", "load"],
+        &["crash"],
         &["completions"],
     ];
     for command in commands {

@@ -241,13 +241,6 @@ pub static FAULTS: &[Fault] = &[
         code("index/src/split.rs", "write_leaf", "copy"),
     ),
     fault(
-        "nvm-inp/merge-not-flushed",
-        EngineKind::NvmInp,
-        "two leaves are merged without a flush",
-        How::NoFlush,
-        code("index/src/merge.rs", "merge", "mini_commit"),
-    ),
-    fault(
         "nvm-cow/copies-not-flushed",
         EngineKind::NvmCow,
         "a batch does not flush its tuple copies",
@@ -465,13 +458,6 @@ pub static FAULTS: &[Fault] = &[
         code("storage/src/runs/merge.rs", "merge_leaf", "append_leaf"),
     ),
     fault(
-        "nvm-log/merge-inputs-not-replaced-at-once",
-        EngineKind::NvmLog,
-        "a merged run takes the place of its inputs without a flush",
-        How::NoFlush,
-        code("storage/src/runs/merge.rs", "replace_inputs", "mini_commit"),
-    ),
-    fault(
         "nvm-log/filter-not-flushed",
         EngineKind::NvmLog,
         "a Bloom filter is attached without a flush",
@@ -484,13 +470,6 @@ pub static FAULTS: &[Fault] = &[
         "the bits of a Bloom filter are not flushed",
         How::NoFlush,
         code("storage/src/runs/filter.rs", "copy_some", "flush"),
-    ),
-    fault(
-        "nvm-log/dismantle-not-flushed",
-        EngineKind::NvmLog,
-        "entries of a superseded leaf are freed without a flush",
-        How::NoFlush,
-        code("storage/src/runs/dismantle.rs", "drop_leaf", "lines.flush"),
     ),
     fault(
         "inp/commit-not-synced",

@@ -128,10 +128,12 @@ fn run<M: Medium>(
     if fault.is_some() && settings.replay.is_none() {
         // Most faults show in a short story.
         let stories: Vec<_> = (0..).map_while(short).collect();
-        let efforts = [(4, Again::NEVER), (20, Again::NEVER), (20, Again::every(40, 1))];
-        for (bound, again) in efforts {
+        // And at many of its crash points.
+        let few = Effort { part: Part { index: 5, of: 16 }, ..Effort::once(4) };
+        let nested = Effort::once(20).then(Again::every(40, 1));
+        for effort in [few, Effort::once(4), Effort::once(20), nested] {
             for (number, story) in stories.iter().enumerate() {
-                let explored = story.explore(fault, Effort::once(bound).then(again));
+                let explored = story.explore(fault, effort);
                 report.add(&explored);
                 if let Some(violation) = explored.violation {
                     let story = format!("short story {number}");

@@ -24,7 +24,7 @@ pub(crate) enum PoolCommand {
     },
     /// Open a pool, which recovers it, and verify every tuple, index and object.
     #[command(
-        after_help = "Examples:\n  perdura pool check /dev/shm/accounts\n  perdura pool check accounts --repair-into accounts.new"
+        after_help = "Example:\n  perdura pool check /dev/shm/accounts\n  perdura pool check accounts --repair-into accounts.new"
     )]
     Check {
         /// The pool file.
