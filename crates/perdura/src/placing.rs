@@ -40,9 +40,8 @@ pub(crate) fn create_whole<R>(
 ) -> Result<R, Error> {
     let io = |source| Error::Io { path: path.display().to_string(), source };
     let (directory, name) = HostFiles::around(path).map_err(io)?;
-    let new = path.with_file_name(format!("{name}.new"));
-    free(path, "exists already; choose another path, or remove it")?;
-    free(&new, "is being made, or was left by a kill; if nobody makes it, remove it")?;
+    let new = new_path(path, &name);
+    check_free(path)?;
     let database = Database::create(&new, schema, options)?;
     let mut made = Made(vec![new.clone(), files_directory(&new)]);
     let (tallies, result) = fill(&database, watch)?;
@@ -63,6 +62,19 @@ pub(crate) fn create_whole<R>(
     directory.sync_directory().map_err(io)?;
     made.0.clear();
     Ok(result)
+}
+
+/// What the database is called while it is made.
+fn new_path(path: &Path, name: &str) -> PathBuf {
+    path.with_file_name(format!("{name}.new"))
+}
+
+/// A database can be made at `path`: nothing is in the way.
+pub(crate) fn check_free(path: &Path) -> Result<(), Error> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    free(path, "exists already; choose another path, or remove it")?;
+    let made = "is being made, or was left by a kill; if nobody makes it, remove it";
+    free(&new_path(path, name), made)
 }
 
 /// Nothing is at `path`, and no files that would belong to a database there.

@@ -66,22 +66,22 @@ partition p goes into p modulo N.
 Example:
   perdura pool restore accounts-monday.backup /dev/shm/accounts --engine nvm-cow";
 
-const DUMP_HELP: &str = r#"The first line describes the database, the last one says how many tuples there were. In between each line is
-a tuple: {"table": "account", "tuple": {"id": 1, "owner": "Ada", "balance": 100}}; with several partitions
-"partition" says which. Bytes are in base64. Integers have up to 64 bits; floating-point numbers read as they
-were, and are "NaN", "Infinity" or "-Infinity" where JSON has no number.
+const DUMP_HELP: &str = "The first line describes the database, the last one says how many tuples there were. In between each line \
+is a tuple: {\"table\": \"account\", \"tuple\": {\"id\": 1, \"owner\": \"Ada\", \"balance\": 100}}; with several partitions \
+\"partition\" says which. Bytes are in base64. Integers have up to 64 bits; floating-point numbers read as they were, and \
+are \"NaN\", \"Infinity\" or \"-Infinity\" where JSON has no number.
 
 Example:
-  perdura pool dump /dev/shm/accounts | gzip > accounts.jsonl.gz"#;
+  perdura pool dump /dev/shm/accounts | gzip > accounts.jsonl.gz";
 
-const LOAD_HELP: &str = r#"A database that is not there is created for a dump, or with --schema for any lines, and is there only if all
-lines are in it. Into one that is there they go in batches, each a transaction: a line that is wrong is named,
-nothing of its batch is loaded, and what came before stays. A dump must end with its last line; lines alone,
-{"table": "account", "tuple": {"id": 1, "owner": "Ada", "balance": 100}}, need no first and last one.
+const LOAD_HELP: &str = "A database that is not there is created for a dump, or with --schema for any lines, and is there only if \
+all lines are in it. Into one that is there they go in batches, each a transaction: a line that is wrong is named, \
+nothing of its batch is loaded, and what came before stays. A dump must end with its last line; lines alone, as \
+{\"table\": \"account\", \"tuple\": {\"id\": 1, \"owner\": \"Ada\", \"balance\": 100}}, need no first and last one.
 
 Example:
   perdura pool load /dev/shm/accounts accounts.jsonl
-  gunzip < accounts.jsonl.gz | perdura pool load /dev/shm/copy - --engine nvm-log"#;
+  gunzip < accounts.jsonl.gz | perdura pool load /dev/shm/copy - --engine nvm-log";
 
 /// The example of `pool create`; a test creates a pool from this schema.
 const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes. Types are "u64", "i64", "f64",

@@ -11,7 +11,7 @@ use super::reader::{Block, Reader};
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::options::Options;
-use crate::placing::{create_whole, no_tuples};
+use crate::placing::{check_free, create_whole, no_tuples};
 use crate::progress::{CopyProgress, CopyStep, CopySummary, Watch};
 use crate::table::Table;
 use crate::tuple_code::{Tally, decode};
@@ -91,8 +91,10 @@ impl Backup {
         options: &Options,
         watch: Watch<'_>,
     ) -> Result<CopySummary, Error> {
-        let verified = self.verify(watch)?;
+        // What is seen at once is told before the time is spent.
+        check_free(path.as_ref())?;
         let (options, partitions) = self.options(options)?;
+        let verified = self.verify(watch)?;
         let schema = self.description.schema.clone();
         create_whole(path.as_ref(), &schema, &options, watch, |database, watch| {
             let tables: Vec<Table> = schema
