@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn run(&self, sink: &mut dyn Sink) {
         let (mut last, mut from) = (None::<Key>, Bound::Unbounded);
         for _ in 0..MOST_GAPS {
-            let Err(error) = self.forward(from, &mut last, sink) else { return };
+            let Err(error) = self.forward(&from, &mut last, sink) else { return };
             let behind = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
             if let Ok(Some(key)) = self.first(&behind)
                 && last.as_ref().is_none_or(|last| compare(last, &key).is_lt())
@@ -185,11 +185,11 @@ impl<'a> Walk<'a> {
     /// Shows the tuples from a key on, each behind the one before; `last` is the last one's key.
     fn forward(
         &self,
-        from: Bound<Key>,
+        from: &Bound<Key>,
         last: &mut Option<Key>,
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
-        self.scan((&from, &Bound::Unbounded), Direction::Forward, None, &mut |row| {
+        self.scan((from, &Bound::Unbounded), Direction::Forward, None, &mut |row| {
             let key = self.key_of(row);
             if last.as_ref().is_none_or(|last| compare(last, &key).is_lt()) {
                 sink.tuple(row);

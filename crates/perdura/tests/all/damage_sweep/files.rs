@@ -108,7 +108,7 @@ impl Left {
         for (name, bytes) in &self.files {
             let used = |at: usize| {
                 let near = at.saturating_sub(8)..bytes.len().min(at + 8);
-                at % 61 == 0 || bytes[near].iter().any(|byte| *byte != 0)
+                at.is_multiple_of(61) || bytes[near].iter().any(|byte| *byte != 0)
             };
             for at in (shift % step..bytes.len()).step_by(step).filter(|at| used(*at)) {
                 let flip = if thorough() { 0xff } else { 1 << ((at / step + shift) % 8) };
