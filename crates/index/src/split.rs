@@ -31,14 +31,19 @@ impl<K> Default for Inner<K> {
 }
 
 impl<K: Key> Inner<K> {
+    /// Reads the node at `at`, which must have this height. It had when it was met on the way down;
+    /// but if the allocator's bits are damaged, a node that was written since may lie in its place.
     pub(crate) fn read<M: Memory>(
         &mut self,
         memory: &M,
-        at: u64,
+        (at, height): (u64, usize),
         shape: &NodeShape,
     ) -> Result<(), Bad> {
         let node = memory.view(shape.range(at))?;
         self.height = crate::layout::height_of(&node, at, shape)?;
+        if self.height != height || height == 0 {
+            return Err(Bad::Damaged { what: "tree node height", at });
+        }
         let keys = keys_of(&node);
         self.keys.clear();
         self.children.clear();
@@ -197,9 +202,12 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         let mut left = path.leaf;
         let mut steps = path.steps();
         while let Some(((parent, index), above)) = steps.split_last() {
-            let index = usize::from(*index);
+            let (index, height) = (usize::from(*index), path.depth - above.len());
             let inner = &mut self.scratch.left;
-            inner.read(lane.memory(), *parent, &shape)?;
+            inner.read(lane.memory(), (*parent, height), &shape)?;
+            if index > inner.keys.len() {
+                return Err(Bad::Damaged { what: "inner node", at: *parent }.into());
+            }
             inner.children[index] = left;
             inner.keys.insert(index, separator);
             inner.children.insert(index + 1, right);

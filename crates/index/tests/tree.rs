@@ -325,3 +325,63 @@ fn ascending_keys_leave_full_leaves_behind() {
     let used = subject.tree.check(&subject.memory, |_, _| {}).unwrap();
     assert!(used.nodes.len() <= 207 + 20, "{} nodes", used.nodes.len());
 }
+
+/// The allocator's bits of all nodes have been lost: new nodes are written over those that are in
+/// use, on the way from the root that is being changed as well. Errors, or a tree that is not
+/// sound; never a panic.
+fn over_nodes_that_count_as_free<K: Drawn>(seed: u64, node_bytes: u32) -> u32 {
+    const CHUNK: u64 = 8 << 10;
+    let heap_options = HeapOptions { chunk_bytes: CHUNK, lanes: 1 };
+    let memory = Recording::new(1 << 22).unwrap();
+    let mut lane = Heap::format(memory.clone(), heap_options).unwrap().lane(0);
+    let cell = Off::new(lane.allocate(64, Purpose::Log).unwrap());
+    let shape = NodeShape::new(node_bytes, K::WIDTH).unwrap();
+    let mut tree: BTree<K, Append> = BTree::create(&mut lane, cell, shape).unwrap();
+    let insert = |tree: &mut BTree<K, Append>, lane: &mut Lane<Recording>, number| {
+        let (memory, mut lines) = (lane.memory().clone(), LineSet::new());
+        let prepared = tree.prepare(lane, K::draw(number), number, &mut lines)?;
+        let prepared = fence_for(&memory, Flushed::lines(&memory, &mut lines, prepared));
+        Ok::<(), IndexError>(tree.publish(&memory, prepared, &mut lines)?)
+    };
+    let mut random = SmallRng::seed_from_u64(seed);
+    for number in 0..400 {
+        insert(&mut tree, &mut lane, number * 37 % 400).unwrap();
+    }
+    // The bitmaps lie behind the headers of the chunks, these behind superblock and lane.
+    for chunk in (8192 + 4096 + 8192..memory.len()).step_by(CHUNK as usize) {
+        for word in 0..2 {
+            memory.store(
+                Off::new(chunk + 64 + word * 8),
+                random.random::<u64>() & random.random::<u64>(),
+            );
+        }
+    }
+    drop(lane);
+    let mut lane = Heap::open(memory.clone()).unwrap().lane(0);
+    let mut failed = 0;
+    for number in 0..600 {
+        let key = random.random_range(0..2000);
+        let done = match number % 3 {
+            2 => {
+                let mut lines = LineSet::new();
+                let removed = tree.remove(&memory, &K::draw(key), key, &mut lines);
+                removed.map_err(IndexError::from).and_then(|_| tree.tidy(&mut lane, &K::draw(key)))
+            }
+            _ => insert(&mut tree, &mut lane, key),
+        };
+        let duplicate = matches!(done, Err(IndexError::Duplicate { .. }));
+        failed += u32::from(done.is_err() && !duplicate);
+    }
+    failed
+}
+
+#[test]
+fn a_tree_whose_nodes_are_overwritten_gives_errors() {
+    let (mut narrow, mut wide) = (0, 0);
+    for seed in 0..60 {
+        narrow += over_nodes_that_count_as_free::<u64>(seed, 128);
+        wide += over_nodes_that_count_as_free::<WideKey>(seed, 256);
+    }
+    println!("{narrow} and {wide} errors");
+    assert!(narrow > 100 && wide > 100, "the damage hits something: {narrow} {wide}");
+}

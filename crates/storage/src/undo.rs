@@ -10,6 +10,8 @@
 //! undone: index keys are made of logged and of stored fields, and would come out wrong if an
 //! operation were undone again after an older one has been.
 
+use std::sync::atomic::Ordering::Acquire;
+
 use pm::{Bad, Memory, Off};
 
 use index::LeafLayout;
@@ -133,6 +135,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         }
         for field in fields.iter().rev() {
             let at = field_at(tuple, field.column);
+            // The place comes from the log.
+            self.memory().load(at, Acquire)?;
             self.memory().store(at, field.old);
             self.lines.add(at.range());
             if let Some(slot) = owned_slot(layout.forms[usize::from(field.column)], field.new) {

@@ -224,7 +224,10 @@ impl<'v, V: View> Node<'v, V> {
     }
 
     fn place(&self, index: usize) -> Result<Place, Bad> {
-        assert!(index < self.count, "a record of the node");
+        // The index may be of the node as it was met before.
+        if index >= self.count {
+            return Err(damaged(self.page));
+        }
         let slot = self.view.bytes(PAGE_HEADER_BYTES + index * SLOT_BYTES, SLOT_BYTES);
         let at = usize::from(u16::from_le_bytes([slot[0], slot[1]]));
         if at + RECORD_HEADER_BYTES > self.used {

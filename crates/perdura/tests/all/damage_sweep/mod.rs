@@ -12,7 +12,7 @@
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{Item, Model, Tables, insert_item, item_of, update_item};
 use perdura::{Database, Error, Recorded, Row, Scan, Tx, Value};
@@ -22,8 +22,8 @@ mod pools;
 
 /// More rows than a scan of a small database can have, however damaged it is.
 const MANY_ROWS: usize = 50_000;
-/// A case that takes longer hangs: one takes milliseconds.
-const HANGS: Duration = Duration::from_secs(100);
+/// A case that is still running after so many looks hangs: one takes milliseconds.
+const HANGS: u32 = 200;
 /// Pages of memory that all tests together never need.
 const MANY_PAGES: u64 = 8 << 18;
 
@@ -55,26 +55,29 @@ pub(crate) enum Truth<'a> {
 /// Keeps count of what has come of the cases, and an eye on the one that is running.
 pub(crate) struct Sweep {
     name: String,
-    running: Arc<Mutex<Option<(String, Instant)>>>,
+    /// Number and name of the case; no name between two cases.
+    running: Arc<Mutex<(u64, String)>>,
     failed: Vec<String>,
     counts: [usize; 3],
 }
 
 impl Sweep {
     pub(crate) fn new(name: String) -> Self {
-        let running = Arc::new(Mutex::new(None));
+        let running = Arc::new(Mutex::new((0, String::new())));
         let watched = Arc::downgrade(&running);
         std::thread::spawn(move || {
+            // Looks and not a clock, which goes on while the process is stopped.
+            let (mut before, mut looks) = (0, 0);
             while let Some(running) = watched.upgrade() {
-                let case: Option<(String, Instant)> = running.lock().unwrap().clone();
+                let (number, case): (u64, String) = running.lock().unwrap().clone();
                 drop(running);
-                if let Some((case, since)) = case {
-                    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-                    let resident = pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
-                    if since.elapsed() > HANGS || resident > MANY_PAGES {
-                        eprintln!("{case}: hangs, or takes {resident} pages of memory");
-                        std::process::abort();
-                    }
+                looks = if number == before { looks + 1 } else { 0 };
+                before = number;
+                let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+                let resident = pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
+                if !case.is_empty() && (looks > HANGS || resident > MANY_PAGES) {
+                    eprintln!("{case}: hangs, or takes {resident} pages of memory");
+                    std::process::abort();
                 }
                 std::thread::sleep(Duration::from_millis(500));
             }
@@ -85,7 +88,9 @@ impl Sweep {
     /// Runs a case, which is called `name` if it fails.
     pub(crate) fn case(&mut self, name: impl FnOnce() -> String, act: impl FnOnce() -> Outcome) {
         let name = name();
-        *self.running.lock().unwrap() = Some((format!("{}: {name}", self.name), Instant::now()));
+        let mut running = self.running.lock().unwrap();
+        *running = (running.0 + 1, format!("{}: {name}", self.name));
+        drop(running);
         match catch_unwind(AssertUnwindSafe(act)) {
             Ok(outcome) => self.counts[outcome as usize] += 1,
             Err(_) => {
@@ -94,7 +99,7 @@ impl Sweep {
             }
         }
         assert!(self.failed.len() < 25, "{}: {:?}", self.name, self.failed);
-        *self.running.lock().unwrap() = None;
+        self.running.lock().unwrap().1.clear();
     }
 
     /// Ends the sweep, in which at least a part `1 / least` of the cases must have been noticed.
