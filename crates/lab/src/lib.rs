@@ -1,0 +1,5 @@
+//! What do the papers claim, and is it so here?
+
+#![forbid(unsafe_code)]
+
+pub mod emulation;
