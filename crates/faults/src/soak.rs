@@ -28,8 +28,8 @@ use crate::story::options;
 
 /// Keys of a table.
 const KEYS: u64 = 200;
-/// The longest that a victim lives, in microseconds; recovery is a small part of it.
-const LIFE_US: u64 = 15_000;
+/// The longest that a victim lives by default; recovery is a small part of it.
+pub const LIFE: Duration = Duration::from_millis(15);
 /// First of the eight bytes that a victim says, by their highest byte: what it has found.
 const FOUND: u64 = 1 << 63;
 
@@ -42,6 +42,8 @@ pub struct Soak<'a> {
     pub domain: Domain,
     /// How often to kill.
     pub kills: u64,
+    /// The longest that a victim lives; more than its start takes.
+    pub life: Duration,
     /// Chooses transactions and moments.
     pub seed: u64,
     /// Where the database goes; nothing is there yet.
@@ -128,7 +130,8 @@ pub fn soak(
     let mut possible = vec![Model::default()];
     for kill in 0..soak.kills {
         let seed = soak.seed.wrapping_mul(1_000_003).wrapping_add(kill);
-        let life = Duration::from_micros(random.random_range(0..LIFE_US));
+        let life =
+            Duration::from_micros(random.random_range(0..soak.life.as_micros().max(1) as u64));
         let said = live(&mut start(seed), life)?;
         soaked.kills += 1;
         let Some((found, acknowledged)) = said.split_first() else {
