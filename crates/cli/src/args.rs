@@ -300,6 +300,10 @@ pub(crate) struct CrashArgs {
     #[arg(long, value_name = "N", value_parser = parse_positive,
           conflicts_with_all = ["inject", "replay", "list_faults", "states", "nested", "bound"])]
     pub(crate) kills: Option<u64>,
+    /// With --kills: the longest that a process lives, in milliseconds; more than its start takes.
+    #[arg(long, value_name = "N", default_value_t = faults::soak::LIFE.as_millis() as u64,
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) life_ms: u64,
     /// With --kills, what a commit survives: process, adr, eadr, disk, by comma; stronger than the
     /// medium's is modelled.
     #[arg(long, value_name = "LIST", default_value = "process,adr", value_parser = domains,

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use faults::catalogue::{FAULTS, Fault, find};
 use faults::examine::{Found, Report, Settings, examine};
@@ -208,8 +209,14 @@ fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
             let started = std::time::Instant::now();
             let directory = scratch.directory(&format!("{engine}-{domain}"))?;
             let path = directory.join("pool");
-            let wanted =
-                Soak { engine: *engine, domain: *domain, kills, seed: args.seed, path: &path };
+            let wanted = Soak {
+                engine: *engine,
+                domain: *domain,
+                kills,
+                life: Duration::from_millis(args.life_ms),
+                seed: args.seed,
+                path: &path,
+            };
             let start = |seed: u64| {
                 let mut command = Command::new(&program);
                 command.arg(SOAKED).arg(&path).args([engine.name(), domain.name()]);

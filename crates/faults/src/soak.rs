@@ -33,8 +33,8 @@ use crate::story::options;
 const SIGKILL: i32 = 9;
 /// Keys of a table.
 const KEYS: u64 = 200;
-/// The longest that a victim lives from its start or from what it said first, in microseconds.
-const LIFE_US: u64 = 15_000;
+/// The longest that a victim lives by default, from its start or from what it said first.
+pub const LIFE: Duration = Duration::from_millis(15);
 /// How long a victim may take to open the database.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// First of the eight bytes that a victim says, by their highest byte: what it has found.
@@ -49,6 +49,8 @@ pub struct Soak<'a> {
     pub domain: Domain,
     /// How often to kill.
     pub kills: u64,
+    /// The longest that a victim lives; more than its start takes.
+    pub life: Duration,
     /// Chooses transactions and moments.
     pub seed: u64,
     /// Where the database goes; nothing is there yet.
@@ -137,10 +139,11 @@ pub fn soak(
     // What the next victim may find, and what there was before.
     let mut possible = vec![Model::default()];
     let mut earlier = HashSet::new();
+    let most = soak.life.as_micros().max(1) as u64;
     for kill in 0..soak.kills {
         let seed = soak.seed.wrapping_mul(1_000_003).wrapping_add(kill);
         let life = Life {
-            of: Duration::from_micros(random.random_range(0..LIFE_US)),
+            of: Duration::from_micros(random.random_range(0..most)),
             from_opening: random.random_bool(0.5),
         };
         let said = match live(&mut start(seed), life)? {
