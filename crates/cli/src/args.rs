@@ -276,7 +276,7 @@ pub(crate) struct CrashArgs {
     /// At least so many states of each engine, distinct within a story.
     #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_number)]
     pub(crate) states: u64,
-    /// At least so many states of crashes in recovery, or soon after it.
+    /// At least so many states of crashes in recovery; those soon after it come on top.
     #[arg(long, value_name = "N", default_value = "2k", value_parser = parse_number)]
     pub(crate) nested: u64,
     /// States of a crash point, where there are more; every two lines in all four combinations are

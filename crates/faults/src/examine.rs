@@ -23,7 +23,7 @@ const ROUND: u64 = 4;
 pub const BOUND: u64 = 12;
 /// Of the kills of a random story one in so many is looked at; of the standard one, which is long, one
 /// in so many.
-const KILL_STRIDES: [u64; 2] = [5, 41];
+const KILL_STRIDES: [u64; 2] = [29, 97];
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,8 @@ pub struct Settings {
     pub seed: u64,
     /// At least so many distinct states.
     pub states: u64,
-    /// At least so many states of crashes in recovery and in the first transactions after it.
+    /// At least so many states of crashes in recovery; those in the first transactions after it come
+    /// on top.
     pub nested: u64,
     /// A fault that the program is to have.
     pub inject: Option<&'static Fault>,
@@ -166,7 +167,7 @@ fn run<M: Medium>(
     }
     let mut seed = settings.seed;
     while report.first.is_none()
-        && (report.states < settings.states || report.nested_states < settings.nested)
+        && (report.states < settings.states || report.in_recovery < settings.nested)
     {
         let plots: Vec<_> = (seed..seed + ROUND).map(|seed| Plot::of_seed(engine, seed)).collect();
         let explored =
@@ -206,7 +207,8 @@ impl<M: Medium> Examiner<'_, M> {
         let story = (self.tell)(plot)?;
         let again = Again {
             every: 1,
-            per_mille: nested.saturating_mul(1000) / states.max(1),
+            // Some are of crashes behind recovery.
+            per_mille: nested.saturating_mul(1500) / states.max(1),
             depth: if nested > 0 { 3 } else { 0 },
         };
         let points = M::points(&story.trace);

@@ -326,7 +326,7 @@ impl<M: Medium> Story<M> {
         let (tables, mut driver) = (Tables::of(&*db), Driver::new(state.position as u64, 60));
         let mut models = vec![contents(&*db).map_err(|error| error.to_string())?];
         M::note(&handle, 0);
-        for operations in 1..4 {
+        for operations in 1..2 {
             let mut model = models[models.len() - 1].clone();
             // In a thread of its own: it must not make recovery's fences.
             let mut done = Ok(false);

@@ -97,9 +97,9 @@ impl Plot {
     pub fn of_seed(engine: EngineKind, seed: u64) -> Self {
         if seed == STANDARD {
             let transactions = match engine {
-                EngineKind::NvmCow => 1200,
+                EngineKind::NvmCow => 1300,
                 engine if engine.uses_files() => 400,
-                _ => 450,
+                _ => 240,
             };
             return Self::new(engine, 0x5eed, transactions, 60);
         }
