@@ -128,7 +128,10 @@ fn write(
 fn run(arguments: &[&str]) -> Option<Result<(), Error>> {
     match arguments {
         ["write", path, engine, domain, acknowledged, until @ ..] => {
-            let mut options = Options::new().engine(engine.parse().ok()?).pool_limit(64 << 20);
+            let mut options = Options::new()
+                .engine(engine.parse().ok()?)
+                .pool_limit(64 << 20)
+                .volatile_limit(256 << 20);
             if *domain != "auto" {
                 options = options.domain(domain.parse().ok()?).model(true);
             }
