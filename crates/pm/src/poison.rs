@@ -6,24 +6,14 @@
 //! pools goes to the handler that was there before.
 
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::watched::Watched;
 
 /// How many pools one process can have open with the handler on.
-const SLOTS: usize = 256;
+const PLACES: usize = 256;
 
-struct Slot {
-    start: AtomicUsize,
-    end: AtomicUsize,
-    poisoned: AtomicPtr<AtomicBool>,
-}
-
-static WATCHED: [Slot; SLOTS] = [const {
-    Slot {
-        start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
-        poisoned: AtomicPtr::new(std::ptr::null_mut()),
-    }
-}; SLOTS];
+static WATCHED: Watched<PLACES> = Watched::new();
 
 /// Counts forks of this process as seen by the children; see [`fork_generation`].
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +21,7 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Watches a run of addresses as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    slot: usize,
+    place: usize,
 }
 
 impl Watch {
@@ -43,27 +33,13 @@ impl Watch {
         static INSTALL: Once = Once::new();
         INSTALL.call_once(install);
         let start = base as usize;
-        for (slot, watched) in WATCHED.iter().enumerate() {
-            let free = watched
-                .start
-                .compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok();
-            if free {
-                watched.poisoned.store(std::ptr::from_ref(poisoned).cast_mut(), Ordering::Release);
-                watched.end.store(start + len as usize, Ordering::Release);
-                return Some(Self { slot });
-            }
-        }
-        None
+        WATCHED.add(start, start + len as usize, poisoned).map(|place| Self { place })
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let watched = &WATCHED[self.slot];
-        watched.end.store(0, Ordering::Release);
-        watched.poisoned.store(std::ptr::null_mut(), Ordering::Release);
-        watched.start.store(0, Ordering::Release);
+        WATCHED.remove(self.place);
     }
 }
 
@@ -88,14 +64,10 @@ extern "C" fn on_sigbus(
 ) {
     // SAFETY: the kernel passes a valid siginfo for SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
-    for watched in &WATCHED {
-        let (start, end) =
-            (watched.start.load(Ordering::Acquire), watched.end.load(Ordering::Acquire));
-        if start == 0 || address < start || address >= end {
-            continue;
-        }
+    if let Some(poisoned) = WATCHED.find(address) {
         // SAFETY: the page lies within a pool's reservation, which is ours; a private zero page
-        // replaces it so that the access can finish. `poisoned` outlives its watch.
+        // replaces it so that the access can finish. `poisoned` outlives its watch, which lives as
+        // long as the pool, which is in use.
         unsafe {
             let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let at = libc::mmap(
@@ -106,8 +78,7 @@ extern "C" fn on_sigbus(
                 -1,
                 0,
             );
-            let poisoned = watched.poisoned.load(Ordering::Acquire);
-            if at != libc::MAP_FAILED && !poisoned.is_null() {
+            if at != libc::MAP_FAILED {
                 (*poisoned).store(true, Ordering::SeqCst);
                 return;
             }

@@ -4,15 +4,17 @@
 //! which [`crate::Replay`] builds every state that a crash could leave behind. Faults are put into
 //! the trace, never into the code: the engine that is tested is the one that ships.
 
+use std::cell::Cell;
 use std::io;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::counters::Counters;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::header::Header;
+use crate::hook::Hook;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod, Step};
 use crate::offset::{LINE_BYTES, Off, Range};
@@ -195,6 +197,7 @@ pub(crate) fn atoms(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])>
 struct Shared {
     mapping: Mapping,
     log: Mutex<Log>,
+    hook: OnceLock<Hook>,
 }
 
 #[derive(Debug)]
@@ -217,6 +220,7 @@ impl Recording {
         Ok(Self(Arc::new(Shared {
             mapping: Mapping::reserve(limit)?,
             log: Mutex::new(Log { recording: false, trace: Trace::default(), grow_budget: None }),
+            hook: OnceLock::new(),
         })))
     }
 
@@ -313,6 +317,22 @@ impl Recording {
         self.0.mapping.base() == other.0.mapping.base()
     }
 
+    /// Calls `work` before each store, copy, flush and fence from now on, in the thread that is
+    /// about to do it, with the place in the source that asks for it.
+    ///
+    /// # Panics
+    /// It is called a second time.
+    pub fn call_before_each(&self, work: impl Fn(Site) + Send + Sync + 'static) {
+        self.0.hook.set(Hook::new(work)).expect("a recording is watched by one");
+    }
+
+    #[track_caller]
+    fn before(&self) {
+        if let Some(hook) = self.0.hook.get() {
+            hook.call(Location::caller());
+        }
+    }
+
     /// All bytes of the memory as the program sees them.
     pub fn contents(&self) -> Vec<u8> {
         let mut image = vec![0; self.0.mapping.len() as usize];
@@ -351,10 +371,18 @@ impl Recording {
     }
 }
 
+thread_local!(static NAMED: Cell<Option<u32>> = const { Cell::new(None) });
+
+/// Records what this thread does as done by the thread with this number from now on: for a
+/// scheduler that runs several threads of a test in one of the system's. `None`: as its own.
+pub fn record_as(thread: Option<u32>) {
+    NAMED.set(thread);
+}
+
 fn thread_number() -> u32 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     thread_local!(static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
-    MINE.with(|mine| *mine as u32)
+    NAMED.get().unwrap_or_else(|| MINE.with(|mine| *mine as u32))
 }
 
 impl Memory for Recording {
@@ -415,6 +443,7 @@ impl Memory for Recording {
 
     #[track_caller]
     fn store(&self, at: Off<u64>, value: u64) {
+        self.before();
         self.record_and(
             || Event::Store { at: at.get(), value },
             |mapping| mapping.store(at, value),
@@ -423,6 +452,7 @@ impl Memory for Recording {
 
     #[track_caller]
     fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
+        self.before();
         let site = Location::caller();
         let mut log = self.log();
         let result = self.0.mapping.cas(at, old, new);
@@ -435,6 +465,7 @@ impl Memory for Recording {
 
     #[track_caller]
     fn copy(&self, at: Off<u8>, src: &[u8]) {
+        self.before();
         self.record_and(
             || Event::Copy { at: at.get(), bytes: src.into() },
             |mapping| mapping.copy(at, src),
@@ -445,12 +476,14 @@ impl Memory for Recording {
     fn flush(&self, at: Range) {
         let (first, end) = at.lines();
         if first < end {
+            self.before();
             self.record(|| Event::Flush { first, end });
         }
     }
 
     #[track_caller]
     fn fence(&self) {
+        self.before();
         self.record(|| Event::Fence);
     }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{File, Files, check_name, poisoned};
 use crate::counters::Counters;
+use crate::hook::Hook;
 use crate::recording::Site;
 
 /// One thing that was done to a directory or to a file in it.
@@ -177,6 +178,7 @@ struct State {
     /// Bytes that the files may take together.
     limit: Option<u64>,
     once: bool,
+    hook: Hook,
     counting: bool,
     counters: Counters,
 }
@@ -330,6 +332,18 @@ impl RecordingFiles {
         self.state().budget.is_some()
     }
 
+    /// Calls `work` before each mutating call from now on, in the thread that makes it, with the
+    /// place in the source that asks for it.
+    pub fn call_before_each(&self, work: impl Fn(Site) + Send + Sync + 'static) {
+        self.state().hook = Hook::new(work);
+    }
+
+    #[track_caller]
+    fn before(&self) {
+        let hook = self.state().hook.clone();
+        hook.call(Location::caller());
+    }
+
     /// Lets the files take so many bytes together; what would take more fails as on a full medium.
     pub fn limit(&self, bytes: Option<u64>) {
         self.state().limit = bytes;
@@ -349,6 +363,7 @@ impl Files for RecordingFiles {
 
     #[track_caller]
     fn create(&self, name: &str) -> io::Result<RecordedFile> {
+        self.before();
         check_name(name)?;
         let mut state = self.state();
         if state.names.contains_key(name) {
@@ -373,6 +388,7 @@ impl Files for RecordingFiles {
 
     #[track_caller]
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.before();
         let mut state = self.state();
         state.number(name)?;
         state.spend()?;
@@ -383,6 +399,7 @@ impl Files for RecordingFiles {
 
     #[track_caller]
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.before();
         check_name(to)?;
         let mut state = self.state();
         let file = state.number(from)?;
@@ -405,6 +422,7 @@ impl Files for RecordingFiles {
 
     #[track_caller]
     fn sync_directory(&self) -> io::Result<()> {
+        self.before();
         let mut state = self.state();
         state.spend()?;
         state.counters.syncs += u64::from(state.counting);
@@ -450,6 +468,7 @@ impl File for RecordedFile {
 
     #[track_caller]
     fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.files.before();
         let mut state = self.state()?;
         state.spend()?;
         state.make_room(self.number, bytes)?;
@@ -460,6 +479,7 @@ impl File for RecordedFile {
 
     #[track_caller]
     fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.files.before();
         let mut state = self.state()?;
         state.spend()?;
         state.make_room(self.number, bytes)?;
@@ -480,6 +500,7 @@ impl File for RecordedFile {
 
     #[track_caller]
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.files.before();
         let mut state = self.state()?;
         let allowed = state.spend();
         let allowed = allowed.and_then(|()| state.make_room(self.number, at + bytes.len() as u64));
@@ -496,6 +517,7 @@ impl File for RecordedFile {
 
     #[track_caller]
     fn sync(&self) -> io::Result<()> {
+        self.files.before();
         let mut state = self.state()?;
         if let Err(error) = state.spend() {
             self.poisoned.store(true, Ordering::Relaxed);
