@@ -14,7 +14,8 @@ use engines::{
 };
 
 use crate::any_engine::{AnyEngine, Hosted};
-use crate::background::{Bell, Worker};
+use crate::background::Worker;
+use crate::bell::Bell;
 use crate::error::Error;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};

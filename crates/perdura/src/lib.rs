@@ -50,6 +50,7 @@
 mod any_engine;
 mod background;
 mod backup;
+mod bell;
 mod database;
 mod error;
 mod examine;
@@ -64,6 +65,7 @@ mod placing;
 mod progress;
 mod salvage;
 mod snapshot;
+mod sync;
 mod table;
 mod transaction;
 mod tuple_code;
