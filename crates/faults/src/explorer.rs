@@ -68,7 +68,7 @@ impl Again {
 }
 
 impl Again {
-    fn is_due(self, states: u64, nested: u64) -> bool {
+    pub(crate) fn is_due(self, states: u64, nested: u64) -> bool {
         self.depth > 0
             && states.is_multiple_of(self.every)
             && nested <= states.saturating_mul(self.per_mille) / 1000
@@ -288,7 +288,7 @@ impl<M: Medium> Story<M> {
 }
 
 /// A database that ends as a kill ends it, whatever happens.
-struct Abandoned(Option<Database<Recorded>>);
+pub(crate) struct Abandoned(pub(crate) Option<Database<Recorded>>);
 
 impl std::ops::Deref for Abandoned {
     type Target = Database<Recorded>;
@@ -306,7 +306,7 @@ impl Drop for Abandoned {
     }
 }
 
-fn without_panic<R>(work: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
+pub(crate) fn without_panic<R>(work: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     let ended = quietly(|| catch_unwind(AssertUnwindSafe(work)));
     ended.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
