@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use rand::rngs::SmallRng;
@@ -93,6 +93,15 @@ fn total(db: &Database, partition: usize) -> i64 {
 
 fn is_in_use(error: &Error) -> bool {
     matches!(error, Error::Pool(PoolError::InUse { .. }))
+}
+
+/// Counts down when it goes, whatever happens: nobody waits for a thread that has panicked.
+struct Ends<'a>(&'a AtomicU64);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
 }
 
 /// Opens, pays one into an account, and lets go in one of three ways. Returns whether it got in.
@@ -219,16 +228,16 @@ fn who_starts_programs_meanwhile_can_open_again_at_once() {
     let db = Database::create(&path, &schema(), &options).unwrap();
     fill(&db, 0);
     drop(db);
-    let done = AtomicBool::new(false);
+    let going_on = AtomicU64::new(1);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !done.load(SeqCst) {
+            while going_on.load(SeqCst) > 0 {
                 assert!(Command::new("true").status().unwrap().success());
             }
         });
+        let _ends = Ends(&going_on);
         let mut random = SmallRng::seed_from_u64(1);
         let visits = (0..150).filter(|_| visit(&path, &options, &mut random)).count();
-        done.store(true, SeqCst);
         assert_eq!(visits, 150, "nobody else has it");
     });
 }
@@ -258,6 +267,7 @@ fn writers_and_readers_of_the_same_partitions_see_whole_transactions() {
                 for number in 0..4u64 {
                     let (db, writing, move_some) = (&db, &writing, &move_some);
                     scope.spawn(move || {
+                        let _ends = Ends(writing);
                         let mut random = SmallRng::seed_from_u64(number);
                         for round in 0..60 {
                             // Not always the same.
@@ -276,7 +286,6 @@ fn writers_and_readers_of_the_same_partitions_see_whole_transactions() {
                                 assert!(done.is_ok() || matches!(done, Err(Error::User(_))));
                             }
                         }
-                        writing.fetch_sub(1, SeqCst);
                     });
                 }
                 for partition in 0..2 {
@@ -330,13 +339,14 @@ fn the_last_of_many_handles_and_snapshots_lets_others_in() {
                 for snapshot in snapshots {
                     let (table, reading) = (&table, &reading);
                     scope.spawn(move || {
+                        // Declared after the snapshot, so that it goes before: then somebody who
+                        // tries may be let in or not.
+                        let snapshot = snapshot;
+                        let _ends = Ends(reading);
                         for _ in 0..30 {
                             let seen = sum(|visit| snapshot.scan(table, &Scan::all(), visit));
                             assert_eq!(seen.unwrap(), before, "{engine}");
                         }
-                        // Before it is gone somebody who tries may be let in or not.
-                        reading.fetch_sub(1, SeqCst);
-                        drop(snapshot);
                     });
                 }
                 // Others try all the time.
