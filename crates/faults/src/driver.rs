@@ -1,6 +1,6 @@
 //! Random transactions that run on a database and on its model.
 
-use perdura::{Database, Environment, Error, Ticket, Tx, Value};
+use perdura::{Database, Environment, Error, Partition, Ticket, Tx, Value};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -266,7 +266,21 @@ impl Driver {
         model: &mut Model,
         operations: usize,
     ) -> Result<Option<Ticket>, Error> {
-        let mut tx = db.begin()?;
+        self.in_partition(&db.try_partition(0)?, tables, model, operations)
+    }
+
+    /// The same in one of several partitions.
+    ///
+    /// # Errors
+    /// As [`Self::grouped`].
+    pub fn in_partition<E: Environment>(
+        &mut self,
+        partition: &Partition<'_, E>,
+        tables: &Tables,
+        model: &mut Model,
+        operations: usize,
+    ) -> Result<Option<Ticket>, Error> {
+        let mut tx = partition.begin();
         let mut after = model.clone();
         for _ in 0..operations {
             if let Err(error) = self.operation(&mut tx, tables, &mut after) {

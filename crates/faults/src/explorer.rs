@@ -74,7 +74,7 @@ impl Again {
 }
 
 impl Again {
-    fn is_due(self, states: u64, nested: u64) -> bool {
+    pub(crate) fn is_due(self, states: u64, nested: u64) -> bool {
         self.depth > 0
             && states.is_multiple_of(self.every)
             && nested <= states.saturating_mul(self.per_mille) / 1000
@@ -354,7 +354,7 @@ fn with_promise<M: Medium>(state: &State<'_, M::Image>) -> u64 {
 }
 
 /// A database that ends as a kill ends it, whatever happens.
-struct Abandoned(Option<Database<Recorded>>);
+pub(crate) struct Abandoned(pub(crate) Option<Database<Recorded>>);
 
 impl std::ops::Deref for Abandoned {
     type Target = Database<Recorded>;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perdura::{
-    CheckReport, ColumnType, Database, Environment, Error, Row, Scan, Schema, Table, TableSchema,
-    Tx, Value,
+    CheckReport, ColumnType, Database, Environment, Error, Partition, Row, Scan, Schema, Table,
+    TableSchema, Tx, Value,
 };
 
 /// The table with a single number as key and two secondary indexes.
@@ -145,9 +145,19 @@ pub fn item_of(row: &Row) -> (u64, Item) {
 /// # Errors
 /// It cannot be read, or a scan shows a key twice.
 pub fn contents<E: Environment>(db: &Database<E>) -> Result<Model, Error> {
-    let tables = Tables::of(db);
+    contents_in(&db.try_partition(0)?, &Tables::of(db))
+}
+
+/// Everything that one of several partitions holds.
+///
+/// # Errors
+/// As [`contents`].
+pub fn contents_in<E: Environment>(
+    partition: &Partition<'_, E>,
+    tables: &Tables,
+) -> Result<Model, Error> {
     let (mut model, mut twice) = (Model::default(), false);
-    db.read(|tx| {
+    partition.read(|tx| {
         tx.scan(&tables.item, &Scan::all(), |row| {
             let (key, item) = item_of(row);
             twice |= model.items.insert(key, item).is_some();
@@ -174,17 +184,45 @@ pub fn differs<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), St
     reads_differ(db, model)
 }
 
-fn unreadable(error: Error) -> String {
-    format!("cannot be read: {error}")
-}
-
 /// As [`differs`], but for a forward scan of the tables.
 ///
 /// # Errors
 /// The first difference.
 pub fn reads_differ<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), String> {
-    let tables = Tables::of(db);
-    let wrong = db.read(|tx| {
+    reads_differ_in(&db.partition(0), &Tables::of(db), model)?;
+    let report = checks(db)?;
+    let tuples = (model.items.len() + model.pairs.len()) as u64;
+    if report.tuples != tuples {
+        return Err(format!("counts {} tuples, not {tuples}", report.tuples));
+    }
+    Ok(())
+}
+
+/// What differs between one of several partitions and the model, in whatever way it is read.
+///
+/// # Errors
+/// The first difference.
+pub fn differs_in<E: Environment>(
+    partition: &Partition<'_, E>,
+    tables: &Tables,
+    model: &Model,
+) -> Result<(), String> {
+    if contents_in(partition, tables).map_err(unreadable)? != *model {
+        return Err("holds something else".into());
+    }
+    reads_differ_in(partition, tables, model)
+}
+
+fn unreadable(error: Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+fn reads_differ_in<E: Environment>(
+    partition: &Partition<'_, E>,
+    tables: &Tables,
+    model: &Model,
+) -> Result<(), String> {
+    let wrong = partition.read(|tx| {
         let (mut row, mut by_name, mut by_count_flag) = (Row::new(), Vec::new(), Vec::new());
         let (mut items, mut pairs) = (Vec::new(), Vec::new());
         let go_on = |()| ControlFlow::Continue(());
@@ -235,11 +273,6 @@ pub fn reads_differ<E: Environment>(db: &Database<E>, model: &Model) -> Result<(
     });
     if let Some(wrong) = wrong.map_err(unreadable)? {
         return Err(wrong.into());
-    }
-    let report = checks(db)?;
-    let tuples = (model.items.len() + model.pairs.len()) as u64;
-    if report.tuples != tuples {
-        return Err(format!("counts {} tuples, not {tuples}", report.tuples));
     }
     Ok(())
 }

@@ -16,6 +16,7 @@
 //! | [`story`] | what an engine does before it crashes |
 //! | [`medium`], [`pool`], [`files`] | what survives a crash |
 //! | [`explorer`] | the walk over all states, and the verdict |
+//! | [`baton`], [`crowd`] | several partitions whose transactions interleave |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
@@ -24,7 +25,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod baton;
 pub mod catalogue;
+pub mod crowd;
 pub mod driver;
 pub mod examine;
 pub mod explorer;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pm::{Event, Site, Trace};
+use pm::{DiskEvent, DiskTrace, Event, Site, Trace};
 
 /// Findings by the place in the source, each with how often it was so.
 #[derive(Clone, Default, Debug)]
@@ -66,4 +66,113 @@ pub fn lints(trace: &Trace) -> Lints {
         }
     }
     found
+}
+
+/// The same for files: findings by the place in the source, each with how often it was so.
+#[derive(Clone, Default, Debug)]
+pub struct DiskLints {
+    /// Somebody wrote there, or changed the directory, and at an acknowledgement it was not synced.
+    pub unsynced: BTreeMap<String, u64>,
+    /// The sync found nothing that had changed since the last one.
+    pub idle_syncs: BTreeMap<String, u64>,
+}
+
+/// Looks through a record of files. A file that was removed need not be synced.
+pub fn disk_lints(trace: &DiskTrace) -> DiskLints {
+    let mut found = DiskLints::default();
+    let mut names = trace.numbers.clone();
+    let mut written: BTreeMap<u64, Site> = BTreeMap::new();
+    let mut directory: Option<Site> = None;
+    let name = |site: Site| format!("{}:{}", site.file(), site.line());
+    for one in &trace.events {
+        match &one.event {
+            DiskEvent::Create { name, file } => {
+                names.insert(name.clone(), *file);
+                directory = Some(one.site);
+            }
+            DiskEvent::Rename { from, to } => {
+                if let Some(file) = names.remove(from) {
+                    names.insert(to.clone(), file);
+                }
+                directory = Some(one.site);
+            }
+            DiskEvent::Remove { name } => {
+                if let Some(file) = names.remove(name) {
+                    written.remove(&file);
+                }
+                directory = Some(one.site);
+            }
+            DiskEvent::Write { file, .. }
+            | DiskEvent::SetLen { file, .. }
+            | DiskEvent::Reserve { file, .. } => {
+                written.insert(*file, one.site);
+            }
+            DiskEvent::Sync { file } => {
+                if written.remove(file).is_none() {
+                    *found.idle_syncs.entry(name(one.site)).or_default() += 1;
+                }
+            }
+            DiskEvent::SyncDirectory => {
+                if directory.take().is_none() {
+                    *found.idle_syncs.entry(name(one.site)).or_default() += 1;
+                }
+            }
+            DiskEvent::FailedSync { .. } => {}
+            DiskEvent::Note(_) => {
+                for site in written.values().chain(directory.as_ref()) {
+                    *found.unsynced.entry(name(site)).or_default() += 1;
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use pm::{File, Files, Memory, Off, Range, Recording, RecordingFiles};
+
+    use super::*;
+
+    fn count(found: &BTreeMap<String, u64>) -> u64 {
+        found.values().sum()
+    }
+
+    #[test]
+    fn each_lint_of_a_memory_is_found() {
+        let memory = Recording::new(4096).expect("address space");
+        memory.grow(256).expect("room");
+        memory.start();
+        memory.store(Off::new(0), 1);
+        memory.note(1);
+        memory.flush(Range::new(0, 8));
+        memory.note(2);
+        memory.fence();
+        memory.note(3);
+        memory.flush(Range::new(0, 8));
+        memory.fence();
+        memory.fence();
+        let found = lints(&memory.stop());
+        assert_eq!(count(&found.unflushed), 2);
+        assert_eq!(count(&found.flushed_twice), 1);
+        assert_eq!(count(&found.idle_fences), 1);
+    }
+
+    #[test]
+    fn each_lint_of_files_is_found() {
+        let files = RecordingFiles::new();
+        files.start();
+        let file = files.create("a").expect("a file");
+        file.write_at(0, &[1]).expect("a write");
+        files.note(1);
+        file.sync().expect("a sync");
+        files.note(2);
+        files.sync_directory().expect("a sync");
+        files.note(3);
+        file.sync().expect("a sync");
+        files.sync_directory().expect("a sync");
+        let found = disk_lints(&files.stop());
+        assert_eq!(count(&found.unsynced), 3);
+        assert_eq!(count(&found.idle_syncs), 2);
+    }
 }

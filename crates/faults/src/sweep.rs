@@ -24,20 +24,21 @@ pub fn sweep<M: Medium>(
     how: How,
     sites: impl Fn(How, &M::Trace) -> Vec<Site>,
 ) -> Swept {
-    let mut places: Vec<Site> = Vec::new();
-    for site in stories.iter().flat_map(|(story, _)| sites(how, &story.trace)) {
-        if !places.contains(&site) {
-            places.push(site);
-        }
-    }
-    places.sort_by_key(|site| (site.file(), site.line(), site.column()));
-    let noticed = in_parallel(places.len(), |index| {
-        let fault = Mutation { how, at: Where::Site(places[index]) };
+    let places = stories.iter().flat_map(|(story, _)| sites(how, &story.trace)).collect();
+    sweep_with(places, |site| {
+        let fault = Mutation { how, at: Where::Site(site) };
         stories.iter().any(|(story, bound)| {
             let explored = story.explore(Some(&fault), Effort::once(*bound));
             explored.violation.is_some()
         })
-    });
+    })
+}
+
+/// Asks for each of the places in turn whether its absence is noticed.
+pub fn sweep_with(mut places: Vec<Site>, noticed: impl Fn(Site) -> bool + Sync) -> Swept {
+    places.sort_by_key(|site| (site.file(), site.line(), site.column()));
+    places.dedup();
+    let noticed = in_parallel(places.len(), |index| noticed(places[index]));
     let name = |site: &Site| format!("{}:{}", site.file(), site.line());
     let unnoticed = places.iter().zip(noticed).filter(|(_, noticed)| !noticed);
     Swept { places: places.len(), unnoticed: unnoticed.map(|(site, _)| name(site)).collect() }

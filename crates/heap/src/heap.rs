@@ -4,7 +4,6 @@
 //! the same time for every size of data. What is in the chunks is found out when they are needed.
 
 use std::sync::atomic::Ordering::Acquire;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pm::{Bad, Memory, Off, Range};
 use zerocopy::IntoBytes;
@@ -17,6 +16,7 @@ use crate::layout::{
     SUPERBLOCK_AT, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock, lane_at, name_at, taken_at,
 };
 use crate::mini;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest name of a root, in bytes.
 pub const MAX_NAME_BYTES: usize = NAME_BYTES;

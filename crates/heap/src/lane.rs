@@ -430,6 +430,9 @@ impl<M: Memory> Lane<M> {
             class.chunks[position] = GONE;
             class.with_space[position / 64] &= !(1 << (position % 64));
             self.chunks[number as usize] = None;
+            // Another lane may take the chunk at once. What a mini-transaction of this one has
+            // changed in it must not be changed once more by a record that is not durably gone.
+            self.settle();
             self.heap.supply().free.push(number);
         }
     }

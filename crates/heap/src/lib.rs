@@ -20,6 +20,7 @@ mod heap;
 mod lane;
 mod layout;
 mod mini;
+mod sync;
 
 pub use error::HeapError;
 pub use heap::{ChunkUse, Heap, HeapOptions, MAX_NAME_BYTES};

@@ -251,6 +251,41 @@ fn the_test_of_objects_fails_without_one_flush_or_fence() {
 /// A trace of mini-transactions: words that all get the same number, lines that get it too before,
 /// an object that becomes persisted and one that is freed, all together.
 fn mini_story(steps: u64) -> (Trace, u64) {
+    let (mut lane, area) = mini_area();
+    lane.memory().start();
+    mini_steps(&mut lane, area, 1..=steps, None);
+    (lane.memory().stop(), area)
+}
+
+/// The same with an object beside that is replaced after each, and has its bit in a word that the
+/// mini-transaction has changed.
+fn mini_story_beside(steps: u64) -> (Trace, u64) {
+    let (mut lane, area) = mini_area();
+    let (heap, memory) = (lane.heap().clone(), lane.memory().clone());
+    let mut lines = LineSet::new();
+    memory.start();
+    for step in 1..=steps {
+        let current: u64 = memory.read(Off::new(area + WORDS * 64)).unwrap();
+        mini_steps(&mut lane, area, step..=step, Some(current).filter(|at| *at != 0));
+        lane.settle();
+        let old = heap.root(BESIDE).unwrap();
+        let beside = lane.allocate(LINES_OF_WORK * 64, Purpose::Table).unwrap();
+        lane.mark_persisted(beside, &mut lines);
+        lines.flush(&memory);
+        memory.fence();
+        heap.set_root(BESIDE, beside).unwrap();
+        if let Some(old) = old {
+            lane.clear_persisted(old, &mut lines).unwrap();
+            lines.flush(&memory);
+            memory.fence();
+            lane.release(old);
+        }
+    }
+    (memory.stop(), area)
+}
+
+/// A lane with a durable object of some lines.
+fn mini_area() -> (Lane<Recording>, u64) {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let heap = Heap::format(memory.clone(), options()).unwrap();
     let mut lane = heap.lane(0);
@@ -262,9 +297,7 @@ fn mini_story(steps: u64) -> (Trace, u64) {
     lines.flush(&memory);
     memory.fence();
     heap.set_root("area", area).unwrap();
-    memory.start();
-    mini_steps(&mut lane, area, 1..=steps, None);
-    (memory.stop(), area)
+    (lane, area)
 }
 
 /// The name of an object that has nothing to do with the mini-transactions.
@@ -349,6 +382,44 @@ fn the_test_of_mini_transactions_fails_without_one_flush_or_fence() {
     let (trace, area) = mini_story(12);
     let unseen = unseen(&trace, |image, noted| mini_verdict(image, area, noted, 0));
     assert_eq!(unseen, [""; 0]);
+}
+
+/// Each store of a mini-transaction by its place there: the one that commits, the words, the one
+/// that ends it. Left out, it never persists.
+#[test]
+fn the_test_of_mini_transactions_fails_without_any_one_store() {
+    let (trace, area) = mini_story_beside(12);
+    let check = |image: &[u8], noted| mini_verdict(image, area, noted, 2);
+    assert_eq!(explore(Replay::new(&trace), 60, check).2, None);
+    // They have the place of the call that commits.
+    let commits = |line: &str| line.trim() == "lane.mini_commit(&mut lines);";
+    let place = 1 + include_str!("crash.rs").lines().position(commits).unwrap() as u32;
+    let without = |number: usize| {
+        let (mut events, mut stores, mut most) = (Vec::new(), 0, 0);
+        for recorded in &trace.events {
+            match recorded.event {
+                pm::Event::Note(_) => stores = 0,
+                pm::Event::Store { .. } if recorded.site.line() == place => {
+                    stores += 1;
+                    most = most.max(stores);
+                    if stores == number {
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            events.push(recorded.clone());
+        }
+        (Trace { image: trace.image.clone(), events }, most)
+    };
+    let many = without(usize::MAX).1;
+    // The commit, the words with the object's place, a word of bits or more, and the end.
+    assert!(many >= 4 + WORDS as usize, "{many}");
+    let unseen: Vec<usize> = (1..=many)
+        .filter(|number| explore(Replay::new(&without(*number).0), 60, check).2.is_none())
+        .collect();
+    println!("{many} stores");
+    assert_eq!(unseen, [0; 0]);
 }
 
 /// The second process after a kill: what it found, and its trace.

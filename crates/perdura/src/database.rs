@@ -13,7 +13,8 @@ use engines::{
 };
 
 use crate::any_engine::{AnyEngine, Hosted};
-use crate::background::{Bell, Worker};
+use crate::background::Worker;
+use crate::bell::Bell;
 use crate::error::Error;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
@@ -70,12 +71,10 @@ impl Database<Native> {
         pool_options.initial_bytes =
             options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
         let pool = Pool::create(path, &pool_options)?;
-        let files_at = files_directory(path);
-        let made = Self::create_in(pool, &catalog.schema, &files_at, options);
+        let made = Self::create_in(pool, &catalog.schema, &files_directory(path), options);
         made.inspect_err(|_| {
-            // Everything here was made by this call.
+            // It was made by this call.
             let _ = Pool::remove(path);
-            let _ = HostFiles::remove(&files_at);
         })
     }
 
@@ -96,8 +95,15 @@ impl Database<Native> {
             .then(|| HostFiles::create(files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
+        let made_files = files.is_some();
         let media = Media::native(pool.clone(), files, options.volatile_bytes);
-        let mut database = Self::create_on(media, schema, &options.clone().engine(kind))?;
+        let database = Self::create_on(media, schema, &options.clone().engine(kind));
+        let mut database = database.inspect_err(|_| {
+            // What was in the way before would not have let this call come here.
+            if made_files {
+                let _ = HostFiles::remove(files_at);
+            }
+        })?;
         database.pool = Some(pool);
         Ok(database)
     }

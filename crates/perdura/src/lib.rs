@@ -50,6 +50,7 @@
 mod any_engine;
 mod background;
 mod backup;
+mod bell;
 mod database;
 mod error;
 mod examine;
@@ -65,6 +66,7 @@ mod progress;
 mod reachable;
 mod salvage;
 mod snapshot;
+mod sync;
 mod table;
 mod transaction;
 mod tuple_code;

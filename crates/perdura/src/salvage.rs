@@ -106,9 +106,11 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     });
     if let Err(error) = taken {
         target.abandon();
-        // Everything at `to` was made by this call.
+        // What is there now was made by this call.
         let _ = Pool::remove(to);
-        let _ = HostFiles::remove(&files_directory(to));
+        if kind.uses_files() {
+            let _ = HostFiles::remove(&files_directory(to));
+        }
         return Err(error);
     }
     target.close()?;

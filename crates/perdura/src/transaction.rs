@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
 
 use crate::any_engine::AnyEngine;
-use crate::background::Bell;
+use crate::bell::Bell;
 use crate::error::Error;
 use crate::table::Table;
 

@@ -5,11 +5,10 @@
 //! whoever finds the partition taken says that it waits, and the thread lets it go first: a writer
 //! waits for one step at most.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
-use std::thread;
+use std::sync::{PoisonError, TryLockError};
+
+use crate::sync::{AtomicBool, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard, yield_now};
 
 /// Something that is taken in turns; see the module's comment. A panic in a transaction has aborted
 /// it, so that what is behind the lock is as before.
@@ -78,12 +77,17 @@ impl<T> Turns<T> {
         let served = self.served.load(SeqCst);
         drop(guard);
         for _ in 0..PATIENCE {
-            if self.waiting.load(SeqCst) == 0 || self.served.load(SeqCst) != served {
+            if self.queue() != Some(served) {
                 break;
             }
-            thread::yield_now();
+            yield_now();
         }
         done
+    }
+
+    /// How many have waited and got it, if somebody waits.
+    pub(crate) fn queue(&self) -> Option<u32> {
+        (self.waiting.load(SeqCst) > 0).then(|| self.served.load(SeqCst))
     }
 
     /// Whether the thread in the background waits for its turn.
@@ -96,55 +100,7 @@ impl<T> Turns<T> {
     /// background has had its turn, or has it.
     pub(crate) fn let_in(&self) {
         while self.is_wanted() {
-            thread::yield_now();
+            yield_now();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_who_waits_gets_its_turn_after_the_step_that_is_under_way() {
-        let turns = Turns::new((0u32, 0u32));
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(SeqCst) {
-                    turns.step(|(steps, _)| *steps += 1);
-                }
-            });
-            for turn in 0..200 {
-                let mut guard = turns.write();
-                assert_eq!(guard.1, turn);
-                guard.1 += 1;
-                drop(guard);
-                assert_eq!(turns.read().1, turn + 1);
-            }
-            while turns.read().0 == 0 {
-                thread::yield_now();
-            }
-            done.store(true, SeqCst);
-        });
-        assert_eq!(turns.waiting.load(SeqCst), 0);
-    }
-
-    #[test]
-    fn one_who_keeps_it_can_let_the_thread_in() {
-        let turns = Turns::new(0u32);
-        let mut guard = turns.write();
-        thread::scope(|scope| {
-            scope.spawn(|| turns.step(|steps| *steps += 1));
-            while !turns.is_wanted() {
-                thread::yield_now();
-            }
-            assert_eq!(*guard, 0);
-            drop(guard);
-            turns.let_in();
-            guard = turns.write();
-            assert_eq!(*guard, 1);
-            drop(guard);
-        });
     }
 }

@@ -260,6 +260,35 @@ fn what_is_not_a_regular_file_is_refused() {
     assert!(Database::create(&dangling, &schema(), &options()).is_err());
 }
 
+/// The pool of a database was moved away, its files were not. Creating another one in its place is
+/// refused, and takes nothing away: with `inp` all data are in the files.
+#[test]
+fn creating_beside_the_files_of_another_database_takes_none_of_them() {
+    for engine in EngineKind::ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, moved) = (directory.path().join("db"), directory.path().join("moved"));
+        let files = directory.path().join("db.files");
+        let first = options().engine(EngineKind::Inp);
+        let db = Database::create(&path, &schema(), &first).unwrap();
+        fill(&db);
+        db.close().unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        let options = options().engine(engine);
+        // Refused for the files, or for want of room.
+        let small = options.clone().pool_limit(64 << 10);
+        for options in [&options, &small] {
+            if engine.uses_files() || std::ptr::eq(options, &small) {
+                Database::open_or_create(&path, &schema(), options).unwrap_err();
+                Database::create(&path, &schema(), options).unwrap_err();
+                assert!(!path.exists(), "{engine}");
+            }
+            assert!(std::fs::read_dir(&files).unwrap().next().is_some(), "{engine}");
+        }
+        std::fs::rename(&moved, &path).unwrap();
+        compare(&Database::open(&path, &first).unwrap(), &filled());
+    }
+}
+
 #[test]
 fn contradictory_options_are_refused_and_change_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,0 +1,207 @@
+//! Threads of which one runs at a time: the one that has the baton. It hands it over at seeded
+//! points, so that the same seed gives the same interleaving.
+//!
+//! The threads are real: what one of them has flushed no other one's fence covers. A medium that
+//! calls [`Baton::pass`] before everything that is done to it makes each of these a point where
+//! another thread may go on. The allocator's lock is one of the system's: who holds it goes on until
+//! it is released, since one who waits for it could not hand the baton back.
+
+use std::cell::Cell;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use pm::Site;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+thread_local!(static ME: Cell<Option<usize>> = const { Cell::new(None) });
+
+/// After so long without a change of hands somebody waits for something else than the baton. The
+/// time only ends a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who runs; see the module's comment.
+#[derive(Debug)]
+pub struct Baton {
+    state: Mutex<State>,
+    /// One for each thread: it has the baton.
+    yours: Vec<Condvar>,
+    one_in: u32,
+}
+
+#[derive(Debug)]
+struct State {
+    holder: usize,
+    alive: Vec<bool>,
+    random: SmallRng,
+    handed_over: u64,
+}
+
+impl Baton {
+    /// A baton for so many threads, which is handed over at about one point in `one_in`.
+    pub fn new(seed: u64, threads: usize, one_in: u32) -> Self {
+        let random = SmallRng::seed_from_u64(seed);
+        let state = State { holder: 0, alive: vec![true; threads], random, handed_over: 0 };
+        let yours = (0..threads).map(|_| Condvar::new()).collect();
+        Self { state: Mutex::new(state), yours, one_in }
+    }
+
+    /// Runs `work` in every thread, and returns when all have ended.
+    ///
+    /// # Panics
+    /// One of them panics.
+    pub fn run(&self, work: impl Fn(usize) + Sync) {
+        thread::scope(|scope| {
+            for me in 0..self.yours.len() {
+                let work = &work;
+                scope.spawn(move || {
+                    ME.set(Some(me));
+                    let _last = Last { baton: self, me };
+                    drop(self.wait_for_turn(self.state(), me));
+                    work(me);
+                });
+            }
+        });
+    }
+
+    /// A point where another thread may go on, perhaps. Threads that were not started here pass.
+    pub fn pass(&self) {
+        if let Some(me) = ME.get() {
+            let mut state = self.state();
+            if state.random.random_ratio(1, self.one_in) {
+                drop(self.hand_over(state, me));
+            }
+        }
+    }
+
+    /// [`Self::pass`], unless the place in the source has the allocator's lock.
+    pub fn pass_at(&self, site: Site) {
+        if !has_lock(site) {
+            self.pass();
+        }
+    }
+
+    /// How often it changed hands.
+    pub fn handed_over(&self) -> u64 {
+        self.state().handed_over
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hand_over<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        me: usize,
+    ) -> MutexGuard<'a, State> {
+        let others: Vec<usize> =
+            (0..state.alive.len()).filter(|other| *other != me && state.alive[*other]).collect();
+        if others.is_empty() {
+            return state;
+        }
+        let next = others[state.random.random_range(0..others.len())];
+        state.holder = next;
+        state.handed_over += 1;
+        self.yours[next].notify_one();
+        if state.alive[me] { self.wait_for_turn(state, me) } else { state }
+    }
+
+    fn wait_for_turn<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        me: usize,
+    ) -> MutexGuard<'a, State> {
+        while state.holder != me {
+            let before = state.handed_over;
+            let waited = self.yours[me].wait_timeout(state, PATIENCE);
+            let late;
+            (state, late) = waited.unwrap_or_else(PoisonError::into_inner);
+            assert!(
+                !late.timed_out() || state.handed_over != before,
+                "thread {} has the baton and waits for a lock",
+                state.holder
+            );
+        }
+        state
+    }
+}
+
+/// Whoever ends, or panics, hands the baton over.
+struct Last<'a> {
+    baton: &'a Baton,
+    me: usize,
+}
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        let mut state = self.baton.state();
+        state.alive[self.me] = false;
+        if state.holder == self.me {
+            drop(self.baton.hand_over(state, self.me));
+        }
+    }
+}
+
+/// Whether whoever is there holds the lock of the allocator's supply of chunks.
+fn has_lock(site: Site) -> bool {
+    const SOURCES: [(&str, &str); 2] = [
+        ("heap/src/lane.rs", include_str!("../../heap/src/lane.rs")),
+        ("heap/src/heap.rs", include_str!("../../heap/src/heap.rs")),
+    ];
+    SOURCES.iter().any(|(file, source)| {
+        site.file().ends_with(file) && locked_lines(source, site.line() as usize)
+    })
+}
+
+/// Whether the line with this number stands behind one that takes the lock, in the same function,
+/// and not behind one that lets it go.
+fn locked_lines(source: &str, line: usize) -> bool {
+    let mut locked = false;
+    for text in source.lines().take(line) {
+        let text = text.trim_start();
+        if text.starts_with("fn ") || text.starts_with("pub") || text == "drop(supply);" {
+            locked = false;
+        }
+        let taken = text.strip_prefix("let ").and_then(|text| text.strip_suffix(".supply();"));
+        locked |= taken.is_some();
+    }
+    locked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_runs_at_a_time_and_the_same_seed_gives_the_same_order() {
+        let order = |seed| {
+            let (baton, order) = (Baton::new(seed, 3, 2), Mutex::new(Vec::new()));
+            baton.run(|me| {
+                for _ in 0..20 {
+                    order.try_lock().expect("nobody else runs").push(me);
+                    baton.pass();
+                }
+            });
+            assert!(baton.handed_over() > 10);
+            order.into_inner().expect("nobody has panicked")
+        };
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+    }
+
+    #[test]
+    fn the_lock_of_the_allocator_is_known_from_its_source() {
+        let source = include_str!("../../heap/src/lane.rs");
+        let line = |wanted: &str| {
+            let found: Vec<_> =
+                (1..).zip(source.lines()).filter(|(_, l)| l.contains(wanted)).collect();
+            found.iter().map(|(number, _)| locked_lines(source, *number)).collect::<Vec<_>>()
+        };
+        assert_eq!(line("memory.store(HIGH_WATER"), [true]);
+        assert_eq!(line("memory.store(at, tag.encode())"), [true]);
+        assert_eq!(line("memory.store(hint,"), [false]);
+        assert_eq!(line("lines.add(word.range());"), [false; 3]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Partitions whose transactions interleave, in threads that hand a baton over at seeded points:
+//! power cuts at every fence or sync, kills between any two stores or calls. See `faults::crowd`.
+
+use faults::crowd::{Crowd, CrowdStory};
+use faults::explorer::{Again, Effort};
+use faults::medium::Medium;
+use faults::mutation::{Code, How, Mutation, Where};
+use perdura::EngineKind;
+
+fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>) {
+    let transactions: Vec<_> = story.models.iter().map(|models| models.len() - 1).collect();
+    let explored = story.explore(None, Effort::once(6).then(Again::every(300, 1)));
+    println!(
+        "{engine}, seed {seed}: {transactions:?} transactions, {} changes of thread, {explored:?}",
+        story.handed_over
+    );
+    assert_eq!(explored.violation, None, "{engine}, seed {seed}");
+    assert!(story.handed_over > 50, "{engine}: {} changes of thread", story.handed_over);
+    assert!(explored.points > 20 && explored.nested > 0, "{explored:?}");
+    let kills = story.explore_kills(if engine.uses_files() { 3 } else { 97 });
+    assert_eq!(kills.violation, None, "{engine}, seed {seed}");
+    assert!(kills.states > 20, "{kills:?}");
+}
+
+fn survives_in_pool(engine: EngineKind, seeds: [u64; 2], transactions: usize) {
+    for seed in seeds {
+        survives(engine, seed, &Crowd::new(engine, seed, transactions).run_in_pool());
+    }
+}
+
+#[test]
+fn partitions_of_nvm_inp_that_interleave_survive_crashes() {
+    survives_in_pool(EngineKind::NvmInp, [1, 2], 60);
+}
+
+#[test]
+fn partitions_of_nvm_cow_that_interleave_survive_crashes() {
+    survives_in_pool(EngineKind::NvmCow, [1, 2], 60);
+}
+
+#[test]
+fn partitions_of_nvm_log_that_interleave_survive_crashes() {
+    survives_in_pool(EngineKind::NvmLog, [1, 2], 40);
+}
+
+#[test]
+fn partitions_in_files_that_interleave_survive_crashes() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
+        for seed in [1, 2] {
+            survives(engine, seed, &Crowd::new(engine, seed, 60).run_in_files());
+        }
+    }
+}
+
+/// What was recorded does not depend on the machine.
+#[test]
+fn the_same_seed_gives_the_same_interleaving() {
+    let record = || {
+        let trace = Crowd::new(EngineKind::NvmInp, 3, 30).run_in_pool().trace;
+        let mut threads: Vec<u32> = Vec::new();
+        let mut number = |thread| {
+            threads.iter().position(|known| *known == thread).unwrap_or_else(|| {
+                threads.push(thread);
+                threads.len() - 1
+            })
+        };
+        let events = trace.events.iter();
+        events.map(|one| format!("{} {:?}", number(one.thread), one.event)).collect::<Vec<_>>()
+    };
+    let (first, second) = (record(), record());
+    assert!(first == second, "{} events and {}", first.len(), second.len());
+}
+
+const fn code(file: &'static str, function: &'static str, text: &'static str) -> Where {
+    Where::Code(Code { file, function, text })
+}
+
+/// Faults that only somebody else's transactions could hide.
+#[test]
+fn faults_between_partitions_are_noticed() {
+    const LANE: &str = "heap/src/lane.rs";
+    let fence = How::FenceOfAnotherThread;
+    let all = |engine, at| {
+        [
+            (engine, Mutation { how: fence, at }),
+            // A chunk that is used before its reservation is durable.
+            (engine, Mutation { how: How::NoFence, at: code(LANE, "carve", "memory.fence()") }),
+            (engine, Mutation { how: How::NoFlush, at: code(LANE, "carve", "at.range()") }),
+            (engine, Mutation { how: How::NoStore, at: code(LANE, "carve", "HIGH_WATER") }),
+        ]
+    };
+    let commit = |file| code(file, "commit", "memory.fence()");
+    let batch = code("engines/src/nvm_cow.rs", "end_batch", "self.memory.fence()");
+    let faults = [
+        all(EngineKind::NvmInp, commit("engines/src/nvm_inp.rs")),
+        all(EngineKind::NvmLog, commit("engines/src/nvm_log.rs")),
+        all(EngineKind::NvmCow, batch),
+    ];
+    let mut missed = Vec::new();
+    for (engine, fault) in faults.into_iter().flatten() {
+        let story = Crowd::new(engine, 1, 60).run_in_pool();
+        let explored = story.explore(Some(&fault), Effort::once(10));
+        println!("{engine}, {fault:?}: {} changed, {} states", explored.injected, explored.states);
+        if explored.violation.is_none() {
+            missed.push((engine, fault, explored.injected));
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:#?}");
+}

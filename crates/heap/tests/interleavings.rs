@@ -1,0 +1,426 @@
+//! The allocator, shared by threads whose interleaving a scheduler chooses: at every load, store,
+//! flush, fence and lock another thread may go on. The sources are those of the crate, compiled a
+//! second time over the scheduler's locks.
+//!
+//! No slot is handed out twice; and after a power cut at any fence of any interleaving, what a lane
+//! had made durable is there, whatever the others were about. A fence covers the flushes of its own
+//! thread only.
+
+#![expect(unreachable_pub, dead_code, reason = "modules of a crate, compiled into a test")]
+
+#[path = "../src/chunk.rs"]
+mod chunk;
+#[path = "../src/classes.rs"]
+mod classes;
+#[path = "../src/error.rs"]
+mod error;
+#[path = "../src/heap.rs"]
+mod heap;
+#[path = "../src/lane.rs"]
+mod lane;
+#[path = "../src/layout.rs"]
+mod layout;
+#[path = "../src/mini.rs"]
+mod mini;
+mod sync {
+    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
+    pub(crate) use std::sync::PoisonError;
+}
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use pm::{Bad, GrowError, LineSet, Memory, Off, Pod, Range, Recording, Replay, Trace};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::atomic::AtomicBool;
+use shuttle::{Config, MaxSteps, Runner, thread};
+
+use crate::heap::{Heap, HeapOptions};
+use crate::lane::{Lane, Purpose};
+
+const LIMIT: u64 = 1 << 20;
+
+/// A recording memory at which the scheduler can change threads.
+#[derive(Clone, Debug)]
+struct Shared {
+    memory: Recording,
+    point: sync::Arc<AtomicBool>,
+}
+
+impl Shared {
+    fn new(memory: Recording) -> Self {
+        Self { memory, point: sync::Arc::new(AtomicBool::new(false)) }
+    }
+
+    /// Lets others go on; then this thread does something.
+    fn step(&self) -> &Recording {
+        self.point.load(Ordering::SeqCst);
+        self.alone()
+    }
+
+    fn alone(&self) -> &Recording {
+        pm::record_as(Some(usize::from(shuttle::current::me()) as u32));
+        &self.memory
+    }
+}
+
+impl Memory for Shared {
+    const DURABLE: bool = true;
+    type View<'a> = <Recording as Memory>::View<'a>;
+
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+    fn grow(&self, to: u64) -> Result<(), GrowError> {
+        self.step().grow(to)
+    }
+    fn healthy(&self) -> Result<(), Bad> {
+        self.memory.healthy()
+    }
+    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
+        self.step().read(at)
+    }
+    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
+        self.step().read_into(at, out)
+    }
+    fn view(&self, at: Range) -> Result<Self::View<'_>, Bad> {
+        self.step().view(at)
+    }
+    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
+        self.step().gather(parts, out)
+    }
+    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
+        self.step().load(at, order)
+    }
+    #[track_caller]
+    fn store(&self, at: Off<u64>, value: u64) {
+        self.step().store(at, value);
+    }
+    #[track_caller]
+    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
+        self.step().cas(at, old, new)
+    }
+    #[track_caller]
+    fn copy(&self, at: Off<u8>, src: &[u8]) {
+        self.step().copy(at, src);
+    }
+    #[track_caller]
+    fn flush(&self, at: Range) {
+        self.step().flush(at);
+    }
+    #[track_caller]
+    fn fence(&self) {
+        self.step().fence();
+    }
+    fn prefetch(&self, at: Range) {
+        self.memory.prefetch(at);
+    }
+}
+
+/// What a heap holds after a crash, as the crate sees it.
+type Found = ::heap::Heap<Recording>;
+
+/// Runs `story` under so many random schedules, and as many that change threads rarely; returns
+/// how many there were.
+fn interleave(schedules: usize, story: impl Fn() + Send + Sync + Copy + 'static) -> usize {
+    let run = |scheduler: Box<dyn Scheduler + Send>| {
+        let mut config = Config::new();
+        config.stack_size = 256 << 10;
+        config.max_steps = MaxSteps::FailAfter(1 << 20);
+        Runner::new(scheduler, config).run(story)
+    };
+    run(Box::new(RandomScheduler::new_from_seed(7, schedules)))
+        + run(Box::new(PctScheduler::new_from_seed(8, 3, schedules)))
+}
+
+fn formatted(lanes: u32) -> (Shared, Heap<Shared>) {
+    let memory = Shared::new(Recording::pool(16 << 10, LIMIT).unwrap());
+    let heap = Heap::format(memory.clone(), HeapOptions { chunk_bytes: 8 << 10, lanes }).unwrap();
+    (memory, heap)
+}
+
+fn contents(stamp: u64, bytes: u64) -> Vec<u8> {
+    let mut contents = vec![(stamp * 7 + 1) as u8; bytes as usize];
+    contents[..8].copy_from_slice(&stamp.to_le_bytes());
+    contents
+}
+
+/// An object that is durable and persisted when this returns.
+fn durable_object(lane: &mut Lane<Shared>, stamp: u64, bytes: u64) -> u64 {
+    let memory = lane.memory().clone();
+    let mut lines = LineSet::new();
+    let at = lane.allocate(bytes, Purpose::Table).unwrap();
+    memory.copy(Off::new(at), &contents(stamp, bytes));
+    lines.add(Range::new(at, bytes));
+    lines.flush(&memory);
+    memory.fence();
+    lane.mark_persisted(at, &mut lines);
+    lines.flush(&memory);
+    memory.fence();
+    at
+}
+
+fn durably_free(lane: &mut Lane<Shared>, at: u64) {
+    let mut lines = LineSet::new();
+    lane.clear_persisted(at, &mut lines).unwrap();
+    lines.flush(lane.memory());
+    lane.memory().fence();
+    lane.release(at);
+}
+
+/// What the threads of a story have made durable: notes of the trace count the changes.
+#[derive(Default)]
+struct Ledger {
+    now: BTreeMap<u64, (u64, u64)>,
+    moments: Vec<BTreeMap<u64, (u64, u64)>>,
+}
+
+impl Ledger {
+    /// Says that objects are durable, with stamp and size, or about to go. Nobody else runs
+    /// meanwhile.
+    fn note(
+        ledger: &Mutex<Self>,
+        memory: &Shared,
+        change: impl FnOnce(&mut BTreeMap<u64, (u64, u64)>),
+    ) {
+        let mut ledger = ledger.try_lock().expect("no thread is stopped with it");
+        change(&mut ledger.now);
+        let now = ledger.now.clone();
+        ledger.moments.push(now);
+        memory.alone().note(ledger.moments.len() as u64);
+    }
+}
+
+/// Opens the heap in every state of every crash point (up to a bound) and calls `check` with the
+/// number of the last note.
+fn every_crash(trace: &Trace, mut check: impl FnMut(&Found, usize)) -> u64 {
+    let (mut replay, mut states) = (Replay::new(trace), 0);
+    while let Some(point) = replay.next_point() {
+        let noted = point.last_note.unwrap_or(0) as usize;
+        let seen = point.for_each_state(6, 5, |image| {
+            let memory = Recording::pool_from_image(image, LIMIT).unwrap();
+            check(&Found::open(memory).unwrap(), noted);
+        });
+        states += seen.visited;
+    }
+    states
+}
+
+/// Every object of the ledger is persisted and whole, and nobody is given its bytes.
+fn objects_are_there(heap: &Found, objects: &BTreeMap<u64, (u64, u64)>, lanes: u32) {
+    let mut taken = BTreeMap::new();
+    heap.for_each_persisted(|at, bytes| assert!(taken.insert(at, bytes).is_none())).unwrap();
+    for (at, (stamp, bytes)) in objects {
+        assert!(taken.get(at).is_some_and(|slot| slot >= bytes), "{at:#x} is not persisted");
+        let mut found = vec![0; *bytes as usize];
+        heap.memory().read_into(Off::new(*at), &mut found).unwrap();
+        assert!(found == contents(*stamp, *bytes), "{at:#x} is not whole");
+    }
+    for lane in 0..lanes {
+        let mut lane = heap.lane(lane);
+        for bytes in [3000, 100, 3000] {
+            let at = lane.allocate(bytes, ::heap::Purpose::Table).unwrap();
+            let before = taken.range(..at + bytes).next_back();
+            let overlaps = before.is_some_and(|(other, slot)| other + slot > at);
+            assert!(!overlaps, "{at:#x} is handed out twice");
+            taken.insert(at, bytes);
+        }
+    }
+}
+
+/// Chunks are taken, filled, emptied and given back by three lanes at once; some of them before.
+fn lanes_at_once() {
+    let (memory, heap) = formatted(3);
+    let ledger = Mutex::new(Ledger::default());
+    memory.memory.start();
+    thread::scope(|scope| {
+        for number in 0..3u64 {
+            let (heap, memory, ledger) = (&heap, &memory, &ledger);
+            scope.spawn(move || {
+                let mut lane = heap.lane(number as u32);
+                let mut mine = Vec::new();
+                for round in 0..4 {
+                    let (stamp, bytes) =
+                        (number * 100 + round + 1, [3000, 100][round as usize % 2]);
+                    let at = durable_object(&mut lane, stamp, bytes);
+                    Ledger::note(ledger, memory, |now| {
+                        assert!(now.insert(at, (stamp, bytes)).is_none(), "{at:#x} twice");
+                    });
+                    mine.push(at);
+                }
+                // Chunks with two slots each: what is emptied beyond two goes to everybody.
+                let large: Vec<u64> =
+                    (0..6).map(|_| lane.allocate(3000, Purpose::Table).unwrap()).collect();
+                large.into_iter().for_each(|at| lane.release(at));
+                Ledger::note(ledger, memory, |now| {
+                    now.remove(&mine[0]);
+                });
+                durably_free(&mut lane, mine[0]);
+            });
+        }
+    });
+    let trace = memory.memory.stop();
+    let moments = ledger.into_inner().unwrap().moments;
+    every_crash(&trace, |heap, noted| {
+        let nothing = BTreeMap::new();
+        objects_are_there(heap, noted.checked_sub(1).map_or(&nothing, |at| &moments[at]), 3);
+    });
+}
+
+#[test]
+fn lanes_that_take_and_give_back_chunks_at_once_keep_theirs() {
+    let schedules = interleave(60, lanes_at_once);
+    println!("{schedules} schedules");
+}
+
+/// A mini-transaction of one lane empties a chunk; another lane takes it. If the record of the
+/// mini-transaction were applied again after a crash, it would change what is the other's.
+fn a_chunk_goes_from_one_lane_to_another() {
+    let (memory, heap) = formatted(2);
+    let (mut first, mut second) = (heap.lane(0), heap.lane(1));
+    // Four chunks of two slots. Two are emptied and stay with the lane, the third will go.
+    let all: Vec<u64> = (1..=8).map(|stamp| durable_object(&mut first, stamp, 3000)).collect();
+    all[..4].iter().for_each(|at| durably_free(&mut first, *at));
+    let ledger = Mutex::new(Ledger::default());
+    memory.memory.start();
+    thread::scope(|scope| {
+        let (memory, ledger, kept) = (&memory, &ledger, all[6]);
+        scope.spawn(move || {
+            // A word of a line of its own, in an object.
+            first.mini_store(Off::new((kept + 127) & !63), 0xabcd);
+            first.mini_free(all[4]).unwrap();
+            first.mini_free(all[5]).unwrap();
+            first.mini_commit(&mut LineSet::new());
+            first.settle();
+        });
+        scope.spawn(move || {
+            for stamp in 20..23 {
+                let at = durable_object(&mut second, stamp, 100);
+                Ledger::note(ledger, memory, |now| {
+                    now.insert(at, (stamp, 100));
+                });
+            }
+        });
+    });
+    let trace = memory.memory.stop();
+    let moments = ledger.into_inner().unwrap().moments;
+    every_crash(&trace, |heap, noted| {
+        let nothing = BTreeMap::new();
+        objects_are_there(heap, noted.checked_sub(1).map_or(&nothing, |at| &moments[at]), 2);
+    });
+}
+
+#[test]
+fn a_chunk_that_a_mini_transaction_empties_is_not_changed_by_it_again() {
+    let schedules = interleave(150, a_chunk_goes_from_one_lane_to_another);
+    println!("{schedules} schedules");
+}
+
+/// Two lanes find the same chunk without a tag, which a crash has left, while both need chunks; the
+/// hints lead to chunks that are others' by now.
+fn a_chunk_without_a_tag_is_found_twice() {
+    let (memory, heap) = formatted(3);
+    let mut kept = BTreeMap::new();
+    for number in 0..2u64 {
+        let at = durable_object(&mut heap.lane(number as u32), number + 1, 3000);
+        kept.insert(at, (number + 1, 3000));
+    }
+    // The third lane's chunk loses its tag, as if it had not been durable.
+    let third = heap.lane(2).allocate(3000, Purpose::Table).unwrap();
+    let tag = heap.chunk_at(heap.chunk_of(third).unwrap());
+    memory.store(Off::new(tag), 0);
+    drop(heap);
+    let heap = Heap::open(memory.clone()).unwrap();
+    let ledger = Mutex::new(Ledger { now: kept, moments: Vec::new() });
+    thread::scope(|scope| {
+        for number in 0..3u64 {
+            let (heap, memory, ledger) = (&heap, &memory, &ledger);
+            scope.spawn(move || {
+                let mut lane = heap.lane(number as u32);
+                for round in 0..3 {
+                    let stamp = number * 100 + round + 10;
+                    let at = lane.allocate(3000, Purpose::Table).unwrap();
+                    memory.copy(Off::new(at), &contents(stamp, 3000));
+                    Ledger::note(ledger, memory, |now| {
+                        assert!(now.insert(at, (stamp, 3000)).is_none(), "{at:#x} twice");
+                    });
+                }
+            });
+        }
+    });
+    for (at, (stamp, bytes)) in ledger.into_inner().unwrap().now {
+        let mut found = vec![0; bytes as usize];
+        memory.memory.read_into(Off::new(at), &mut found).unwrap();
+        assert!(found == contents(stamp, bytes), "{at:#x} belongs to two");
+    }
+}
+
+#[test]
+fn a_chunk_without_a_tag_goes_to_one_lane() {
+    let schedules = interleave(200, a_chunk_without_a_tag_is_found_twice);
+    println!("{schedules} schedules");
+}
+
+/// One lane needs a chunk when there is no room left, while another gives one back.
+fn the_last_chunk() {
+    let (memory, heap) = formatted(2);
+    let mut lanes = [heap.lane(0), heap.lane(1)];
+    let all: Vec<u64> = (0..8).map(|_| lanes[0].allocate(3000, Purpose::Table).unwrap()).collect();
+    memory.memory.fail_growth_after(Some(0));
+    let [mut giver, mut taker] = lanes;
+    let wanted = thread::scope(|scope| {
+        scope.spawn(move || all.into_iter().for_each(|at| giver.release(at)));
+        let wants = move || {
+            let mut tries = 0;
+            // An error until there is a chunk; none is lost.
+            while taker.allocate(100, Purpose::Table).is_err() {
+                tries += 1;
+                thread::yield_now();
+            }
+            tries
+        };
+        scope.spawn(wants).join().unwrap()
+    });
+    assert!(wanted < 10_000);
+}
+
+#[test]
+fn a_lane_that_finds_no_room_gets_the_chunk_that_another_gives_back() {
+    let schedules = interleave(200, the_last_chunk);
+    println!("{schedules} schedules");
+}
+
+/// Names that are set at once: all are there, each with its own root, after any crash behind them.
+fn names_at_once() {
+    let (memory, heap) = formatted(1);
+    let done = Mutex::new(0u64);
+    memory.memory.start();
+    thread::scope(|scope| {
+        for number in 0..3u64 {
+            let (heap, memory, done) = (&heap, &memory, &done);
+            scope.spawn(move || {
+                for round in 0..2 {
+                    heap.set_root(&format!("name {number}"), number * 10 + round + 1).unwrap();
+                    let mut done = done.try_lock().unwrap();
+                    *done = (*done & !(0xf << (number * 4))) | (round + 1) << (number * 4);
+                    memory.alone().note(*done);
+                }
+            });
+        }
+    });
+    every_crash(&memory.memory.stop(), |heap, noted| {
+        for number in 0..3u64 {
+            let acknowledged = (noted as u64 >> (number * 4)) & 0xf;
+            let found = heap.root(&format!("name {number}")).unwrap();
+            let round = found.map_or(0, |root| root - number * 10);
+            assert!((acknowledged..=acknowledged + 1).contains(&round), "{number}: {found:?}");
+        }
+    });
+}
+
+#[test]
+fn names_that_are_set_at_once_are_all_set() {
+    let schedules = interleave(60, names_at_once);
+    println!("{schedules} schedules");
+}

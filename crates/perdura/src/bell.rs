@@ -1,0 +1,76 @@
+//! What wakes the thread in the background: see [`crate::background`].
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard};
+
+/// How long nothing is tried when nothing could be done.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Default)]
+struct State {
+    stop: bool,
+    /// Somebody has left a backlog since the thread fell asleep.
+    rung: bool,
+}
+
+/// Wakes the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    asleep: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Bell {
+    /// There is a backlog. Called with the partition taken, so that the thread, which looks at
+    /// every partition before it sleeps, either sees the backlog or hears the bell.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        if self.asleep.load(SeqCst) {
+            self.wake(|state| state.rung = true);
+        }
+    }
+
+    #[cold]
+    fn wake(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the thread to end.
+    pub(crate) fn stop(&self) {
+        self.wake(|state| state.stop = true);
+    }
+
+    /// Whether the thread is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state().stop
+    }
+
+    /// Sleeps until the bell rings, unless `backlog` finds something to do.
+    pub(crate) fn sleep(&self, backlog: impl FnOnce() -> bool) {
+        self.asleep.store(true, SeqCst);
+        if !backlog() {
+            let mut state = self.state();
+            while !state.stop && !state.rung {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        self.asleep.store(false, SeqCst);
+        self.state().rung = false;
+    }
+
+    /// Waits a little, or until the thread is to end.
+    pub(crate) fn pause(&self) {
+        let state = self.state();
+        let stopped = self.changed.wait_timeout_while(state, PAUSE, |state| !state.stop);
+        drop(stopped.unwrap_or_else(PoisonError::into_inner));
+    }
+}
