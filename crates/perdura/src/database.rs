@@ -73,9 +73,8 @@ impl Database<Native> {
         let files_at = files_directory(path);
         let made = Self::create_in(pool, &catalog.schema, &files_at, options);
         made.inspect_err(|_| {
-            // Everything here was made by this call.
+            // It was made by this call.
             let _ = Pool::remove(path);
-            let _ = HostFiles::remove(&files_at);
         })
     }
 
@@ -96,8 +95,15 @@ impl Database<Native> {
             .then(|| HostFiles::create(files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
+        let has_files = files.is_some();
         let media = Media::native(pool.clone(), files, options.volatile_bytes);
-        let mut database = Self::create_on(media, schema, &options.clone().engine(kind))?;
+        let made = Self::create_on(media, schema, &options.clone().engine(kind));
+        let mut database = made.inspect_err(|_| {
+            // What was there before this call is not its to remove.
+            if has_files {
+                let _ = HostFiles::remove(files_at);
+            }
+        })?;
         database.pool = Some(pool);
         Ok(database)
     }
