@@ -168,54 +168,73 @@ pub fn contents<E: Environment>(db: &Database<E>) -> Result<Model, Error> {
 /// # Errors
 /// The first difference.
 pub fn differs<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), String> {
-    let unreadable = |error: Error| format!("cannot be read: {error}");
     if contents(db).map_err(unreadable)? != *model {
         return Err("holds something else".into());
     }
+    reads_differ(db, model)
+}
+
+fn unreadable(error: Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+/// As [`differs`], but for a forward scan of the tables.
+///
+/// # Errors
+/// The first difference.
+pub fn reads_differ<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), String> {
     let tables = Tables::of(db);
-    let (mut backward, mut by_name, mut wrong) = (Vec::new(), Vec::new(), None);
-    let read = db.read(|tx| {
+    let wrong = db.read(|tx| {
+        let (mut row, mut by_name, mut by_count_flag) = (Row::new(), Vec::new(), Vec::new());
+        let (mut items, mut pairs) = (Vec::new(), Vec::new());
+        let go_on = |()| ControlFlow::Continue(());
         tx.scan(&tables.item, &Scan::all().backward().columns(&[0]), |row| {
-            backward.push(row.u64(0));
-            ControlFlow::Continue(())
+            go_on(items.push(row.u64(0)))
         })?;
+        if !items.iter().rev().eq(model.items.keys()) {
+            return Ok(Some("shows other items backward"));
+        }
+        tx.scan(&tables.pair, &Scan::all().backward().columns(&[0, 1]), |row| {
+            go_on(pairs.push((row.text(0).to_owned(), row.i64(1))))
+        })?;
+        if !pairs.iter().rev().eq(model.pairs.keys()) {
+            return Ok(Some("shows other pairs backward"));
+        }
         tx.scan(&tables.item, &Scan::all().by("by_name").columns(&[1, 0]), |row| {
-            by_name.push((row.text(0).to_owned(), row.u64(1)));
-            ControlFlow::Continue(())
+            go_on(by_name.push((row.text(0).to_owned(), row.u64(1))))
         })?;
-        let mut row = Row::new();
-        for (key, item) in model.items.iter().take(5) {
+        let items = &model.items;
+        let mut names: Vec<_> = items.iter().map(|(key, item)| (item.name.clone(), *key)).collect();
+        names.sort();
+        if by_name != names {
+            return Ok(Some("has other names in their index"));
+        }
+        tx.scan(&tables.item, &Scan::all().by("by_count_flag").columns(&[3, 4, 0]), |row| {
+            go_on(by_count_flag.push((row.i64(0), row.bytes(1).to_vec(), row.u64(2))))
+        })?;
+        let mut counts: Vec<_> =
+            items.iter().map(|(key, item)| (item.count, item.flag.clone(), *key)).collect();
+        counts.sort();
+        if by_count_flag != counts {
+            return Ok(Some("has other tuples of a count and a flag in their index"));
+        }
+        for (key, item) in items.iter().take(5) {
             if !tx.get(&tables.item, &[Value::U64(*key)], &mut row)?
                 || item_of(&row) != (*key, item.clone())
             {
-                wrong = Some(format!("has another tuple {key} when asked for it"));
-            }
-            let mut found = Vec::new();
-            let same = [Value::I64(item.count), Value::Bytes(&item.flag)];
-            tx.scan(&tables.item, &Scan::prefix(&same).by("by_count_flag"), |row| {
-                found.push(row.u64(0));
-                ControlFlow::Continue(())
-            })?;
-            let alike = |other: &Item| other.count == item.count && other.flag == item.flag;
-            let expected = model.items.iter().filter(|(_, other)| alike(other));
-            if !expected.map(|(key, _)| *key).eq(found) {
-                wrong = Some("has other tuples of a count and a flag in their index".into());
+                return Ok(Some("has another item when asked for it"));
             }
         }
-        Ok(())
+        for ((left, right), value) in model.pairs.iter().take(5) {
+            let key = [Value::Text(left), Value::I64(*right)];
+            if !tx.get(&tables.pair, &key, &mut row)? || row.bytes(2) != value {
+                return Ok(Some("has another pair when asked for it"));
+            }
+        }
+        Ok(None)
     });
-    read.map_err(unreadable)?;
-    if let Some(wrong) = wrong {
-        return Err(wrong);
-    }
-    if !backward.iter().rev().eq(model.items.keys()) {
-        return Err("shows other tuples backward".into());
-    }
-    let mut expected: Vec<_> =
-        model.items.iter().map(|(key, item)| (item.name.clone(), *key)).collect();
-    expected.sort();
-    if by_name != expected {
-        return Err("has other names in their index".into());
+    if let Some(wrong) = wrong.map_err(unreadable)? {
+        return Err(wrong.into());
     }
     let report = checks(db)?;
     let tuples = (model.items.len() + model.pairs.len()) as u64;

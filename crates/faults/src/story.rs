@@ -127,12 +127,13 @@ impl Plot {
         let memory = Recording::pool(64 << 10, pool::LIMIT).expect("address space");
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
         let options = self.options.clone().commit(self.commit());
+        memory.start();
         let db = Database::create_on(media, &schema(), &options).expect("a database");
+        memory.note(0);
         let tables = Tables::of(&db);
         let mut driver = Driver::new(self.seed, self.keys);
         let mut models = vec![Model::default()];
         let mut snapshots: Vec<Snapshot> = Vec::new();
-        memory.start();
         for transaction in 0..self.transactions {
             let before = &models[models.len() - 1];
             let mut model = before.clone();
@@ -163,10 +164,10 @@ impl Plot {
         memory.note(models.len() as u64 - 1);
         snapshots.clear();
         compare(&db, &models[models.len() - 1]);
-        let trace = memory.stop();
         db.close().expect("it closes");
-        let medium = PoolMedium { options: self.options.clone() };
-        Story { medium, trace, models, in_flight: self.group as usize }
+        let trace = memory.stop();
+        let medium = PoolMedium { options: self.options.clone(), before: memory };
+        Story { medium, trace, models, in_flight: self.group as usize, created: true }
     }
 
     /// Runs the story of an engine that keeps files, with checkpoints, aborts and large
@@ -180,12 +181,14 @@ impl Plot {
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
         let media = Media::recorded(memory.clone(), files.clone());
+        // Until creation is acknowledged the pool has no description, and nobody opens the files.
+        files.start();
         let mut db: Database<Recorded> =
             Database::create_on(media, &schema(), &options).expect("a database");
+        files.note(0);
         let mut tables = Tables::of(&db);
         let (mut driver, mut models) = (Driver::new(self.seed, self.keys), vec![Model::default()]);
         let same = FileMedium { options, pool: memory.contents() };
-        files.start();
         for transaction in 0..self.transactions {
             let before = models[models.len() - 1].clone();
             let mut model = before.clone();
@@ -200,7 +203,13 @@ impl Plot {
             }
             if self.kills && transaction % 3 == 2 {
                 let most = if driver.random.random_bool(0.5) { 3 } else { 12 };
-                files.fail_after(Some(driver.random.random_range(0..most)));
+                let call = driver.random.random_range(0..most);
+                // From some call on all fail, which is a kill; or one alone does.
+                if driver.random.random_bool(0.3) {
+                    files.fail_once_after(call);
+                } else {
+                    files.fail_after(Some(call));
+                }
                 let _ = tx.commit();
                 db.abandon();
                 // The first successor is killed during recovery.
@@ -246,11 +255,12 @@ impl Plot {
             same.pool,
             "the pool of an engine with files does not change"
         );
-        db.abandon();
+        db.close().expect("it closes");
         let names = files.image().into_keys().collect();
         let medium = FileMedium { options: self.options.clone(), pool: same.pool };
         let in_flight = self.group as usize;
-        (Story { medium, trace: files.stop(), models, in_flight }, names)
+        let trace = files.stop();
+        (Story { medium, trace, models, in_flight, created: true }, names)
     }
 }
 
@@ -286,7 +296,7 @@ pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<Po
         Ok(())
     };
     let (medium, trace) = told(engine, first, act).expect("it runs");
-    Story { medium, trace, models, in_flight: 1 }
+    Story { medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Transactions that insert a tuple and update it several times, so that one which fills the
@@ -322,7 +332,7 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
         Ok(())
     };
     let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
-    Story { medium, trace, models, in_flight: 1 }
+    Story { medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Makes a database in a pool, does `first`, and records `act`.
@@ -342,5 +352,5 @@ fn told(
     act(&db, &tables, &memory)?;
     let trace = memory.stop();
     db.close()?;
-    Ok((PoolMedium { options }, trace))
+    Ok((PoolMedium { options, before: memory }, trace))
 }

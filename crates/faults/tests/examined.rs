@@ -10,7 +10,7 @@ use perdura::EngineKind;
 /// `nested` is asked for in proportion to the states, of which the standard stories of NVM-InP and
 /// NVM-Log have more than enough.
 fn examined(engine: EngineKind, states: u64, nested: u64) {
-    let settings = Settings { engine, seed: 1, states, nested, inject: None, replay: None };
+    let settings = Settings { states, nested, ..Settings::of(engine) };
     let report = examine(&settings, &AtomicU64::new(0));
     println!("{report:?}");
     assert_eq!(report.violations, 0, "{report:?}");

@@ -89,7 +89,7 @@ fn operations_on_one_tuple_are_ordered() {
 
 /// Kills at every `stride`th store of a story.
 fn kills(engine: EngineKind, transactions: usize, stride: u64) {
-    let explored = plot(engine, 21, transactions, 40).run_in_pool().explore_kills(stride);
+    let explored = plot(engine, 21, transactions, 40).run_in_pool().explore_kills(None, stride);
     println!("{engine}: {} stores, {} states", explored.points, explored.states);
     assert_eq!(explored.violation, None, "{engine}");
     assert!(explored.points > 2_000, "{explored:?}");

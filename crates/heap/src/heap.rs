@@ -14,7 +14,7 @@ use crate::error::HeapError;
 use crate::lane::{Lane, Purpose};
 use crate::layout::{
     ChunkTag, HIGH_WATER, LANE_AREA_BYTES, NAME_BYTES, NAME_SET, NameEntry, SUPERBLOCK_AT,
-    SUPERBLOCK_MAGIC, Superblock, TAKEN_AT, directory_names, lanes_at, name_at,
+    SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock, TAKEN_AT, directory_names, lanes_at, name_at,
 };
 use crate::mini;
 
@@ -102,7 +102,9 @@ impl<M: Memory> Heap<M> {
             checksum: 0,
         };
         superblock.checksum = checksum(&superblock);
-        memory.copy(Off::new(SUPERBLOCK_AT), superblock.as_bytes());
+        // In one line, the magic last: whoever sees it sees the rest.
+        memory.copy(Off::new(SUPERBLOCK_AT + 8), &superblock.as_bytes()[8..]);
+        memory.store(Off::new(SUPERBLOCK_AT), superblock.magic);
         memory.flush(Range::new(SUPERBLOCK_AT, size_of::<Superblock>() as u64));
         memory.fence();
         Ok(Self::assemble(memory, &superblock, 0))
@@ -111,9 +113,19 @@ impl<M: Memory> Heap<M> {
     /// Opens the heap that a memory holds. Finishes the mini-transactions that a crash cut off.
     ///
     /// # Errors
-    /// The superblock is damaged.
+    /// [`HeapError::Unformatted`]; the superblock is damaged.
     pub fn open(memory: M) -> Result<Self, HeapError> {
+        if memory.len() < SUPERBLOCK_AT + SUPERBLOCK_BYTES {
+            return Err(HeapError::Unformatted);
+        }
         let superblock: Superblock = memory.read(Off::new(SUPERBLOCK_AT))?;
+        if superblock.magic == 0 {
+            // Where something has been allocated or named, it was there once.
+            let first_name: NameEntry = memory.read(name_at(0))?;
+            if memory.load(HIGH_WATER, Acquire)? == 0 && first_name.state == 0 {
+                return Err(HeapError::Unformatted);
+            }
+        }
         let damaged = Bad::Damaged { what: "heap superblock", at: SUPERBLOCK_AT };
         if superblock.magic != SUPERBLOCK_MAGIC || superblock.checksum != checksum(&superblock) {
             return Err(damaged.into());

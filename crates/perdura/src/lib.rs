@@ -62,6 +62,7 @@ mod opening;
 mod options;
 mod placing;
 mod progress;
+mod reachable;
 mod salvage;
 mod snapshot;
 mod table;
