@@ -13,6 +13,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`items`], [`driver`] | what stories are about, the model, random transactions |
+//! | [`work`] | what stories do, and what has to be there afterwards |
 //! | [`story`] | what an engine does before it crashes |
 //! | [`script`] | YCSB and TPC-C as stories |
 //! | [`medium`], [`pool`], [`files`] | what survives a crash |
@@ -42,4 +43,5 @@ pub mod script;
 pub mod soak;
 pub mod story;
 pub mod sweep;
+pub mod work;
 mod workers;

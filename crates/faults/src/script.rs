@@ -21,16 +21,23 @@ use perdura::{
 use workloads::tpcc::{self, Terminal};
 use workloads::ycsb::{self, COLUMN_BYTES, COLUMNS};
 
+use crate::explorer::Story;
+use crate::files::FileMedium;
 use crate::items::checks;
+use crate::pool::{LIMIT, PoolMedium};
+use crate::story::Plot;
+use crate::work::Work;
 
 /// Tuples of YCSB's table.
 const TUPLES: u64 = 24;
 /// Name of YCSB's table.
 const TABLE: &str = "usertable";
-/// Transactions that are known beyond those of a story, so that there is something to go on with.
-const BEYOND: u64 = 30;
-/// The most that a pool of TPC-C may grow to.
-const LIMIT: u64 = 8 << 20;
+/// Transactions of YCSB that are known, those to go on with after a story among them.
+const YCSB: u64 = 300;
+/// The same of TPC-C.
+const TPCC: u64 = 80;
+/// So many first transactions of TPC-C are of all kinds.
+const ALL_KINDS: usize = 25;
 
 /// What a story runs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
@@ -108,14 +115,25 @@ impl fmt::Debug for Script {
 }
 
 impl Script {
-    /// YCSB with at least so many transactions.
+    /// What the plot runs.
+    ///
+    /// # Panics
+    /// The other engine has failed, from whose run what has to be there is known.
+    pub fn of(plot: &Plot) -> Self {
+        match plot.workload {
+            Workload::Tpcc => Self::tpcc(plot.engine, plot.seed).expect("it runs"),
+            _ => Self::ycsb(plot.seed),
+        }
+    }
+
+    /// YCSB.
     ///
     /// # Panics
     /// Never: the specification is one that can be run.
-    pub fn ycsb(seed: u64, transactions: u64) -> Self {
+    pub fn ycsb(seed: u64) -> Self {
         let spec = ycsb::Spec {
             tuples: TUPLES,
-            transactions: transactions + BEYOND,
+            transactions: YCSB,
             mix: ycsb::Mix::Balanced,
             update_columns: 1 + (seed % 3) as usize,
             seed,
@@ -136,24 +154,22 @@ impl Script {
         Self(Arc::new(Known { inputs: Inputs::Ycsb(workload), held }))
     }
 
-    /// TPC-C with at least so many transactions: the first seed from `seed` on whose transactions are
-    /// of every kind that changes something, with an order that is rolled back. What is known comes
-    /// from another engine than `engine`.
+    /// TPC-C: the first seed from `seed` on whose first transactions are of every kind, with an order
+    /// that is rolled back. What is known comes from another engine than `engine`.
     ///
     /// # Errors
     /// The other engine has failed.
     ///
     /// # Panics
     /// Never: the specification is one that can be run.
-    pub fn tpcc(engine: EngineKind, seed: u64, transactions: u64) -> Result<Self, Error> {
+    pub fn tpcc(engine: EngineKind, seed: u64) -> Result<Self, Error> {
         let generate = |seed| {
-            let transactions = transactions.max(40) + BEYOND;
-            let spec =
-                tpcc::Spec { items: 20, customers: 10, transactions, seed, ..Default::default() };
+            let small = tpcc::Spec { items: 20, customers: 10, ..Default::default() };
+            let spec = tpcc::Spec { transactions: TPCC, seed, ..small };
             tpcc::Workload::generate(&spec).expect("a specification that can be run")
         };
         let has_all = |workload: &tpcc::Workload| {
-            let inputs = &workload.inputs(0).all()[..40];
+            let inputs = &workload.inputs(0).all()[..ALL_KINDS];
             let has = |kind| inputs.iter().any(|input| input.kind() == kind);
             inputs.iter().any(tpcc::Input::is_rolled_back) && tpcc::Kind::ALL.into_iter().all(has)
         };
@@ -340,4 +356,106 @@ impl Script {
         }
         checks(db).map(drop)
     }
+}
+
+impl Work for Script {
+    type Model = Held;
+    type More = ();
+
+    fn contents(&self, db: &Database<Recorded>) -> Result<Held, Error> {
+        Script::contents(self, db)
+    }
+
+    fn reads_differ(&self, db: &Database<Recorded>, _: &Held) -> Result<(), String> {
+        self.consistent(db)
+    }
+
+    fn more(&self, _: u64) {}
+
+    fn transaction(
+        &self,
+        (): &mut (),
+        db: &Database<Recorded>,
+        held: &mut Held,
+        _: usize,
+    ) -> Result<bool, Error> {
+        let Some((index, after)) = self.next(held) else { return Ok(false) };
+        self.step(db, index)?;
+        *held = after.clone();
+        db.sync()?;
+        Ok(true)
+    }
+}
+
+/// A database of the plot's script with what is there before the first transaction.
+fn loaded(
+    plot: &Plot,
+    script: &Script,
+    memory: &Recording,
+    files: &RecordingFiles,
+) -> Database<Recorded> {
+    let media = Media::recorded(memory.clone(), files.clone());
+    let options = script.options(plot.engine).commit(plot.commit());
+    let db = Database::create_on(media, &script.schema(), &options).expect("a database");
+    script.load(&db).expect("it is loaded");
+    db
+}
+
+/// Runs the transactions of a plot; returns what was held after each. `note` is told how many are
+/// acknowledged.
+fn follow(plot: &Plot, script: &Script, db: &Database<Recorded>, note: &dyn Fn(u64)) -> Vec<Held> {
+    let mut models = vec![script.held(0).clone()];
+    note(0);
+    for index in 0..plot.transactions {
+        // Each in a thread of its own: no fence may be relied on that another thread makes.
+        let work = || script.step(db, index).expect("it runs");
+        std::thread::scope(|scope| scope.spawn(work).join().expect("it runs"));
+        let held = script.held(index + 1);
+        if *held != models[models.len() - 1] {
+            models.push(held.clone());
+        }
+        if (index + 1).is_multiple_of(plot.group as usize) {
+            db.sync().expect("a sync");
+            note(models.len() as u64 - 1);
+        }
+    }
+    db.sync().expect("a sync");
+    note(models.len() as u64 - 1);
+    script.differs(db, &models[models.len() - 1]).expect("it did as the model says");
+    models
+}
+
+/// Runs the script of an engine whose data lie in the pool.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Script> {
+    let script = Script::of(plot);
+    let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
+    let db = loaded(plot, &script, &memory, &RecordingFiles::new());
+    memory.start();
+    let models = follow(plot, &script, &db, &|note| memory.note(note));
+    db.close().expect("it closes");
+    let trace = memory.stop();
+    let medium = PoolMedium { options: script.options(plot.engine), before: memory };
+    let in_flight = plot.group as usize;
+    Story { work: script, medium, trace, models, in_flight, created: false }
+}
+
+/// Runs the script of an engine that keeps files.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn run_in_files(plot: &Plot) -> Story<FileMedium, Script> {
+    let script = Script::of(plot);
+    let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
+    let files = RecordingFiles::new();
+    let db = loaded(plot, &script, &memory, &files);
+    let pool = memory.contents();
+    files.start();
+    let models = follow(plot, &script, &db, &|note| files.note(note));
+    db.abandon();
+    let medium = FileMedium { options: script.options(plot.engine), pool };
+    let in_flight = plot.group as usize;
+    Story { work: script, medium, trace: files.stop(), models, in_flight, created: false }
 }
