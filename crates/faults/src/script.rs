@@ -406,7 +406,7 @@ fn loaded(
 fn follow(plot: &Plot, script: &Script, db: &Database<Recorded>, note: &dyn Fn(u64)) -> Vec<Held> {
     let mut models = vec![script.held(0).clone()];
     note(0);
-    for index in 0..plot.transactions {
+    for index in 0..plot.transactions.min(script.inputs()) {
         // Each in a thread of its own: no fence may be relied on that another thread makes.
         let work = || script.step(db, index).expect("it runs");
         std::thread::scope(|scope| scope.spawn(work).join().expect("it runs"));
