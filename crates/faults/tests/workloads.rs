@@ -22,7 +22,10 @@ fn sample(workload: Workload, points: u64) -> Effort {
 fn survives<M: Medium>(name: &str, story: &Story<M, Script>, workload: Workload) {
     let effort = sample(workload, M::points(&story.trace));
     let explored: Explored = story.explore(None, effort);
-    println!("{name}: {} points, {} states, {} nested", explored.points, explored.states, explored.nested);
+    println!(
+        "{name}: {} points, {} states, {} nested",
+        explored.points, explored.states, explored.nested
+    );
     assert_eq!(explored.violation, None, "{name}");
     assert!(explored.states > 50 && explored.nested > 10, "{name}: {explored:?}");
     let kills = story.explore_kills(None, M::events(&story.trace).div_ceil(50).max(1) as u64);

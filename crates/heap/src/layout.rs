@@ -1,6 +1,6 @@
 //! What the allocator keeps in memory: `docs/format/heap.md` draws it.
 
-use pm::{Off, POOL_DATA_START, Range};
+use pm::{Off, POOL_DATA_START};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of the superblock with a root directory of the least size; [`directory_names`] says more.
