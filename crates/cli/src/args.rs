@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use faults::script::Workload;
 use peers::PeerKind;
 use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
@@ -268,6 +269,10 @@ pub(crate) struct CrashArgs {
     /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all` [default: all].
     #[arg(long, value_name = "LIST", value_parser = some_engines)]
     pub(crate) engine: Option<List<EngineKind>>,
+    /// What the stories run: story (random operations of every kind, and every error), ycsb
+    /// (balanced), tpcc (all five transactions).
+    #[arg(long, value_name = "NAME", default_value_t = Workload::Story, conflicts_with = "kills")]
+    pub(crate) workload: Workload,
     /// Number of the first random story; those after it have the next numbers. The standard story
     /// comes before them in any case.
     #[arg(long, value_name = "S", default_value_t = 1,

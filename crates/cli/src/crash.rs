@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use faults::catalogue::{FAULTS, Fault, find};
 use faults::examine::{Found, Report, Settings, examine};
+use faults::script::Workload;
 use faults::soak::{Soak, Soaked, soak, victim};
 use perdura::{Domain, EngineKind, Medium};
 use serde::Serialize;
@@ -82,6 +83,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
 
 fn settings(args: &CrashArgs) -> Result<Vec<Settings>, Failure> {
     let one = |engine, inject| Settings {
+        workload: args.workload,
         engine,
         seed: args.seed,
         states: args.states,
@@ -169,13 +171,17 @@ fn people(runs: &[Report], all: &[Settings]) -> String {
 fn violation(run: &Report, settings: &Settings, found: &Found) -> String {
     let inject = run.inject.map(|name| format!(" --inject {name}")).unwrap_or_default();
     let Settings { seed, states, nested, bound, .. } = settings;
+    let workload = match settings.workload {
+        Workload::Story => String::new(),
+        other => format!(" --workload {other}"),
+    };
     let mut text = format!(
         "\n{}: after event {} of {}, the database {}\n",
         run.engine, found.position, found.story, found.what
     );
     if let Some(story) = found.seed {
         text += &format!(
-            "  in {0} transactions; again with: perdura crash --engine {1} --replay {story} --transactions {0} --seed {seed} --states {states} --nested {nested} --bound {bound}{inject}\n",
+            "  in {0} transactions; again with: perdura crash --engine {1}{workload} --replay {story} --transactions {0} --seed {seed} --states {states} --nested {nested} --bound {bound}{inject}\n",
             found.transactions, run.engine
         );
     }

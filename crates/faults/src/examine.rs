@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::catalogue::Fault;
 use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
 use crate::medium::{Medium, Part};
+use crate::script::{self, Workload};
 use crate::story::{Plot, STANDARD, inserts_with_updates, two_operations_on_one_tuple};
+use crate::work::Work;
 use crate::workers::in_parallel;
 
 /// Into how many pieces the standard story is cut. It has nothing to do with the number of cores:
@@ -28,6 +30,8 @@ const KILL_STRIDES: [u64; 2] = [29, 97];
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// What the stories run.
+    pub workload: Workload,
     /// The engine.
     pub engine: EngineKind,
     /// Of the first random story; those after it have the next numbers.
@@ -51,6 +55,7 @@ impl Settings {
     /// From the first seed on, as few states as the standard story has.
     pub fn of(engine: EngineKind) -> Self {
         Self {
+            workload: Workload::Story,
             engine,
             seed: 1,
             states: 0,
@@ -66,6 +71,8 @@ impl Settings {
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// What the stories have run.
+    pub workload: &'static str,
     /// The engine.
     pub engine: &'static str,
     /// As in the settings; of the one story that was replayed, its own.
@@ -112,22 +119,27 @@ pub struct Found {
 /// Examines an engine. `done` counts states, for whoever shows the progress.
 pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let started = Instant::now();
-    let mut report = if settings.engine.uses_files() {
-        let short = |number| short_file_story(settings.engine, number);
-        run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
-    } else {
-        let short = |number| short_pool_story(settings.engine, number);
-        run(settings, done, &Plot::run_in_pool, &short)
+    let mut report = match (settings.workload, settings.engine.uses_files()) {
+        (Workload::Story, true) => {
+            let short = |number| short_file_story(settings.engine, number);
+            run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
+        }
+        (Workload::Story, false) => {
+            let short = |number| short_pool_story(settings.engine, number);
+            run(settings, done, &Plot::run_in_pool, &short)
+        }
+        (_, true) => run(settings, done, &script::run_in_files, &|_| None),
+        (_, false) => run(settings, done, &script::run_in_pool, &|_| None),
     };
     report.seconds = started.elapsed().as_secs_f64();
     report
 }
 
-fn run<M: Medium>(
+fn run<M: Medium, W: Work>(
     settings: &Settings,
     done: &AtomicU64,
-    tell: &(dyn Fn(&Plot) -> Story<M> + Sync),
-    short: &(dyn Fn(usize) -> Option<Story<M>> + Sync),
+    tell: &(dyn Fn(&Plot) -> Story<M, W> + Sync),
+    short: &(dyn Fn(usize) -> Option<Story<M, W>> + Sync),
 ) -> Report {
     let engine = settings.engine;
     let mut report = Report::new(settings);
@@ -153,7 +165,7 @@ fn run<M: Medium>(
         }
     }
     let first = settings.replay.unwrap_or(STANDARD);
-    let plot = Plot::of_seed(engine, first);
+    let plot = Plot::of(settings.workload, engine, first);
     let plot = Plot { transactions: settings.transactions.unwrap_or(plot.transactions), ..plot };
     let (violation, kills) = match examiner.story(&plot, first, PARTS) {
         Ok(parts) => report.add_story(&parts),
@@ -169,7 +181,8 @@ fn run<M: Medium>(
     while report.first.is_none()
         && (report.states < settings.states || report.in_recovery < settings.nested)
     {
-        let plots: Vec<_> = (seed..seed + ROUND).map(|seed| Plot::of_seed(engine, seed)).collect();
+        let plots: Vec<_> =
+            (seed..seed + ROUND).map(|seed| Plot::of(settings.workload, engine, seed)).collect();
         let explored =
             in_parallel(plots.len(), |index| examiner.story(&plots[index], seed + index as u64, 1));
         for (index, parts) in explored.into_iter().enumerate() {
@@ -193,13 +206,13 @@ struct Parts {
     kills: Explored,
 }
 
-struct Examiner<'a, M: Medium> {
+struct Examiner<'a, M: Medium, W: Work> {
     settings: &'a Settings,
     done: &'a AtomicU64,
-    tell: &'a (dyn Fn(&Plot) -> Result<Story<M>, String> + Sync),
+    tell: &'a (dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync),
 }
 
-impl<M: Medium> Examiner<'_, M> {
+impl<M: Medium, W: Work> Examiner<'_, M, W> {
     /// Looks at a story. Everything that is looked at follows from the arguments and the settings.
     fn story(&self, plot: &Plot, seed: u64, pieces: u64) -> Result<Parts, String> {
         let Settings { bound, states, nested, .. } = *self.settings;
@@ -264,6 +277,7 @@ impl<M: Medium> Examiner<'_, M> {
 impl Report {
     fn new(settings: &Settings) -> Self {
         Self {
+            workload: settings.workload.name(),
             engine: settings.engine.name(),
             seed: settings.replay.unwrap_or(settings.seed),
             crash_points: 0,

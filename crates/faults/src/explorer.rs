@@ -13,24 +13,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use perdura::{Database, Error, Recorded};
 
-use crate::driver::Driver;
-use crate::items::{Model, Tables, contents, differs, reads_differ};
 use crate::medium::{Medium, Part, State};
 use crate::mutation::Mutation;
 use crate::quiet::quietly;
+use crate::work::{Items, Work};
 
 /// One in so many states is gone on with.
 const DEEP: u64 = 8;
 
 /// What was recorded of a database, and what it held after each committed transaction.
 #[derive(Clone, Debug)]
-pub struct Story<M: Medium> {
+pub struct Story<M: Medium, W: Work = Items> {
+    /// What it does.
+    pub work: W,
     /// What it runs on.
     pub medium: M,
     /// What was recorded.
     pub trace: M::Trace,
     /// The contents after so many transactions; a note in the trace says how many are acknowledged.
-    pub models: Vec<Model>,
+    pub models: Vec<W::Model>,
     /// Most transactions that can be committed and not acknowledged.
     pub in_flight: usize,
     /// Whether the trace begins before the database was created: until that is acknowledged it may
@@ -125,7 +126,7 @@ pub struct Violation {
     pub lost: Vec<String>,
 }
 
-impl<M: Medium> Story<M> {
+impl<M: Medium, W: Work> Story<M, W> {
     /// Looks at the story's crash points, in a program with a fault if one is given; stops at the
     /// first violation.
     pub fn explore(&self, fault: Option<&Mutation>, effort: Effort) -> Explored {
@@ -235,36 +236,36 @@ impl<M: Medium> Story<M> {
         drop(db);
         // A second recovery changes nothing.
         let (db, handle) = self.open_again(&handle, &model)?;
-        let (tables, mut driver) = (Tables::of(&*db), Driver::new(state.position as u64, 60));
+        let mut more = self.work.more(state.position as u64);
         for operations in 0..20 {
-            driver
-                .transaction(&*db, &tables, &mut model, 1 + operations % 5)
+            self.work
+                .transaction(&mut more, &db, &mut model, 1 + operations % 5)
                 .map_err(|error| format!("cannot go on: {error}"))?;
         }
-        differs(&*db, &model)?;
+        self.work.differs(&db, &model)?;
         drop(db);
         let (db, handle) = self.open_again(&handle, &model)?;
         // While work is put off, some space is nobody's: only now is the check complete.
         while db.background(u64::MAX).map_err(|error| format!("has work left: {error}"))? > 0 {}
-        differs(&*db, &model)?;
+        self.work.differs(&db, &model)?;
         M::has_no_rest(&db, &handle)
     }
 
     fn open_again(
         &self,
         handle: &M::Handle,
-        model: &Model,
+        model: &W::Model,
     ) -> Result<(Abandoned, M::Handle), String> {
         let opened = self.medium.open(M::now(handle).borrow(), false);
         let (db, handle) = opened.map_err(|error| format!("does not open again: {error}"))?;
         let db = Abandoned(Some(db));
-        differs(&*db, model).map_err(|what| format!("recovered again {what}"))?;
+        self.work.differs(&db, model).map_err(|what| format!("recovered again {what}"))?;
         Ok((db, handle))
     }
 
     /// The contents, if they are what they may be.
-    fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<Model, String> {
-        let found = contents(db).map_err(|error| format!("cannot be read: {error}"))?;
+    fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<W::Model, String> {
+        let found = self.work.contents(db).map_err(|error| format!("cannot be read: {error}"))?;
         let mut possible = self.models[acknowledged..].iter().take(self.in_flight + 1);
         if !possible.any(|model| *model == found) {
             let earlier = self.models.iter().rposition(|model| *model == found);
@@ -273,7 +274,7 @@ impl<M: Medium> Story<M> {
                 earlier.map_or("of no moment".into(), |at| format!("of after {at}"))
             ));
         }
-        reads_differ(db, &found)?;
+        self.work.reads_differ(db, &found)?;
         Ok(found)
     }
 
@@ -323,14 +324,14 @@ impl<M: Medium> Story<M> {
         let opened = self.medium.open(state.image, true);
         let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
         let db = Abandoned(Some(db));
-        let (tables, mut driver) = (Tables::of(&*db), Driver::new(state.position as u64, 60));
-        let mut models = vec![contents(&*db).map_err(|error| error.to_string())?];
+        let mut more = self.work.more(state.position as u64);
+        let mut models = vec![self.work.contents(&db).map_err(|error| error.to_string())?];
         M::note(&handle, 0);
         for operations in 1..2 {
             let mut model = models[models.len() - 1].clone();
             // In a thread of its own: it must not make recovery's fences.
             let mut done = Ok(false);
-            let work = || driver.transaction(&*db, &tables, &mut model, operations);
+            let work = || self.work.transaction(&mut more, &db, &mut model, operations);
             std::thread::scope(|scope| match scope.spawn(work).join() {
                 Ok(ended) => done = ended,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -343,7 +344,8 @@ impl<M: Medium> Story<M> {
         drop(db);
         let trace = M::stop(&handle);
         let medium = self.medium.away_from(handle);
-        Ok(Self { medium, trace, models, in_flight: 1, created: false })
+        let work = self.work.clone();
+        Ok(Self { work, medium, trace, models, in_flight: 1, created: false })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::medium::{Medium, Part, State, Walked};
 use crate::mutation::Mutation;
 
 /// The most that a pool of a crash test may grow to.
-pub const LIMIT: u64 = 4 << 20;
+pub const LIMIT: u64 = 8 << 20;
 
 /// A pool in recording memory.
 #[derive(Clone, Debug)]

@@ -16,6 +16,8 @@ use crate::explorer::Story;
 use crate::files::{self, FileMedium};
 use crate::items::{Item, Model, Tables, compare, contents, insert_item, schema, update_item};
 use crate::pool::{self, PoolMedium};
+use crate::script::Workload;
+use crate::work::Items;
 
 /// The number of the standard story; any other seed gives a random one.
 pub const STANDARD: u64 = 0;
@@ -23,6 +25,11 @@ pub const STANDARD: u64 = 0;
 /// Which story.
 #[derive(Clone, Debug)]
 pub struct Plot {
+    /// What it runs. All but the first is [`crate::script`]'s, and takes the engine, the seed, the
+    /// number of transactions and the groups from here.
+    pub workload: Workload,
+    /// The engine.
+    pub engine: EngineKind,
     /// How the database is made and opened.
     pub options: Options,
     /// Chooses the transactions.
@@ -70,6 +77,8 @@ impl Plot {
             _ => None,
         };
         Self {
+            workload: Workload::Story,
+            engine,
             options: options(engine),
             seed,
             transactions,
@@ -114,7 +123,25 @@ impl Plot {
         if kills { plot.with_kills() } else { plot }
     }
 
-    fn commit(&self) -> Commit {
+    /// The story of a workload that `seed` stands for.
+    pub fn of(workload: Workload, engine: EngineKind, seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut some = |standard, from, to| {
+            if seed == STANDARD { standard } else { random.random_range(from..to) }
+        };
+        let transactions = match workload {
+            Workload::Story => return Self::of_seed(engine, seed),
+            Workload::Ycsb => some(150, 30, 120),
+            Workload::Tpcc => some(25, 10, 30),
+        };
+        let groups = [1, 1, 4, 20];
+        let group = groups[if seed == STANDARD { 0 } else { random.random_range(0..4) }];
+        let plot = Self { workload, ..Self::new(engine, seed, transactions, 0) };
+        let is_grouped = !matches!(engine, EngineKind::NvmInp | EngineKind::NvmLog);
+        if is_grouped { plot.groups_of(group) } else { plot }
+    }
+
+    pub(crate) fn commit(&self) -> Commit {
         if self.group == 1 { Commit::Durable } else { Commit::Grouped(self.group) }
     }
 
@@ -167,7 +194,7 @@ impl Plot {
         db.close().expect("it closes");
         let trace = memory.stop();
         let medium = PoolMedium { options: self.options.clone(), before: memory };
-        Story { medium, trace, models, in_flight: self.group as usize, created: true }
+        Story { work: Items, medium, trace, models, in_flight: self.group as usize, created: true }
     }
 
     /// Runs the story of an engine that keeps files, with checkpoints, aborts and large
@@ -260,7 +287,7 @@ impl Plot {
         let medium = FileMedium { options: self.options.clone(), pool: same.pool };
         let in_flight = self.group as usize;
         let trace = files.stop();
-        (Story { medium, trace, models, in_flight, created: true }, names)
+        (Story { work: Items, medium, trace, models, in_flight, created: true }, names)
     }
 }
 
@@ -296,7 +323,7 @@ pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<Po
         Ok(())
     };
     let (medium, trace) = told(engine, first, act).expect("it runs");
-    Story { medium, trace, models, in_flight: 1, created: false }
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Transactions that insert a tuple and update it several times, so that one which fills the
@@ -332,7 +359,7 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
         Ok(())
     };
     let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
-    Story { medium, trace, models, in_flight: 1, created: false }
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Makes a database in a pool, does `first`, and records `act`.

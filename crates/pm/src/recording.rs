@@ -345,6 +345,11 @@ impl Recording {
         self.log().grow_budget = times;
     }
 
+    /// How many more times the memory can grow, if [`Self::fail_growth_after`] has set a bound.
+    pub fn growths_left(&self) -> Option<u64> {
+        self.log().grow_budget
+    }
+
     fn log(&self) -> MutexGuard<'_, Log> {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }

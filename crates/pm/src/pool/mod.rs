@@ -511,8 +511,12 @@ impl Memory for Pool {
             .map_file(&shared.file, Range::new(from, to - from), shared.sharing)
             .map_err(medium)?;
         if shared.domain != Domain::Process && !header.modelled {
-            // The file's length must be durable before anything in the new part is.
-            shared.file.sync_all().map_err(medium)?;
+            // The file's length must be durable before anything in the new part is. A sync that fails
+            // may have lost what was stored elsewhere, too: acknowledge nothing any more.
+            shared.file.sync_all().map_err(|source| {
+                shared.poisoned.store(true, Ordering::SeqCst);
+                medium(source)
+            })?;
         }
         header.size = to;
         header.sequence += 1;
