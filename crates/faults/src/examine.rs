@@ -169,7 +169,7 @@ fn run<M: Medium, W: Work>(
     let plot = Plot { transactions: settings.transactions.unwrap_or(plot.transactions), ..plot };
     let (violation, kills) = match examiner.story(&plot, first, PARTS) {
         Ok(parts) => report.add_story(&parts),
-        Err(what) => (Some(Violation::without_a_crash(what)), false),
+        Err(what) => (Some(Violation::without_a_crash(&what)), false),
     };
     if let Some(violation) = violation {
         report.fail(examiner.shortest(&plot, first, violation, kills));
@@ -188,7 +188,7 @@ fn run<M: Medium, W: Work>(
         for (index, parts) in explored.into_iter().enumerate() {
             let (violation, kills) = match parts {
                 Ok(parts) => report.add_story(&parts),
-                Err(what) => (Some(Violation::without_a_crash(what)), false),
+                Err(what) => (Some(Violation::without_a_crash(&what)), false),
             };
             if let Some(violation) = violation {
                 let seed = seed + index as u64;
@@ -206,10 +206,13 @@ struct Parts {
     kills: Explored,
 }
 
+/// Tells a story; an error, if the engine fails without any crash.
+type Teller<'a, M, W> = dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync + 'a;
+
 struct Examiner<'a, M: Medium, W: Work> {
     settings: &'a Settings,
     done: &'a AtomicU64,
-    tell: &'a (dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync),
+    tell: &'a Teller<'a, M, W>,
 }
 
 impl<M: Medium, W: Work> Examiner<'_, M, W> {
@@ -335,7 +338,7 @@ impl Found {
 }
 
 impl Violation {
-    fn without_a_crash(what: String) -> Self {
+    fn without_a_crash(what: &str) -> Self {
         Self { position: 0, what: format!("fails without any crash: {what}"), lost: Vec::new() }
     }
 }

@@ -350,7 +350,7 @@ impl<M: Medium, W: Work> Story<M, W> {
 }
 
 /// A number that two states have in common only if they are alike, and what was promised too.
-fn with_promise<M: Medium>(state: &State<'_, M::Image>) -> u64 {
+pub(crate) fn with_promise<M: Medium>(state: &State<'_, M::Image>) -> u64 {
     let promised = state.acknowledged.map_or(0, |number| number + 1);
     M::fingerprint(state.image) ^ promised.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

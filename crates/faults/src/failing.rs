@@ -126,7 +126,7 @@ impl Run {
             for shape in shapes() {
                 at.transaction(shape)?;
             }
-            at.tend(|db| db.checkpoint())?;
+            at.tend(Database::checkpoint)?;
             at.transaction(Shape { operations: 3, aborts: false })?;
             at.tend(put_off)?;
             at.end_of_round(round)?;

@@ -178,7 +178,7 @@ pub fn contents_in<E: Environment>(
 /// # Errors
 /// The first difference.
 pub fn differs<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), String> {
-    if contents(db).map_err(unreadable)? != *model {
+    if contents(db).map_err(|error| unreadable(&error))? != *model {
         return Err("holds something else".into());
     }
     reads_differ(db, model)
@@ -207,13 +207,13 @@ pub fn differs_in<E: Environment>(
     tables: &Tables,
     model: &Model,
 ) -> Result<(), String> {
-    if contents_in(partition, tables).map_err(unreadable)? != *model {
+    if contents_in(partition, tables).map_err(|error| unreadable(&error))? != *model {
         return Err("holds something else".into());
     }
     reads_differ_in(partition, tables, model)
 }
 
-fn unreadable(error: Error) -> String {
+fn unreadable(error: &Error) -> String {
     format!("cannot be read: {error}")
 }
 
@@ -225,21 +225,23 @@ fn reads_differ_in<E: Environment>(
     let wrong = partition.read(|tx| {
         let (mut row, mut by_name, mut by_count_flag) = (Row::new(), Vec::new(), Vec::new());
         let (mut items, mut pairs) = (Vec::new(), Vec::new());
-        let go_on = |()| ControlFlow::Continue(());
         tx.scan(&tables.item, &Scan::all().backward().columns(&[0]), |row| {
-            go_on(items.push(row.u64(0)))
+            items.push(row.u64(0));
+            ControlFlow::Continue(())
         })?;
         if !items.iter().rev().eq(model.items.keys()) {
             return Ok(Some("shows other items backward"));
         }
         tx.scan(&tables.pair, &Scan::all().backward().columns(&[0, 1]), |row| {
-            go_on(pairs.push((row.text(0).to_owned(), row.i64(1))))
+            pairs.push((row.text(0).to_owned(), row.i64(1)));
+            ControlFlow::Continue(())
         })?;
         if !pairs.iter().rev().eq(model.pairs.keys()) {
             return Ok(Some("shows other pairs backward"));
         }
         tx.scan(&tables.item, &Scan::all().by("by_name").columns(&[1, 0]), |row| {
-            go_on(by_name.push((row.text(0).to_owned(), row.u64(1))))
+            by_name.push((row.text(0).to_owned(), row.u64(1)));
+            ControlFlow::Continue(())
         })?;
         let items = &model.items;
         let mut names: Vec<_> = items.iter().map(|(key, item)| (item.name.clone(), *key)).collect();
@@ -248,7 +250,8 @@ fn reads_differ_in<E: Environment>(
             return Ok(Some("has other names in their index"));
         }
         tx.scan(&tables.item, &Scan::all().by("by_count_flag").columns(&[3, 4, 0]), |row| {
-            go_on(by_count_flag.push((row.i64(0), row.bytes(1).to_vec(), row.u64(2))))
+            by_count_flag.push((row.i64(0), row.bytes(1).to_vec(), row.u64(2)));
+            ControlFlow::Continue(())
         })?;
         let mut counts: Vec<_> =
             items.iter().map(|(key, item)| (item.count, item.flag.clone(), *key)).collect();
@@ -271,7 +274,7 @@ fn reads_differ_in<E: Environment>(
         }
         Ok(None)
     });
-    if let Some(wrong) = wrong.map_err(unreadable)? {
+    if let Some(wrong) = wrong.map_err(|error| unreadable(&error))? {
         return Err(wrong.into());
     }
     Ok(())

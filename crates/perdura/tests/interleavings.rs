@@ -2,7 +2,7 @@
 //! chooses the interleaving. The sources are those of the crate, compiled a second time over the
 //! scheduler's locks. A waiter that nobody wakes is a deadlock, which the scheduler reports.
 
-#![expect(unreachable_pub, dead_code, reason = "modules of a crate, compiled into a test")]
+#![expect(dead_code, reason = "modules of a crate, compiled into a test")]
 
 #[path = "../src/bell.rs"]
 mod bell;
