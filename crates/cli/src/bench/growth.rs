@@ -118,9 +118,9 @@ fn along(one: Took, two: Took, tuples: u64) -> Took {
     let at = |of: fn(&Took) -> u64| {
         let (low, high) = (of(&one), of(&two));
         let (from, to) = (one.tuples.min(two.tuples), one.tuples.max(two.tuples));
-        let slope = high.abs_diff(low) as f64 / to.saturating_sub(from).max(1) as f64;
-        let beyond = slope * tuples.saturating_sub(to) as f64;
-        low.max(high).saturating_add(beyond as u64)
+        let beyond = u128::from(high.abs_diff(low)) * u128::from(tuples.saturating_sub(to));
+        let beyond = beyond / u128::from((to - from).max(1));
+        low.max(high).saturating_add(u64::try_from(beyond).unwrap_or(u64::MAX))
     };
     Took {
         tuples,
