@@ -205,8 +205,8 @@ fn growth_has_a_column_for_each_size() {
     ]);
     assert!(ran.out.contains("Growth: by tuples"), "{}", ran.out);
     let rows: Vec<&str> = ran.out.lines().filter(|line| line.starts_with("nvm-inp")).collect();
-    // Two in the table of runs; us, p99, lines, fences and space by size.
-    assert_eq!(rows.len(), 2 + 5, "{}", ran.out);
+    // Two in the table of runs; us, p50, p99, lines, fences and space by size.
+    assert_eq!(rows.len(), 2 + 6, "{}", ran.out);
 }
 
 #[test]

@@ -147,8 +147,9 @@ fn missing(need: Took, room: Room) -> Option<(u64, u64)> {
 /// A table with a column for each size, and what did not fit.
 pub(crate) fn people(sizes: &[u64], runs: &[Run], left_out: &[LeftOut]) -> String {
     type Of = fn(&Run) -> Option<f64>;
-    let whats: [(&str, Of); 5] = [
+    let whats: [(&str, Of); 6] = [
         ("us/txn", |run| Some(1e6 / run.throughput_txn_s.max(1e-9))),
+        ("p50 us", |run| Some(run.latency_us.p50)),
         ("p99 us", |run| Some(run.latency_us.p99)),
         ("lines/txn", |run| run.per_txn.flushed_lines),
         ("fences/txn", |run| run.per_txn.fences),
