@@ -30,11 +30,7 @@ pub mod results;
 pub mod run;
 mod scale;
 pub mod studies;
-//STUB pub mod timing;
-pub mod timing {
-    #[derive(Debug, Default)]
-    pub struct Calibrations;
-}
+pub mod timing;
 
 pub use error::LabError;
 pub use host::Host;

@@ -128,8 +128,8 @@ impl Study {
         match self {
             Self::Bandwidth => bandwidth::stages(sizes),
             Self::Bytes => bytes::stages(),
-            Self::Ycsb => vec![], //STUB ycsb::stages(sizes),
-            Self::Tpcc => vec![], //STUB tpcc::stages(sizes),
+            Self::Ycsb => ycsb::stages(sizes),
+            Self::Tpcc => tpcc::stages(sizes),
             Self::Nodes => nodes::stages(sizes),
             Self::Recovery => recovery::p1(sizes),
             Self::Footprint => footprint::stages(sizes),
