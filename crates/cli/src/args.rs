@@ -105,7 +105,7 @@ pub(crate) struct TourArgs {
 pub(crate) enum Bench {
     /// YCSB: reads and updates of tuples of 1 KB, each by its key.
     #[command(
-        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json\n  perdura bench ycsb --engine all --tuples 200k --txns 20M --fifths"
+        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json\n  perdura bench ycsb --engine all --tuples 200k --txns 20M --fifths\n  perdura bench ycsb --engine all --peer lmdb,sqlite --tuples 10k,100k,1M,10M --txns 500k"
     )]
     Ycsb(YcsbArgs),
     /// TPC-C: orders, payments and deliveries of a wholesale supplier, 45/43/4/4/4.
@@ -167,8 +167,9 @@ pub(crate) struct CommonArgs {
 /// What engines are compared with.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
-    /// What to compare with, by comma: lmdb, hashmap, btreemap, floor-undo, floor-redo, floor-copy;
-    /// peers alone with `--engine none`.
+    /// What to compare with, by comma: lmdb, sqlite, redb, fjall, rocksdb (in builds with
+    /// `--features rocksdb`), hashmap, btreemap, floor-undo, floor-redo, floor-copy; peers alone
+    /// with `--engine none`.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
           value_parser = peer_list)]
     pub(crate) peer: List<PeerKind>,
@@ -183,9 +184,11 @@ pub(crate) struct YcsbArgs {
     /// Where transactions go, by comma: low, high, uniform; `all`.
     #[arg(long, value_name = "LIST", default_value = "low", value_parser = skews)]
     pub(crate) skew: List<Skew>,
-    /// Tuples of 1 KB, in all partitions together.
-    #[arg(long, value_name = "N", default_value = "200k", value_parser = parse_positive)]
-    pub(crate) tuples: u64,
+    /// Tuples of 1 KB, in all partitions together. With several sizes, by comma, stores run one
+    /// after the other at each, and what does not fit is left out.
+    #[arg(long, value_name = "LIST", default_value = "200k", value_delimiter = ',',
+          value_parser = parse_positive)]
+    pub(crate) tuples: Vec<u64>,
     /// Transactions of a run, in all partitions together.
     #[arg(long, value_name = "N", default_value = "800k", value_parser = parse_positive)]
     pub(crate) txns: u64,

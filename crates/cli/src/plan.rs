@@ -43,14 +43,8 @@ impl Plan {
             let why = "there is nothing to run: name an engine with --engine or a peer with --peer";
             return Err(Failure::Usage(why.into()));
         }
-        if let Some(peer) = peers.iter().find(|peer| !peer.is_available()) {
-            let known: Vec<_> =
-                PeerKind::ALL.into_iter().filter(|kind| kind.is_available()).collect();
-            let known: Vec<_> = known.iter().map(|kind| kind.name()).collect();
-            return Err(Failure::Failed(format!(
-                "peer {peer} comes with a later version; this one has {}",
-                known.join(", ")
-            )));
+        if let Some(why) = peers.iter().find_map(|peer| peer.unavailable()) {
+            return Err(Failure::Failed(format!("peer {why}")));
         }
         let commit = match (args.commit, args.group) {
             (CommitForm::Durable, None) => Commit::Durable,

@@ -36,6 +36,12 @@ pub(crate) struct FootprintBytes {
 }
 
 impl FootprintBytes {
+    /// All components together.
+    pub(crate) fn sum(&self) -> u64 {
+        let parts = [self.table, self.index, self.log, self.checkpoint];
+        parts.iter().flatten().sum::<u64>() + self.other
+    }
+
     /// Of a database.
     ///
     /// # Errors
@@ -263,7 +269,8 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
             let promise = Promise::of_peer(kind, &setup.medium);
             let serve = Serve { setup, database: None, progress, promise };
             let visit = Visit { serve, orders, answers };
-            with_store(kind, &setup.directory, setup.workload.spec(), Access::Create, visit)
+            let (directory, spec) = (&setup.directory, setup.workload.spec());
+            with_store(kind, directory, spec, setup.run.commit, Access::Create, visit)
         }
     };
     if let Err(error) = raced {

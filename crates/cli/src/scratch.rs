@@ -31,6 +31,17 @@ const PREFIX: &str = "perdura-scratch-";
 /// Memory as a file system, on every Linux.
 const SHARED_MEMORY: &str = "/dev/shm";
 
+/// What there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Free bytes of the medium.
+    pub(crate) medium_bytes: u64,
+    /// Memory that the kernel can give.
+    pub(crate) memory_bytes: u64,
+    /// Whether what is stored on the medium takes memory.
+    pub(crate) medium_is_memory: bool,
+}
+
 /// A directory of this command's own.
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -90,13 +101,11 @@ impl Scratch {
     /// # Errors
     /// There is less room than `bytes`; `instead` says what else to ask for.
     pub(crate) fn require(&self, bytes: u64, instead: &str) -> Result<(), Failure> {
-        let failed = |error| Failure::about(self.path.display(), error);
-        let file = File::open(&self.path).map_err(failed)?;
-        let on_medium = free_bytes(&file).map_err(failed)?;
-        let free = match self.medium.natural {
+        let room = self.room()?;
+        let free = match room.medium_is_memory {
             // Memory as a file system gives no more than there is.
-            Domain::Process => on_medium.min(available_memory().unwrap_or(u64::MAX)),
-            _ => on_medium,
+            true => room.medium_bytes.min(room.memory_bytes),
+            false => room.medium_bytes,
         };
         if bytes <= free {
             return Ok(());
@@ -106,6 +115,20 @@ impl Scratch {
             "this takes about {bytes}, and {free} are free; ask for {instead}, or choose another directory with --path"
         );
         Err(Failure::about(self.path.display(), why))
+    }
+
+    /// What there is room for.
+    ///
+    /// # Errors
+    /// The medium cannot be looked at.
+    pub(crate) fn room(&self) -> Result<Room, Failure> {
+        let failed = |error| Failure::about(self.path.display(), error);
+        let file = File::open(&self.path).map_err(failed)?;
+        Ok(Room {
+            medium_bytes: free_bytes(&file).map_err(failed)?,
+            memory_bytes: available_memory().unwrap_or(u64::MAX),
+            medium_is_memory: self.medium.natural == Domain::Process,
+        })
     }
 
     /// What to tell the user who wanted to keep it.

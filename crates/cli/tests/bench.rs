@@ -60,6 +60,16 @@ const RECOVERY_KEYS: [&str; 18] = [
     "peer",
 ];
 
+/// Every kind of peer, and every database among them that is in this build.
+const PEERS: &str = if cfg!(feature = "rocksdb") {
+    "hashmap,floor-redo,lmdb,sqlite,redb,fjall,rocksdb"
+} else {
+    "hashmap,floor-redo,lmdb,sqlite,redb,fjall"
+};
+
+/// Those that can be killed and reopened.
+const DURABLE_PEERS: &str = PEERS.split_at("hashmap,".len()).1;
+
 fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
@@ -101,7 +111,7 @@ fn ycsb_writes_exactly_the_documented_keys() {
         "--engine",
         "all",
         "--peer",
-        "hashmap,lmdb",
+        PEERS,
         "--tuples",
         "300",
         "--txns",
@@ -116,7 +126,7 @@ fn ycsb_writes_exactly_the_documented_keys() {
         "-",
     ]);
     let runs = runs(&ran);
-    assert_eq!(runs.len(), 2 * (perdura::EngineKind::ALL.len() + 2));
+    assert_eq!(runs.len(), 2 * (perdura::EngineKind::ALL.len() + PEERS.split(',').count()));
     for run in &runs {
         assert_eq!(keys(run), expected(&RUN_KEYS, run));
         assert_eq!(keys(&run["throughput_spread"]), BTreeSet::from(["min", "max", "n"]));
@@ -156,6 +166,47 @@ fn a_long_run_is_told_by_fifths() {
     assert!(ran.out.contains("5th / 2nd") && ran.out.contains("files MiB"), "{}", ran.out);
     let ran = run(&["bench", "ycsb", "--txns", "4", "--tuples", "10", "--fifths"]);
     assert!(ran.code == Some(2) && ran.err.contains("at least 5"), "{ran:?}");
+}
+
+#[test]
+fn growth_is_measured_size_by_size_and_what_does_not_fit_is_named() {
+    let arguments = ["bench", "ycsb", "--engine", "inp,nvm-inp", "--peer", "lmdb,sqlite"];
+    let arguments = [&arguments[..], &["--mix", "balanced,read-only", "--txns", "500"]].concat();
+    let ran = run_in_empty(&[&arguments[..], &["--tuples", "100,1k", "--json", "-"]].concat());
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), 2 * 2 * 4);
+    for run in &runs {
+        assert_eq!(keys(run), expected(&RUN_KEYS, run));
+        assert!(run["user_bytes"].as_u64() == run["tuples"].as_u64().map(|tuples| tuples * 1008));
+    }
+    // Ten petabytes: no machine that runs this test has them.
+    let ran = run_in_empty(&[&arguments[..], &["--tuples", "100,10T"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("Left out: sqlite with 10,000,000,000,000 tuples"), "{}", ran.out);
+    let ran = run_in_empty(&[&arguments[..], &["--tuples", "100,10T", "--json", "-"]].concat());
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(2 * 4));
+    let left_out = report["left_out"].as_array().expect("some");
+    assert_eq!(left_out.len(), 4);
+    for out in left_out {
+        let known = ["engine", "peer", "tuples", "needed_bytes", "free_bytes"];
+        assert_eq!(keys(out), expected(&known, out));
+        assert!(out["needed_bytes"].as_u64() > out["free_bytes"].as_u64(), "{out}");
+    }
+    let ran = run_in_empty(&[&arguments[..], &["--tuples", "10T,11T"]].concat());
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("nothing fits") && ran.err.contains("Left out"), "{}", ran.err);
+}
+
+#[test]
+fn growth_has_a_column_for_each_size() {
+    let ran = run_in_empty(&[
+        "bench", "ycsb", "--engine", "nvm-inp", "--tuples", "100,300", "--txns", "500",
+    ]);
+    assert!(ran.out.contains("Growth: by tuples"), "{}", ran.out);
+    let rows: Vec<&str> = ran.out.lines().filter(|line| line.starts_with("nvm-inp")).collect();
+    // Two in the table of runs; us, p99, lines, fences and space by size.
+    assert_eq!(rows.len(), 2 + 5, "{}", ran.out);
 }
 
 #[test]
@@ -314,6 +365,23 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
             // The log holds what ran since loading, and nine in ten of that are updates.
             let redone = run["redone"].as_u64().expect("reported");
             assert!(redone * 10 > run["acknowledged"].as_u64().expect("counted") * 8, "{run}");
+        }
+    }
+}
+
+#[test]
+fn no_peer_loses_what_it_acknowledged() {
+    let kill = ["bench", "recovery", "--engine", "none", "--peer", DURABLE_PEERS];
+    let sizes = ["--tuples", "300", "--txns", "500", "--json", "-"];
+    let grouped = ["--commit", "grouped", "--group", "16", "--partitions", "2"];
+    for more in [&[][..], &grouped] {
+        let ran = run_in_empty(&[&kill[..], &sizes, more].concat());
+        let runs = runs(&ran);
+        assert_eq!(runs.len(), DURABLE_PEERS.split(',').count());
+        for run in &runs {
+            assert_eq!(keys(run), expected(&RECOVERY_KEYS, run));
+            assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+            assert!(run["acknowledged"].as_u64() >= run["txns"].as_u64(), "{run}");
         }
     }
 }

@@ -91,6 +91,8 @@ fn wrong_usage_is_told_by_exit_code_2() {
         &["bench", "ycsb", "--skew", "round"],
         &["bench", "ycsb", "--tuples", "0"],
         &["bench", "ycsb", "--tuples", "2X"],
+        &["bench", "ycsb", "--tuples", "1k,x"],
+        &["bench", "ycsb", "--tuples", "1k,2k", "--fifths"],
         &["bench", "ycsb", "--tuples", "3", "--partitions", "4"],
         &["bench", "ycsb", "--partitions", "0"],
         &["bench", "ycsb", "--workers", "0"],
@@ -126,11 +128,16 @@ fn wrong_usage_is_told_by_exit_code_2() {
     }
 }
 
+#[cfg(not(feature = "rocksdb"))]
 #[test]
-fn what_comes_later_says_so() {
-    let ran = run(&["bench", "ycsb", "--peer", "sqlite"]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("sqlite comes with a later version"), "{}", ran.err);
+fn a_peer_that_is_not_in_the_build_says_how_to_get_it() {
+    for bench in ["ycsb", "recovery"] {
+        let ran = run(&["bench", bench, "--engine", "none", "--peer", "lmdb,rocksdb"]);
+        assert_eq!(ran.code, Some(1));
+        for word in ["rocksdb is not in this build", "librocksdb-dev", "--features rocksdb"] {
+            assert!(ran.err.contains(word), "{}", ran.err);
+        }
+    }
 }
 
 #[test]

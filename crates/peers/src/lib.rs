@@ -3,8 +3,9 @@
 //! Every peer implements [`workloads::Store`], so it does the same work in the same loop as
 //! Perdura. Three kinds:
 //!
-//! - *Databases* (LMDB; others follow), each as its own documentation advises and at its durable
-//!   setting. On tmpfs their `fsync` costs nothing, so their figures there are upper bounds.
+//! - *Databases* (LMDB, SQLite, redb, fjall, and RocksDB behind the feature `rocksdb`), each as its
+//!   own documentation advises and at its durable setting: `docs/peers.md` says which. On tmpfs
+//!   their `fsync` costs nothing, so their figures there are upper bounds.
 //! - *Maps* (hash map, B-tree map): no durability at all. What remains of the time is the workload.
 //! - *Floors*: the least that each way of being durable on NVM can cost. An index in DRAM, one flat
 //!   file, and flushes and fences that are really executed.
@@ -13,6 +14,7 @@
 //! each peer: no dynamic dispatch in a measured loop.
 
 mod acknowledged;
+mod fjall;
 mod floor;
 mod flush;
 mod hash;
@@ -20,11 +22,21 @@ mod lmdb;
 mod mapping;
 mod maps;
 mod pin;
+mod redb;
 mod registry;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+mod shared;
+mod sqlite;
 
+pub use self::fjall::FjallStore;
+pub use self::redb::RedbStore;
+#[cfg(feature = "rocksdb")]
+pub use self::rocksdb::RocksDbStore;
 pub use acknowledged::AcknowledgedFile;
 pub use floor::{CopyFloor, RedoFloor, UndoFloor};
 pub use lmdb::LmdbStore;
 pub use maps::{BTreeMapStore, HashMapStore};
 pub use pin::pin_to_core;
 pub use registry::{Access, ParsePeerError, PeerKind, Visitor, with_store};
+pub use sqlite::SqliteStore;

@@ -3,17 +3,24 @@
 //! At its fastest durable setting: synchronous commits into a writable map (`MDB_WRITEMAP`), no
 //! read-ahead, integer keys (`MDB_INTEGERKEY`), loaded by appending. A tuple is one value of 1000
 //! bytes. LMDB knows no columns, so an update reads the value, changes it and puts it back, in one
-//! write transaction; a read is a read transaction of its own.
+//! write transaction; a read is a read transaction of its own. With grouped commits a group is one
+//! write transaction: LMDB has no commit that is made durable later and keeps the map consistent
+//! until then.
 
 use std::path::{Path, PathBuf};
 
 use heed::types::Bytes;
-use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RwTxn};
-use workloads::ycsb::{COLUMN_BYTES, COLUMNS, Column, ROW_BYTES};
-use workloads::{RowBuffer, Session, Store, StoreError, allocated_bytes};
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, RwTxn};
+use workloads::ycsb::{COLUMNS, Column};
+use workloads::{Commit, RowBuffer, Session, Store, StoreError, allocated_bytes};
 
-/// Tuples put by one transaction while loading.
-const LOAD_BATCH: u32 = 1000;
+use crate::shared::{
+    LOAD_BATCH, changed, create_directory, existing_directory, partition_of, whole,
+};
+
+const NAME: &str = "lmdb";
+/// LMDB's file in a partition's directory.
+const FILE: &str = "data.mdb";
 /// Room for a tuple: loaded pages hold three or four, updates copy pages.
 const MAP_BYTES_PER_TUPLE: usize = 2048;
 /// Room besides that for tuples.
@@ -30,6 +37,7 @@ struct Partition {
 /// LMDB environments in the directories `lmdb.0`, `lmdb.1`, and so on.
 pub struct LmdbStore {
     partitions: Vec<Partition>,
+    commit: Commit,
 }
 
 impl LmdbStore {
@@ -38,12 +46,16 @@ impl LmdbStore {
     ///
     /// # Errors
     /// If one exists already or cannot be created.
-    pub fn create(directory: &Path, partitions: usize, tuples: u64) -> Result<Self, StoreError> {
+    pub fn create(
+        directory: &Path,
+        partitions: usize,
+        tuples: u64,
+        commit: Commit,
+    ) -> Result<Self, StoreError> {
         let tuples = (tuples as usize).div_ceil(partitions.max(1));
         let map_bytes = tuples * MAP_BYTES_PER_TUPLE + MAP_BYTES_MORE;
         let create = |number| {
-            let directory = directory.join(format!("lmdb.{number}"));
-            std::fs::create_dir(&directory).map_err(|error| StoreError::io(&directory, error))?;
+            let directory = create_directory(directory, NAME, number)?;
             let env = open_env(&directory, Some(map_bytes))?;
             let mut tx = env.write_txn().map_err(StoreError::engine)?;
             let table = env
@@ -55,18 +67,21 @@ impl LmdbStore {
             tx.commit().map_err(StoreError::engine)?;
             Ok(Partition { env, table, directory })
         };
-        Ok(Self { partitions: (0..partitions).map(create).collect::<Result<_, StoreError>>()? })
+        let partitions = (0..partitions).map(create).collect::<Result<_, StoreError>>()?;
+        Ok(Self { partitions, commit })
     }
 
     /// Opens what [`LmdbStore::create`] left, also after a kill.
     ///
     /// # Errors
     /// If an environment is missing or LMDB refuses it.
-    pub fn open_existing(directory: &Path, partitions: usize) -> Result<Self, StoreError> {
+    pub fn open_existing(
+        directory: &Path,
+        partitions: usize,
+        commit: Commit,
+    ) -> Result<Self, StoreError> {
         let open = |number| {
-            let directory = directory.join(format!("lmdb.{number}"));
-            let data = directory.join("data.mdb");
-            std::fs::metadata(&data).map_err(|error| StoreError::io(&data, error))?;
+            let directory = existing_directory(directory, NAME, number, FILE)?;
             let env = open_env(&directory, None)?;
             let tx = env.read_txn().map_err(StoreError::engine)?;
             let table = env
@@ -79,11 +94,12 @@ impl LmdbStore {
             tx.commit().map_err(StoreError::engine)?;
             let table = table.ok_or_else(|| {
                 let what = "it has no table".to_owned();
-                StoreError::Damaged { path: data, what }
+                StoreError::Damaged { path: directory.join(FILE), what }
             })?;
             Ok(Partition { env, table, directory })
         };
-        Ok(Self { partitions: (0..partitions).map(open).collect::<Result<_, StoreError>>()? })
+        let partitions = (0..partitions).map(open).collect::<Result<_, StoreError>>()?;
+        Ok(Self { partitions, commit })
     }
 }
 
@@ -105,7 +121,7 @@ impl Store for LmdbStore {
     type Session<'a> = LmdbSession<'a>;
 
     fn name(&self) -> &str {
-        "lmdb"
+        NAME
     }
 
     fn partitions(&self) -> usize {
@@ -113,10 +129,8 @@ impl Store for LmdbStore {
     }
 
     fn session(&self, partition: usize) -> Result<LmdbSession<'_>, StoreError> {
-        let partitions = self.partitions.len();
-        let found = self.partitions.get(partition);
-        let found = found.ok_or(StoreError::NoPartition { partition, partitions })?;
-        Ok(LmdbSession { partition: found, loading: None, loaded: 0 })
+        let partition = partition_of(&self.partitions, partition)?;
+        Ok(LmdbSession { partition, commit: self.commit, open: None, loaded: 0 })
     }
 
     fn footprint_bytes(&self) -> Result<u64, StoreError> {
@@ -127,46 +141,59 @@ impl Store for LmdbStore {
 /// One LMDB environment in use.
 pub struct LmdbSession<'a> {
     partition: &'a Partition,
-    /// The transaction that loads.
-    loading: Option<RwTxn<'a>>,
-    /// Tuples in it.
-    loaded: u32,
+    commit: Commit,
+    /// The transaction that loads, or that a group of updates is in.
+    open: Option<RwTxn<'a>>,
+    /// Tuples loaded by it.
+    loaded: usize,
 }
 
-impl LmdbSession<'_> {
-    fn commit_loaded(&mut self) -> Result<(), StoreError> {
+impl<'a> LmdbSession<'a> {
+    /// The open transaction, or a new one.
+    fn open(&mut self) -> Result<&mut RwTxn<'a>, StoreError> {
+        Ok(match &mut self.open {
+            Some(tx) => tx,
+            none => none.insert(self.partition.env.write_txn().map_err(StoreError::engine)?),
+        })
+    }
+
+    fn commit_open(&mut self) -> Result<(), StoreError> {
         self.loaded = 0;
-        self.loading.take().map_or(Ok(()), RwTxn::commit).map_err(StoreError::engine)
+        self.open.take().map_or(Ok(()), RwTxn::commit).map_err(StoreError::engine)
     }
 }
 
 impl Session for LmdbSession<'_> {
     fn load(&mut self, key: u64, columns: &[Column; COLUMNS]) -> Result<(), StoreError> {
-        let Partition { env, table, .. } = self.partition;
-        let tx = match &mut self.loading {
-            Some(tx) => tx,
-            none => none.insert(env.write_txn().map_err(StoreError::engine)?),
-        };
+        let table = self.partition.table;
+        let tx = self.open()?;
         table
             .put_with_flags(tx, PutFlags::APPEND, &key.to_ne_bytes(), columns.as_flattened())
             .map_err(StoreError::engine)?;
         self.loaded += 1;
-        if self.loaded == LOAD_BATCH { self.commit_loaded() } else { Ok(()) }
+        if self.loaded == LOAD_BATCH { self.commit_open() } else { Ok(()) }
     }
 
     fn finish_load(&mut self) -> Result<(), StoreError> {
-        self.commit_loaded()
+        self.commit_open()
     }
 
     #[inline]
     fn read(&mut self, key: u64, row: &mut RowBuffer) -> Result<bool, StoreError> {
         let Partition { env, table, .. } = self.partition;
-        let tx = env.read_txn().map_err(StoreError::engine)?;
-        let Some(value) = table.get(&tx, &key.to_ne_bytes()).map_err(StoreError::engine)? else {
+        let own;
+        let tx: &RoTxn<'_> = match &self.open {
+            // It has updates that no other transaction sees yet.
+            Some(tx) => tx,
+            None => {
+                own = env.read_txn().map_err(StoreError::engine)?;
+                &own
+            }
+        };
+        let Some(value) = table.get(tx, &key.to_ne_bytes()).map_err(StoreError::engine)? else {
             return Ok(false);
         };
-        let value = whole(key, value)?;
-        row.bytes_mut().copy_from_slice(value);
+        row.bytes_mut().copy_from_slice(whole(key, value)?);
         Ok(true)
     }
 
@@ -178,24 +205,30 @@ impl Session for LmdbSession<'_> {
         values: &[Column],
     ) -> Result<(), StoreError> {
         let Partition { env, table, .. } = self.partition;
+        if matches!(self.commit, Commit::Grouped(_)) {
+            return replace(table, self.open()?, key, first_column, values);
+        }
         let mut tx = env.write_txn().map_err(StoreError::engine)?;
-        let value = table.get(&tx, &key.to_ne_bytes()).map_err(StoreError::engine)?;
-        let mut tuple = *whole(key, value.ok_or(StoreError::Missing { key })?)?;
-        let (at, values) = (first_column * COLUMN_BYTES, values.as_flattened());
-        tuple[at..at + values.len()].copy_from_slice(values);
-        table.put(&mut tx, &key.to_ne_bytes(), &tuple).map_err(StoreError::engine)?;
+        replace(table, &mut tx, key, first_column, values)?;
         tx.commit().map_err(StoreError::engine)
     }
 
-    /// Every update was durable when it returned.
     #[inline]
     fn sync(&mut self) -> Result<(), StoreError> {
-        Ok(())
+        self.commit_open()
     }
 }
 
-fn whole(key: u64, value: &[u8]) -> Result<&[u8; ROW_BYTES], StoreError> {
-    value.try_into().map_err(|_| {
-        StoreError::engine(format!("key {key} has {} bytes, not {ROW_BYTES}", value.len()))
-    })
+#[inline]
+fn replace(
+    table: &Table,
+    tx: &mut RwTxn<'_>,
+    key: u64,
+    first_column: usize,
+    values: &[Column],
+) -> Result<(), StoreError> {
+    let value = table.get(tx, &key.to_ne_bytes()).map_err(StoreError::engine)?;
+    let value = value.ok_or(StoreError::Missing { key })?;
+    let tuple = changed(key, value, first_column, values)?;
+    table.put(tx, &key.to_ne_bytes(), &tuple).map_err(StoreError::engine)
 }

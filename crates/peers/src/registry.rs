@@ -5,24 +5,29 @@ use std::path::Path;
 use std::str::FromStr;
 
 use workloads::ycsb::Spec;
-use workloads::{Store, StoreError};
+use workloads::{Commit, Store, StoreError};
 
+use crate::fjall::FjallStore;
 use crate::floor::{CopyFloor, RedoFloor, UndoFloor};
 use crate::lmdb::LmdbStore;
 use crate::maps::{BTreeMapStore, HashMapStore};
+use crate::redb::RedbStore;
+use crate::shared::CACHE_BYTES;
+use crate::sqlite::SqliteStore;
 
 /// What Perdura can be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PeerKind {
     /// LMDB, synchronous, writable map.
     Lmdb,
-    /// SQLite.
+    /// SQLite, write-ahead log, synchronous FULL, exclusive.
     Sqlite,
-    /// redb.
+    /// redb, durability Immediate.
     Redb,
-    /// fjall.
+    /// fjall, its journal synced after every update.
     Fjall,
-    /// RocksDB.
+    /// RocksDB, its write-ahead log synced by every write; only in builds with the feature
+    /// `rocksdb`.
     RocksDb,
     /// `std` hash map, in place, no durability.
     HashMap,
@@ -68,10 +73,25 @@ impl PeerKind {
         }
     }
 
-    /// Whether this version can run it.
+    /// Why this build cannot run it, and how to make one that can; `None` if it can.
     #[must_use]
-    pub const fn is_available(self) -> bool {
-        !matches!(self, Self::Sqlite | Self::Redb | Self::Fjall | Self::RocksDb)
+    pub const fn unavailable(self) -> Option<&'static str> {
+        match self {
+            Self::RocksDb if cfg!(not(feature = "rocksdb")) => Some(
+                "rocksdb is not in this build: it needs RocksDB's library (Debian: apt-get install librocksdb-dev) and cargo build --release -p perdura-cli --features rocksdb",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Bytes that it caches in memory of its own at most, in all partitions together; `None` if it
+    /// has no such cache.
+    #[must_use]
+    pub const fn cache_bytes(self) -> Option<u64> {
+        match self {
+            Self::Sqlite | Self::Redb | Self::Fjall | Self::RocksDb => Some(CACHE_BYTES),
+            _ => None,
+        }
     }
 
     /// Whether it keeps its data in files and can be reopened.
@@ -122,23 +142,25 @@ pub trait Visitor {
 }
 
 /// Opens a peer in an existing directory and hands it to the visitor. Of the specification, tuples
-/// and partitions matter.
+/// and partitions matter. The driver has to be told the same commit form; maps and floors have no
+/// other than a commit that is as durable as it gets when it returns.
 ///
 /// # Errors
-/// If the peer cannot be opened, or is not in this version.
+/// If the peer cannot be opened, or is not in this build.
 pub fn with_store<V: Visitor>(
     kind: PeerKind,
     directory: &Path,
     spec: &Spec,
+    commit: Commit,
     access: Access,
     visitor: V,
 ) -> Result<V::Output, StoreError> {
     let (partitions, tuples) = (spec.partitions, spec.tuples);
     macro_rules! files {
-        ($store:ty) => {
+        ($store:ty, $($with:expr),*; $($new:expr),*) => {
             match access {
-                Access::Create => <$store>::create(directory, partitions, tuples),
-                Access::OpenExisting => <$store>::open_existing(directory, partitions),
+                Access::Create => <$store>::create(directory, partitions, $($new,)* $($with),*),
+                Access::OpenExisting => <$store>::open_existing(directory, partitions, $($with),*),
             }
             .map(|store| visitor.visit(&store))
         };
@@ -154,14 +176,20 @@ pub fn with_store<V: Visitor>(
         };
     }
     match kind {
-        PeerKind::Lmdb => files!(LmdbStore),
-        PeerKind::FloorUndo => files!(UndoFloor),
-        PeerKind::FloorRedo => files!(RedoFloor),
-        PeerKind::FloorCopy => files!(CopyFloor),
+        PeerKind::Lmdb => files!(LmdbStore, commit; tuples),
+        PeerKind::Sqlite => files!(SqliteStore, commit;),
+        PeerKind::Redb => files!(RedbStore, commit;),
+        PeerKind::Fjall => files!(FjallStore, commit;),
+        #[cfg(feature = "rocksdb")]
+        PeerKind::RocksDb => files!(crate::rocksdb::RocksDbStore, commit;),
+        #[cfg(not(feature = "rocksdb"))]
+        PeerKind::RocksDb => {
+            Err(StoreError::Unsupported(kind.unavailable().unwrap_or_default().into()))
+        }
+        PeerKind::FloorUndo => files!(UndoFloor,; tuples),
+        PeerKind::FloorRedo => files!(RedoFloor,; tuples),
+        PeerKind::FloorCopy => files!(CopyFloor,; tuples),
         PeerKind::HashMap => map!(HashMapStore),
         PeerKind::BTreeMap => map!(BTreeMapStore),
-        PeerKind::Sqlite | PeerKind::Redb | PeerKind::Fjall | PeerKind::RocksDb => {
-            Err(StoreError::Unsupported(format!("{kind} comes with a later version")))
-        }
     }
 }

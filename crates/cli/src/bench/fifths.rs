@@ -72,7 +72,7 @@ pub(crate) fn run(
 }
 
 /// Bytes of a file, or of all files in a directory, on their medium.
-fn blocks(path: &Path) -> Result<u64, Failure> {
+pub(super) fn blocks(path: &Path) -> Result<u64, Failure> {
     let failed = |error| Failure::about(path.display(), error);
     let meta = fs::symlink_metadata(path).map_err(failed)?;
     if !meta.is_dir() {
@@ -87,7 +87,7 @@ fn blocks(path: &Path) -> Result<u64, Failure> {
 
 /// Memory of this process that belongs to no file. A mapped pool is not in it: it is counted where
 /// it is stored.
-fn resident_bytes() -> Option<u64> {
+pub(super) fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -2,12 +2,14 @@
 
 mod fifths;
 pub(crate) mod figures;
+mod growth;
 pub(crate) mod recovery;
 pub(crate) mod tpcc;
 pub(crate) mod ycsb;
 
 use serde::Serialize;
 
+use self::growth::LeftOut;
 use crate::host::Host;
 
 /// A report as programs read it.
@@ -16,12 +18,19 @@ pub(crate) struct Report<'a, R> {
     perdura: &'static str,
     host: &'a Host,
     runs: &'a [R],
+    #[serde(skip_serializing_if = "<[LeftOut]>::is_empty")]
+    left_out: &'a [LeftOut],
 }
 
 impl<'a, R: Serialize> Report<'a, R> {
     /// Runs of this build on a host.
     pub(crate) fn new(host: &'a Host, runs: &'a [R]) -> Self {
-        Self { perdura: env!("CARGO_PKG_VERSION"), host, runs }
+        Self { perdura: env!("CARGO_PKG_VERSION"), host, runs, left_out: &[] }
+    }
+
+    /// With what did not fit.
+    pub(crate) fn leaving_out(self, left_out: &'a [LeftOut]) -> Self {
+        Self { left_out, ..self }
     }
 }
 

@@ -7,8 +7,9 @@
 //!    checkpoint after loading; later ones fall where they fall and are part of what is measured.
 //! 2. For every mix and skew the rounds go around the contestants, so that a drift of the machine
 //!    hits all of them alike, and a ratio compares neighbours in time.
-//!    With `--fifths` a run is long: each contestant is alone, and its store gone before the next
-//!    one is created (see [`super::fifths`]).
+//!    With `--fifths` a run is long, and with several sizes stores may be large: each contestant is
+//!    alone, and its store gone before the next one is created (see [`super::fifths`] and
+//!    [`super::growth`]).
 //! 3. After the timed rounds of a cell the engines run it once more, off the clock, and count.
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use workloads::ycsb::{Spec, Workload};
 use super::Report;
 use super::fifths::{self, Fifth};
 use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use super::growth::{self, Growth, LeftOut};
 use crate::args::YcsbArgs;
 use crate::contestant::{Contestant, Promise};
 use crate::failure::Failure;
@@ -36,7 +38,7 @@ const COUNTED_TXNS: u64 = 200_000;
 
 /// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]
-struct Run {
+pub(super) struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +46,7 @@ struct Run {
     workload: &'static str,
     mix: &'static str,
     skew: &'static str,
-    tuples: u64,
+    pub(super) tuples: u64,
     txns: u64,
     partitions: usize,
     domain: Option<&'static str>,
@@ -55,17 +57,24 @@ struct Run {
     seed: u64,
     emulated: Option<()>,
     seconds: f64,
-    throughput_txn_s: f64,
+    pub(super) throughput_txn_s: f64,
     throughput_spread: Spread,
-    latency_us: LatencyUs,
-    per_txn: PerTxn,
-    footprint_bytes: FootprintBytes,
-    user_bytes: u64,
+    pub(super) latency_us: LatencyUs,
+    pub(super) per_txn: PerTxn,
+    pub(super) footprint_bytes: FootprintBytes,
+    pub(super) user_bytes: u64,
     aborted: u64,
     /// `None` without `--fifths`.
     fifths: Option<Vec<Fifth>>,
     #[serde(skip)]
     promise: Promise,
+}
+
+impl Run {
+    /// Store, mix and skew.
+    pub(super) fn name(&self) -> [&'static str; 3] {
+        [self.engine.or(self.peer).unwrap_or_default(), self.mix, self.skew]
+    }
 }
 
 /// A timed run, with its fifths if they were asked for.
@@ -77,47 +86,108 @@ type Round = (Measurement, Option<Vec<Fifth>>);
 /// Options that contradict each other, or a store that failed.
 pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     let plan = Plan::new(&args.common, &args.peers.peer.0)?;
+    if args.fifths && args.tuples.len() > 1 {
+        return Err(Failure::Usage("--fifths needs one size of --tuples".into()));
+    }
     if args.fifths && args.txns < 5 {
         return Err(Failure::Usage("--fifths needs at least 5 --txns".into()));
     }
     check_target(args.common.json.as_ref())?;
-    let mut cells = Vec::new();
-    for &mix in &args.mix.0 {
-        for &skew in &args.skew.0 {
-            cells.push(plan.ycsb(mix, skew, (args.tuples, args.txns), args.update_columns)?);
+    let mut sizes = Vec::new();
+    for &tuples in &args.tuples {
+        if !sizes.contains(&tuples) {
+            sizes.push(tuples);
         }
+    }
+    let mut cells = Vec::new();
+    for &tuples in &sizes {
+        cells.push(specs(&plan, args, tuples)?);
     }
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
     let mut bar = Bar::new();
-    // Those that race at the same time.
-    let groups: Vec<&[Contestant]> = match args.fifths {
-        true => plan.contestants.chunks(1).collect(),
-        false => vec![&plan.contestants],
-    };
-    let mut runs: Vec<Vec<Run>> = cells.iter().map(|_| Vec::new()).collect();
-    for group in groups {
-        let racers = start(&plan, group, &scratch, &cells[0], &mut bar)?;
-        for (spec, runs) in cells.iter().zip(&mut runs) {
-            runs.extend(cell(&plan, spec, &racers, args.fifths, &mut bar)?);
+    let mut left_out = Vec::new();
+    let runs = match cells.as_slice() {
+        [cells] if !args.fifths => {
+            let racers = start(&plan, &plan.contestants, &scratch, "", &cells[0], &mut bar)?;
+            let mut runs = Vec::new();
+            for spec in cells {
+                runs.extend(cell(&plan, spec, &racers, false, &mut bar)?);
+            }
+            runs
         }
-        if args.fifths {
+        sizes => one_by_one(&plan, sizes, args.fifths, &scratch, &mut left_out, &mut bar)?,
+    };
+    drop(bar);
+    if runs.is_empty() {
+        let all = growth::left_out_text(&left_out);
+        return Err(Failure::Failed(format!("nothing fits; begin with fewer --tuples\n{all}")));
+    }
+    let mut text = host.line() + &people(&plan, &runs);
+    if sizes.len() > 1 {
+        text += &growth::people(&sizes, &runs, &left_out);
+    }
+    text += &scratch.kept().unwrap_or_default();
+    let found = Report::new(&host, &runs).leaving_out(&left_out);
+    report(&text, &found, args.common.json.as_ref())
+}
+
+/// Every mix and skew of one size.
+fn specs(plan: &Plan, args: &YcsbArgs, tuples: u64) -> Result<Vec<Spec>, Failure> {
+    let mut specs = Vec::new();
+    for &mix in &args.mix.0 {
+        for &skew in &args.skew.0 {
+            specs.push(plan.ycsb(mix, skew, (tuples, args.txns), args.update_columns)?);
+        }
+    }
+    Ok(specs)
+}
+
+/// Measures each contestant alone, at each size; its store is gone before the next one is created.
+/// The runs come out in the order of sizes, then of mixes and skews.
+fn one_by_one(
+    plan: &Plan,
+    sizes: &[Vec<Spec>],
+    in_fifths: bool,
+    scratch: &Scratch,
+    left_out: &mut Vec<LeftOut>,
+    bar: &mut Bar,
+) -> Result<Vec<Run>, Failure> {
+    let mut runs: Vec<Vec<Vec<Run>>> =
+        sizes.iter().map(|specs| vec![Vec::new(); specs.len()]).collect();
+    for contestant in &plan.contestants {
+        let mut growth = Growth::new(*contestant);
+        for (number, (specs, runs)) in sizes.iter().zip(&mut runs).enumerate() {
+            let tuples = specs[0].tuples;
+            if sizes.len() > 1
+                && let Some(out) = growth.fits(tuples, scratch)?
+            {
+                left_out.push(out);
+                continue;
+            }
+            let suffix = if sizes.len() > 1 { format!(".{number}") } else { String::new() };
+            let racers =
+                start(plan, std::slice::from_ref(contestant), scratch, &suffix, &specs[0], bar)?;
+            for (spec, runs) in specs.iter().zip(runs) {
+                runs.extend(cell(plan, spec, &racers, in_fifths, bar)?);
+            }
             let directories: Vec<_> = racers.iter().map(|one| one.directory().to_owned()).collect();
+            for directory in &directories {
+                growth.measured(tuples, directory)?;
+            }
             drop(racers);
             directories.iter().for_each(|directory| scratch.discard(directory));
         }
     }
-    let runs = runs.concat();
-    drop(bar);
-    let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
-    report(&text, &Report::new(&host, &runs), args.common.json.as_ref())
+    Ok(runs.into_iter().flatten().flatten().collect())
 }
 
-/// Creates and loads some contestants.
+/// Creates and loads some contestants, in directories of their names and a suffix.
 fn start(
     plan: &Plan,
     contestants: &[Contestant],
     scratch: &Scratch,
+    suffix: &str,
     spec: &Spec,
     bar: &mut Bar,
 ) -> Result<Vec<Racer>, Failure> {
@@ -125,7 +195,7 @@ fn start(
     let start = |&contestant: &Contestant| {
         let setup = Setup {
             contestant,
-            directory: scratch.directory(contestant.name())?,
+            directory: scratch.directory(&format!("{contestant}{suffix}"))?,
             medium: scratch.medium().clone(),
             domain: plan.domain,
             run: plan.run.clone(),
@@ -223,14 +293,17 @@ pub(crate) fn throughput(rounds: &[Measurement]) -> (f64, Spread, usize) {
 /// The table, and what has to be known to read it.
 fn people(plan: &Plan, runs: &[Run]) -> String {
     let peers: Vec<&str> = plan.contestants.iter().filter_map(|one| one.peer()).collect();
+    let sizes = runs.iter().any(|run| run.tuples != runs[0].tuples);
     let words = ["store", "mix", "skew", "domain"];
+    let size = sizes.then_some("tuples");
     let numbers = ["txn/s", "min - max", "p50 us", "p99 us", "lines/txn", "fences/txn"];
-    let head = words.iter().chain(&numbers).map(ToString::to_string);
+    let head = words.iter().chain(size.iter()).chain(&numbers).map(ToString::to_string);
     let head: Vec<String> = head.chain(peers.iter().map(|peer| format!("x {peer}"))).collect();
-    let rows: Vec<Vec<String>> = runs.iter().map(|run| row(run, runs, &peers)).collect();
+    let rows: Vec<Vec<String>> = runs.iter().map(|run| row(run, runs, &peers, sizes)).collect();
+    let tuples =
+        if sizes { String::new() } else { format!("{} tuples, ", grouped(runs[0].tuples)) };
     let mut text = format!(
-        "YCSB: {} tuples, {} transactions, partitions: {}, workers: {}, commits {}, median of {}\n\n",
-        grouped(runs[0].tuples),
+        "YCSB: {tuples}{} transactions, partitions: {}, workers: {}, commits {}, median of {}\n\n",
         grouped(runs[0].txns),
         runs[0].partitions,
         plan.run.workers.min(runs[0].partitions),
@@ -243,7 +316,7 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
         text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
     }
     if runs.iter().any(|run| run.fifths.is_some()) {
-        let named = runs.iter().filter_map(|run| Some((name(run), run.fifths.as_deref()?)));
+        let named = runs.iter().filter_map(|run| Some((run.name(), run.fifths.as_deref()?)));
         text += &format!("\n{}", fifths::people(named));
     }
     if !peers.is_empty() {
@@ -252,29 +325,22 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     text
 }
 
-/// Store, mix and skew.
-fn name(run: &Run) -> [&'static str; 3] {
-    [run.engine.or(run.peer).unwrap_or_default(), run.mix, run.skew]
-}
-
-fn row(run: &Run, runs: &[Run], peers: &[&str]) -> Vec<String> {
-    let [name, mix, skew] = name(run);
-    let mut cells = vec![
-        name.to_owned(),
-        mix.to_owned(),
-        skew.to_owned(),
-        run.promise.text(),
+fn row(run: &Run, runs: &[Run], peers: &[&str], sizes: bool) -> Vec<String> {
+    let [name, mix, skew] = run.name();
+    let mut cells = vec![name.to_owned(), mix.to_owned(), skew.to_owned(), run.promise.text()];
+    cells.extend(sizes.then(|| grouped(run.tuples)));
+    cells.extend([
         whole(run.throughput_txn_s),
         run.throughput_spread.text(),
         format!("{:.2}", run.latency_us.p50),
         format!("{:.2}", run.latency_us.p99),
         fine(run.per_txn.flushed_lines),
         fine(run.per_txn.fences),
-    ];
+    ]);
+    let of_cell = |run: &Run| (run.tuples, run.mix, run.skew);
     for peer in peers {
-        let of = runs.iter().find(|other| {
-            other.peer == Some(peer) && (other.mix, other.skew) == (run.mix, run.skew)
-        });
+        let of =
+            runs.iter().find(|other| other.peer == Some(*peer) && of_cell(other) == of_cell(run));
         let ratio = of.map(|of| run.throughput_txn_s / of.throughput_txn_s.max(1e-9));
         cells.push(fine(ratio));
     }

@@ -23,7 +23,7 @@ pub(super) fn victim(task: &Task, spec: &Spec) -> Result<(), Failure> {
         }
         Contestant::Peer(kind) => {
             let visit = Victim { task, workload: &workload };
-            with_store(kind, &task.directory, spec, Access::Create, visit)?
+            with_store(kind, &task.directory, spec, task.commit(), Access::Create, visit)?
         }
     }
 }
@@ -91,8 +91,9 @@ impl Witness<'_> {
 
     fn at_peer(mut self, kind: PeerKind) -> Result<Found, Failure> {
         let (directory, spec) = (&self.task.directory, self.workload.spec());
+        let commit = self.task.commit();
         self.started = Instant::now();
-        with_store(kind, directory, spec, Access::OpenExisting, self)?
+        with_store(kind, directory, spec, commit, Access::OpenExisting, self)?
     }
 
     /// Times the first read and the first commit, then verifies. The commit writes back what the
