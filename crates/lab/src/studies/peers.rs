@@ -87,8 +87,10 @@ impl Stage for PeerStage {
             let race = Race { name: &name, spec: &spec, repeat: self.repeat };
             let points = match self.contestant {
                 Contestant::Engine(kind, domain) => race.engine(kind, domain, path)?,
-                Contestant::Peer(kind) => with_store(kind, path, &spec, Access::Create, race)
-                    .map_err(|error| failed(&error))??,
+                Contestant::Peer(kind) => {
+                    with_store(kind, path, &spec, Commit::Durable, Access::Create, race)
+                        .map_err(|error| failed(&error))??
+                }
             };
             done(cell, &points)?;
         }
