@@ -104,32 +104,49 @@ function section(id, title, ...children) {
 
 const BOUNDS = (name) => name.startsWith("floor") || name.endsWith("map");
 
+// What the table is made of: the comparison with others where it was measured, else P1's runs.
 function choices() {
   const of = (experiment, metric) => DATA.points.filter((row) => row.experiment === experiment && row.metric === metric);
-  const throughput = of("PEERS-MIX", "throughput");
-  const sizes = [...new Set(throughput.map((row) => row.panel))];
-  const size = sizes.includes("200000") ? "200000" : sizes[sizes.length - 1];
+  const many = (number) => Number(number).toLocaleString("en");
   const largest = (rows) => {
     const top = Math.max(...rows.map((row) => row.x));
     return [rows.filter((row) => row.x === top), top];
   };
-  const [reopen, reopenAt] = largest(of("PEERS-REOPEN", "first commit"));
-  const [space, spaceAt] = largest(of("PEERS-SPACE", "space for a byte of user data"));
-  const wear = of("P1-F10", "nvm stores").filter((row) => row.x === "write-heavy" && row.panel === "low");
   const find = (rows, name) => rows.find((row) => row.series === name)?.value;
-  const at = (list, mix, name) => find(list.filter((row) => row.panel === size && row.x === mix), name);
-  const latency = of("PEERS-MIX", "p99 to durability");
+  const compared = of("PEERS-MIX", "throughput");
+  const sizes = [...new Set(compared.map((row) => row.panel))];
+  const size = sizes.includes("200000") ? "200000" : sizes[sizes.length - 1];
+  const throughput = compared.length
+    ? compared.filter((row) => row.panel === size)
+    : of("P1-F5", "native throughput").filter((row) => row.panel === "low");
+  const at = (list, mix, name) => find(list.filter((row) => row.x === mix), name);
+  const latency = of("PEERS-MIX", "p99 to durability").filter((row) => row.panel === size);
+  let [reopen, reopenAt] = largest(of("PEERS-REOPEN", "first commit"));
+  let reopenUnit = `first commit, ${many(reopenAt)} tuples`;
+  if (reopen.length === 0) {
+    [reopen, reopenAt] = largest(of("P1-F12", "first commit").filter((row) => row.panel === "ycsb"));
+    reopenUnit = `first commit, after ${many(reopenAt)} transactions`;
+  }
+  let [space, spaceAt] = largest(of("PEERS-SPACE", "space for a byte of user data"));
+  let spaceUnit = `for a byte, ${many(spaceAt)} tuples`;
+  if (space.length === 0) {
+    const user = of("P1-F14", "user data").filter((row) => row.panel === "ycsb");
+    space = of("P1-F14", "footprint").filter((row) => row.panel === "ycsb" && row.x === "total")
+      .map((row) => ({ ...row, value: row.value / find(user, row.series) }));
+    spaceUnit = "for a byte, at its largest";
+  }
+  const wear = of("P1-F10", "nvm stores").filter((row) => row.x === "write-heavy" && row.panel === "low");
   const columns = [
     { title: "writes, 90%", unit: "transactions a second", more: true, of: (name) => at(throughput, "write-heavy", name) },
     { title: "half and half", unit: "transactions a second", more: true, of: (name) => at(throughput, "balanced", name) },
     { title: "reads only", unit: "transactions a second", more: true, of: (name) => at(throughput, "read-only", name) },
     { title: "p99, µs", unit: "to durability, writes 90%", of: (name) => at(latency, "write-heavy", name) },
-    { title: "back after kill, ms", unit: `first commit, ${Number(reopenAt).toLocaleString("en")} tuples`, of: (name) => find(reopen, name) },
-    { title: "space", unit: `for a byte, ${Number(spaceAt).toLocaleString("en")} tuples`, of: (name) => find(space, name) },
+    { title: "back after kill, ms", unit: reopenUnit, of: (name) => find(reopen, name) },
+    { title: "space", unit: spaceUnit, of: (name) => find(space, name) },
     { title: "wear", unit: "lines written, writes 90%", of: (name) => find(wear, name) },
   ];
   const names = [...new Set(throughput.concat(reopen, wear).map((row) => row.series))];
-  return { names, columns, size };
+  return { names, columns: columns.filter((column) => names.some((name) => Number.isFinite(column.of(name)))), size: compared.length ? size : null };
 }
 
 function best(names, column) {
@@ -145,14 +162,16 @@ function choosing() {
     return;
   }
   const answer = (question, column, text) => {
-    const name = best(names, column);
+    const name = column && best(names, column);
     if (!name) return null;
     return make("div", { class: "answer" },
       make("div", { class: "question" }, question),
       make("div", { class: "name" }, name),
       make("div", { class: "figure" }, text(column.of(name))));
   };
-  const [writes, , reads, , back, space, wear] = columns;
+  const column = (title) => columns.find((one) => one.title === title);
+  const [writes, reads, back] = [column("writes, 90%"), column("reads only"), column("back after kill, ms")];
+  const [space, wear] = [column("space"), column("wear")];
   const answers = make("div", { class: "answers" },
     answer("Fastest where most is written", writes, (value) => `${figure(value)} durable transactions a second`),
     answer("Fastest where all is read", reads, (value) => `${figure(value)} transactions a second`),
@@ -171,18 +190,20 @@ function choosing() {
         share ? make("i", { style: `width:${share.toFixed(1)}%`, "aria-hidden": "true" }) : null,
         make("span", {}, figure(value)));
     }));
-  const sorted = (list) => [...list].sort((a, b) => (writes.of(b) || 0) - (writes.of(a) || 0));
+  const sorted = (list) => (writes ? [...list].sort((a, b) => (writes.of(b) || 0) - (writes.of(a) || 0)) : list);
   const table = make("div", { class: "scroll" }, make("table", {},
-    make("caption", {}, `One thread, ${Number(size).toLocaleString("en")} tuples of 1 KB, every transaction durable before the next. A star marks the best database of a column.`),
+    make("caption", {}, `One thread, ${size ? `${Number(size).toLocaleString("en")} tuples of 1 KB, ` : "YCSB at low skew, "}every transaction durable before the next. A star marks the best database of a column.`),
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, ""),
       columns.map((column) => make("th", { class: "number", scope: "col" }, column.title, make("br"), make("span", { class: "soft" }, column.unit))))),
     make("tbody", {}, kinds.flatMap(([, list]) => sorted(list).map(row)))));
   section("choose", "What to choose",
-    make("p", {}, "Six storage engines of Perdura beside what one would take instead, in the same loop on the same machine."),
+    make("p", {}, size
+      ? "Six storage engines of Perdura beside what one would take instead, in the same loop on the same machine."
+      : ["Six storage engines of Perdura on this machine. What one would take instead comes beside them with ", make("code", {}, `perdura lab run PEERS --${DATA.scale}`), "."]),
     answers, table,
     make("div", { class: "note" },
       make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise. “process” promises what the other databases promise here: all of it survives a kill, nothing a power cut."),
-      make("p", {}, "The other databases sync files, which costs next to nothing where files lie in memory: their figures are upper bounds. Floors and maps are no databases but bounds: the least that a method costs, and the same loop with no durability at all.")));
+      size === null ? null : make("p", {}, "The other databases sync files, which costs next to nothing where files lie in memory: their figures are upper bounds. Floors and maps are no databases but bounds: the least that a method costs, and the same loop with no durability at all.")));
 }
 
 // --- Experiments -------------------------------------------------------------------------------
