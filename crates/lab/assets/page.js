@@ -202,7 +202,8 @@ function choosing() {
       : ["Six storage engines of Perdura on this machine. What one would take instead comes beside them with ", make("code", {}, `perdura lab run PEERS --${DATA.scale}`), "."]),
     answers, table,
     make("div", { class: "note" },
-      make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise. “process” promises what the other databases promise here: all of it survives a kill, nothing a power cut."),
+      make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise."),
+      names.includes("nvm-inp process") ? make("p", {}, "“nvm-inp process” promises what the other databases promise here: all of it survives a kill, nothing a power cut.") : null,
       size === null ? null : make("p", {}, "The other databases sync files, which costs next to nothing where files lie in memory: their figures are upper bounds. Floors and maps are no databases but bounds: the least that a method costs, and the same loop with no durability at all.")));
 }
 
