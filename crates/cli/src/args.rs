@@ -16,7 +16,7 @@ use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
 
 pub(crate) use self::lab::{
-    CompareArgs, LabCommand, ListArgs, ReportArgs, ResultsArgs, RunArgs, ScaleArgs, StatusArgs,
+    CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
 };
 pub(crate) use self::pool::{
     BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, PoolCommand, RestoreArgs,

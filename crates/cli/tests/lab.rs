@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,7 +130,8 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     let results = directory.path().join("results.db");
     let arguments = ["lab", "run", "PEERS-REOPEN", "--tiny", "--results"];
     let mut command = perdura();
-    let mut victim = command.args(arguments).arg(&results).spawn().expect("starts");
+    command.args(arguments).arg(&results).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut victim = command.spawn().expect("starts");
     let started = Instant::now();
     while done("reopening", &results).is_none_or(|(done, _)| done == 0) {
         assert!(started.elapsed() < Duration::from_secs(120), "nothing is ever done");

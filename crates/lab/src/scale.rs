@@ -254,8 +254,7 @@ impl Sizes {
 }
 
 /// The cache that so many tuples deserve: the paper's for the paper's, and no less than 64 KiB.
-#[must_use]
-pub fn cache_for(tuples: u64) -> u64 {
+pub(crate) fn cache_for(tuples: u64) -> u64 {
     let share = PAPER_CACHE_BYTES as f64 * tuples as f64 / PAPER_TUPLES as f64;
     // A power of two of sets of sixteen lines.
     (share.max(65_536.0) as u64).next_power_of_two().min(PAPER_CACHE_BYTES)
