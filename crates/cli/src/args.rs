@@ -3,6 +3,7 @@
 //! Invariant: what can be refused by looking at one option is refused here, with exit code 2; what
 //! needs two options to see is refused before any work is done.
 
+mod lab;
 mod pool;
 
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ use peers::PeerKind;
 use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
 
+pub(crate) use self::lab::{
+    CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
+};
 pub(crate) use self::pool::{
     BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, PoolCommand, RestoreArgs,
 };
@@ -66,6 +70,16 @@ pub(crate) enum Command {
         after_help = "A story of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave behind; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1, and what is wrong is shown; a fault that is not noticed is an error.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
     )]
     Crash(CrashArgs),
+    /// Run the papers' experiments, test their claims, and write a report.
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Example:\n  perdura lab run P1 --quick && perdura lab report"
+    )]
+    Lab {
+        /// What to do.
+        #[command(subcommand)]
+        lab: LabCommand,
+    },
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  perdura completions bash > ~/.local/share/bash-completion/completions/perdura"

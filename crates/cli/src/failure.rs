@@ -57,6 +57,17 @@ macro_rules! failed {
 
 failed!(perdura::Error, workloads::StoreError, workloads::RunError);
 
+impl From<lab::LabError> for Failure {
+    fn from(error: lab::LabError) -> Self {
+        let text = error.to_string();
+        match error {
+            // What was asked for does not exist: a wrong word on the command line.
+            lab::LabError::UnknownExperiment { .. } => Self::Usage(text),
+            _ => Self::Failed(text),
+        }
+    }
+}
+
 macro_rules! usage {
     ($($error:ty),*) => {
         $(impl From<$error> for Failure {

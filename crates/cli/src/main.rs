@@ -8,7 +8,7 @@
 //! | module | its question |
 //! |---|---|
 //! | `args` | what can be asked? |
-//! | `tour`, `bench`, `pool`, `crash` | the commands |
+//! | `tour`, `bench`, `pool`, `crash`, `laboratory` | the commands |
 //! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
 //! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
 //! | `scratch`, `host`, `progress`, `output`, `units`, `failure` | where, on what, how far, to whom |
@@ -24,6 +24,7 @@ mod failure;
 mod host;
 mod job;
 mod kill;
+mod laboratory;
 mod output;
 mod plan;
 mod pool;
@@ -59,6 +60,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
         Command::Crash(args) => crash::run(args),
+        Command::Lab { lab } => laboratory::run(lab),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "perdura", &mut script);

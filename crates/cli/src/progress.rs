@@ -29,6 +29,11 @@ impl Bar {
         Self { bar, started: Instant::now(), shown: false, done: 0 }
     }
 
+    /// A bar that is never seen: somebody else shows how far it is.
+    pub(crate) fn silent() -> Self {
+        Self { shown: true, ..Self::new() }
+    }
+
     fn style(&self, template: &str) {
         let style = ProgressStyle::with_template(template);
         self.bar.set_style(style.expect("the templates are constants that parse"));

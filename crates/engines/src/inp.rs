@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use heap::{Heap, HeapOptions, Purpose};
 use index::Sorted;
-use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
+use pm::{Component, Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
 use storage::wal::{LogStart, Wal};
@@ -196,7 +196,10 @@ impl<E: Environment> Inp<E> {
         let behind = wanted.saturating_sub(saving.writer.plain_bytes());
         let lead = if self.helped { state / 4 } else { SAVING_STEP.min(due / 16) };
         if behind >= lead {
-            let done = self.save_some(behind)?;
+            self.pool.hold(Some(Component::Recovery));
+            let done = self.save_some(behind);
+            self.pool.hold(None);
+            let done = done?;
             self.stats.inline += done;
         }
         Ok(())

@@ -47,11 +47,11 @@ pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Purpose};
     pub use index::Direction;
     pub use pm::{
-        Access, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram, Environment, Event,
-        File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles, Killed, Medium, Memory,
-        Native, NewFile, Off, POOL_DATA_START, ParseDomainError, Pool, PoolError, PoolInfo,
-        PoolOptions, Range, Recorded, Recording, RecordingFiles, Replay, Site, Source, Step, Trace,
-        boot_id, free_bytes, medium_of, random_uuid, read_header,
+        Access, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram, Emulation,
+        Environment, Event, File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles,
+        Killed, Medium, Memory, Native, NewFile, Off, POOL_DATA_START, ParseDomainError, Pool,
+        PoolError, PoolInfo, PoolOptions, Range, Recorded, Recording, RecordingFiles, Replay, Site,
+        Source, Step, Trace, Tracing, boot_id, free_bytes, medium_of, random_uuid, read_header,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,

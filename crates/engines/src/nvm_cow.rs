@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use heap::{Heap, Lane};
 use index::cow::{PoolPages, PoolSource};
-use pm::{Bad, Environment, Memory};
+use pm::{Bad, Component, Environment, Memory};
 use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, TreePlace};
 use storage::{
     Catalog, Row, SlotTuple, TableKey, TableLayout, TupleCopies, Value, WorkDone, user_bytes,
@@ -88,6 +88,7 @@ impl<E: Environment> Core<E> {
     /// Makes all committed transactions durable.
     fn end_batch(&mut self) -> Result<(), EngineError> {
         let open = self.shadow.open();
+        self.memory.enter(Component::Recovery);
         // By the thread that makes the fence: the transactions of a batch may have been run by
         // others.
         if !self.copies.lines.is_empty() {
@@ -190,6 +191,7 @@ impl<E: Environment> NvmCow<E> {
 
     #[inline]
     fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, EngineError> {
+        self.core.memory.enter(Component::Index);
         self.map.find(self.core.shadow.trees(), table, key, pointer)
     }
 
@@ -254,6 +256,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         let key = layout.primary_key_of(values)?;
         let (tree, mut narrow) = (map.tree(table, 0), [0; 8]);
         let key = key.bytes(&mut narrow);
+        core.memory.enter(Component::Index);
         if core.shadow.trees().get(tree, key, |_| ())?.is_some() {
             return Err(map.duplicate(table));
         }

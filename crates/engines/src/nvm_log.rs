@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::Purpose;
-use pm::{Durable, Environment, Flushed, Memory, fence_for};
+use pm::{Component, Durable, Environment, Flushed, Memory, fence_for};
 use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
@@ -132,7 +132,10 @@ impl<E: Environment> NvmLog<E> {
         if self.helped && !self.runs.is_behind() {
             return Ok(());
         }
-        Ok(self.runs.work_for(grown)?)
+        self.memory.hold(Some(Component::Storage));
+        let worked = self.runs.work_for(grown);
+        self.memory.hold(None);
+        Ok(worked?)
     }
 
     /// How many frozen runs there are, by level.

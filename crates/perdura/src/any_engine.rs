@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use engines::below::{Catalog, Environment, Native, Recorded};
+use engines::below::{Catalog, Emulation, Environment, Native, Recorded, Tracing};
 use engines::{
     Cow, Engine, EngineError, EngineKind, EngineOptions, Inp, Log, Method, NvmCow, NvmInp, NvmLog,
     RecoveryReport, Resources,
@@ -77,8 +77,10 @@ macro_rules! hosted {
 }
 
 hosted!(Native);
-// Only tests use it: compiled where it is used.
+// Only tests and the laboratory use these: compiled where they are used.
 hosted!(Recorded, #[inline]);
+hosted!(Emulation, #[inline]);
+hosted!(Tracing, #[inline]);
 
 fn create<E: Environment>(
     kind: EngineKind,

@@ -21,6 +21,10 @@ impl Dram {
     pub fn new(limit: u64) -> io::Result<Self> {
         Ok(Self(Arc::new(Mapping::reserve(limit)?)))
     }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.0
+    }
 }
 
 impl Memory for Dram {

@@ -9,11 +9,13 @@
 //! | [`Dram`] | anonymous pages; flush and fence fold away |
 //! | [`Pool`] | a mapped pool file with a durability [`Domain`] |
 //! | [`Recording`] | private pages that remember every store, flush and fence, for crash tests |
+//! | [`Emulated`] | another memory behind a model of a cache, which counts what reaches the medium |
 //!
 //! | files | what they are |
 //! |---|---|
 //! | [`HostFiles`] | a directory of the host, held to the same durability domain as the pool |
 //! | [`RecordingFiles`] | files in memory that remember every write and sync, for crash tests |
+//! | [`MemoryFiles`] | files in a memory, such as an emulated one |
 //!
 //! [`Environment`] names one choice of each; [`Native`] is the one that ships.
 
@@ -22,6 +24,7 @@ mod counters;
 mod crash;
 mod domain;
 mod dram;
+mod emulated;
 mod environment;
 mod error;
 mod files;
@@ -46,6 +49,11 @@ pub use counters::Counters;
 pub use crash::{CHOICES, CrashPoint, CrashStates, LineChoice, Replay};
 pub use domain::{Domain, ParseDomainError};
 pub use dram::Dram;
+pub use emulated::{
+    Arena, CacheModel, Emulated, EmulatedView, Emulation, FRAME_BYTES, LineCounts, MemoryFile,
+    MemoryFiles, Meter, MeterOptions, StepTotals, Touched, Traced, TracedRegion, Tracing, Wear,
+    in_child,
+};
 pub use environment::{Environment, Native, Recorded};
 pub use error::{Bad, GrowError, PoolError};
 pub use files::{
@@ -59,7 +67,7 @@ pub use header::{
 pub use kill::Killed;
 pub use line_set::LineSet;
 pub use media::{Medium, boot_id, free_bytes, medium_of};
-pub use memory::{Memory, Pod, Step, View, checked_range};
+pub use memory::{Component, Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};

@@ -25,6 +25,25 @@ impl<T> Pod for T where
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Step(pub &'static str);
 
+/// What a part of an engine's work is for, as P1's breakdown of the execution time divides it
+/// (P1 5.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Component {
+    /// Tuples and fields: reading, writing, and finding room for them.
+    Storage,
+    /// Logs, checkpoints, master records, and what makes them durable.
+    Recovery,
+    /// Indexes and directories.
+    Index,
+    /// All else.
+    Other,
+}
+
+impl Component {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 4] = [Self::Storage, Self::Recovery, Self::Index, Self::Other];
+}
+
 /// One node or record, validated once and then read field by field.
 ///
 /// Natively a bounds-checked slice; an emulated memory counts the lines that the reads touch.
@@ -148,6 +167,13 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn prefetch(&self, at: Range);
     /// Tells an observer which step has just been done.
     fn mark(&self, _step: Step) {}
+    /// Tells an observer what the work is for that begins here; it ends where the next one begins.
+    #[inline]
+    fn enter(&self, _component: Component) {}
+    /// Tells an observer that all work is for this component, whatever is entered, until this is
+    /// called with `None`.
+    #[inline]
+    fn hold(&self, _component: Option<Component>) {}
 
     /// [`Memory::flush`] of one line.
     #[track_caller]

@@ -6,7 +6,7 @@
 //! length stands beside the location, so that reading a tuple needs no look into the slot before
 //! the copy.
 
-use pm::{Bad, Memory, Off, Range, View};
+use pm::{Bad, Component, Memory, Off, Range, View};
 
 use crate::schema::{FieldForm, TableLayout};
 use crate::value::{ColumnType, Row, RowField};
@@ -79,6 +79,7 @@ pub(crate) fn read_words<M: Memory>(
     row: &mut Row,
     at: u64,
 ) -> Result<(), Bad> {
+    memory.enter(Component::Storage);
     row.fields.clear();
     row.parts.clear();
     let mut filled = 0;
@@ -145,6 +146,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
     columns: &[u16],
     out: &mut [u8],
 ) -> Result<usize, Bad> {
+    memory.enter(Component::Storage);
     let mut total = 0;
     for column in columns {
         let word = word_of(usize::from(*column));

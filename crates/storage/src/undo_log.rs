@@ -16,7 +16,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
-use pm::{Bad, LineSet, Memory, Off, Range};
+use pm::{Bad, Component, LineSet, Memory, Off, Range};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::StorageError;
@@ -328,6 +328,7 @@ impl UndoLog {
     #[inline]
     #[track_caller]
     pub fn append<M: Memory>(&mut self, memory: &M, mut entry: UndoEntry, lines: &mut LineSet) {
+        memory.enter(Component::Recovery);
         entry.seal(self.transaction(), self.sequence);
         let at = self.entry_at((self.transaction() & 1) as usize, self.sequence);
         memory.copy(at, entry.as_bytes());
@@ -381,6 +382,7 @@ impl UndoLog {
     #[inline]
     #[track_caller]
     fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
+        memory.enter(Component::Recovery);
         self.finished += 1;
         self.logged += u64::from(self.sequence);
         self.sequence = 0;

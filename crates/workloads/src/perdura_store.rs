@@ -9,7 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use perdura::{
-    ColumnType, Database, Error, Exclusive, ReadTx, Schema, Table, TableSchema, Ticket, Value,
+    ColumnType, Database, Environment, Error, Exclusive, Native, ReadTx, Schema, Table,
+    TableSchema, Ticket, Value,
 };
 
 use crate::store::{RowBuffer, Session, Store, StoreError};
@@ -23,12 +24,13 @@ const ALL_FIELDS: [u16; COLUMNS] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const LOAD_BATCH: usize = 64;
 
 /// A Perdura database that holds the YCSB table.
-pub struct PerduraStore {
-    database: Database,
+pub struct PerduraStore<E: Environment = Native> {
+    database: Database<E>,
     table: Table,
     name: String,
     path: PathBuf,
     partitions: usize,
+    stored_bytes: fn(&Database<E>) -> Result<u64, Error>,
 }
 
 impl PerduraStore {
@@ -56,25 +58,52 @@ impl PerduraStore {
         path: &Path,
         partitions: usize,
     ) -> Result<Self, StoreError> {
+        Self::wrap(database, name.into(), path, partitions, Database::stored_bytes)
+    }
+}
+
+impl<E: Environment> PerduraStore<E> {
+    /// Wraps a database that lies in no file system, such as an emulated one: `name` is printed and
+    /// is what errors name, and `partitions` is how many it was created with.
+    ///
+    /// # Errors
+    /// If it has no YCSB table.
+    pub fn in_memory(
+        database: Database<E>,
+        name: impl Into<String>,
+        partitions: usize,
+    ) -> Result<Self, StoreError> {
+        let name = name.into();
+        let path = PathBuf::from(&name);
+        Self::wrap(database, name, &path, partitions, |_| Ok(0))
+    }
+
+    fn wrap(
+        database: Database<E>,
+        name: String,
+        path: &Path,
+        partitions: usize,
+        stored_bytes: fn(&Database<E>) -> Result<u64, Error>,
+    ) -> Result<Self, StoreError> {
         let table = database.table(TABLE).map_err(StoreError::engine)?;
-        Ok(Self { database, table, name: name.into(), path: path.to_owned(), partitions })
+        Ok(Self { database, table, name, path: path.to_owned(), partitions, stored_bytes })
     }
 
     /// The database, for its counters.
     #[must_use]
-    pub fn database(&self) -> &Database {
+    pub fn database(&self) -> &Database<E> {
         &self.database
     }
 
     /// Gives the database back, to close it.
     #[must_use]
-    pub fn into_database(self) -> Database {
+    pub fn into_database(self) -> Database<E> {
         self.database
     }
 }
 
-impl Store for PerduraStore {
-    type Session<'a> = PerduraSession<'a>;
+impl<E: Environment> Store for PerduraStore<E> {
+    type Session<'a> = PerduraSession<'a, E>;
 
     fn name(&self) -> &str {
         &self.name
@@ -84,7 +113,7 @@ impl Store for PerduraStore {
         self.partitions
     }
 
-    fn session(&self, partition: usize) -> Result<PerduraSession<'_>, StoreError> {
+    fn session(&self, partition: usize) -> Result<PerduraSession<'_, E>, StoreError> {
         if partition >= self.partitions {
             return Err(StoreError::NoPartition { partition, partitions: self.partitions });
         }
@@ -97,7 +126,7 @@ impl Store for PerduraStore {
     }
 
     fn footprint_bytes(&self) -> Result<u64, StoreError> {
-        self.database.stored_bytes().map_err(|error| store_error(&self.path, 0, error))
+        (self.stored_bytes)(&self.database).map_err(|error| store_error(&self.path, 0, error))
     }
 }
 
@@ -113,16 +142,16 @@ fn store_error(path: &Path, key: u64, error: Error) -> StoreError {
 }
 
 /// One partition of a Perdura database.
-pub struct PerduraSession<'a> {
+pub struct PerduraSession<'a, E: Environment = Native> {
     /// Taken for as long as the session lives, as a worker of P1's testbed owns its partitions.
-    partition: Exclusive<'a>,
+    partition: Exclusive<'a, E>,
     table: Table,
     path: &'a Path,
     /// Tuples that are waiting to be inserted together.
     batch: Vec<(u64, [Column; COLUMNS])>,
 }
 
-impl PerduraSession<'_> {
+impl<E: Environment> PerduraSession<'_, E> {
     fn insert_batch(&mut self) -> Result<(), StoreError> {
         let path = self.path;
         let mut tx = self.partition.begin();
@@ -139,7 +168,7 @@ impl PerduraSession<'_> {
     }
 }
 
-impl Session for PerduraSession<'_> {
+impl<E: Environment> Session for PerduraSession<'_, E> {
     fn load(&mut self, key: u64, columns: &[Column; COLUMNS]) -> Result<(), StoreError> {
         self.batch.push((key, *columns));
         if self.batch.len() < LOAD_BATCH {
@@ -160,7 +189,7 @@ impl Session for PerduraSession<'_> {
         let wanted = out.len();
         let found = self
             .partition
-            .read(|tx: &ReadTx<'_>| tx.get_bytes(table, &[Value::U64(key)], &ALL_FIELDS, out))
+            .read(|tx: &ReadTx<'_, E>| tx.get_bytes(table, &[Value::U64(key)], &ALL_FIELDS, out))
             .map_err(|error| store_error(self.path, key, error))?;
         match found {
             None => Ok(false),

@@ -1,1 +1,22 @@
 //! What a run would take on non-volatile memory of a given latency and bandwidth.
+//!
+//! 1. The run is done once in [`Nvm`], in which the pool, the volatile memory and the files lie in
+//!    emulated memory (`pm`): it gives [`Counts`], the same on every machine.
+//! 2. The same run is done natively, with and without flushes: [`NativeTimes`]. What a miss costs
+//!    here is measured once a machine: [`Host`].
+//! 3. [`emulate`] computes from these what the run would take with any [`NvmParameters`].
+//!
+//! `docs/emulation.md` says what is modelled, what is not, and how it was checked.
+
+mod breakdown;
+mod counts;
+mod host;
+mod nvm;
+mod time;
+
+pub use breakdown::Breakdown;
+pub use counts::Counts;
+pub use host::Host;
+pub use nvm::Nvm;
+pub use pm::{Emulation, Meter, MeterOptions, Wear, in_child};
+pub use time::{Emulated, NativeTimes, NvmParameters, emulate};

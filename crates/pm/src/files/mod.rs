@@ -153,7 +153,7 @@ fn write_anew<R: File + ?Sized>(file: &R, bytes: u64) -> io::Result<()> {
 }
 
 /// A name is one path component that stays within the directory.
-fn check_name(name: &str) -> io::Result<()> {
+pub(crate) fn check_name(name: &str) -> io::Result<()> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,

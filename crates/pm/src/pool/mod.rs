@@ -338,6 +338,10 @@ impl Pool {
         &self.0.info
     }
 
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.0.mapping
+    }
+
     /// Bytes that the file takes on its medium.
     ///
     /// # Errors
@@ -493,9 +497,7 @@ impl Memory for Pool {
         if to > header.limit {
             return Err(GrowError::Limit { limit: header.limit });
         }
-        // In steps of a 128th, so that growing is rare and the space reserved ahead stays small.
-        let step = (from / 128).next_multiple_of(page_bytes()).max(64 << 10);
-        let to = to.max(from + step).next_multiple_of(page_bytes()).min(header.limit);
+        let to = grown(from, to, header.limit);
         let medium = |source| GrowError::Medium { wanted: to, source };
         let file_bytes = shared.file.metadata().map_err(medium)?.len();
         if file_bytes > from {
@@ -605,6 +607,13 @@ impl Memory for Pool {
     fn prefetch(&self, at: Range) {
         self.0.mapping.prefetch(at);
     }
+}
+
+/// The size of a memory of `from` bytes that is to have `to` bytes at least: it grows in steps of a
+/// 128th, so that growing is rare and the space reserved ahead stays small.
+pub(crate) fn grown(from: u64, to: u64, limit: u64) -> u64 {
+    let step = (from / 128).next_multiple_of(page_bytes()).max(64 << 10);
+    to.max(from + step).next_multiple_of(page_bytes()).min(limit)
 }
 
 pub(crate) fn page_bytes() -> u64 {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heap::{Lane, Purpose};
 use index::clock::{Clock, Mix};
-use pm::{Memory, Off, Range};
+use pm::{Component, Memory, Off, Range};
 
 use super::block::{Block, Slice};
 use super::error::LsmError;
@@ -88,6 +88,7 @@ impl<M: Memory> BlockCache<M> {
         if let Some(index) = shard.frames.find(key) {
             let frame = shard.frames.frame(index);
             frame.used = true;
+            self.memory.enter(Component::Storage);
             let view = self.memory.view(Range::new(frame.at, u64::from(frame.bytes)))?;
             return Ok(search(Found::Cached(Block(view))));
         }
@@ -99,6 +100,7 @@ impl<M: Memory> BlockCache<M> {
                 shard.frames.hold(index, key);
                 let frame = shard.frames.frame(index);
                 (frame.bytes, frame.used) = (bytes, false);
+                self.memory.enter(Component::Storage);
                 self.memory.copy(Off::new(frame.at), &shard.scratch);
                 let view = self.memory.view(Range::new(frame.at, u64::from(bytes)))?;
                 Ok(search(Found::Cached(Block(view))))

@@ -1,0 +1,175 @@
+//! The options of `perdura lab`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::output::JsonTarget;
+
+/// `perdura lab`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Say which experiments there are.
+    #[command(after_help = "Example:\n  perdura lab list")]
+    List(ListArgs),
+    /// Do the experiments that are missing. One that was stopped goes on where it was.
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Results are kept by experiment, configuration, commit, machine and seed: what is there already is not done again.\n\nExample:\n  perdura lab run P1 --quick\n  perdura lab run P1-F12 PEERS --full --results lab.db"
+    )]
+    Run(RunArgs),
+    /// Say what has been done, and how long the rest takes.
+    #[command(after_help = "Example:\n  perdura lab status")]
+    Status(StatusArgs),
+    /// Write the report: one HTML file with plots and the verdict on every claim.
+    #[command(
+        after_help = "The file needs no network: plots, data and scripts are in it.\n\nExample:\n  perdura lab report --out report.html\n  perdura lab report --reference published.csv --json claims.json"
+    )]
+    Report(ReportArgs),
+    /// Compare two commits or two machines, noise taken into account.
+    #[command(
+        after_help = "A and B are commits or hosts as `perdura lab status` shows them (their beginnings do), or files of results.\n\nExample:\n  perdura lab compare 1a2b3c 4d5e6f --fail-over 5%\n  perdura lab compare old.db new.db"
+    )]
+    Compare(CompareArgs),
+}
+
+/// Which results.
+#[derive(Debug, Args)]
+pub(crate) struct ResultsArgs {
+    /// The file of results.
+    #[arg(long, value_name = "FILE", default_value = "perdura-lab.db")]
+    pub(crate) results: PathBuf,
+}
+
+/// Which scale.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct ScaleArgs {
+    /// Small sizes: all of P1 in twenty minutes on two cores. This is the default.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// The paper's sizes as far as memory allows: hours.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Next to nothing, for tests.
+    #[arg(long, hide = true)]
+    pub(crate) tiny: bool,
+}
+
+/// `perdura lab list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Write it as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// `perdura lab run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Experiments, as `perdura lab list` names them; P1 and PEERS are all of these; `all`.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// How large.
+    #[command(flatten)]
+    pub(crate) scale: ScaleArgs,
+    /// Where results go.
+    #[command(flatten)]
+    pub(crate) results: ResultsArgs,
+    /// Seed of keys and values: the same seed gives the same counts.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Directory to make the pools in [default: /dev/shm, else the directory for temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+    /// Write the points of these experiments as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// `perdura lab status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// How large.
+    #[command(flatten)]
+    pub(crate) scale: ScaleArgs,
+    /// Which results.
+    #[command(flatten)]
+    pub(crate) results: ResultsArgs,
+    /// Seed.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Directory that the pools would be in.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+    /// Write it as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// Which of several runs.
+#[derive(Debug, Args)]
+pub(crate) struct SelectionArgs {
+    /// Commit, or its beginning [default: that of the last measurement].
+    #[arg(long, value_name = "COMMIT")]
+    pub(crate) commit: Option<String>,
+    /// Machine, or the beginning of its name [default: that of the last measurement].
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Scale: quick or full [default: that of the last measurement].
+    #[arg(long, value_name = "SCALE")]
+    pub(crate) scale: Option<String>,
+}
+
+/// `perdura lab report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Which results.
+    #[command(flatten)]
+    pub(crate) results: ResultsArgs,
+    /// Which of them.
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    /// The report.
+    #[arg(long, value_name = "FILE", default_value = "perdura-lab.html")]
+    pub(crate) out: PathBuf,
+    /// The authors' published points, as CSV: they are drawn and tested beside ours.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) reference: Option<PathBuf>,
+    /// Write points and claims as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+    /// Write the points as CSV to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+}
+
+/// `perdura lab compare`.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// One side: a commit, a host, or a file of results.
+    #[arg(value_name = "A")]
+    pub(crate) a: String,
+    /// The other side.
+    #[arg(value_name = "B")]
+    pub(crate) b: String,
+    /// Which results, where A and B are not files.
+    #[command(flatten)]
+    pub(crate) results: ResultsArgs,
+    /// Scale: quick or full [default: that of the last measurement of A].
+    #[arg(long, value_name = "SCALE")]
+    pub(crate) scale: Option<String>,
+    /// Exit with 1 if anything is worse by more than this, beyond noise: 5% or 0.05.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub(crate) fail_over: Option<f64>,
+    /// Write all that was compared as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let share = number.trim().parse::<f64>().ok().map(|share| share / scale);
+    let share = share.filter(|share| share.is_finite() && *share >= 0.0);
+    share.ok_or_else(|| format!("`{text}` is no share; write 5% or 0.05"))
+}

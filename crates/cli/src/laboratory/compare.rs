@@ -1,0 +1,105 @@
+//! `perdura lab compare`.
+
+use std::path::Path;
+
+use lab::Point;
+use lab::compare::{Change, Compared, compare};
+use lab::results::{Results, Selection};
+
+use crate::args::CompareArgs;
+use crate::failure::Failure;
+use crate::output::{report, table};
+
+/// Rows of a table for people; JSON has all.
+const SHOWN: usize = 40;
+
+/// Compares two sides.
+///
+/// # Errors
+/// Results that cannot be read, or [`Failure::Found`] with `--fail-over`.
+pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    let (a, first) = side(&args.a, &args.results.results, args.scale.as_deref())?;
+    // Runs of different sizes say nothing about each other.
+    let (b, second) = side(&args.b, &args.results.results, Some(&first.scale))?;
+    let found = compare(&a, &b);
+    if found.compared.is_empty() {
+        let why = format!("{} and {} have nothing in common", args.a, args.b);
+        return Err(Failure::Failed(why + "; `perdura lab status` says what there is"));
+    }
+    let told = |selection: &Selection| {
+        format!("{} on {} ({})", selection.commit, selection.host, selection.scale)
+    };
+    let mut text = format!("A: {}\nB: {}\n\n", told(&first), told(&second));
+    let changed = |one: &&Compared| matches!(one.change, Change::Worse | Change::Better);
+    let rows: Vec<Vec<String>> =
+        found.compared.iter().filter(changed).take(SHOWN).map(row).collect();
+    if rows.is_empty() {
+        text += "Nothing has changed beyond noise.\n";
+    } else {
+        let head = ["experiment", "of", "metric", "A", "B", "unit", "B is"].map(str::to_owned);
+        text += &table(&head, &rows, 3);
+    }
+    text += &format!(
+        "\n{} worse, {} better, {} the same or within noise, {} taken once and not judged; {} on one side only.\n",
+        found.count(Change::Worse),
+        found.count(Change::Better),
+        found.count(Change::Same),
+        found.count(Change::Unknown),
+        found.only_one_side,
+    );
+    report(&text, &found, args.json.as_ref())?;
+    let Some(share) = args.fail_over else { return Ok(()) };
+    let worse = found.worse_than(share).len();
+    if worse == 0 {
+        return Ok(());
+    }
+    eprintln!("perdura: {worse} figures are worse by more than {}%", share * 100.0);
+    Err(Failure::Found)
+}
+
+/// The points that a word means: of a file of results, a commit, or a host.
+fn side(
+    word: &str,
+    results: &Path,
+    scale: Option<&str>,
+) -> Result<(Vec<Point>, Selection), Failure> {
+    let path = Path::new(word);
+    if path.is_file() {
+        let results = Results::open(path)?;
+        let selection = results.select(None, None, scale)?;
+        return Ok((results.points(&selection)?, selection));
+    }
+    let results = Results::open(results)?;
+    let selection = match results.select(Some(word), None, scale) {
+        Err(lab::LabError::Nothing { what: "commit", known: commits, .. }) => {
+            results.select(None, Some(word), scale).map_err(|error| match error {
+                lab::LabError::Nothing { what: "host", given, known } => Failure::Failed(format!(
+                    "'{given}' is no file of results, no commit ({commits}) and no host ({known})"
+                )),
+                other => other.into(),
+            })?
+        }
+        other => other?,
+    };
+    Ok((results.points(&selection)?, selection))
+}
+
+fn row(one: &Compared) -> Vec<String> {
+    let of = [one.series.clone(), one.panel.clone(), one.x.to_string()];
+    let of: Vec<String> = of.into_iter().filter(|part| !part.is_empty()).collect();
+    let percent = one.worse_by.abs() * 100.0;
+    let direction = if one.worse_by > 0.0 { "worse" } else { "better" };
+    vec![
+        one.experiment.clone(),
+        of.join(" "),
+        one.metric.clone(),
+        figure(one.a),
+        figure(one.b),
+        one.unit.clone(),
+        format!("{percent:.1}% {direction}"),
+    ]
+}
+
+fn figure(value: f64) -> String {
+    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+}

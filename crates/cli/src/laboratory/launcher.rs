@@ -1,0 +1,57 @@
+//! Kills for the laboratory: those of `perdura bench recovery`.
+
+use std::path::Path;
+
+use lab::bench::{Contestant, Killed, Launcher, Reopened};
+use perdura::Background;
+use workloads::Commit;
+
+use crate::contestant;
+use crate::failure::Failure;
+use crate::job::Job;
+use crate::kill::Kill;
+use crate::plan::run_options;
+use crate::progress::Bar;
+
+/// Starts this binary, kills it, and looks.
+pub(super) struct Kills;
+
+impl Launcher for Kills {
+    fn kill(
+        &self,
+        contestant: Contestant,
+        job: &Killed,
+        directory: &Path,
+    ) -> Result<Reopened, String> {
+        let (contestant, domain) = match contestant {
+            Contestant::Engine(kind, domain) => {
+                (contestant::Contestant::Engine(kind), Some(domain))
+            }
+            Contestant::Peer(kind) => (contestant::Contestant::Peer(kind), None),
+        };
+        let job = match job {
+            Killed::Ycsb(spec) => Job::Ycsb(spec.clone()),
+            Killed::Tpcc(spec) => Job::Tpcc(spec.clone()),
+        };
+        let kill = Kill {
+            contestant,
+            domain,
+            run: run_options(1, Commit::Durable),
+            background: Background::Inline,
+            job: &job,
+            directory,
+        };
+        let outcome = kill.run(&mut Bar::silent()).map_err(|failure| match failure {
+            Failure::Failed(why) | Failure::Usage(why) => why,
+            Failure::Found | Failure::PipeClosed => "it ended unexpectedly".into(),
+        })?;
+        let found = outcome.found;
+        Ok(Reopened {
+            open_ms: found.open_ms,
+            first_read_ms: found.first_read_ms,
+            first_commit_ms: found.first_commit_ms,
+            recovered: found.recovered.map(|recovered| recovered.undone + recovered.redone),
+            wrong: found.lost + found.surplus + found.wrong.len() as u64,
+        })
+    }
+}

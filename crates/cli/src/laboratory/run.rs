@@ -1,0 +1,70 @@
+//! `perdura lab run`.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use lab::bench::Bench;
+use lab::experiments::{Experiment, named};
+use lab::results::{Results, Selection};
+use lab::run::Plan;
+use lab::timing::Calibrations;
+
+use super::launcher::Kills;
+use super::progress::{LabBar, duration};
+use super::report::Points;
+use super::{identity, sizes};
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::output::{check_target, report};
+use crate::scratch::Scratch;
+
+/// Does what is missing.
+///
+/// # Errors
+/// An unknown experiment, results that cannot be written, or a measurement that failed.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let experiments = named(&args.ids)?;
+    check_target(args.json.as_ref())?;
+    let mut results = Results::open_or_create(&args.results.results)?;
+    let scratch = Scratch::new(args.path.as_deref(), false)?;
+    let identity = identity(&scratch, args.seed);
+    let selection = Selection {
+        commit: identity.commit.clone(),
+        host: identity.host.key(),
+        scale: sizes(&args.scale).scale.name().into(),
+        seed: args.seed,
+    };
+    let plan = Plan::new(&results, &experiments, sizes(&args.scale), identity)?;
+    let started = Instant::now();
+    tell_beginning(&plan);
+    {
+        let bar = LabBar::new();
+        let directory = scratch.directory("lab")?;
+        let bench = Bench {
+            directory: &directory,
+            seed: args.seed,
+            launcher: &Kills,
+            watch: &bar,
+            calibrations: Calibrations::default(),
+        };
+        plan.run(&mut results, &bench, &bar)?;
+    }
+    let points = results.points(&selection)?;
+    let wanted = |id: &str| experiments.iter().any(|experiment: &&Experiment| experiment.id == id);
+    let points: Vec<_> = points.into_iter().filter(|point| wanted(&point.experiment)).collect();
+    let text = format!(
+        "{} of {} measurements were missing and are done now, in {}; results are in {}.\n`perdura lab report` draws them and tests the claims.\n",
+        plan.missing(),
+        plan.all(),
+        duration(started.elapsed()),
+        args.results.results.display(),
+    );
+    report(&text, &Points::new(&points), args.json.as_ref())
+}
+
+fn tell_beginning(plan: &Plan) {
+    if plan.missing() > 0 && std::io::stderr().is_terminal() {
+        let about = duration(Duration::from_secs_f64(plan.seconds()));
+        eprintln!("{} of {} measurements are missing: about {about}", plan.missing(), plan.all());
+    }
+}

@@ -1,0 +1,151 @@
+//! `perdura lab`: from nothing to a report, and what is refused.
+
+mod common;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Ran, perdura, run};
+use serde_json::Value;
+
+fn lab(arguments: &[&str], results: &Path) -> Ran {
+    let mut all = vec!["lab"];
+    all.extend(arguments);
+    all.extend(["--results", results.to_str().expect("text")]);
+    run(&all)
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+/// Cells of a study that are done, and all of them; `None` as long as there are no results.
+fn done(study: &str, results: &Path) -> Option<(u64, u64)> {
+    let ran = lab(&["status", "--tiny", "--json", "-"], results);
+    let status = if ran.code == Some(0) { json(&ran) } else { return None };
+    let studies = status["studies"].as_array().expect("studies");
+    let study = studies.iter().find(|one| one["study"] == study).expect("there");
+    Some((study["done"].as_u64().expect("a number"), study["all"].as_u64().expect("a number")))
+}
+
+#[test]
+fn all_experiments_of_p1_are_listed() {
+    let listed = json(&run(&["lab", "list", "--json", "-"]));
+    let listed = listed.as_array().expect("a list");
+    let ids: Vec<&str> = listed.iter().filter_map(|one| one["experiment"].as_str()).collect();
+    let figures = (5..=16).map(|number| format!("P1-F{number}"));
+    for id in figures.chain(["P1-F1", "P1-T3", "PEERS-MIX"].map(str::to_owned)) {
+        assert!(ids.contains(&id.as_str()), "{id}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let results = directory.path().join("results.db");
+
+    let unknown = lab(&["run", "P1-F99", "--quick"], &results);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.err.contains("P1-F99") && unknown.err.contains("lab list"), "{unknown:?}");
+    assert!(!results.exists(), "nothing was made");
+
+    for command in [&["report"][..], &["status"], &["compare", "a", "b"]] {
+        let nothing = lab(command, &results);
+        assert_eq!(nothing.code, Some(1), "{nothing:?}");
+        assert!(nothing.err.contains("lab run P1 --quick"), "{nothing:?}");
+    }
+
+    let text = "no database at all, but longer than the header of one, which takes a hundred bytes, \
+                would be";
+    std::fs::write(&results, text).expect("written");
+    let other = lab(&["run", "P1-F1", "--tiny"], &results);
+    assert_eq!(other.code, Some(1), "{other:?}");
+    assert!(other.err.contains("not a results file"), "{other:?}");
+    assert_eq!(std::fs::read_to_string(&results).expect("as it was"), text);
+
+    let share = lab(&["compare", "a", "b", "--fail-over", "five"], &results);
+    assert_eq!(share.code, Some(2), "{share:?}");
+    let nowhere = lab(&["report", "--out", "/nowhere/at/all/report.html"], &results);
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+    assert!(nowhere.err.contains("no such directory"), "{nowhere:?}");
+}
+
+#[test]
+fn from_a_run_to_a_report_and_a_comparison() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let in_it = |name: &str| directory.path().join(name).to_str().expect("text").to_owned();
+    let results = directory.path().join("results.db");
+    let first = lab(&["run", "P1-F1", "P1-T3", "--tiny"], &results);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(first.out.contains("10 of 10 measurements were missing"), "{first:?}");
+    let again = lab(&["run", "P1-F1", "--tiny", "--json", "-"], &results);
+    let points = json(&again);
+    let point = &points["lab"][0];
+    for key in ["experiment", "series", "x", "metric", "unit", "value", "emulated"] {
+        assert!(point.get(key).is_some(), "{key}");
+    }
+    assert_eq!(point["experiment"], "P1-F1");
+    assert_eq!(done("bytes", &results), Some((6, 6)));
+
+    let reference = in_it("published.csv");
+    let head = "figure,workload,engine,mix,skew,latency_ns,x,metric,unit,value\n";
+    let row = "1,micro,allocator,durable write,random,,16 B,bandwidth,B/s,5\n";
+    std::fs::write(&reference, format!("{head}{row}")).expect("written");
+    let (page, csv) = (in_it("report.html"), in_it("points.csv"));
+    let arguments =
+        ["report", "--out", &page, "--reference", &reference, "--csv", &csv, "--json", "-"];
+    let report = json(&lab(&arguments, &results));
+    let claims = report["claims"].as_array().expect("claims");
+    assert!(claims.len() >= 40);
+    let verdict = |id: &str| {
+        let claim = claims.iter().find(|one| one["claim"] == id).expect("there");
+        (claim["verdict"].as_str().expect("text"), claim["reason"].as_str().expect("text"))
+    };
+    assert_ne!(verdict("P1-T3-insert").0, "not testable here");
+    let untested = verdict("P1-F5-skew");
+    assert_eq!(untested.0, "not testable here");
+    assert!(untested.1.contains("no results of P1-F5"), "{}", untested.1);
+    let html = std::fs::read_to_string(&page).expect("written");
+    assert!(html.contains("vegaEmbed") && html.contains("P1-T3") && html.len() > 800_000);
+    assert!(std::fs::read_to_string(&csv).expect("written").lines().count() > 50);
+    std::fs::write(&reference, "a,b\n1,2\n").expect("written");
+    let wrong = lab(&["report", "--out", &page, "--reference", &reference], &results);
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert!(wrong.err.contains("published.csv: its first line"), "{wrong:?}");
+
+    let commit = report["commit"].as_str().expect("text");
+    let same = lab(&["compare", commit, commit, "--fail-over", "5%"], &results);
+    assert_eq!(same.code, Some(0), "{same:?}");
+    assert!(same.out.contains("Nothing has changed"), "{same:?}");
+    let unknown = lab(&["compare", commit, "0123"], &results);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.err.contains("no commit"), "{unknown:?}");
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let results = directory.path().join("results.db");
+    let arguments = ["lab", "run", "PEERS-REOPEN", "--tiny", "--results"];
+    let mut command = perdura();
+    command.args(arguments).arg(&results).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut victim = command.spawn().expect("starts");
+    let started = Instant::now();
+    while done("reopening", &results).is_none_or(|(done, _)| done == 0) {
+        assert!(started.elapsed() < Duration::from_secs(120), "nothing is ever done");
+        thread::sleep(Duration::from_millis(20));
+    }
+    // While it runs another run is refused; or it has just ended, which is no matter.
+    let other = lab(&["run", "PEERS-REOPEN", "--tiny"], &results);
+    let refused = other.err.contains("another `perdura lab run`");
+    assert!(refused || other.code == Some(0), "{other:?}");
+    victim.kill().expect("killed");
+    victim.wait().expect("gone");
+    let (before, all) = done("reopening", &results).expect("there");
+    let rest = lab(&["run", "PEERS-REOPEN", "--tiny"], &results);
+    assert_eq!(rest.code, Some(0), "{rest:?}");
+    assert!(rest.out.contains(&format!("{} of {all} measurements", all - before)), "{rest:?}");
+    assert_eq!(done("reopening", &results), Some((all, all)));
+}

@@ -1,0 +1,361 @@
+"use strict";
+// The page: from the data of the report to what is read.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const main = document.getElementById("main");
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick") element.addEventListener("click", value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+// --- Numbers and files -------------------------------------------------------------------------
+
+function figure(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  const digits = size === 0 || size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 4;
+  return value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
+}
+
+function save(name, text, type) {
+  const link = make("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+const COLUMNS = ["experiment", "panel", "series", "x", "metric", "unit", "value", "low", "high", "n", "exact", "emulated"];
+function toCsv(rows, columns = COLUMNS) {
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : String(value);
+    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [columns.join(","), ...rows.map((row) => columns.map((column) => cell(row[column])).join(","))].join("\n") + "\n";
+}
+const saveCsv = (name, rows, columns) => save(`${name}.csv`, toCsv(rows, columns), "text/csv");
+const saveJson = (name, rows) => save(`${name}.json`, JSON.stringify(rows, null, 1), "application/json");
+
+// --- Plots -------------------------------------------------------------------------------------
+
+const plots = [];
+window.reportPlots = { drawn: 0, failed: [] };
+
+function draw(plot) {
+  const spec = specification(plot.chart, dark.matches, plot.place.clientWidth);
+  const options = { actions: false, renderer: "svg", tooltip: { theme: dark.matches ? "dark" : "light" } };
+  return vegaEmbed(plot.place, spec, options).then((result) => {
+    plot.view = result.view;
+    if (!plot.drawn) window.reportPlots.drawn += 1;
+    plot.drawn = true;
+  }).catch((error) => {
+    window.reportPlots.failed.push(`${plot.name}: ${error}`);
+    console.error(plot.name, error);
+  });
+}
+
+function plot(name, chart, whose) {
+  const place = make("div", { class: "plot", role: "img", "aria-label": `${chart.title}, ${whose || ""}` });
+  const entry = { name, chart, place };
+  plots.push(entry);
+  const image = (type) => () => {
+    if (!entry.view) return;
+    entry.view.toImageURL(type, type === "png" ? 3 : 1).then((address) => {
+      make("a", { href: address, download: `${name}.${type}` }).click();
+    });
+  };
+  return make("figure", {},
+    make("figcaption", {}, make("span", {}, chart.title), whose ? make("span", { class: "whose" }, whose) : null),
+    place,
+    make("div", { class: "tools" },
+      make("button", { type: "button", onclick: image("svg") }, "SVG"),
+      make("button", { type: "button", onclick: image("png") }, "PNG"),
+      make("button", { type: "button", onclick: () => saveCsv(name, chart.rows) }, "CSV"),
+      make("button", { type: "button", onclick: () => saveJson(name, chart.rows) }, "JSON")));
+}
+
+// --- Head --------------------------------------------------------------------------------------
+
+function head() {
+  const { host, commit, scale, seed, date } = DATA;
+  const sizes = scale === "full" ? "the paper's sizes" : "small sizes";
+  document.getElementById("top").append(
+    make("h1", {}, "Storage engines for non-volatile memory, on this machine"),
+    make("p", { class: "soft" }, `Laboratory report of Perdura: ${host.cpu}, ${host.cores} cores, ${host.medium}; commit ${commit}, ${sizes}, seed ${seed}, ${date}.`));
+}
+
+function contents(entries) {
+  document.getElementById("contents").append(
+    make("ul", {}, entries.map(([id, text]) => make("li", {}, make("a", { href: `#${id}` }, text)))));
+}
+
+function section(id, title, ...children) {
+  const element = make("section", { id }, make("h2", {}, title), ...children);
+  main.append(element);
+  return element;
+}
+
+// --- To choose ---------------------------------------------------------------------------------
+
+const BOUNDS = (name) => name.startsWith("floor") || name.endsWith("map");
+
+// What the table is made of: the comparison with others where it was measured, else P1's runs.
+function choices() {
+  const of = (experiment, metric) => DATA.points.filter((row) => row.experiment === experiment && row.metric === metric);
+  const many = (number) => Number(number).toLocaleString("en");
+  const largest = (rows) => {
+    const top = Math.max(...rows.map((row) => row.x));
+    return [rows.filter((row) => row.x === top), top];
+  };
+  const find = (rows, name) => rows.find((row) => row.series === name)?.value;
+  const compared = of("PEERS-MIX", "throughput");
+  const sizes = [...new Set(compared.map((row) => row.panel))];
+  const size = sizes.includes("200000") ? "200000" : sizes[sizes.length - 1];
+  const throughput = compared.length
+    ? compared.filter((row) => row.panel === size)
+    : of("P1-F5", "native throughput").filter((row) => row.panel === "low");
+  const at = (list, mix, name) => find(list.filter((row) => row.x === mix), name);
+  const latency = of("PEERS-MIX", "p99 to durability").filter((row) => row.panel === size);
+  let [reopen, reopenAt] = largest(of("PEERS-REOPEN", "first commit"));
+  let reopenUnit = `first commit, ${many(reopenAt)} tuples`;
+  if (reopen.length === 0) {
+    [reopen, reopenAt] = largest(of("P1-F12", "first commit").filter((row) => row.panel === "ycsb"));
+    reopenUnit = `first commit, after ${many(reopenAt)} transactions`;
+  }
+  let [space, spaceAt] = largest(of("PEERS-SPACE", "space for a byte of user data"));
+  let spaceUnit = `for a byte, ${many(spaceAt)} tuples`;
+  if (space.length === 0) {
+    const user = of("P1-F14", "user data").filter((row) => row.panel === "ycsb");
+    space = of("P1-F14", "footprint").filter((row) => row.panel === "ycsb" && row.x === "total")
+      .map((row) => ({ ...row, value: row.value / find(user, row.series) }));
+    spaceUnit = "for a byte, at its largest";
+  }
+  const wear = of("P1-F10", "nvm stores").filter((row) => row.x === "write-heavy" && row.panel === "low");
+  const columns = [
+    { title: "writes, 90%", unit: "transactions a second", more: true, of: (name) => at(throughput, "write-heavy", name) },
+    { title: "half and half", unit: "transactions a second", more: true, of: (name) => at(throughput, "balanced", name) },
+    { title: "reads only", unit: "transactions a second", more: true, of: (name) => at(throughput, "read-only", name) },
+    { title: "p99, µs", unit: "to durability, writes 90%", of: (name) => at(latency, "write-heavy", name) },
+    { title: "back after kill, ms", unit: reopenUnit, of: (name) => find(reopen, name) },
+    { title: "space", unit: spaceUnit, of: (name) => find(space, name) },
+    { title: "wear", unit: "lines written, writes 90%", of: (name) => find(wear, name) },
+  ];
+  const names = [...new Set(throughput.concat(reopen, wear).map((row) => row.series))];
+  return { names, columns: columns.filter((column) => names.some((name) => Number.isFinite(column.of(name)))), size: compared.length ? size : null };
+}
+
+function best(names, column) {
+  const known = names.filter((name) => !BOUNDS(name) && Number.isFinite(column.of(name)));
+  known.sort((a, b) => (column.more ? column.of(b) - column.of(a) : column.of(a) - column.of(b)));
+  return known[0];
+}
+
+function choosing() {
+  const { names, columns, size } = choices();
+  if (names.length === 0) {
+    section("choose", "What to choose", make("p", {}, "Nothing has been measured for this page yet. ", make("code", {}, "perdura lab run PEERS --quick"), " does."));
+    return;
+  }
+  const answer = (question, column, text) => {
+    const name = column && best(names, column);
+    if (!name) return null;
+    return make("div", { class: "answer" },
+      make("div", { class: "question" }, question),
+      make("div", { class: "name" }, name),
+      make("div", { class: "figure" }, text(column.of(name))));
+  };
+  const column = (title) => columns.find((one) => one.title === title);
+  const [writes, reads, back] = [column("writes, 90%"), column("reads only"), column("back after kill, ms")];
+  const [space, wear] = [column("space"), column("wear")];
+  const answers = make("div", { class: "answers" },
+    answer("Fastest where most is written", writes, (value) => `${figure(value)} durable transactions a second`),
+    answer("Fastest where all is read", reads, (value) => `${figure(value)} transactions a second`),
+    answer("Back soonest after kill -9", back, (value) => `${figure(value)} ms to the first durable commit`),
+    answer("Takes the least space", space, (value) => `${figure(value)} bytes for a byte of data`),
+    answer("Wears the memory least", wear, (value) => `${figure(value)} lines written a transaction`));
+  const kinds = [["databases", names.filter((name) => !BOUNDS(name))], ["bounds", names.filter(BOUNDS)]];
+  const most = columns.map((column) => Math.max(...names.filter((name) => !BOUNDS(name)).map((name) => column.of(name) || 0)));
+  const winners = columns.map((column) => best(names, column));
+  const row = (name) => make("tr", BOUNDS(name) ? { class: "apart" } : {},
+    make("td", {}, name),
+    columns.map((column, number) => {
+      const value = column.of(name);
+      const share = Number.isFinite(value) && column.more ? Math.min(100, (100 * value) / most[number]) : 0;
+      return make("td", { class: `number cell${winners[number] === name ? " best" : ""}` },
+        share ? make("i", { style: `width:${share.toFixed(1)}%`, "aria-hidden": "true" }) : null,
+        make("span", {}, figure(value)));
+    }));
+  const sorted = (list) => (writes ? [...list].sort((a, b) => (writes.of(b) || 0) - (writes.of(a) || 0)) : list);
+  const table = make("div", { class: "scroll" }, make("table", {},
+    make("caption", {}, `One thread, ${size ? `${Number(size).toLocaleString("en")} tuples of 1 KB, ` : "YCSB at low skew, "}every transaction durable before the next. A star marks the best database of a column.`),
+    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, ""),
+      columns.map((column) => make("th", { class: "number", scope: "col" }, column.title, make("br"), make("span", { class: "soft" }, column.unit))))),
+    make("tbody", {}, kinds.flatMap(([, list]) => sorted(list).map(row)))));
+  section("choose", "What to choose",
+    make("p", {}, size
+      ? "Six storage engines of Perdura beside what one would take instead, in the same loop on the same machine."
+      : ["Six storage engines of Perdura on this machine. What one would take instead comes beside them with ", make("code", {}, `perdura lab run PEERS --${DATA.scale}`), "."]),
+    answers, table,
+    make("div", { class: "note" },
+      make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise."),
+      names.includes("nvm-inp process") ? make("p", {}, "“nvm-inp process” promises what the other databases promise here: all of it survives a kill, nothing a power cut.") : null,
+      size === null ? null : make("p", {}, "The other databases sync files, which costs next to nothing where files lie in memory: their figures are upper bounds. Floors and maps are no databases but bounds: the least that a method costs, and the same loop with no durability at all.")));
+}
+
+// --- Experiments -------------------------------------------------------------------------------
+
+function pairs(id, ours, theirs) {
+  const mine = chartsOf(id, ours), published = theirs.length ? chartsOf(id, theirs) : [];
+  return mine.flatMap((chart, number) => {
+    const name = `${id}-${chart.title.replaceAll(/[^a-zA-Z0-9]+/g, "-")}`;
+    const other = published.find((candidate) => candidate.title === chart.title) || (mine.length === published.length ? published[number] : null);
+    return [plot(name, chart, other ? "here" : ""), other ? plot(`${name}-published`, other, "as published") : null];
+  }).filter((element) => element !== null);
+}
+
+function rerun(id) {
+  const command = `perdura lab run ${id} ${DATA.scale === "full" ? "--full" : "--quick"} && perdura lab report`;
+  const copy = make("button", { type: "button" }, "copy");
+  copy.addEventListener("click", () => {
+    navigator.clipboard?.writeText(command).then(() => { copy.textContent = "copied"; });
+  });
+  return make("div", { class: "rerun" }, make("span", { class: "soft" }, "Again:"), make("code", {}, command), copy);
+}
+
+function experiment(entry) {
+  const ours = DATA.points.filter((row) => row.experiment === entry.id);
+  const theirs = (DATA.authors || []).filter((row) => row.experiment === entry.id);
+  if (ours.length === 0) return null;
+  const emulated = ours.find((row) => row.emulated);
+  const claims = DATA.claims.filter((claim) => claim.experiment === entry.id);
+  const element = make("section", { id: entry.id },
+    make("h3", {}, make("span", { class: "id" }, entry.id), entry.title),
+    make("p", {}, entry.about, entry.paper ? make("span", { class: "soft" }, ` Paper: ${entry.paper}.`) : null),
+    entry.scaled ? make("p", { class: "soft small" }, `Smaller than in the paper: ${entry.scaled}.`) : null,
+    emulated ? make("p", { class: "soft small" }, "Computed by a model of the memory from native runs and counts; lines show its interval, from all misses overlapping to none.") : null,
+    claims.length ? make("p", { class: "small" }, claims.flatMap((claim) => [badge(claim.verdict, claim.claim), " "])) : null,
+    make("div", { class: "charts" }, pairs(entry.id, ours, theirs)),
+    make("div", { class: "tools" },
+      make("button", { type: "button", onclick: () => saveCsv(entry.id, ours) }, "all as CSV"),
+      make("button", { type: "button", onclick: () => saveJson(entry.id, ours) }, "all as JSON")),
+    rerun(entry.id));
+  return element;
+}
+
+function experiments(id, title, group, note) {
+  const drawn = DATA.experiments.filter((entry) => entry.id.startsWith(group)).map(experiment).filter(Boolean);
+  if (drawn.length === 0) return false;
+  section(id, title, note ? make("p", {}, note) : null, drawn);
+  return true;
+}
+
+// --- Claims ------------------------------------------------------------------------------------
+
+const KINDS = { "reproduced": "reproduced", "not reproduced": "not", "not testable here": "open" };
+
+function badge(verdict, link, word) {
+  const mark = { reproduced: "✓", not: "✗", open: "?" }[KINDS[verdict]];
+  const element = make("span", { class: `badge ${KINDS[verdict]}` }, `${mark} ${word || verdict}`);
+  return link ? make("a", { href: `#${link}`, style: "text-decoration:none", title: link }, element) : element;
+}
+
+function claims() {
+  if (DATA.claims.length === 0) return false;
+  const authors = DATA.claims.some((claim) => claim.authors_value);
+  const counts = Object.keys(KINDS).map((verdict) => [verdict, DATA.claims.filter((claim) => claim.verdict === verdict).length]);
+  const rows = DATA.claims.map((claim) => make("tr", { id: claim.claim, "data-verdict": claim.verdict },
+    make("td", {}, make("a", { href: `#${claim.experiment}` }, claim.experiment), make("div", { class: "soft small" }, `section ${claim.section}`)),
+    make("td", {}, claim.text),
+    make("td", { "data-head": "paper" }, claim.paper_value),
+    authors ? make("td", { "data-head": "authors' points" }, claim.authors_value || "–", claim.authors_verdict === "not reproduced" ? make("div", { class: "soft small" }, "outside their own claim") : null) : null,
+    make("td", { "data-head": "here" }, claim.our_value, claim.emulated ? make("div", { class: "soft small" }, "emulated") : null),
+    make("td", {}, badge(claim.verdict)),
+    make("td", { class: "reason small" }, claim.reason)));
+  const buttons = counts.map(([verdict, count]) => {
+    const button = make("button", { type: "button", "aria-pressed": "true" }, `${count} ${verdict}`);
+    button.addEventListener("click", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(shown));
+      rows.filter((row) => row.dataset.verdict === verdict).forEach((row) => { row.hidden = !shown; });
+    });
+    return button;
+  });
+  section("claims", "What the paper claims, and whether it is so here",
+    make("p", {}, "The claims and how each is tested were written down before the first run. Reproduced means: in the same direction, and within 25% of the paper's range; what was emulated has to hold at both ends of its interval. A claim that does not hold here stays, with the reason."),
+    make("div", { class: "counts" }, buttons),
+    make("div", { class: "tools" },
+      make("button", { type: "button", onclick: () => saveCsv("claims", DATA.claims, Object.keys(DATA.claims[0])) }, "CSV"),
+      make("button", { type: "button", onclick: () => saveJson("claims", DATA.claims) }, "JSON")),
+    make("div", { class: "scroll" }, make("table", { class: "claims" },
+      make("thead", {}, make("tr", {}, ["experiment", "claim", "paper", authors ? "authors' points" : null, "here", "verdict", "why"]
+        .filter(Boolean).map((text) => make("th", { scope: "col" }, text)))),
+      make("tbody", {}, rows))));
+  return true;
+}
+
+function targets() {
+  const rows = (DATA.targets || []).filter((target) => target.verdict !== "not testable here");
+  if (rows.length === 0) return null;
+  const word = { reproduced: "reached", "not reproduced": "not reached" };
+  return make("div", { class: "scroll" }, make("table", {},
+    make("caption", {}, "What Perdura wants to reach, as ratios within this run."),
+    make("thead", {}, make("tr", {}, ["", "wanted", "here", ""].map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, rows.map((target) => make("tr", {},
+      make("td", { style: "white-space:normal" }, target.text), make("td", {}, target.paper_value), make("td", {}, target.our_value),
+      make("td", {}, badge(target.verdict, null, word[target.verdict])))))));
+}
+
+// --- Host --------------------------------------------------------------------------------------
+
+function facts() {
+  const { host, commit, scale, seed, date, seconds } = DATA;
+  const entries = [
+    ["Processor", host.cpu], ["Cores", host.cores], ["Memory", `${figure(host.memory_bytes / 2 ** 30)} GiB`],
+    ["Lines are written back with", host.flush], ["Pools lie on", host.medium], ["Kernel", host.kernel], ["Machine", host.name],
+    ["Version of the source", commit], ["Scale", scale], ["Seed", seed], ["Measured", date],
+    ["Measuring took", `${figure(seconds / 60)} minutes`],
+  ];
+  section("host", "How it was measured",
+    make("dl", {}, entries.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))])),
+    make("p", {}, "Counts (lines, fences, bytes) are the same for the same seed on every machine. Times are the median of several runs; lines in the plots span the slowest and the fastest, or the interval of the model."),
+    make("p", {}, "All of it again: ", make("code", {}, `perdura lab run all --${scale} && perdura lab report`), ". What is there already is not done again."),
+    make("div", { class: "tools" },
+      make("button", { type: "button", onclick: () => saveCsv("perdura-lab", DATA.points) }, "all points as CSV"),
+      make("button", { type: "button", onclick: () => saveJson("perdura-lab", DATA.points) }, "all points as JSON")));
+}
+
+// --- The whole ---------------------------------------------------------------------------------
+
+head();
+choosing();
+const peers = experiments("peers", "Against what one would take instead", "PEERS");
+if (peers) {
+  const wanted = targets();
+  if (wanted) document.querySelector("#peers > h2").after(wanted);
+}
+const tested = claims();
+const figures = experiments("figures", "The paper's figures", "P1", DATA.authors ? "On the left what was measured here, beside it what the authors published." : null);
+facts();
+contents([
+  ["choose", "What to choose"], peers ? ["peers", "Against others"] : null, tested ? ["claims", "Claims"] : null,
+  figures ? ["figures", "Figures"] : null,
+  ...DATA.experiments.filter((entry) => figures && entry.id.startsWith("P1") && document.getElementById(entry.id)).map((entry) => [entry.id, entry.id.slice(3)]),
+  ["host", "How it was measured"],
+].filter(Boolean));
+document.getElementById("bottom").append(
+  "Made by ", make("code", {}, "perdura lab report"), " of Perdura ", DATA.perdura, ". Plots: Vega-Lite. This file needs no network.");
+const drawAll = () => plots.reduce((before, one) => before.then(() => draw(one)), Promise.resolve())
+  .then(() => {
+    // For `.ci/look`: how many plots there are, how many were drawn, what failed, how wide it is.
+    const { drawn, failed } = window.reportPlots;
+    Object.assign(document.documentElement.dataset, {
+      plots: plots.length, drawn, failed: failed.join("; "), wide: document.documentElement.scrollWidth,
+    });
+  });
+drawAll();
+dark.addEventListener("change", drawAll);

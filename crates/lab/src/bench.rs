@@ -1,0 +1,129 @@
+//! What a measurement is given: a place, a seed, somebody who can kill processes, and somebody who
+//! watches.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use peers::PeerKind;
+use perdura::{Domain, EngineKind};
+use serde::{Deserialize, Serialize};
+use workloads::{tpcc, ycsb};
+
+use crate::error::LabError;
+
+/// A workload whose process is to be killed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Killed {
+    /// YCSB.
+    Ycsb(ycsb::Spec),
+    /// TPC-C.
+    Tpcc(tpcc::Spec),
+}
+
+/// An engine or a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contestant {
+    /// An engine in a durability domain.
+    Engine(EngineKind, Domain),
+    /// Something that a user would pick instead.
+    Peer(PeerKind),
+}
+
+impl Contestant {
+    /// The name in tables and plots.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Engine(kind, Domain::Process) => format!("{kind} process"),
+            Self::Engine(kind, _) => kind.name().to_owned(),
+            Self::Peer(kind) => kind.name().to_owned(),
+        }
+    }
+}
+
+/// What was found after a kill.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reopened {
+    /// From the start of the open call to its end.
+    pub open_ms: f64,
+    /// To the first tuple read.
+    pub first_read_ms: f64,
+    /// To the first durable commit.
+    pub first_commit_ms: f64,
+    /// Operations undone and transactions redone; `None` for a peer, which does not say.
+    pub recovered: Option<u64>,
+    /// Acknowledged transactions that are gone, and what is there that nobody wrote.
+    pub wrong: u64,
+}
+
+/// Starts processes, kills them with SIGKILL, and looks at what they leave.
+pub trait Launcher {
+    /// Runs a workload in a process, kills it after the workload's transactions, and opens what is
+    /// left in another one. `directory` is empty.
+    ///
+    /// # Errors
+    /// Why it did not work, in words.
+    fn kill(
+        &self,
+        contestant: Contestant,
+        job: &Killed,
+        directory: &Path,
+    ) -> Result<Reopened, String>;
+}
+
+/// Is told what is being done.
+pub trait Watch {
+    /// This begins.
+    fn phase(&self, what: &str);
+}
+
+/// Nobody watches.
+impl Watch for () {
+    fn phase(&self, _: &str) {}
+}
+
+/// Where and how is measured.
+pub struct Bench<'a> {
+    /// A directory on the medium that is measured.
+    pub directory: &'a Path,
+    /// Of keys and values.
+    pub seed: u64,
+    /// Kills.
+    pub launcher: &'a dyn Launcher,
+    /// Watches.
+    pub watch: &'a dyn Watch,
+    /// The emulator's measure of this machine.
+    pub calibrations: crate::timing::Calibrations,
+}
+
+/// A directory that is gone when this is dropped.
+pub struct Place(PathBuf);
+
+impl Bench<'_> {
+    /// Makes an empty directory.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn place(&self, name: &str) -> Result<Place, LabError> {
+        let path = self.directory.join(name);
+        // What a measurement that failed left behind.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).map_err(|error| LabError::io(&path, error))?;
+        Ok(Place(path))
+    }
+}
+
+impl Place {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // It lies in a scratch directory, which goes as a whole in the end.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

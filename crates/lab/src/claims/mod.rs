@@ -1,0 +1,265 @@
+//! What the paper claims, as data, and whether it is so here.
+//!
+//! The claims are in `claims/*.toml`, whose head explains how one is written. Invariants:
+//! - The data was committed before the first run; a test holds each claim against the registry of
+//!   experiments.
+//! - A verdict comes with our value and a reason that names measured numbers.
+//! - What was emulated has to hold at both ends of its interval.
+
+mod evaluate;
+mod select;
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+use crate::point::{Point, X};
+
+pub use evaluate::evaluate;
+
+/// The claims of P1.
+const P1: &str = include_str!("../../claims/p1.toml");
+
+/// What Perdura wants to reach.
+const TARGETS: &str = include_str!("../../claims/targets.toml");
+
+/// How far from the paper's range a ratio may lie: to 0.75 times its low and 1.25 times its high
+/// end.
+pub const TOLERANCE: f64 = 0.25;
+
+/// What is selected of an experiment; an empty list is all there is.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Narrowing {
+    /// Engines, interfaces.
+    #[serde(default)]
+    pub series: Vec<String>,
+    /// Plots.
+    #[serde(default)]
+    pub panel: Vec<String>,
+    /// Places on the axis.
+    #[serde(default)]
+    pub x: Vec<X>,
+}
+
+/// What one side of a ratio replaces in the selection.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Side {
+    /// Another experiment.
+    pub experiment: Option<String>,
+    /// An engine.
+    pub series: Option<String>,
+    /// A plot.
+    pub panel: Option<String>,
+    /// A place on the axis.
+    pub x: Option<X>,
+}
+
+/// Which of several values count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Of {
+    /// Each by itself.
+    #[default]
+    Each,
+    /// Their geometric mean.
+    Mean,
+    /// The largest.
+    Largest,
+    /// The smallest.
+    Smallest,
+}
+
+/// One claim of the paper.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Its name.
+    pub id: String,
+    /// The experiment that tests it.
+    pub experiment: String,
+    /// Where the paper says it.
+    pub section: String,
+    /// What the paper says, in our words.
+    pub text: String,
+    /// The metric of the points.
+    pub metric: String,
+    /// Engines, interfaces.
+    #[serde(default)]
+    pub series: Vec<String>,
+    /// Plots.
+    #[serde(default)]
+    pub panel: Vec<String>,
+    /// Places on the axis.
+    #[serde(default)]
+    pub x: Vec<X>,
+    /// Ratios instead of values.
+    #[serde(default)]
+    pub pairs: Vec<(Side, Side)>,
+    /// Which values count.
+    #[serde(default)]
+    pub of: Of,
+    /// The paper's range.
+    pub paper: Option<(f64, f64)>,
+    /// Each value is above 1.
+    #[serde(default)]
+    pub most: bool,
+    /// No value reaches this.
+    pub below: Option<f64>,
+    /// No value is below this.
+    pub at_least: Option<f64>,
+    /// No value is above this.
+    pub at_most: Option<f64>,
+    /// All values are 0.
+    #[serde(default)]
+    pub zero: bool,
+    /// All values are above those of `than`.
+    #[serde(default)]
+    pub greater: bool,
+    /// What is compared with, for `greater`.
+    pub than: Option<Narrowing>,
+    /// For `greater`: the field in which both sides have to agree, `series` or `panel`.
+    pub matched: Option<Field>,
+    /// The x of the largest value is one of these.
+    #[serde(default)]
+    pub best: Vec<X>,
+}
+
+/// A field in which two points may agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Field {
+    /// The engine.
+    Series,
+    /// The plot.
+    Panel,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    claim: Vec<Claim>,
+}
+
+impl Claim {
+    /// The paper's value, as people read it.
+    #[must_use]
+    pub fn paper_value(&self) -> String {
+        if let Some((low, high)) = self.paper {
+            let unit =
+                if self.pairs.is_empty() && self.metric.contains("share") { "%" } else { "" };
+            let unit = if self.pairs.is_empty() { unit } else { "x" };
+            return if low == high {
+                format!("{low}{unit}")
+            } else {
+                format!("{low}-{high}{unit}")
+            };
+        }
+        let unit = if self.pairs.is_empty() { "" } else { "x" };
+        for (what, bound) in
+            [("below", self.below), ("at least", self.at_least), ("at most", self.at_most)]
+        {
+            if let Some(bound) = bound {
+                return format!("{what} {bound}{unit}");
+            }
+        }
+        if !self.best.is_empty() {
+            let all: Vec<String> = self.best.iter().map(X::to_string).collect();
+            return format!("best at {}", all[all.len() / 2]);
+        }
+        if self.zero { "0".into() } else { "more".into() }
+    }
+
+    /// The range in which a ratio counts as reproduced.
+    fn accepted(&self) -> Option<RangeInclusive<f64>> {
+        self.paper.map(|(low, high)| low * (1.0 - TOLERANCE)..=high * (1.0 + TOLERANCE))
+    }
+}
+
+/// All claims of the papers.
+///
+/// # Errors
+/// The data cannot be read: a bug of ours that a test finds.
+pub fn claims() -> Result<Vec<Claim>, LabError> {
+    read(P1)
+}
+
+/// What Perdura wants to reach, written in the same way.
+///
+/// # Errors
+/// As [`claims`].
+pub fn targets() -> Result<Vec<Claim>, LabError> {
+    read(TARGETS)
+}
+
+fn read(text: &str) -> Result<Vec<Claim>, LabError> {
+    let file: File = toml::from_str(text).map_err(|error| LabError::Claims(error.to_string()))?;
+    Ok(file.claim)
+}
+
+/// What became of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Verdict {
+    /// It is so here.
+    #[serde(rename = "reproduced")]
+    Reproduced,
+    /// It is not so here.
+    #[serde(rename = "not reproduced")]
+    NotReproduced,
+    /// This machine or these results cannot tell.
+    #[serde(rename = "not testable here")]
+    NotTestable,
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Reproduced, Self::NotReproduced, Self::NotTestable];
+
+    /// As people read it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::NotReproduced => "not reproduced",
+            Self::NotTestable => "not testable here",
+        }
+    }
+}
+
+/// A claim that was tested.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tested {
+    /// The claim's name.
+    pub claim: String,
+    /// The experiment that tests it.
+    pub experiment: String,
+    /// Where the paper says it.
+    pub section: String,
+    /// What it says.
+    pub text: String,
+    /// The paper's value.
+    pub paper_value: String,
+    /// What the authors' own published points come to, if they were given.
+    pub authors_value: Option<String>,
+    /// Whether those points agree with the claim.
+    pub authors_verdict: Option<Verdict>,
+    /// Ours.
+    pub our_value: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+    /// Whether emulated times are in it.
+    pub emulated: bool,
+}
+
+/// Tests claims on our points, and on the authors' if there are any.
+#[must_use]
+pub fn test(claims: &[Claim], ours: &[Point], authors: Option<&[Point]>) -> Vec<Tested> {
+    claims.iter().map(|claim| evaluate(claim, ours, authors)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use super::*;
+
+fn point(experiment: &str, series: &str, panel: &str, x: impl Into<X>, value: f64) -> Point {
+    Point::of(experiment, series, x).panel(panel).measured("throughput", "txn/s", &[value])
+}
+
+fn claim(text: &str) -> Claim {
+    let text = format!("[[claim]]\nid='c'\nexperiment='E'\nsection='1'\ntext='t'\n{text}");
+    toml::from_str::<File>(&text).expect("a claim").claim.remove(0)
+}
+
+fn verdict(claim: &Claim, points: &[Point]) -> Verdict {
+    evaluate(claim, points, None).verdict
+}
+
+#[test]
+fn every_claim_can_be_read_and_asks_for_one_thing() {
+    let papers = claims().expect("read");
+    assert!(papers.len() >= 40, "{}", papers.len());
+    for claim in &papers {
+        assert!(claim.id.starts_with(&claim.experiment), "{}", claim.id);
+    }
+    let all: Vec<Claim> = papers.into_iter().chain(targets().expect("read")).collect();
+    let mut ids: Vec<&str> = all.iter().map(|claim| claim.id.as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all.len(), "each has a name of its own");
+    for claim in &all {
+        let asks = [
+            claim.paper.is_some(),
+            claim.most,
+            claim.below.is_some(),
+            claim.at_least.is_some(),
+            claim.at_most.is_some(),
+            claim.zero,
+            claim.greater,
+            !claim.best.is_empty(),
+        ];
+        assert_eq!(asks.iter().filter(|asked| **asked).count(), 1, "{}", claim.id);
+        assert_eq!(claim.greater, claim.than.is_some(), "{}", claim.id);
+    }
+}
+
+#[test]
+fn a_ratio_has_to_be_on_the_same_side_and_within_a_quarter_of_the_range() {
+    let claim = claim(
+        "metric='throughput'\npanel=['low']\nx=['a']\n\
+         pairs=[[{series='fast'},{series='slow'}]]\npaper=[1.2, 2.0]",
+    );
+    for (ratio, expected) in [
+        (1.5, Verdict::Reproduced),
+        (2.49, Verdict::Reproduced),
+        (2.51, Verdict::NotReproduced),
+        (1.01, Verdict::Reproduced),
+        // Within a quarter of 1.2, but slower: the other direction.
+        (0.95, Verdict::NotReproduced),
+    ] {
+        let points = [point("E", "fast", "low", "a", ratio), point("E", "slow", "low", "a", 1.0)];
+        assert_eq!(verdict(&claim, &points), expected, "{ratio}");
+    }
+}
+
+#[test]
+fn what_was_emulated_has_to_hold_at_both_ends() {
+    let claim = claim(
+        "metric='throughput'\npanel=['low']\nx=['a']\n\
+         pairs=[[{series='fast'},{series='slow'}]]\npaper=[2.0, 2.0]",
+    );
+    let emulated = |series: &str, value, low, high| {
+        let place = Point::of("E", series, "a").panel("low");
+        place.modelled("throughput", "txn/s", (value, low, high), "2x")
+    };
+    let slow = emulated("slow", 1.0, 1.0, 1.0);
+    let sure = [emulated("fast", 2.0, 1.8, 2.2), slow.clone()];
+    assert_eq!(verdict(&claim, &sure), Verdict::Reproduced);
+    let tested = evaluate(&claim, &[emulated("fast", 2.0, 1.0, 2.2), slow], None);
+    assert_eq!(tested.verdict, Verdict::NotReproduced);
+    assert!(tested.reason.contains("low end"), "{}", tested.reason);
+    assert!(
+        tested.emulated && tested.our_value.contains("[1.00x .. 2.20x]"),
+        "{}",
+        tested.our_value
+    );
+}
+
+#[test]
+fn without_results_a_claim_cannot_be_tested() {
+    let claim = claim("metric='throughput'\nseries=['a','b']\nx=[1]\nbelow=5");
+    assert_eq!(verdict(&claim, &[]), Verdict::NotTestable);
+    let tested = evaluate(&claim, &[point("E", "a", "", 1_u64, 1.0)], None);
+    assert_eq!(tested.verdict, Verdict::NotTestable);
+    assert!(tested.reason.contains("lack E b 1"), "{}", tested.reason);
+    let both = [point("E", "a", "", 1_u64, 1.0), point("E", "b", "", 1_u64, 6.0)];
+    let tested = evaluate(&claim, &both, None);
+    assert_eq!((tested.verdict, tested.our_value.as_str()), (Verdict::NotReproduced, "1.00-6.00"));
+}
+
+#[test]
+fn the_best_is_looked_for_over_all_plots() {
+    let claim = claim("metric='throughput'\nseries=['t']\nbest=[256,512,1024]");
+    let points = |small: f64, middle: f64| {
+        ["reads", "writes"].map(|panel| {
+            let scale = if panel == "reads" { 10.0 } else { 1.0 };
+            [
+                point("E", "t", panel, 64_u64, small * scale),
+                point("E", "t", panel, 512_u64, middle * scale),
+            ]
+        })
+    };
+    assert_eq!(verdict(&claim, points(1.0, 2.0).as_flattened()), Verdict::Reproduced);
+    let tested = evaluate(&claim, points(2.0, 1.0).as_flattened(), None);
+    assert_eq!((tested.verdict, tested.our_value.as_str()), (Verdict::NotReproduced, "t 64"));
+}
+
+#[test]
+fn up_to_is_about_the_extreme_alone() {
+    let claim = claim(
+        "metric='throughput'\nx=['a']\npairs=[[{series='a'},{series='b'}],[{series='b'},{series='a'}]]\n\
+         of='smallest'\npaper=[0.5, 0.5]",
+    );
+    let points = [point("E", "a", "", "a", 1.0), point("E", "b", "", "a", 2.0)];
+    assert_eq!(verdict(&claim, &points), Verdict::Reproduced);
+}
+
+#[test]
+fn greater_compares_what_belongs_together() {
+    let claim = claim(
+        "metric='throughput'\nseries=['a','b']\npanel=['writes']\npairs=[[{x=1},{x=2}]]\n\
+         greater=true\nthan={panel=['reads']}\nmatched='series'",
+    );
+    let mut points = Vec::new();
+    for (series, reads, writes) in [("a", 2.0, 3.0), ("b", 5.0, 6.0)] {
+        for (panel, drop) in [("reads", reads), ("writes", writes)] {
+            points.push(point("E", series, panel, 1_u64, drop));
+            points.push(point("E", series, panel, 2_u64, 1.0));
+        }
+    }
+    // The drop of `a` on writes is below that of `b` on reads, with which it is not compared.
+    assert_eq!(verdict(&claim, &points), Verdict::Reproduced);
+    points[2].value = 1.5;
+    assert_eq!(verdict(&claim, &points), Verdict::NotReproduced);
+}
+
+#[test]
+fn the_authors_points_are_held_against_their_own_claim() {
+    let claim = claim(
+        "metric='throughput'\nx=['a']\npairs=[[{series='fast'},{series='slow'}]]\npaper=[2.0, 2.0]",
+    );
+    let ours = [point("E", "fast", "", "a", 2.0), point("E", "slow", "", "a", 1.0)];
+    let theirs = [point("E", "fast", "", "a", 1.2), point("E", "slow", "", "a", 1.0)];
+    let tested = evaluate(&claim, &ours, Some(&theirs));
+    assert_eq!(tested.verdict, Verdict::Reproduced);
+    assert_eq!(tested.authors_value.as_deref(), Some("1.20x"));
+    assert_eq!(tested.authors_verdict, Some(Verdict::NotReproduced));
+}
+
+#[test]
+fn a_target_may_be_met_exactly() {
+    let ratio = "metric='throughput'\nx=['a']\npairs=[[{series='a'},{series='b'}]]\n";
+    let points = [point("E", "a", "", "a", 4.0), point("E", "b", "", "a", 2.0)];
+    for (question, expected) in [
+        ("at_least=2.0", Verdict::Reproduced),
+        ("at_least=2.1", Verdict::NotReproduced),
+        ("at_most=2.0", Verdict::Reproduced),
+        ("at_most=1.9", Verdict::NotReproduced),
+    ] {
+        assert_eq!(verdict(&claim(&format!("{ratio}{question}")), &points), expected, "{question}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Has anything changed between two versions, or between two machines?
+//!
+//! Counts are exact: any difference is a change. Of times, each repetition is one; a difference
+//! counts only where the ranges of both sides' repetitions do not touch, and a time that was taken
+//! once is not judged at all. Emulated times are left out: they follow from the native times and the
+//! counts, which are compared.
+
+use serde::Serialize;
+
+use crate::point::{Point, X};
+
+/// What became of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// Worse, beyond noise.
+    Worse,
+    /// Better, beyond noise.
+    Better,
+    /// The same, or within noise.
+    Same,
+    /// Taken once: nobody knows.
+    Unknown,
+}
+
+/// A number on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Compared {
+    /// Of which experiment.
+    pub experiment: String,
+    /// Which plot.
+    pub panel: String,
+    /// Which engine.
+    pub series: String,
+    /// Where.
+    pub x: X,
+    /// What.
+    pub metric: String,
+    /// In what unit.
+    pub unit: String,
+    /// On one side.
+    pub a: f64,
+    /// On the other.
+    pub b: f64,
+    /// By how much the second is worse, as a share of the first: negative if it is better.
+    pub worse_by: f64,
+    /// Whether it was counted.
+    pub exact: bool,
+    /// What became of it.
+    pub change: Change,
+}
+
+/// All numbers that both sides have.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The numbers, the worst change first.
+    pub compared: Vec<Compared>,
+    /// Numbers of one side that the other lacks.
+    pub only_one_side: usize,
+}
+
+impl Comparison {
+    /// The numbers that are worse, beyond noise, by more than this share.
+    #[must_use]
+    pub fn worse_than(&self, share: f64) -> Vec<&Compared> {
+        let worse = |one: &&Compared| one.change == Change::Worse && one.worse_by > share;
+        self.compared.iter().filter(worse).collect()
+    }
+
+    /// How many numbers changed so.
+    #[must_use]
+    pub fn count(&self, change: Change) -> usize {
+        self.compared.iter().filter(|one| one.change == change).count()
+    }
+}
+
+/// Whether more of a metric is better.
+fn more_is_better(metric: &str) -> bool {
+    metric.contains("throughput") || metric == "bandwidth"
+}
+
+/// Compares what both sides have.
+#[must_use]
+pub fn compare(a: &[Point], b: &[Point]) -> Comparison {
+    let judged = |point: &&Point| point.emulated.is_none();
+    let same = |one: &Point, other: &Point| {
+        one.experiment == other.experiment
+            && one.panel == other.panel
+            && one.series == other.series
+            && one.x == other.x
+            && one.metric == other.metric
+    };
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        (a.iter().filter(judged).collect(), b.iter().filter(judged).collect());
+    let mut compared: Vec<Compared> = ours
+        .iter()
+        .filter_map(|one| {
+            let other = theirs.iter().find(|other| same(one, other))?;
+            Some(one_by_one(one, other))
+        })
+        .collect();
+    compared.sort_by(|one, other| {
+        one.change.cmp(&other.change).then(other.worse_by.total_cmp(&one.worse_by))
+    });
+    let only_one_side = ours.len() + theirs.len() - 2 * compared.len();
+    Comparison { compared, only_one_side }
+}
+
+fn one_by_one(a: &Point, b: &Point) -> Compared {
+    let difference = match a.value {
+        0.0 if b.value == 0.0 => 0.0,
+        0.0 => f64::INFINITY,
+        value => (b.value - value) / value,
+    };
+    let worse_by = if more_is_better(&a.metric) { -difference } else { difference };
+    let exact = a.exact && b.exact;
+    let change = if difference == 0.0 {
+        Change::Same
+    } else if !exact && (a.n < 2 || b.n < 2) {
+        Change::Unknown
+    } else if !exact && a.low <= b.high && b.low <= a.high {
+        Change::Same
+    } else if worse_by > 0.0 {
+        Change::Worse
+    } else {
+        Change::Better
+    };
+    Compared {
+        experiment: a.experiment.clone(),
+        panel: a.panel.clone(),
+        series: a.series.clone(),
+        x: a.x.clone(),
+        metric: a.metric.clone(),
+        unit: a.unit.clone(),
+        a: a.value,
+        b: b.value,
+        worse_by,
+        exact,
+        change,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(series: &str, all: &[f64]) -> Point {
+        Point::of("P1-F5", series, "balanced").measured("native throughput", "txn/s", all)
+    }
+
+    #[test]
+    fn times_differ_only_where_their_ranges_do_not_touch() {
+        let a = [time("noisy", &[90.0, 100.0, 110.0]), time("slower", &[99.0, 100.0, 101.0])];
+        let b = [time("noisy", &[80.0, 92.0, 95.0]), time("slower", &[89.0, 90.0, 91.0])];
+        let found = compare(&a, &b);
+        assert_eq!((found.count(Change::Worse), found.count(Change::Same)), (1, 1));
+        assert_eq!(found.compared[0].series, "slower");
+        assert!((found.compared[0].worse_by - 0.1).abs() < 1e-9);
+        assert_eq!(found.worse_than(0.05).len(), 1);
+        assert!(found.worse_than(0.15).is_empty());
+    }
+
+    #[test]
+    fn what_was_timed_once_is_not_judged() {
+        let found = compare(&[time("a", &[100.0])], &[time("a", &[50.0])]);
+        assert_eq!(found.count(Change::Unknown), 1);
+        assert!(found.worse_than(0.0).is_empty());
+    }
+
+    #[test]
+    fn counts_are_exact_and_less_of_them_is_better() {
+        let count = |value| Point::of("P1-F10", "a", "b").counted("nvm stores", "per txn", value);
+        assert_eq!(compare(&[count(2.0)], &[count(2.0)]).count(Change::Same), 1);
+        assert_eq!(compare(&[count(2.0)], &[count(2.001)]).count(Change::Worse), 1);
+        assert_eq!(compare(&[count(2.0)], &[count(1.999)]).count(Change::Better), 1);
+    }
+
+    #[test]
+    fn what_one_side_lacks_is_counted_and_emulated_times_are_left_out() {
+        let place = Point::of("P1-F5", "a", "balanced");
+        let emulated = place.modelled("throughput", "txn/s", (1.0, 1.0, 1.0), "160 ns");
+        let found = compare(&[emulated, time("a", &[1.0, 2.0])], &[]);
+        assert_eq!((found.compared.len(), found.only_one_side), (0, 1));
+    }
+}

@@ -1,0 +1,36 @@
+//! What of a run is for what (P1 5.5, F13).
+
+use pm::{Component, Meter};
+use serde::{Deserialize, Serialize};
+
+use super::counts::Counts;
+
+/// Counts by what the work was for; their sum is that of the whole run.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Breakdown {
+    /// Tuples and fields.
+    pub storage: Counts,
+    /// Logs, checkpoints, master records, and what makes them durable.
+    pub recovery: Counts,
+    /// Indexes and directories.
+    pub index: Counts,
+    /// All else.
+    pub other: Counts,
+}
+
+impl Breakdown {
+    /// Of what was counted since the meter was reset.
+    #[must_use]
+    pub fn of(meter: &Meter) -> Self {
+        let mut breakdown = Self::default();
+        for (component, counts) in meter.components() {
+            *match component {
+                Component::Storage => &mut breakdown.storage,
+                Component::Recovery => &mut breakdown.recovery,
+                Component::Index => &mut breakdown.index,
+                Component::Other => &mut breakdown.other,
+            } += counts.into();
+        }
+        breakdown
+    }
+}

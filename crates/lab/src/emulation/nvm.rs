@@ -1,0 +1,61 @@
+//! A database in emulated non-volatile memory.
+
+use std::io;
+
+use perdura::{Database, Error, Media, Options, Schema};
+use pm::{Arena, Dram, Emulated, Emulation, MemoryFiles, Meter};
+
+/// Bytes that a pool starts with, as one that [`Database::create`] makes.
+const INITIAL_BYTES: u64 = 64 << 10;
+/// Bytes of addresses reserved for the volatile memory of a partition.
+const VOLATILE_BYTES: u64 = 1 << 38;
+
+/// The emulated memory of one database: what stays when it is closed or killed, until the process
+/// ends. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Nvm {
+    meter: Meter,
+    durable: Emulated<Arena>,
+    files: MemoryFiles<Emulated<Arena>>,
+}
+
+impl Nvm {
+    /// Empty memory in which pool and files can grow to `limit` bytes each. Only what is touched
+    /// costs anything.
+    ///
+    /// # Errors
+    /// The kernel has no room for the reservation.
+    pub fn new(meter: &Meter, limit: u64) -> io::Result<Self> {
+        Ok(Self {
+            meter: meter.clone(),
+            durable: Emulated::new(Arena::new(INITIAL_BYTES, limit)?, meter),
+            files: MemoryFiles::emulated(meter, limit)?,
+        })
+    }
+
+    /// Creates a database in it.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    pub fn create(&self, schema: &Schema, options: &Options) -> Result<Database<Emulation>, Error> {
+        Database::create_on(self.media(), schema, options)
+    }
+
+    /// Opens the database in it, and recovers it if it was abandoned. Its volatile memory is new.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open(&self, options: &Options) -> Result<Database<Emulation>, Error> {
+        Database::open_on(self.media(), options)
+    }
+
+    fn media(&self) -> Media<Emulation> {
+        let meter = self.meter.clone();
+        Media {
+            durable: self.durable.clone(),
+            files: Some(self.files.clone()),
+            volatile: Box::new(move |_| Ok(Emulated::new(Dram::new(VOLATILE_BYTES)?, &meter))),
+            name: "emulated memory".into(),
+        }
+    }
+}

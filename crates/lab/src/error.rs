@@ -1,0 +1,141 @@
+//! What can go wrong in the laboratory, in words that say what to do.
+
+use std::path::{Path, PathBuf};
+
+/// Why the laboratory could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// No experiment is called so.
+    #[error("there is no experiment '{given}'; `perdura lab list` names all: {known}")]
+    UnknownExperiment {
+        /// What was asked for.
+        given: String,
+        /// What there is.
+        known: String,
+    },
+    /// The file holds something else.
+    #[error("{}: this is not a results file of the laboratory; name another with --results", path.display())]
+    NotResults {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was written by another version.
+    #[error(
+        "{}: its format is version {found}, this command reads and writes version {known}; {}",
+        path.display(),
+        if found < known {
+            "keep it for the version that wrote it, and name a new file with --results"
+        } else {
+            "use the newer perdura that wrote it, or name a new file with --results"
+        }
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version of this command.
+        known: i64,
+    },
+    /// There is no such file, or nothing in it.
+    #[error("{}: there are no results; `perdura lab run P1 --quick` makes some", path.display())]
+    NoResults {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another run is under way.
+    #[error(
+        "{}: another `perdura lab run` writes to it; wait until it has ended, since two at once would spoil each other's times",
+        path.display()
+    )]
+    Running {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process holds the file.
+    #[error("{}: another process has locked it; wait until it is done", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No room.
+    #[error(
+        "{}: the disk is full; what was measured before is kept, so free some space and run the same command again",
+        path.display()
+    )]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The database of results failed otherwise.
+    #[error("{}: {source}", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: rusqlite::Error,
+    },
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// Nothing is known of what was named.
+    #[error("{what} '{given}' has no results; there are: {known}")]
+    Nothing {
+        /// Commit or host.
+        what: &'static str,
+        /// What was asked for.
+        given: String,
+        /// What there is.
+        known: String,
+    },
+    /// More than one thing has this name.
+    #[error("'{given}' could be any of: {known}; write more of it")]
+    Ambiguous {
+        /// What was asked for.
+        given: String,
+        /// What there is.
+        known: String,
+    },
+    /// A file that was given is not what it should be.
+    #[error("{}: {what}", path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Our own claims cannot be read.
+    #[error("the claims of this build: {0}")]
+    Claims(String),
+    /// A measurement failed.
+    #[error("{what}: {why}")]
+    Measurement {
+        /// What was being measured.
+        what: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+impl LabError {
+    /// The operating system refused something about a path.
+    #[must_use]
+    pub fn io(path: &Path, source: std::io::Error) -> Self {
+        match source.kind() {
+            std::io::ErrorKind::StorageFull => Self::DiskFull { path: path.to_owned() },
+            _ => Self::Io { path: path.to_owned(), source },
+        }
+    }
+
+    /// A measurement of `what` failed.
+    pub fn measuring(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Self + use<> {
+        let what = what.to_owned();
+        move |why| Self::Measurement { what: what.clone(), why: why.to_string() }
+    }
+}

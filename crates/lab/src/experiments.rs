@@ -1,0 +1,156 @@
+//! Every experiment that there is, with the study that measures it.
+
+use crate::error::LabError;
+use crate::studies::Study;
+
+/// Something that the paper shows, or that a user asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experiment {
+    /// Its name on the command line and in results.
+    pub id: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What is on its plot, and how it was set.
+    pub about: &'static str,
+    /// Where the paper shows it.
+    pub paper: &'static str,
+    /// What has to be measured for it.
+    pub study: Study,
+}
+
+macro_rules! experiments {
+    ($($id:literal, $title:literal, $about:literal, $paper:literal, $study:ident;)*) => {
+        /// All experiments, in the order of the paper.
+        pub const EXPERIMENTS: &[Experiment] = &[$(Experiment {
+            id: $id,
+            title: $title,
+            about: $about,
+            paper: $paper,
+            study: Study::$study,
+        },)*];
+    };
+}
+
+experiments! {
+    "P1-F1", "Durable write bandwidth",
+        "Chunks of 1 to 256 bytes, each durable before the next is written.",
+        "2.3, Figure 1", Bandwidth;
+    "P1-F5", "YCSB, memory as fast as DRAM",
+        "Throughput of six engines, four mixtures, two skews, at 160 ns.",
+        "5.2, Figure 5", Ycsb;
+    "P1-F6", "YCSB, memory of twice the latency",
+        "As Figure 5, at 320 ns.",
+        "5.2, Figure 6", Ycsb;
+    "P1-F7", "YCSB, memory of eight times the latency",
+        "As Figure 5, at 1,280 ns.",
+        "5.2, Figure 7", Ycsb;
+    "P1-F8", "TPC-C",
+        "Throughput of six engines at three latencies, one warehouse a partition.",
+        "5.2, Figure 8", Tpcc;
+    "P1-F9", "YCSB: loads from NVM",
+        "Cache lines fetched for a transaction.",
+        "5.3, Figure 9", Ycsb;
+    "P1-F10", "YCSB: stores to NVM",
+        "Cache lines written back for a transaction.",
+        "5.3, Figure 10", Ycsb;
+    "P1-F11", "TPC-C: loads and stores",
+        "Cache lines fetched and written back for a transaction.",
+        "5.3, Figure 11", Tpcc;
+    "P1-F12", "Recovery after SIGKILL",
+        "From the open call until the database is consistent, by transactions since the last checkpoint.",
+        "5.4, Figure 12", Recovery;
+    "P1-F13", "Where the time goes",
+        "Share of storage, recovery, index and other; low skew, 320 ns.",
+        "5.5, Figure 13", Ycsb;
+    "P1-F14", "Storage by component",
+        "The largest footprint of a run; YCSB balanced at low skew, and TPC-C.",
+        "5.6, Figure 14", Footprint;
+    "P1-T3", "Bytes written, beside the cost model",
+        "An insert, an update and a delete of a tuple of 916 bytes.",
+        "Appendix A, Table 3", Bytes;
+    "P1-F15", "Size of index nodes",
+        "NVM engines, nodes of 64 bytes to 16 KiB, low skew, 320 ns.",
+        "Appendix B, Figure 15", Nodes;
+    "P1-F16", "Latency of the sync primitive",
+        "NVM engines, 10 to 10,000 ns for each sync, low skew, 320 ns.",
+        "Appendix C, Figure 16", Ycsb;
+    "PEERS-MIX", "Engines and what a user would pick instead",
+        "One thread, durable commits, low skew: throughput and latency to durability.",
+        "", Peers;
+    "PEERS-GROWTH", "Growth",
+        "Time of a transaction by the number of tuples.",
+        "", Peers;
+    "PEERS-SPACE", "Space",
+        "Bytes on the medium for a byte of user data, after the runs.",
+        "", Peers;
+    "PEERS-REOPEN", "Reopening after SIGKILL",
+        "From the open call to the first durable commit, by the number of tuples.",
+        "", Reopening;
+}
+
+/// The experiments that these names mean: one each, or a group by how its names begin (`P1`,
+/// `PEERS`), or `all`; each once, in the order of [`EXPERIMENTS`].
+///
+/// # Errors
+/// A name that means nothing.
+pub fn named(names: &[String]) -> Result<Vec<&'static Experiment>, LabError> {
+    let mut wanted = vec![false; EXPERIMENTS.len()];
+    for name in names {
+        let name = name.to_uppercase();
+        let group = format!("{name}-");
+        let mut found = false;
+        for (experiment, wanted) in EXPERIMENTS.iter().zip(&mut wanted) {
+            if name == "ALL" || experiment.id == name || experiment.id.starts_with(&group) {
+                (*wanted, found) = (true, true);
+            }
+        }
+        if !found {
+            let ids: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
+            let known = format!("P1, PEERS, all, {}", ids.join(", "));
+            return Err(LabError::UnknownExperiment { given: name, known });
+        }
+    }
+    Ok(EXPERIMENTS.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(one, _)| one).collect())
+}
+
+/// The studies that experiments need, in the order in which they are done.
+#[must_use]
+pub fn studies(experiments: &[&Experiment]) -> Vec<Study> {
+    let needed = |study: &Study| experiments.iter().any(|experiment| experiment.study == *study);
+    Study::ALL.into_iter().filter(needed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(given: &[&str]) -> Result<Vec<&'static str>, LabError> {
+        let given: Vec<String> = given.iter().map(|&name| name.to_owned()).collect();
+        Ok(named(&given)?.into_iter().map(|experiment| experiment.id).collect())
+    }
+
+    #[test]
+    fn a_name_means_one_experiment_or_a_group() {
+        assert_eq!(names(&["P1-F6", "p1-f5", "P1-F6"]).expect("known"), ["P1-F5", "P1-F6"]);
+        assert_eq!(names(&["P1-F1"]).expect("known"), ["P1-F1"]);
+        assert_eq!(names(&["P1"]).expect("known").len(), 14);
+        assert_eq!(names(&["all"]).expect("known").len(), EXPERIMENTS.len());
+        let error = names(&["P1-F99"]).expect_err("unknown").to_string();
+        assert!(error.contains("P1-F99") && error.contains("P1-F16"), "{error}");
+    }
+
+    #[test]
+    fn figures_that_share_a_study_need_it_once() {
+        let all = named(&["P1-F5".into(), "P1-F9".into(), "P1-F8".into()]).expect("known");
+        assert_eq!(studies(&all), [Study::Tpcc, Study::Ycsb]);
+    }
+
+    #[test]
+    fn every_claim_is_about_an_experiment() {
+        use crate::claims::{claims, targets};
+        for claim in claims().expect("read").into_iter().chain(targets().expect("read")) {
+            let known = EXPERIMENTS.iter().any(|experiment| experiment.id == claim.experiment);
+            assert!(known, "{}", claim.id);
+        }
+    }
+}

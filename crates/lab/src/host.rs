@@ -1,0 +1,59 @@
+//! The machine on which something was measured.
+
+use serde::{Deserialize, Serialize};
+
+/// What has to be known of a machine to read its figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Name of the machine, as it calls itself.
+    pub name: String,
+    /// Model name of the processor.
+    pub cpu: String,
+    /// Cores on which the laboratory may run.
+    pub cores: usize,
+    /// The instruction that writes cache lines back.
+    pub flush: String,
+    /// What the pools lie on.
+    pub medium: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Memory of the machine.
+    pub memory_bytes: u64,
+}
+
+impl Host {
+    /// What tells machines apart: equal for equal facts, on every run.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let facts = format!(
+            "{}|{}|{}|{}|{}|{}",
+            self.name, self.cpu, self.cores, self.flush, self.medium, self.memory_bytes
+        );
+        // FNV-1a: short, and the same for ever.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in facts.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        format!("{}-{:08x}", self.name, hash as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_has_another_key_and_another_kernel_has_not() {
+        let host = Host {
+            name: "here".into(),
+            cpu: "c".into(),
+            cores: 2,
+            flush: "clwb".into(),
+            medium: "tmpfs".into(),
+            kernel: "6.1".into(),
+            memory_bytes: 1,
+        };
+        assert_eq!(host.key(), Host { kernel: "6.2".into(), ..host.clone() }.key());
+        assert_ne!(host.key(), Host { cores: 4, ..host.clone() }.key());
+    }
+}

@@ -1,0 +1,227 @@
+//! One HTML file with everything in it: plots, claims, what to choose, how it was measured.
+//!
+//! The page is put together by `assets/page.js` from the data that is embedded, and drawn by
+//! Vega-Lite, whose scripts are embedded too: the file needs no network.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::claims::{self, Tested};
+use crate::error::LabError;
+use crate::experiments::EXPERIMENTS;
+use crate::host::Host;
+use crate::point::Point;
+use crate::results::{Measurement, Results, Selection};
+
+const TEMPLATE: &str = include_str!("../../assets/report.html");
+const STYLE: &str = include_str!("../../assets/report.css");
+const CHARTS: &str = include_str!("../../assets/charts.js");
+const PAGE: &str = include_str!("../../assets/page.js");
+const VEGA: &str = include_str!("../../assets/vega/vega.min.js");
+const VEGA_LITE: &str = include_str!("../../assets/vega/vega-lite.min.js");
+const VEGA_EMBED: &str = include_str!("../../assets/vega/vega-embed.min.js");
+
+/// What a report is made of.
+pub struct Report {
+    /// What was measured.
+    pub points: Vec<Point>,
+    /// What the authors published, if it was given.
+    pub authors: Option<Vec<Point>>,
+    /// What became of the papers' claims.
+    pub claims: Vec<Tested>,
+    /// What became of Perdura's own targets.
+    pub targets: Vec<Tested>,
+    /// The machine.
+    pub host: Host,
+    /// Which results.
+    pub selection: Selection,
+    measurements: Vec<Measurement>,
+}
+
+/// What the page is told of an experiment.
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: &'a str,
+    title: &'a str,
+    about: &'a str,
+    paper: &'a str,
+    scaled: String,
+}
+
+/// All that the page is told.
+#[derive(Serialize)]
+struct Data<'a> {
+    perdura: &'a str,
+    host: &'a Host,
+    commit: &'a str,
+    scale: &'a str,
+    seed: u64,
+    date: String,
+    seconds: f64,
+    experiments: Vec<Shown<'a>>,
+    points: &'a [Point],
+    authors: Option<&'a [Point]>,
+    claims: &'a [Tested],
+    targets: &'a [Tested],
+}
+
+impl Report {
+    /// Reads what was measured, and tests the claims.
+    ///
+    /// # Errors
+    /// The results cannot be read.
+    pub fn new(
+        results: &Results,
+        selection: Selection,
+        authors: Option<Vec<Point>>,
+    ) -> Result<Self, LabError> {
+        let points = results.points(&selection)?;
+        let claims = claims::test(&claims::claims()?, &points, authors.as_deref());
+        let targets = claims::test(&claims::targets()?, &points, None);
+        let host = results.host(&selection.host)?;
+        let mut measurements = results.measurements()?;
+        measurements.retain(|Measurement { key, .. }| {
+            key.commit == selection.commit
+                && key.host == selection.host
+                && key.scale == selection.scale
+                && key.seed == selection.seed
+        });
+        Ok(Self { points, authors, claims, targets, host, selection, measurements })
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// The data cannot be encoded: a bug of ours.
+    pub fn html(&self) -> Result<String, LabError> {
+        let data = serde_json::to_string(&self.data())
+            .map_err(|error| LabError::measuring("the report")(&error))?;
+        // A script ends with the first `</script`, wherever that stands.
+        let data = data.replace("</", "<\\/");
+        let mut page = TEMPLATE.to_owned();
+        for (name, text) in [
+            ("%STYLE%", STYLE),
+            ("%CHARTS%", CHARTS),
+            ("%PAGE%", PAGE),
+            ("%VEGA%", VEGA),
+            ("%VEGA_LITE%", VEGA_LITE),
+            ("%VEGA_EMBED%", VEGA_EMBED),
+            ("%DATA%", data.as_str()),
+        ] {
+            page = page.replacen(name, text, 1);
+        }
+        Ok(page)
+    }
+
+    fn data(&self) -> Data<'_> {
+        let mut scaled: BTreeMap<&str, &str> = BTreeMap::new();
+        for measurement in &self.measurements {
+            scaled.entry(&measurement.key.study).or_insert(&measurement.scaled);
+        }
+        let shown = |experiment: &'static crate::experiments::Experiment| Shown {
+            id: experiment.id,
+            title: experiment.title,
+            about: experiment.about,
+            paper: experiment.paper,
+            scaled: scaled.get(experiment.study.name()).copied().unwrap_or_default().to_owned(),
+        };
+        let last = self.measurements.iter().map(|one| one.finished_s).max().unwrap_or_default();
+        Data {
+            perdura: env!("CARGO_PKG_VERSION"),
+            host: &self.host,
+            commit: &self.selection.commit,
+            scale: &self.selection.scale,
+            seed: self.selection.seed,
+            date: date(last),
+            seconds: self.measurements.iter().map(|one| one.seconds).sum(),
+            experiments: EXPERIMENTS.iter().map(shown).collect(),
+            points: &self.points,
+            authors: self.authors.as_deref(),
+            claims: &self.claims,
+            targets: &self.targets,
+        }
+    }
+}
+
+/// Points as a table with commas.
+#[must_use]
+pub fn csv(points: &[Point]) -> String {
+    let mut text =
+        String::from("experiment,panel,series,x,metric,unit,value,low,high,n,exact,emulated\n");
+    let cell = |value: &str| match value.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", value.replace('"', "\"\"")),
+        false => value.to_owned(),
+    };
+    for point in points {
+        let emulated = point.emulated.as_deref().unwrap_or_default();
+        let words = [
+            cell(&point.experiment),
+            cell(&point.panel),
+            cell(&point.series),
+            cell(&point.x.to_string()),
+            cell(&point.metric),
+            cell(&point.unit),
+        ];
+        text += &format!(
+            "{},{},{},{},{},{},{}\n",
+            words.join(","),
+            point.value,
+            point.low,
+            point.high,
+            point.n,
+            point.exact,
+            cell(emulated)
+        );
+    }
+    text
+}
+
+/// The day of a time in seconds since 1970, in UTC: `2026-11-22`.
+fn date(seconds: i64) -> String {
+    // H. Hinnant's algorithm: days since the first of March of year 0, in eras of 400 years.
+    let days = seconds.div_euclid(86_400) + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_told_as_calendars_do() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(951_782_400), "2000-02-29");
+        assert_eq!(date(1_795_348_800), "2026-11-22");
+    }
+
+    #[test]
+    fn csv_quotes_what_has_commas() {
+        let place = Point::of("P1-F5", "inp", "balanced");
+        let point = place.modelled("throughput", "txn/s", (2.0, 1.0, 3.0), "320 ns, 8 cores");
+        let text = csv(&[point]);
+        assert!(
+            text.ends_with(
+                "P1-F5,,inp,balanced,throughput,txn/s,2,1,3,1,false,\"320 ns, 8 cores\"\n"
+            )
+        );
+    }
+
+    #[test]
+    fn the_scripts_of_the_page_contain_nothing_that_ends_them_early() {
+        for script in [CHARTS, PAGE, VEGA, VEGA_LITE, VEGA_EMBED] {
+            assert!(!script.contains("</script"));
+        }
+        for name in ["%DATA%", "%PAGE%", "%VEGA%"] {
+            assert_eq!(TEMPLATE.matches(name).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! All results in one SQLite file.
+//!
+//! ```text
+//! host         key, facts (JSON)
+//! measurement  one cell of a study: study, configuration (JSON), commit, host, seed; when it was
+//!              made, how long that took, what was scaled and how
+//! point        the numbers of a measurement: experiment, panel, series, x, metric, unit, value,
+//!              low, high, n, exact, emulated
+//! ```
+//!
+//! Invariants:
+//! - A measurement is there with all its points or not at all: it is one transaction.
+//! - There is at most one measurement of a study, configuration, commit, host and seed.
+//! - `application_id` says that the file is one of ours, `user_version` in which format. A file of
+//!   another version is left alone.
+//! - At most one run writes at a time: it holds a lock on `<file>.lock`, which the kernel lets go of
+//!   when the run ends, however it does.
+
+mod read;
+mod write;
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::LabError;
+
+pub use read::{Measurement, Selection};
+pub use write::Key;
+
+/// Tells our files from others: "PLAB".
+const APPLICATION_ID: i64 = 0x504c_4142;
+/// Version of the format.
+pub const FORMAT_VERSION: i64 = 1;
+/// How long to wait for another process that is in the middle of a transaction.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const TABLES: &str = "
+CREATE TABLE host (
+    key TEXT PRIMARY KEY,
+    facts TEXT NOT NULL
+) STRICT;
+CREATE TABLE measurement (
+    id INTEGER PRIMARY KEY,
+    study TEXT NOT NULL,
+    configuration TEXT NOT NULL,
+    scale TEXT NOT NULL,
+    commit_id TEXT NOT NULL,
+    host TEXT NOT NULL REFERENCES host (key),
+    seed INTEGER NOT NULL,
+    scaled TEXT NOT NULL,
+    finished_s INTEGER NOT NULL,
+    seconds REAL NOT NULL,
+    UNIQUE (study, configuration, commit_id, host, seed)
+) STRICT;
+CREATE TABLE point (
+    measurement INTEGER NOT NULL REFERENCES measurement (id) ON DELETE CASCADE,
+    experiment TEXT NOT NULL,
+    panel TEXT NOT NULL,
+    series TEXT NOT NULL,
+    x ANY NOT NULL,
+    metric TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    value REAL NOT NULL,
+    low REAL NOT NULL,
+    high REAL NOT NULL,
+    n INTEGER NOT NULL,
+    exact INTEGER NOT NULL,
+    emulated TEXT
+) STRICT;
+CREATE INDEX point_of ON point (measurement);
+";
+
+/// An open file of results.
+pub struct Results {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// The right to write measurements; ends when it is dropped.
+#[derive(Debug)]
+pub struct RunLock {
+    _file: File,
+}
+
+impl Results {
+    /// Opens a file of results; makes it if there is none.
+    ///
+    /// # Errors
+    /// It is something else, of another version, locked, or cannot be made.
+    pub fn open_or_create(path: &Path) -> Result<Self, LabError> {
+        let fresh = std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
+        let results = Self::connect(path, OpenFlags::default())?;
+        if fresh {
+            let make = format!(
+                "BEGIN EXCLUSIVE; {TABLES} PRAGMA application_id = {APPLICATION_ID}; \
+                 PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
+            );
+            results.connection.execute_batch(&make).map_err(results.failed())?;
+        }
+        results.check()?;
+        Ok(results)
+    }
+
+    /// Opens a file of results to look at it.
+    ///
+    /// # Errors
+    /// There is none, it is something else, of another version, or locked.
+    pub fn open(path: &Path) -> Result<Self, LabError> {
+        if !path.exists() {
+            return Err(LabError::NoResults { path: path.to_owned() });
+        }
+        let results = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        results.check()?;
+        Ok(results)
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Self, LabError> {
+        let connection = Connection::open_with_flags(path, flags).map_err(failed(path))?;
+        let results = Self { connection, path: path.to_owned() };
+        results.connection.busy_timeout(PATIENCE).map_err(results.failed())?;
+        results.connection.execute_batch("PRAGMA foreign_keys = ON").map_err(results.failed())?;
+        Ok(results)
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let number = |name| {
+            let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            self.connection.query_row(&format!("PRAGMA {name}"), [], read).map_err(self.failed())
+        };
+        if number("application_id")? != APPLICATION_ID {
+            return Err(LabError::NotResults { path: self.path.clone() });
+        }
+        let found = number("user_version")?;
+        if found != FORMAT_VERSION {
+            let (path, known) = (self.path.clone(), FORMAT_VERSION);
+            return Err(LabError::Version { path, found, known });
+        }
+        Ok(())
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps other runs away.
+    ///
+    /// # Errors
+    /// [`LabError::Running`], or the lock cannot be made.
+    pub fn lock(&self) -> Result<RunLock, LabError> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".lock");
+        let path = PathBuf::from(name);
+        let file = File::options().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|error| LabError::io(&path, error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(RunLock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(LabError::Running { path: self.path.clone() }),
+            Err(TryLockError::Error(error)) => Err(LabError::io(&path, error)),
+        }
+    }
+
+    fn failed(&self) -> impl Fn(rusqlite::Error) -> LabError + use<> {
+        failed(&self.path)
+    }
+}
+
+/// What SQLite said of a file, in our words.
+fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> LabError + use<> {
+    let path = path.to_owned();
+    move |source| {
+        let path = path.clone();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => LabError::NotResults { path },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LabError::Locked { path },
+            Some(ErrorCode::DiskFull) => LabError::DiskFull { path },
+            _ => LabError::Results { path, source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

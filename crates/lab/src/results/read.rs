@@ -1,0 +1,165 @@
+//! Looking at what was measured.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, params};
+
+use super::{Key, Results};
+use crate::error::LabError;
+use crate::host::Host;
+use crate::point::{Point, X};
+
+/// One cell of a study that was measured, without its points.
+#[derive(Debug, Clone)]
+pub struct Measurement {
+    /// What makes it this one.
+    pub key: Key,
+    /// What is smaller than in the paper, and how; empty if nothing is.
+    pub scaled: String,
+    /// When it was done, in seconds since 1970.
+    pub finished_s: i64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Results of one commit on one machine at one scale.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// The commit.
+    pub commit: String,
+    /// [`Host::key`].
+    pub host: String,
+    /// `quick`, `full`.
+    pub scale: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Results {
+    /// All measurements, in the order in which they were made.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn measurements(&self) -> Result<Vec<Measurement>, LabError> {
+        let query = "SELECT study, configuration, scale, commit_id, host, seed, scaled, \
+                     finished_s, seconds FROM measurement ORDER BY finished_s, id";
+        let read = |row: &Row<'_>| {
+            Ok(Measurement {
+                key: Key {
+                    study: row.get(0)?,
+                    configuration: row.get(1)?,
+                    scale: row.get(2)?,
+                    commit: row.get(3)?,
+                    host: row.get(4)?,
+                    seed: row.get::<_, i64>(5)? as u64,
+                },
+                scaled: row.get(6)?,
+                finished_s: row.get(7)?,
+                seconds: row.get(8)?,
+            })
+        };
+        let mut statement = self.connection.prepare(query).map_err(self.failed())?;
+        let rows = statement.query_map([], read).map_err(self.failed())?;
+        rows.collect::<Result<_, _>>().map_err(self.failed())
+    }
+
+    /// The points of a selection, in the order in which they were measured.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn points(&self, selection: &Selection) -> Result<Vec<Point>, LabError> {
+        let query = "SELECT experiment, panel, series, x, metric, unit, value, low, high, n, exact, \
+                     emulated FROM point JOIN measurement ON measurement.id = measurement \
+                     WHERE commit_id = ?1 AND host = ?2 AND scale = ?3 AND seed = ?4 \
+                     ORDER BY measurement.id, point.rowid";
+        let Selection { commit, host, scale, seed } = selection;
+        let mut statement = self.connection.prepare(query).map_err(self.failed())?;
+        let rows = statement.query_map(params![commit, host, scale, *seed as i64], point);
+        rows.and_then(Iterator::collect).map_err(self.failed())
+    }
+
+    /// The facts of a machine.
+    ///
+    /// # Errors
+    /// The file cannot be read, or does not know it.
+    pub fn host(&self, key: &str) -> Result<Host, LabError> {
+        let query = "SELECT facts FROM host WHERE key = ?1";
+        let read = |row: &Row<'_>| row.get::<_, String>(0);
+        let facts = self.connection.query_row(query, params![key], read).map_err(self.failed())?;
+        serde_json::from_str(&facts).map_err(|error| LabError::Input {
+            path: self.path.clone(),
+            what: format!("the facts of host {key}: {error}"),
+        })
+    }
+
+    /// The selection that a user means: of what was named, else of the measurement that was made
+    /// last. Commits and hosts may be cut short.
+    ///
+    /// # Errors
+    /// There is nothing like it, or too much.
+    pub fn select(
+        &self,
+        commit: Option<&str>,
+        host: Option<&str>,
+        scale: Option<&str>,
+    ) -> Result<Selection, LabError> {
+        let mut all = self.measurements()?;
+        narrow(&mut all, "commit", commit, |key| &key.commit)?;
+        narrow(&mut all, "host", host, |key| &key.host)?;
+        narrow(&mut all, "scale", scale, |key| &key.scale)?;
+        let Some(Measurement { key, .. }) = all.pop() else {
+            return Err(LabError::NoResults { path: self.path.clone() });
+        };
+        let Key { commit, host, scale, seed, .. } = key;
+        Ok(Selection { commit, host, scale, seed })
+    }
+}
+
+/// Keeps the measurements whose name begins with `given`.
+fn narrow(
+    all: &mut Vec<Measurement>,
+    what: &'static str,
+    given: Option<&str>,
+    of: fn(&Key) -> &String,
+) -> Result<(), LabError> {
+    let Some(given) = given else { return Ok(()) };
+    let mut names: Vec<&str> = all.iter().map(|one| of(&one.key).as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let exact: Vec<&str> = names.iter().copied().filter(|name| *name == given).collect();
+    let found: Vec<&str> = match exact.is_empty() {
+        true => names.iter().copied().filter(|name| name.starts_with(given)).collect(),
+        false => exact,
+    };
+    let given = given.to_owned();
+    match found[..] {
+        [] => Err(LabError::Nothing { what, given, known: names.join(", ") }),
+        [one] => {
+            let one = one.to_owned();
+            all.retain(|measurement| *of(&measurement.key) == one);
+            Ok(())
+        }
+        _ => Err(LabError::Ambiguous { given, known: found.join(", ") }),
+    }
+}
+
+fn point(row: &Row<'_>) -> rusqlite::Result<Point> {
+    let x = match row.get_ref(3)? {
+        ValueRef::Integer(number) => X::Number(number as f64),
+        ValueRef::Real(number) => X::Number(number),
+        _ => X::Name(row.get(3)?),
+    };
+    Ok(Point {
+        experiment: row.get(0)?,
+        panel: row.get(1)?,
+        series: row.get(2)?,
+        x,
+        metric: row.get(4)?,
+        unit: row.get(5)?,
+        value: row.get(6)?,
+        low: row.get(7)?,
+        high: row.get(8)?,
+        n: row.get(9)?,
+        exact: row.get(10)?,
+        emulated: row.get(11)?,
+    })
+}

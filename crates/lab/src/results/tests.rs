@@ -1,0 +1,139 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::host::Host;
+use crate::point::Point;
+
+fn host() -> Host {
+    Host {
+        name: "here".into(),
+        cpu: "c".into(),
+        cores: 2,
+        flush: "clwb".into(),
+        medium: "tmpfs".into(),
+        kernel: "6.1".into(),
+        memory_bytes: 1 << 30,
+    }
+}
+
+fn key(configuration: &str, commit: &str) -> Key {
+    Key {
+        study: "ycsb".into(),
+        configuration: configuration.into(),
+        scale: "quick".into(),
+        commit: commit.into(),
+        host: host().key(),
+        seed: u64::MAX,
+    }
+}
+
+fn points() -> Vec<Point> {
+    let place = Point::of("P1-F15", "nvm-inp", 512_u64).panel("balanced");
+    let named = Point::of("P1-F5", "nvm-inp", "balanced");
+    vec![
+        place.counted("nvm loads", "per txn", 0.1 + 0.2),
+        named.measured("throughput", "txn/s", &[3.0, 1.0, 2.0]),
+        named.modelled("throughput", "txn/s", (2.0, 1.0, 3.0), "2x"),
+    ]
+}
+
+fn file() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("results.db");
+    (directory, path)
+}
+
+#[test]
+fn what_was_saved_is_read_back_to_the_bit() {
+    let (_directory, path) = file();
+    let mut results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    assert!(!results.contains(&key("{}", "a1")).expect("read"));
+    results.save(&key("{}", "a1"), "small", 1.5, &points()).expect("saved");
+    // Once more: it is replaced.
+    results.save(&key("{}", "a1"), "small", 1.5, &points()).expect("saved");
+    drop(results);
+
+    let results = Results::open(&path).expect("opens");
+    assert!(results.contains(&key("{}", "a1")).expect("read"));
+    assert_eq!(results.measurements().expect("read").len(), 1);
+    let selection = results.select(None, None, None).expect("one");
+    assert_eq!(selection.seed, u64::MAX);
+    assert_eq!(results.points(&selection).expect("read"), points());
+    assert_eq!(results.host(&host().key()).expect("known"), host());
+}
+
+#[test]
+fn a_selection_may_be_cut_short_but_must_be_one() {
+    let (_directory, path) = file();
+    let mut results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    for commit in ["abc1", "abd2"] {
+        results.save(&key("{}", commit), "", 1.0, &points()).expect("saved");
+    }
+    let select = |commit| results.select(Some(commit), None, None);
+    assert_eq!(select("abc").expect("one").commit, "abc1");
+    assert!(matches!(select("ab"), Err(LabError::Ambiguous { .. })));
+    assert!(matches!(select("x"), Err(LabError::Nothing { .. })));
+    assert_eq!(results.select(None, None, None).expect("the last").commit, "abd2");
+}
+
+#[test]
+fn a_file_that_is_something_else_is_left_alone() {
+    let (_directory, path) = file();
+    std::fs::write(&path, "this is no database, it is a text that somebody wrote").expect("text");
+    assert!(matches!(Results::open_or_create(&path), Err(LabError::NotResults { .. })));
+    std::fs::remove_file(&path).expect("removed");
+    let other = rusqlite::Connection::open(&path).expect("opens");
+    other.execute_batch("CREATE TABLE t (a)").expect("made");
+    drop(other);
+    assert!(matches!(Results::open(&path), Err(LabError::NotResults { .. })));
+    assert!(matches!(Results::open_or_create(&path), Err(LabError::NotResults { .. })));
+}
+
+#[test]
+fn a_file_of_another_version_is_refused_with_what_to_do() {
+    let (_directory, path) = file();
+    drop(Results::open_or_create(&path).expect("made"));
+    for (version, advice) in [(0, "name a new file"), (FORMAT_VERSION + 1, "use the newer perdura")]
+    {
+        let other = rusqlite::Connection::open(&path).expect("opens");
+        other.execute_batch(&format!("PRAGMA user_version = {version}")).expect("set");
+        drop(other);
+        let error = Results::open(&path).err().expect("refused").to_string();
+        assert!(error.contains(advice) && error.contains("results.db"), "{error}");
+    }
+}
+
+#[test]
+fn without_a_file_nothing_is_made_by_looking() {
+    let (_directory, path) = file();
+    assert!(matches!(Results::open(&path), Err(LabError::NoResults { .. })));
+    assert!(!path.exists());
+}
+
+#[test]
+fn one_run_writes_at_a_time() {
+    let (_directory, path) = file();
+    let results = Results::open_or_create(&path).expect("made");
+    let lock = results.lock().expect("free");
+    assert!(matches!(results.lock(), Err(LabError::Running { .. })));
+    drop(lock);
+    results.lock().expect("free again");
+}
+
+#[test]
+fn a_disk_that_is_full_leaves_what_was_there() {
+    let (_directory, path) = file();
+    let mut results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    results.save(&key("{}", "a1"), "", 1.0, &points()).expect("saved");
+    let pages: i64 =
+        results.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).expect("read");
+    results.connection.execute_batch(&format!("PRAGMA max_page_count = {pages}")).expect("set");
+    let many: Vec<Point> = (0..2000).flat_map(|_| points()).collect();
+    let error = results.save(&key("{1}", "a1"), "", 1.0, &many).expect_err("no room");
+    assert!(matches!(error, LabError::DiskFull { .. }), "{error}");
+    assert!(error.to_string().contains("run the same command again"));
+    assert_eq!(results.measurements().expect("read").len(), 1);
+}

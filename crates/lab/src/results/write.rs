@@ -1,0 +1,106 @@
+//! Adding measurements.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::params;
+use rusqlite::types::Value;
+
+use super::Results;
+use crate::error::LabError;
+use crate::host::Host;
+use crate::point::{Point, X};
+
+/// What makes a measurement that measurement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// What was done, such as `ycsb`.
+    pub study: String,
+    /// With what, as canonical JSON.
+    pub configuration: String,
+    /// `quick`, `full`.
+    pub scale: String,
+    /// By which version of the source.
+    pub commit: String,
+    /// On which machine: [`Host::key`].
+    pub host: String,
+    /// From which seed.
+    pub seed: u64,
+}
+
+impl Results {
+    /// Notes the facts of a machine.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn note_host(&self, host: &Host) -> Result<(), LabError> {
+        let facts = serde_json::to_string(host).expect("plain facts encode");
+        let insert = "INSERT INTO host VALUES (?1, ?2) ON CONFLICT DO UPDATE SET facts = ?2";
+        self.connection.execute(insert, params![host.key(), facts]).map_err(self.failed())?;
+        Ok(())
+    }
+
+    /// Whether there is such a measurement.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn contains(&self, key: &Key) -> Result<bool, LabError> {
+        let query = "SELECT 1 FROM measurement WHERE study = ?1 AND configuration = ?2 \
+                     AND commit_id = ?3 AND host = ?4 AND seed = ?5";
+        let mut statement = self.connection.prepare(query).map_err(self.failed())?;
+        let Key { study, configuration, commit, host, seed, .. } = key;
+        let found = statement.exists(params![study, configuration, commit, host, *seed as i64]);
+        found.map_err(self.failed())
+    }
+
+    /// Adds a measurement with all its points, or nothing. One that is there already is replaced.
+    ///
+    /// # Errors
+    /// The file cannot be written; the disk may be full.
+    pub fn save(
+        &mut self,
+        key: &Key,
+        scaled: &str,
+        seconds: f64,
+        points: &[Point],
+    ) -> Result<(), LabError> {
+        let failed = self.failed();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+        let Key { study, configuration, scale, commit, host, seed } = key;
+        let seed = *seed as i64;
+        let transaction = self.connection.transaction().map_err(&failed)?;
+        transaction
+            .execute(
+                "DELETE FROM measurement WHERE study = ?1 AND configuration = ?2 \
+                 AND commit_id = ?3 AND host = ?4 AND seed = ?5",
+                params![study, configuration, commit, host, seed],
+            )
+            .map_err(&failed)?;
+        transaction
+            .execute(
+                "INSERT INTO measurement (study, configuration, scale, commit_id, host, seed, \
+                 scaled, finished_s, seconds) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                params![study, configuration, scale, commit, host, seed, scaled, now, seconds],
+            )
+            .map_err(&failed)?;
+        let id = transaction.last_insert_rowid();
+        for point in points {
+            let x = match &point.x {
+                X::Number(number) => Value::Real(*number),
+                X::Name(name) => Value::Text(name.clone()),
+            };
+            let Point { experiment, panel, series, metric, unit, .. } = point;
+            let Point { value, low, high, n, exact, emulated, .. } = point;
+            transaction
+                .execute(
+                    "INSERT INTO point VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
+                     ?13)",
+                    params![
+                        id, experiment, panel, series, x, metric, unit, value, low, high, n, exact,
+                        emulated
+                    ],
+                )
+                .map_err(&failed)?;
+        }
+        transaction.commit().map_err(&failed)
+    }
+}

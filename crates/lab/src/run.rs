@@ -1,0 +1,223 @@
+//! Doing what is missing.
+//!
+//! Cells that are there already are left alone; each one that is measured is saved before the next
+//! one begins. So a run that was stopped, however it was, goes on where it was when it is started
+//! again.
+
+use std::cell::{Cell as Shared, RefCell};
+use std::time::{Duration, Instant};
+
+use crate::bench::{Bench, Watch};
+use crate::error::LabError;
+use crate::experiments::{Experiment, studies};
+use crate::host::Host;
+use crate::results::{Key, Results};
+use crate::scale::Sizes;
+use crate::studies::{Stage, Study};
+
+/// Under which names results are saved.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The version of the source.
+    pub commit: String,
+    /// The machine.
+    pub host: Host,
+    /// Of keys and values.
+    pub seed: u64,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Far {
+    /// Cells done, those that were there before included.
+    pub done: usize,
+    /// All cells.
+    pub all: usize,
+    /// Share of the work done, 0 to 1.
+    pub share: f64,
+    /// How long it will take; `None` until something has been measured.
+    pub left: Option<Duration>,
+}
+
+/// Is told how far a run is.
+pub trait Audience: Watch {
+    /// So far.
+    fn far(&self, far: Far);
+}
+
+impl Audience for () {
+    fn far(&self, _: Far) {}
+}
+
+/// One stage and what of it is missing.
+struct Part {
+    study: Study,
+    stage: Box<dyn Stage>,
+    missing: Vec<usize>,
+}
+
+/// What is to be done.
+pub struct Plan {
+    parts: Vec<Part>,
+    identity: Identity,
+    sizes: Sizes,
+    all: usize,
+}
+
+/// A study, and how much of it is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StudyStatus {
+    /// The study.
+    pub study: Study,
+    /// Cells that are there.
+    pub done: usize,
+    /// All cells.
+    pub all: usize,
+    /// About how long the rest takes, in seconds.
+    pub left_s: f64,
+}
+
+impl Plan {
+    /// Looks at what is there.
+    ///
+    /// # Errors
+    /// The results cannot be read.
+    pub fn new(
+        results: &Results,
+        experiments: &[&Experiment],
+        sizes: Sizes,
+        identity: Identity,
+    ) -> Result<Self, LabError> {
+        let (mut parts, mut all) = (Vec::new(), 0);
+        for study in studies(experiments) {
+            for stage in study.stages(&sizes) {
+                let mut missing = Vec::new();
+                for (number, cell) in stage.cells().iter().enumerate() {
+                    let key = key(&identity, study, &sizes, &cell.configuration);
+                    if !results.contains(&key)? {
+                        missing.push(number);
+                    }
+                }
+                all += stage.cells().len();
+                parts.push(Part { study, stage, missing });
+            }
+        }
+        Ok(Self { parts, identity, sizes, all })
+    }
+
+    /// Cells that are missing.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.parts.iter().map(|part| part.missing.len()).sum()
+    }
+
+    /// All cells.
+    #[must_use]
+    pub fn all(&self) -> usize {
+        self.all
+    }
+
+    /// About how long it takes, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.parts.iter().map(Part::weight).sum()
+    }
+
+    /// Study by study.
+    #[must_use]
+    pub fn status(&self) -> Vec<StudyStatus> {
+        let mut all: Vec<StudyStatus> = Vec::new();
+        for part in &self.parts {
+            let (cells, missing) = (part.stage.cells().len(), part.missing.len());
+            if all.last().is_none_or(|last| last.study != part.study) {
+                all.push(StudyStatus { study: part.study, done: 0, all: 0, left_s: 0.0 });
+            }
+            let last = all.last_mut().expect("one was pushed");
+            last.done += cells - missing;
+            last.all += cells;
+            last.left_s += part.weight();
+        }
+        all
+    }
+
+    /// Measures all that is missing.
+    ///
+    /// # Errors
+    /// What went wrong; what was measured before is saved.
+    pub fn run(
+        &self,
+        results: &mut Results,
+        bench: &Bench<'_>,
+        audience: &dyn Audience,
+    ) -> Result<(), LabError> {
+        let _lock = results.lock()?;
+        results.note_host(&self.identity.host)?;
+        let clock = Clock::new(self.all - self.missing(), self.all, self.seconds());
+        let results = RefCell::new(results);
+        audience.far(clock.far());
+        for part in self.parts.iter().filter(|part| !part.missing.is_empty()) {
+            let cells = part.stage.cells();
+            let begun = Shared::new(Instant::now());
+            part.stage.measure(bench, &part.missing, &mut |number, points| {
+                let cell = &cells[number];
+                let key = key(&self.identity, part.study, &self.sizes, &cell.configuration);
+                let seconds = begun.replace(Instant::now()).elapsed().as_secs_f64();
+                results.borrow_mut().save(&key, &cell.scaled, seconds, points)?;
+                clock.finished(cell.weight);
+                audience.far(clock.far());
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn weight(&self) -> f64 {
+        self.missing.iter().map(|&number| self.stage.cells()[number].weight).sum()
+    }
+}
+
+fn key(identity: &Identity, study: Study, sizes: &Sizes, configuration: &str) -> Key {
+    Key {
+        study: study.name().to_owned(),
+        configuration: configuration.to_owned(),
+        scale: sizes.scale.name().to_owned(),
+        commit: identity.commit.clone(),
+        host: identity.host.key(),
+        seed: identity.seed,
+    }
+}
+
+/// Estimates the time left: what the rest weighs, at the pace so far.
+struct Clock {
+    started: Instant,
+    done: Shared<usize>,
+    all: usize,
+    weighed: Shared<f64>,
+    weight: f64,
+}
+
+impl Clock {
+    fn new(done: usize, all: usize, weight: f64) -> Self {
+        let (done, weighed) = (Shared::new(done), Shared::new(0.0));
+        Self { started: Instant::now(), done, all, weighed, weight }
+    }
+
+    fn finished(&self, weight: f64) {
+        self.done.set(self.done.get() + 1);
+        self.weighed.set(self.weighed.get() + weight);
+    }
+
+    fn far(&self) -> Far {
+        let (weighed, spent) = (self.weighed.get(), self.started.elapsed().as_secs_f64());
+        let rest = (self.weight - weighed).max(0.0);
+        let left = (weighed > 0.0).then(|| spent / weighed * rest);
+        Far {
+            done: self.done.get(),
+            all: self.all,
+            share: if self.weight > 0.0 { weighed / self.weight } else { 1.0 },
+            left: left.map(|seconds| Duration::from_secs_f64(seconds.min(1e8))),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! How large everything is.
+//!
+//! `full` is the paper's sizes as far as the memory of the machine allows; `quick` fits twenty
+//! minutes on two cores. What is smaller than in the paper stands with every measurement: see
+//! [`Sizes::scaled_ycsb`] and its neighbours. The cache that is emulated shrinks with the data, so
+//! that the share of it that fits stays the paper's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Tuples of P1's YCSB.
+const PAPER_TUPLES: u64 = 2_000_000;
+/// Transactions of P1's YCSB.
+const PAPER_TXNS: u64 = 8_000_000;
+/// Bytes of the last-level cache of P1's machine.
+const PAPER_CACHE_BYTES: u64 = 20 << 20;
+/// Bytes that a tuple of YCSB takes at most at once while it is measured: in a pool, in the
+/// emulated memory of a traditional engine with its log and checkpoint, and in caches.
+const TUPLE_BYTES: u64 = 6_000;
+
+/// How much is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Next to nothing: for tests.
+    Tiny,
+    /// Twenty minutes on two cores.
+    Quick,
+    /// The paper's sizes.
+    Full,
+}
+
+impl Scale {
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Scale {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let all = [Self::Tiny, Self::Quick, Self::Full];
+        let found = all.into_iter().find(|scale| scale.name() == given);
+        found.ok_or_else(|| format!("unknown scale '{given}': use quick or full"))
+    }
+}
+
+/// The sizes of all experiments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sizes {
+    /// Which they are.
+    pub scale: Scale,
+    /// YCSB: tuples.
+    pub tuples: u64,
+    /// YCSB: transactions of a run.
+    pub txns: u64,
+    /// YCSB: partitions.
+    pub partitions: usize,
+    /// How often a time is taken.
+    pub repeat: u32,
+    /// TPC-C: warehouses, each in a partition of its own.
+    pub warehouses: u32,
+    /// TPC-C: items.
+    pub items: u32,
+    /// TPC-C: customers of a district.
+    pub customers: u32,
+    /// TPC-C: transactions of a run.
+    pub tpcc_txns: u64,
+    /// Bytes of the emulated cache for YCSB.
+    pub cache_bytes: u64,
+    /// Bytes of the emulated cache for TPC-C.
+    pub tpcc_cache_bytes: u64,
+    /// Recovery: tuples.
+    pub recovery_tuples: u64,
+    /// Recovery: transactions before the kill.
+    pub recovery_txns: Vec<u64>,
+    /// Recovery of TPC-C: items and customers of a district, of one warehouse.
+    pub recovery_tpcc: (u32, u32),
+    /// Recovery: kills.
+    pub kills: u32,
+    /// Size of nodes: tuples and transactions.
+    pub nodes: (u64, u64),
+    /// Peers: tuples, and transactions of a run with each.
+    pub peers: Vec<(u64, u64)>,
+    /// Peers: tuples when they are killed.
+    pub reopened: Vec<u64>,
+    /// Bandwidth: bytes written with each size of chunk.
+    pub bandwidth_bytes: u64,
+    /// Bandwidth: writes of each size of chunk at most.
+    pub bandwidth_writes: u64,
+}
+
+impl Sizes {
+    /// The sizes of a scale, on a machine with so many bytes of memory to spare.
+    #[must_use]
+    pub fn new(scale: Scale, memory_bytes: u64) -> Self {
+        match scale {
+            Scale::Tiny => Self::tiny(),
+            Scale::Quick => Self::quick(),
+            Scale::Full => Self::full(memory_bytes),
+        }
+    }
+
+    fn tiny() -> Self {
+        Self {
+            scale: Scale::Tiny,
+            tuples: 400,
+            txns: 600,
+            partitions: 2,
+            repeat: 1,
+            warehouses: 1,
+            items: 100,
+            customers: 10,
+            tpcc_txns: 60,
+            cache_bytes: 64 << 10,
+            tpcc_cache_bytes: 64 << 10,
+            recovery_tuples: 200,
+            recovery_txns: vec![50, 100],
+            recovery_tpcc: (100, 10),
+            kills: 1,
+            nodes: (300, 300),
+            peers: vec![(300, 300)],
+            reopened: vec![200],
+            bandwidth_bytes: 1 << 12,
+            bandwidth_writes: 50,
+        }
+    }
+
+    fn quick() -> Self {
+        Self {
+            scale: Scale::Quick,
+            tuples: 100_000,
+            txns: 100_000,
+            partitions: 8,
+            repeat: 3,
+            warehouses: 2,
+            items: 20_000,
+            customers: 1000,
+            tpcc_txns: 20_000,
+            cache_bytes: PAPER_CACHE_BYTES / 20,
+            tpcc_cache_bytes: PAPER_CACHE_BYTES / 10,
+            recovery_tuples: 50_000,
+            recovery_txns: vec![1000, 10_000, 100_000],
+            recovery_tpcc: (5000, 300),
+            kills: 3,
+            nodes: (50_000, 50_000),
+            peers: vec![(10_000, 40_000), (200_000, 100_000), (1_000_000, 100_000)],
+            reopened: vec![10_000, 100_000],
+            bandwidth_bytes: 64 << 20,
+            bandwidth_writes: 100_000,
+        }
+    }
+
+    fn full(memory_bytes: u64) -> Self {
+        // Half of the memory: the rest is the kernel's, and what is written meanwhile.
+        let fit = |wanted: u64| wanted.min((memory_bytes / 2 / TUPLE_BYTES).max(100_000));
+        let tuples = fit(PAPER_TUPLES);
+        let sizes = |all: &[u64]| -> Vec<u64> {
+            let mut fitting: Vec<u64> = all.iter().map(|&wanted| fit(wanted)).collect();
+            fitting.dedup();
+            fitting
+        };
+        Self {
+            scale: Scale::Full,
+            tuples,
+            txns: PAPER_TXNS * tuples / PAPER_TUPLES,
+            partitions: 8,
+            repeat: 3,
+            warehouses: 8,
+            items: 100_000,
+            customers: 3000,
+            tpcc_txns: 800_000,
+            cache_bytes: cache_for(tuples),
+            tpcc_cache_bytes: PAPER_CACHE_BYTES,
+            recovery_tuples: tuples,
+            recovery_txns: vec![1000, 10_000, 100_000],
+            recovery_tpcc: (100_000, 3000),
+            kills: 5,
+            nodes: (tuples, PAPER_TXNS * tuples / PAPER_TUPLES / 4),
+            peers: sizes(&[10_000, 200_000, 2_000_000, 10_000_000])
+                .into_iter()
+                .map(|tuples| (tuples, 800_000))
+                .collect(),
+            reopened: sizes(&[10_000, 100_000, 1_000_000, 4_000_000]),
+            bandwidth_bytes: 1 << 30,
+            bandwidth_writes: 1_000_000,
+        }
+    }
+
+    /// What is smaller than in the paper's YCSB; empty if nothing is.
+    #[must_use]
+    pub fn scaled_ycsb(&self) -> String {
+        scaled(&[
+            ("tuples", self.tuples, PAPER_TUPLES),
+            ("transactions", self.txns, PAPER_TXNS),
+            ("partitions", self.partitions as u64, 8),
+            ("cache, bytes", self.cache_bytes, PAPER_CACHE_BYTES),
+        ])
+    }
+
+    /// What is smaller than in the paper's TPC-C.
+    #[must_use]
+    pub fn scaled_tpcc(&self) -> String {
+        scaled(&[
+            ("warehouses", u64::from(self.warehouses), 8),
+            ("items", u64::from(self.items), 100_000),
+            ("customers of a district", u64::from(self.customers), 3000),
+            ("cache, bytes", self.tpcc_cache_bytes, PAPER_CACHE_BYTES),
+        ])
+    }
+
+    /// What is smaller in the runs with other sizes of nodes.
+    #[must_use]
+    pub fn scaled_nodes(&self) -> String {
+        let (tuples, txns) = self.nodes;
+        scaled(&[
+            ("tuples", tuples, PAPER_TUPLES),
+            ("transactions", txns, PAPER_TXNS),
+            ("cache, bytes", cache_for(tuples), PAPER_CACHE_BYTES),
+        ])
+    }
+
+    /// What is smaller in the recovery of YCSB.
+    #[must_use]
+    pub fn scaled_recovery(&self) -> String {
+        scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES)])
+    }
+
+    /// What is smaller in the recovery of TPC-C.
+    #[must_use]
+    pub fn scaled_recovery_tpcc(&self) -> String {
+        let (items, customers) = self.recovery_tpcc;
+        scaled(&[
+            ("warehouses", 1, 8),
+            ("items", u64::from(items), 100_000),
+            ("customers of a district", u64::from(customers), 3000),
+        ])
+    }
+}
+
+/// The cache that so many tuples deserve: the paper's for the paper's, and no less than 64 KiB.
+pub(crate) fn cache_for(tuples: u64) -> u64 {
+    let share = PAPER_CACHE_BYTES as f64 * tuples as f64 / PAPER_TUPLES as f64;
+    // A power of two of sets of sixteen lines.
+    (share.max(65_536.0) as u64).next_power_of_two().min(PAPER_CACHE_BYTES)
+}
+
+fn scaled(all: &[(&str, u64, u64)]) -> String {
+    let told = all.iter().filter(|(_, here, paper)| here < paper);
+    let told = told.map(|(what, here, paper)| format!("{what}: {here} instead of {paper}"));
+    told.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_enough_memory_full_is_the_paper() {
+        let sizes = Sizes::new(Scale::Full, 64 << 30);
+        assert_eq!((sizes.tuples, sizes.txns, sizes.cache_bytes), (2_000_000, 8_000_000, 20 << 20));
+        assert_eq!(sizes.scaled_ycsb(), "");
+        assert_eq!(sizes.scaled_tpcc(), "");
+        let small = Sizes::new(Scale::Full, 4 << 30);
+        assert!(small.tuples < 400_000, "{}", small.tuples);
+        assert!(small.scaled_ycsb().contains("instead of 2000000"), "{}", small.scaled_ycsb());
+    }
+
+    #[test]
+    fn quick_says_what_it_scaled() {
+        let sizes = Sizes::new(Scale::Quick, 0);
+        assert!(sizes.scaled_ycsb().contains("tuples: 100000 instead of 2000000"));
+        assert!(sizes.scaled_tpcc().contains("warehouses: 2 instead of 8"));
+    }
+}

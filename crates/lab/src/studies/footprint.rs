@@ -1,0 +1,162 @@
+//! Storage by component while a workload runs (P1 5.6, F14).
+//!
+//! The footprint is taken after every tenth of the run, the work that engines put off included; the
+//! largest counts. As in P1's machine everything lies in NVM: the tables and indexes that InP and
+//! Log keep in volatile memory are counted, too. The cache of pages of CoW is not: it has a fixed
+//! size that the user chooses.
+
+use perdura::{Database, Domain, EngineKind, Footprint, Options};
+use serde_json::json;
+use workloads::tpcc;
+use workloads::ycsb::{self, Mix, Pieces, Skew, Spec};
+
+use super::native::{create, loaded, one_worker, shop_configuration, shop_spec};
+use super::{Cell, Done, Stage};
+use crate::bench::Bench;
+use crate::error::LabError;
+use crate::point::Point;
+use crate::scale::Sizes;
+
+/// How often the footprint is taken.
+const LOOKS: u64 = 10;
+
+struct FootprintStage {
+    engine: EngineKind,
+    ycsb: Spec,
+    shop: tpcc::Spec,
+    cells: [Cell; 2],
+}
+
+/// One stage an engine, a cell for each workload.
+pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
+    EngineKind::ALL.into_iter().map(|engine| Box::new(stage(engine, sizes)) as _).collect()
+}
+
+fn stage(engine: EngineKind, sizes: &Sizes) -> FootprintStage {
+    let ycsb = Spec {
+        tuples: sizes.tuples,
+        // As many for each tuple as in the paper.
+        transactions: sizes.tuples * 4,
+        mix: Mix::Balanced,
+        skew: Skew::Low,
+        update_columns: 1,
+        partitions: sizes.partitions,
+        seed: 0,
+    };
+    let shop = shop_spec(sizes);
+    let one = json!({
+        "engine": engine.name(), "workload": "ycsb", "tuples": ycsb.tuples,
+        "txns": ycsb.transactions, "partitions": ycsb.partitions,
+    });
+    let mut two = shop_configuration(&shop);
+    two["engine"] = engine.name().into();
+    two["workload"] = "tpcc".into();
+    let cells = [
+        Cell::new(
+            format!("storage of {engine}, YCSB"),
+            &one,
+            &sizes.scaled_ycsb(),
+            ycsb.transactions as f64 * 1e-5,
+        ),
+        Cell::new(
+            format!("storage of {engine}, TPC-C"),
+            &two,
+            &sizes.scaled_tpcc(),
+            shop.tuples() as f64 * 4e-6 + shop.transactions as f64 * 5e-5,
+        ),
+    ];
+    FootprintStage { engine, ycsb, shop, cells }
+}
+
+impl Stage for FootprintStage {
+    fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    fn measure(
+        &self,
+        bench: &Bench<'_>,
+        missing: &[usize],
+        done: &mut Done<'_>,
+    ) -> Result<(), LabError> {
+        for &cell in missing {
+            bench.watch.phase(&self.cells[cell].label);
+            let (panel, peak, user_bytes) = if cell == 0 {
+                let (peak, user_bytes) = self.of_ycsb(bench)?;
+                ("ycsb", peak, user_bytes)
+            } else {
+                let (peak, user_bytes) = self.of_tpcc(bench)?;
+                ("tpcc", peak, user_bytes)
+            };
+            let parts = [
+                ("table", peak.table),
+                ("index", peak.index),
+                ("log", peak.log),
+                ("checkpoint", peak.checkpoint),
+                ("other", peak.other),
+                ("total", peak.total()),
+            ];
+            let name = self.engine.name();
+            let mut points: Vec<Point> = parts
+                .into_iter()
+                .map(|(part, bytes)| {
+                    let place = Point::of("P1-F14", name, part).panel(panel);
+                    place.counted("footprint", "B", bytes as f64)
+                })
+                .collect();
+            let place = Point::of("P1-F14", name, "user data").panel(panel);
+            points.push(place.counted("user data", "B", user_bytes as f64));
+            done(cell, &points)?;
+        }
+        Ok(())
+    }
+}
+
+impl FootprintStage {
+    fn of_ycsb(&self, bench: &Bench<'_>) -> Result<(Footprint, u64), LabError> {
+        let failed = LabError::measuring(self.engine.name());
+        let spec = Spec { seed: bench.seed, ..self.ycsb.clone() };
+        let mut pieces = Pieces::new(&spec).map_err(|error| failed(&error))?;
+        let nothing = pieces.take(0);
+        let place = bench.place("footprint")?;
+        let path = place.path().join("pool");
+        let store = loaded(&path, self.engine, &Options::new(), Domain::Process, &nothing)?;
+        let mut peak = Footprint::default();
+        while pieces.left() > 0 {
+            let piece = pieces.take(spec.transactions.div_ceil(LOOKS));
+            ycsb::run(&store, &piece, &one_worker(), &()).map_err(|error| failed(&error))?;
+            self.look(store.database(), &mut peak)?;
+        }
+        Ok((peak, spec.user_bytes()))
+    }
+
+    fn of_tpcc(&self, bench: &Bench<'_>) -> Result<(Footprint, u64), LabError> {
+        let failed = LabError::measuring(self.engine.name());
+        let transactions = (self.shop.transactions / LOOKS).max(1);
+        let spec = tpcc::Spec { seed: bench.seed, transactions, ..self.shop.clone() };
+        let place = bench.place("footprint")?;
+        let path = place.path().join("pool");
+        let options = Options::new().engine(self.engine).partitions(spec.partitions as u32);
+        let database = create(&path, &tpcc::schema(), &options, Domain::Process);
+        let database = database.map_err(|error| failed(&error))?;
+        tpcc::load(&database, &spec, 1, &()).map_err(|error| failed(&error))?;
+        let mut workload = tpcc::Workload::generate(&spec).map_err(|error| failed(&error))?;
+        let mut peak = Footprint::default();
+        for _ in 0..LOOKS {
+            tpcc::run(&database, &workload, &one_worker(), &()).map_err(|error| failed(&error))?;
+            self.look(&database, &mut peak)?;
+            workload = workload.after(transactions).map_err(|error| failed(&error))?;
+        }
+        let held = workloads::contents(&database).map_err(|error| failed(&error))?;
+        Ok((peak, held.user_bytes()))
+    }
+
+    fn look(&self, database: &Database, peak: &mut Footprint) -> Result<(), LabError> {
+        let failed = LabError::measuring(self.engine.name());
+        let now = database.footprint().map_err(|error| failed(&error))?;
+        if now.total() > peak.total() {
+            *peak = now;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! What is done: studies, each made of cells.
+//!
+//! A study may serve several figures: the runs of YCSB give throughput (F5 to F7), loads and stores
+//! (F9, F10) and the effect of the sync primitive (F16). Which study an experiment needs is in
+//! [`crate::experiments`].
+//!
+//! Invariants:
+//! - A cell is what is measured and saved at once. Its configuration says all that its counts depend
+//!   on; the same configuration and seed give the same counts, bit for bit, whatever ran before.
+//! - Cells of a stage share what is expensive to set up; a stage with no missing cell sets up
+//!   nothing.
+
+mod bandwidth;
+mod bytes;
+mod footprint;
+mod native;
+mod nodes;
+mod peers;
+mod recovery;
+mod tpcc;
+mod ycsb;
+
+use serde_json::Value;
+
+use crate::bench::Bench;
+use crate::error::LabError;
+use crate::point::Point;
+use crate::scale::Sizes;
+
+/// One thing that is measured and saved.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What its counts depend on, as canonical JSON.
+    pub configuration: String,
+    /// What it is, for people.
+    pub label: String,
+    /// What is smaller than in the paper.
+    pub scaled: String,
+    /// About how long it takes, in seconds on the machine on which this was written: for the
+    /// estimate of the time left.
+    pub weight: f64,
+}
+
+impl Cell {
+    fn new(label: impl Into<String>, configuration: &Value, scaled: &str, weight: f64) -> Self {
+        // `serde_json` sorts the keys of an object.
+        let (configuration, label) = (configuration.to_string(), label.into());
+        Self { configuration, label, scaled: scaled.to_owned(), weight }
+    }
+}
+
+/// Takes the points of a cell, by its index in the stage, as soon as they are there.
+pub type Done<'a> = dyn FnMut(usize, &[Point]) -> Result<(), LabError> + 'a;
+
+/// Cells that share what is set up for them.
+pub trait Stage {
+    /// Its cells.
+    fn cells(&self) -> &[Cell];
+
+    /// Measures the cells with these indexes.
+    ///
+    /// # Errors
+    /// What went wrong; cells that were done before are saved.
+    fn measure(
+        &self,
+        bench: &Bench<'_>,
+        missing: &[usize],
+        done: &mut Done<'_>,
+    ) -> Result<(), LabError>;
+}
+
+/// A study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Study {
+    /// Durable writes through the allocator and through files.
+    Bandwidth,
+    /// Bytes written for an operation.
+    Bytes,
+    /// YCSB.
+    Ycsb,
+    /// TPC-C.
+    Tpcc,
+    /// YCSB with nodes of other sizes.
+    Nodes,
+    /// Reopening after SIGKILL.
+    Recovery,
+    /// Storage by component.
+    Footprint,
+    /// YCSB on peers and engines, by size.
+    Peers,
+    /// Reopening of peers and engines, by size.
+    Reopening,
+}
+
+impl Study {
+    /// All of them, in the order in which they are done.
+    pub const ALL: [Self; 9] = [
+        Self::Bandwidth,
+        Self::Bytes,
+        Self::Recovery,
+        Self::Footprint,
+        Self::Tpcc,
+        Self::Ycsb,
+        Self::Nodes,
+        Self::Reopening,
+        Self::Peers,
+    ];
+
+    /// The name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bandwidth => "bandwidth",
+            Self::Bytes => "bytes",
+            Self::Ycsb => "ycsb",
+            Self::Tpcc => "tpcc",
+            Self::Nodes => "nodes",
+            Self::Recovery => "recovery",
+            Self::Footprint => "footprint",
+            Self::Peers => "peers",
+            Self::Reopening => "reopening",
+        }
+    }
+
+    /// All that it consists of, at these sizes.
+    #[must_use]
+    pub fn stages(self, sizes: &Sizes) -> Vec<Box<dyn Stage>> {
+        match self {
+            Self::Bandwidth => bandwidth::stages(sizes),
+            Self::Bytes => bytes::stages(),
+            Self::Ycsb => ycsb::stages(sizes),
+            Self::Tpcc => tpcc::stages(sizes),
+            Self::Nodes => nodes::stages(sizes),
+            Self::Recovery => recovery::p1(sizes),
+            Self::Footprint => footprint::stages(sizes),
+            Self::Peers => peers::stages(sizes),
+            Self::Reopening => recovery::peers(sizes),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Databases on the medium that is measured, and the sizes of TPC-C.
+
+use std::path::Path;
+
+use perdura::{Database, Domain, EngineKind, Options, PoolError, Schema};
+use serde_json::{Value, json};
+use workloads::ycsb::{self, Spec, Workload};
+use workloads::{Commit, PerduraStore, RunOptions, tpcc};
+
+use crate::bench::Bench;
+use crate::error::LabError;
+use crate::scale::Sizes;
+
+/// One worker, pinned, that takes no latencies.
+pub(super) fn one_worker() -> RunOptions {
+    RunOptions {
+        workers: 1,
+        commit: Commit::Durable,
+        sample_every: 0,
+        pin: Some(::peers::pin_to_core),
+    }
+}
+
+/// Creates a database; a domain that is stronger than the medium's is modelled.
+///
+/// # Errors
+/// As [`Database::create`].
+pub(super) fn create(
+    path: &Path,
+    schema: &Schema,
+    options: &Options,
+    domain: Domain,
+) -> Result<Database, perdura::Error> {
+    let options = options.clone().domain(domain);
+    match Database::create(path, schema, &options) {
+        Err(perdura::Error::Pool(PoolError::DomainTooStrong { .. })) => {
+            Database::create(path, schema, &options.model(true))
+        }
+        other => other,
+    }
+}
+
+/// A loaded YCSB database.
+///
+/// # Errors
+/// It cannot be made.
+pub(super) fn loaded(
+    path: &Path,
+    engine: EngineKind,
+    options: &Options,
+    domain: Domain,
+    workload: &Workload,
+) -> Result<PerduraStore, LabError> {
+    let failed = LabError::measuring(engine.name());
+    let partitions = workload.spec().partitions;
+    let options = options.clone().engine(engine).partitions(partitions as u32);
+    let database = create(path, &PerduraStore::schema(), &options, domain);
+    let database = database.map_err(|error| failed(&error))?;
+    let store = PerduraStore::new(database, engine.name(), path, partitions);
+    let store = store.map_err(|error| failed(&error))?;
+    ycsb::load(&store, workload, 1, &()).map_err(|error| failed(&error))?;
+    // What was logged while loading must not bring a checkpoint into the run.
+    store.database().checkpoint().map_err(|error| failed(&error))?;
+    Ok(store)
+}
+
+/// Seconds of `repeat` runs of a workload, from a freshly loaded database, in each of these domains.
+///
+/// # Errors
+/// A run failed.
+pub(super) fn seconds(
+    bench: &Bench<'_>,
+    engine: EngineKind,
+    options: &Options,
+    workload: &Workload,
+    repeat: u32,
+) -> Result<Native, LabError> {
+    let failed = LabError::measuring(engine.name());
+    let Spec { mix, skew, .. } = *workload.spec();
+    let mut all = [Vec::new(), Vec::new()];
+    for (domain, seconds) in [Domain::Adr, Domain::Process].into_iter().zip(&mut all) {
+        bench.watch.phase(&format!("{engine}: {mix} {skew} {domain}"));
+        let place = bench.place("native")?;
+        let store = loaded(&place.path().join("pool"), engine, options, domain, workload)?;
+        for _ in 0..repeat {
+            let measured = ycsb::run(&store, workload, &one_worker(), &());
+            seconds.push(measured.map_err(|error| failed(&error))?.seconds);
+        }
+    }
+    let [durable, unflushed] = all;
+    Ok(Native { durable, unflushed })
+}
+
+/// Seconds of native runs of the same work.
+#[derive(Debug, Clone)]
+pub(super) struct Native {
+    /// In `adr`: with flushes and fences.
+    pub(super) durable: Vec<f64>,
+    /// In `process`: without.
+    pub(super) unflushed: Vec<f64>,
+}
+
+/// The throughput of each of several runs.
+pub(super) fn throughput(transactions: u64, seconds: &[f64]) -> Vec<f64> {
+    seconds.iter().map(|seconds| transactions as f64 / seconds.max(1e-9)).collect()
+}
+
+/// The TPC-C of these sizes; the seed is the bench's.
+pub(super) fn shop_spec(sizes: &Sizes) -> tpcc::Spec {
+    tpcc::Spec {
+        warehouses: sizes.warehouses,
+        items: sizes.items,
+        customers: sizes.customers,
+        transactions: sizes.tpcc_txns,
+        partitions: sizes.warehouses as usize,
+        remote: false,
+        seed: 0,
+    }
+}
+
+/// What the counts of a specification depend on.
+pub(super) fn shop_configuration(spec: &tpcc::Spec) -> Value {
+    json!({
+        "warehouses": spec.warehouses,
+        "items": spec.items,
+        "customers": spec.customers,
+        "txns": spec.transactions,
+        "partitions": spec.partitions,
+        "commit": "durable",
+    })
+}

@@ -1,0 +1,125 @@
+//! YCSB on the NVM engines with nodes of other sizes (P1 appendix B, F15): low skew, memory of
+//! twice the latency.
+//!
+//! The size is that of the nodes of the B+trees of NVM-InP and NVM-Log, and of the pages of the
+//! copy-on-write tree of NVM-CoW, which has none of 64 bytes.
+
+use perdura::{EngineKind, Options};
+use serde_json::json;
+use workloads::ycsb::{Mix, Skew, Spec, Workload};
+
+use super::native::seconds;
+use super::ycsb::LOW_LATENCY_NS;
+use super::{Cell, Done, Stage};
+use crate::bench::Bench;
+use crate::error::LabError;
+use crate::point::{Point, median};
+use crate::scale::{Sizes, cache_for};
+use crate::timing::{self, EmulatedStore};
+
+/// The paper's sizes of nodes.
+const NODE_BYTES: [u32; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
+/// The smallest node of the copy-on-write tree.
+const SMALLEST_SHADOWED: u32 = 128;
+
+struct NodeStage {
+    engine: EngineKind,
+    node_bytes: u32,
+    specs: Vec<Spec>,
+    cells: Vec<Cell>,
+    repeat: u32,
+}
+
+/// One stage for each NVM engine and size.
+pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
+    let mut stages: Vec<Box<dyn Stage>> = Vec::new();
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+        for node_bytes in NODE_BYTES {
+            if engine != EngineKind::NvmCow || node_bytes >= SMALLEST_SHADOWED {
+                stages.push(Box::new(stage(engine, node_bytes, sizes)));
+            }
+        }
+    }
+    stages
+}
+
+fn stage(engine: EngineKind, node_bytes: u32, sizes: &Sizes) -> NodeStage {
+    let (tuples, transactions) = sizes.nodes;
+    let (mut specs, mut cells) = (Vec::new(), Vec::new());
+    for mix in Mix::ALL {
+        let partitions = sizes.partitions;
+        let spec = Spec {
+            tuples,
+            transactions,
+            mix,
+            skew: Skew::Low,
+            update_columns: 1,
+            partitions,
+            seed: 0,
+        };
+        let configuration = json!({
+            "engine": engine.name(),
+            "node_bytes": node_bytes,
+            "mix": mix.name(),
+            "tuples": tuples,
+            "txns": transactions,
+            "partitions": partitions,
+            "cache_bytes": cache_for(tuples),
+            "repeat": sizes.repeat,
+        });
+        let label = format!("{engine}, {mix}, nodes of {node_bytes} bytes");
+        let weight = tuples as f64 * 3e-6 + transactions as f64 * 1e-5;
+        cells.push(Cell::new(label, &configuration, &sizes.scaled_nodes(), weight));
+        specs.push(spec);
+    }
+    NodeStage { engine, node_bytes, specs, cells, repeat: sizes.repeat }
+}
+
+impl Stage for NodeStage {
+    fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    fn measure(
+        &self,
+        bench: &Bench<'_>,
+        missing: &[usize],
+        done: &mut Done<'_>,
+    ) -> Result<(), LabError> {
+        let options = Options::new().node_bytes(self.node_bytes);
+        let options = match self.node_bytes {
+            SMALLEST_SHADOWED.. => options.tree_node_bytes(self.node_bytes),
+            _ => options,
+        };
+        let failed = LabError::measuring(self.engine.name());
+        let generate = |cell: usize| {
+            let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
+            Workload::generate(&spec).map_err(|error| failed(&error))
+        };
+        let first = generate(missing[0])?;
+        bench.watch.phase(&format!("{}: nodes of {} bytes", self.engine, self.node_bytes));
+        let cache_bytes = cache_for(first.spec().tuples);
+        let store = EmulatedStore::load(self.engine, &options, cache_bytes, &first)?;
+        for &cell in missing {
+            let workload = generate(cell)?;
+            let native = seconds(bench, self.engine, &options, &workload, self.repeat)?;
+            let counted = store.count(&workload)?;
+            let spec = workload.spec();
+            let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions)?;
+            let times = (median(&native.durable), median(&native.unflushed));
+            let (time, model) = machine.time(&counted, times, LOW_LATENCY_NS, 0.0);
+            let place = Point::of("P1-F15", self.engine.name(), u64::from(self.node_bytes));
+            let place = place.panel(spec.mix.name());
+            let txns = spec.transactions;
+            let loads = counted.counts.nvm_loads() as f64 / txns as f64;
+            let stores = counted.counts.nvm_stores() as f64 / txns as f64;
+            let points = [
+                timing::throughput(&place, txns, time, &model),
+                place.counted("nvm loads", "per txn", loads),
+                place.counted("nvm stores", "per txn", stores),
+            ];
+            done(cell, &points)?;
+        }
+        Ok(())
+    }
+}

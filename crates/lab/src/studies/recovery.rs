@@ -1,0 +1,179 @@
+//! How soon data is there again after SIGKILL: of P1's engines by the number of transactions
+//! (P1 5.4, F12), and of engines and peers by the size of the data.
+
+use perdura::{Domain, EngineKind};
+use serde_json::json;
+use workloads::tpcc;
+use workloads::ycsb::{Mix, Skew, Spec};
+
+use super::{Cell, Done, Stage};
+use crate::bench::{Bench, Contestant, Killed, Reopened};
+use crate::error::LabError;
+use crate::point::{Point, X};
+use crate::scale::Sizes;
+
+/// Transactions before the kill where the size of the data is what matters.
+const TXNS_BEFORE_KILL: u64 = 10_000;
+
+struct RecoveryStage {
+    contestant: Contestant,
+    jobs: Vec<Killed>,
+    cells: Vec<Cell>,
+    kills: u32,
+    /// The experiment, and for each cell the plot and the place on its axis.
+    experiment: &'static str,
+    places: Vec<(&'static str, u64)>,
+}
+
+fn stage(contestant: Contestant, kills: u32, experiment: &'static str) -> RecoveryStage {
+    let (jobs, cells, places) = (Vec::new(), Vec::new(), Vec::new());
+    RecoveryStage { contestant, jobs, cells, kills, experiment, places }
+}
+
+/// The engines of P1, by transactions.
+pub(super) fn p1(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
+    let mut stages: Vec<Box<dyn Stage>> = Vec::new();
+    for engine in EngineKind::ALL {
+        let mut stage = stage(Contestant::Engine(engine, Domain::Adr), sizes.kills, "P1-F12");
+        for &txns in &sizes.recovery_txns {
+            let spec = ycsb(sizes.recovery_tuples, txns);
+            stage.add(Killed::Ycsb(spec), ("ycsb", txns), &sizes.scaled_recovery());
+        }
+        let (items, customers) = sizes.recovery_tpcc;
+        for &transactions in &sizes.recovery_txns {
+            let spec = tpcc::Spec {
+                warehouses: 1,
+                items,
+                customers,
+                transactions,
+                partitions: 1,
+                remote: false,
+                seed: 0,
+            };
+            let scaled = sizes.scaled_recovery_tpcc();
+            stage.add(Killed::Tpcc(spec), ("tpcc", transactions), &scaled);
+        }
+        stages.push(Box::new(stage));
+    }
+    stages
+}
+
+/// Engines and peers, by the size of the data.
+pub(super) fn peers(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
+    let engines = EngineKind::ALL.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
+    let peers = ::peers::PeerKind::ALL
+        .into_iter()
+        .filter(|kind| kind.is_available() && kind.is_durable())
+        .map(Contestant::Peer);
+    let mut stages: Vec<Box<dyn Stage>> = Vec::new();
+    for contestant in engines.chain(peers) {
+        let mut stage = stage(contestant, sizes.kills, "PEERS-REOPEN");
+        for &tuples in &sizes.reopened {
+            let spec = ycsb(tuples, TXNS_BEFORE_KILL.min(tuples));
+            stage.add(Killed::Ycsb(spec), ("", tuples), "");
+        }
+        stages.push(Box::new(stage));
+    }
+    stages
+}
+
+fn ycsb(tuples: u64, transactions: u64) -> Spec {
+    Spec {
+        tuples,
+        transactions,
+        mix: Mix::Balanced,
+        skew: Skew::Low,
+        update_columns: 1,
+        partitions: 1,
+        seed: 0,
+    }
+}
+
+impl RecoveryStage {
+    fn add(&mut self, job: Killed, (panel, x): (&'static str, u64), scaled: &str) {
+        let name = self.contestant.name();
+        let (configuration, label, weight) = match &job {
+            Killed::Ycsb(spec) => (
+                json!({
+                    "contestant": name, "workload": "ycsb", "tuples": spec.tuples,
+                    "txns": spec.transactions, "kills": self.kills,
+                }),
+                format!("{name} killed, YCSB, {} tuples, {} txns", spec.tuples, spec.transactions),
+                0.8 + spec.tuples as f64 * 6e-6 + spec.transactions as f64 * 1e-5,
+            ),
+            Killed::Tpcc(spec) => (
+                json!({
+                    "contestant": name, "workload": "tpcc", "items": spec.items,
+                    "customers": spec.customers, "txns": spec.transactions, "kills": self.kills,
+                }),
+                format!("{name} killed, TPC-C, {} txns", spec.transactions),
+                1.5 + spec.tuples() as f64 * 1e-5 + spec.transactions as f64 * 1e-4,
+            ),
+        };
+        let weight = weight * f64::from(self.kills);
+        self.cells.push(Cell::new(label, &configuration, scaled, weight));
+        self.jobs.push(job);
+        self.places.push((panel, x));
+    }
+}
+
+impl Stage for RecoveryStage {
+    fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    fn measure(
+        &self,
+        bench: &Bench<'_>,
+        missing: &[usize],
+        done: &mut Done<'_>,
+    ) -> Result<(), LabError> {
+        let name = self.contestant.name();
+        let failed = LabError::measuring(&name);
+        for &cell in missing {
+            bench.watch.phase(&self.cells[cell].label);
+            let job = seeded(&self.jobs[cell], bench.seed);
+            let mut found = Vec::new();
+            for _ in 0..self.kills {
+                let place = bench.place("killed")?;
+                let reopened = bench.launcher.kill(self.contestant, &job, place.path());
+                let reopened = reopened.map_err(|why| failed(&why))?;
+                if reopened.wrong > 0 {
+                    let why = format!(
+                        "{} transactions were lost or wrong after a kill; `perdura bench recovery` shows which",
+                        reopened.wrong
+                    );
+                    return Err(failed(&why));
+                }
+                found.push(reopened);
+            }
+            done(cell, &self.points(cell, &name, &found))?;
+        }
+        Ok(())
+    }
+}
+
+impl RecoveryStage {
+    fn points(&self, cell: usize, name: &str, found: &[Reopened]) -> Vec<Point> {
+        let (panel, x) = self.places[cell];
+        let place = Point::of(self.experiment, name, X::from(x)).panel(panel);
+        let all = |of: fn(&Reopened) -> f64| found.iter().map(of).collect::<Vec<f64>>();
+        let mut points = vec![
+            place.measured("recovery", "ms", &all(|one| one.open_ms)),
+            place.measured("first commit", "ms", &all(|one| one.first_commit_ms)),
+        ];
+        let recovered: Option<Vec<f64>> =
+            found.iter().map(|one| one.recovered.map(|count| count as f64)).collect();
+        if let Some(recovered) = recovered {
+            points.push(place.measured("redone and undone", "count", &recovered));
+        }
+        points
+    }
+}
+
+fn seeded(job: &Killed, seed: u64) -> Killed {
+    match job {
+        Killed::Ycsb(spec) => Killed::Ycsb(Spec { seed, ..spec.clone() }),
+        Killed::Tpcc(spec) => Killed::Tpcc(tpcc::Spec { seed, ..spec.clone() }),
+    }
+}

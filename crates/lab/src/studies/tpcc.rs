@@ -1,0 +1,110 @@
+//! TPC-C on six engines: throughput at three latencies (F8), loads and stores (F11).
+//!
+//! As YCSB: a native run in `adr`, one in `process`, one on emulated memory, each on a freshly
+//! populated database; one warehouse a partition, as in P1 5.1.
+
+use perdura::{Domain, EngineKind, Options};
+use workloads::tpcc::{self, Spec, Workload};
+
+use super::native::{create, one_worker, shop_configuration, shop_spec, throughput};
+use super::{Cell, Done, Stage};
+use crate::bench::Bench;
+use crate::error::LabError;
+use crate::point::Point;
+use crate::scale::Sizes;
+use crate::timing::{self, EmulatedShop, LATENCIES};
+
+struct TpccStage {
+    engine: EngineKind,
+    spec: Spec,
+    cells: [Cell; 1],
+    cache_bytes: u64,
+    repeat: u32,
+}
+
+/// One stage an engine.
+pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
+    EngineKind::ALL.into_iter().map(|engine| Box::new(stage(engine, sizes)) as _).collect()
+}
+
+fn stage(engine: EngineKind, sizes: &Sizes) -> TpccStage {
+    let spec = shop_spec(sizes);
+    let mut configuration = shop_configuration(&spec);
+    configuration["engine"] = engine.name().into();
+    configuration["cache_bytes"] = sizes.tpcc_cache_bytes.into();
+    configuration["repeat"] = sizes.repeat.into();
+    let weight = spec.tuples() as f64 * 1e-5 + sizes.tpcc_txns as f64 * 2e-4;
+    let label = format!("TPC-C {engine}");
+    let cells = [Cell::new(label, &configuration, &sizes.scaled_tpcc(), weight)];
+    TpccStage { engine, spec, cells, cache_bytes: sizes.tpcc_cache_bytes, repeat: sizes.repeat }
+}
+
+impl Stage for TpccStage {
+    fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    fn measure(&self, bench: &Bench<'_>, _: &[usize], done: &mut Done<'_>) -> Result<(), LabError> {
+        let engine = self.engine;
+        let failed = LabError::measuring(engine.name());
+        let spec = Spec { seed: bench.seed, ..self.spec.clone() };
+        let mut pieces = vec![Workload::generate(&spec).map_err(|error| failed(&error))?];
+        for piece in 1..self.repeat as usize {
+            let next = pieces[piece - 1].after(spec.transactions);
+            pieces.push(next.map_err(|error| failed(&error))?);
+        }
+        let durable = self.native(bench, Domain::Adr, &pieces)?;
+        let unflushed = self.native(bench, Domain::Process, &pieces)?;
+        bench.watch.phase(&format!("TPC-C {engine}: emulated"));
+        let shop = EmulatedShop::load(engine, &Options::new(), self.cache_bytes, &spec)?;
+        let counted = shop.count(&pieces[0])?;
+        drop(shop);
+
+        let txns = spec.transactions;
+        let user_bytes = spec.tuples() * 100;
+        let machine = timing::Machine::new(bench, user_bytes, spec.partitions)?;
+        // What was emulated is the first piece.
+        let times = (durable[0], unflushed[0]);
+        let mut points = Vec::new();
+        for latency_ns in LATENCIES {
+            let place = Point::of("P1-F8", engine.name(), latency_ns as u64);
+            let (time, model) = machine.time(&counted, times, latency_ns, 0.0);
+            points.push(timing::throughput(&place, txns, time, &model));
+        }
+        let place = Point::of("P1-F8", engine.name(), LATENCIES[0] as u64);
+        let native = throughput(txns, &durable);
+        points.push(place.measured("native throughput", "txn/s", &native));
+        let native = throughput(txns, &unflushed);
+        points.push(place.measured("native throughput, process", "txn/s", &native));
+        points.extend(counted.points("P1-F11", "P1-F11", engine.name(), "tpcc", "", txns));
+        done(0, &points)
+    }
+}
+
+impl TpccStage {
+    /// Seconds of each piece.
+    fn native(
+        &self,
+        bench: &Bench<'_>,
+        domain: Domain,
+        pieces: &[Workload],
+    ) -> Result<Vec<f64>, LabError> {
+        let engine = self.engine;
+        let failed = LabError::measuring(engine.name());
+        bench.watch.phase(&format!("TPC-C {engine}: {domain}"));
+        let spec = pieces[0].spec();
+        let place = bench.place("native")?;
+        let options = Options::new().engine(engine).partitions(spec.partitions as u32);
+        let path = place.path().join("pool");
+        let database = create(&path, &tpcc::schema(), &options, domain);
+        let database = database.map_err(|error| failed(&error))?;
+        tpcc::load(&database, spec, 1, &()).map_err(|error| failed(&error))?;
+        database.checkpoint().map_err(|error| failed(&error))?;
+        let mut seconds = Vec::new();
+        for piece in pieces {
+            let measured = tpcc::run(&database, piece, &one_worker(), &());
+            seconds.push(measured.map_err(|error| failed(&error))?.seconds);
+        }
+        Ok(seconds)
+    }
+}

@@ -1,0 +1,326 @@
+//! From counts and native times to points: what the emulation says of a run.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use perdura::{EngineKind, Options};
+use serde::{Deserialize, Serialize};
+use workloads::ycsb::{self, Workload};
+use workloads::{Commit, PerduraStore, RunOptions, tpcc};
+
+use crate::bench::Bench;
+use crate::emulation::{
+    Breakdown, Counts, Emulated, Emulation, Host, Meter, MeterOptions, NativeTimes, Nvm,
+    NvmParameters, emulate, in_child,
+};
+use crate::error::LabError;
+use crate::point::{Point, PointBuilder};
+
+/// P1's latencies of memory, in nanoseconds: DRAM, twice as slow, eight times as slow.
+pub const LATENCIES: [f64; 3] = [160.0, 320.0, 1280.0];
+/// Bytes up to which pool and files of an emulated database may grow: addresses only.
+const LIMIT_BYTES: u64 = 64 << 30;
+/// A call of the kernel takes about as long as so many accesses to cached lines. It only shares out
+/// the time of one run among its parts.
+const ACCESSES_OF_A_CALL: f64 = 100.0;
+
+/// What misses cost on this machine, measured once for each size of the data.
+#[derive(Debug, Default)]
+pub struct Calibrations(RefCell<BTreeMap<u64, Host>>);
+
+impl Calibrations {
+    fn host(&self, bytes: u64) -> Result<Host, LabError> {
+        let bytes = bytes.clamp(1 << 20, 4 << 30).next_power_of_two();
+        if let Some(host) = self.0.borrow().get(&bytes) {
+            return Ok(*host);
+        }
+        let failed = LabError::measuring("this machine's memory");
+        let host = Host::calibrate(bytes).map_err(|error| failed(&error))?;
+        self.0.borrow_mut().insert(bytes, host);
+        Ok(host)
+    }
+}
+
+/// What was counted of an emulated run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// All of it.
+    pub counts: Counts,
+    /// What of it was for what.
+    pub parts: Breakdown,
+    /// Writes of the line that was written most, over the mean of all lines that were written.
+    pub unevenness: f64,
+}
+
+impl Counted {
+    fn of(meter: &Meter) -> Self {
+        let wear = meter.wear();
+        let unevenness = if wear.writes == 0 { 0.0 } else { wear.most as f64 / wear.mean() };
+        Self { counts: meter.counts().into(), parts: Breakdown::of(meter), unevenness }
+    }
+
+    /// Loads and stores of a transaction, and what was flushed, fenced and synced.
+    pub(crate) fn points(
+        &self,
+        loads: &str,
+        stores: &str,
+        engine: &str,
+        x: &str,
+        panel: &str,
+        txns: u64,
+    ) -> Vec<Point> {
+        let counts = &self.counts;
+        let each = |total: u64| total as f64 / txns.max(1) as f64;
+        let (loading, storing) =
+            (Point::of(loads, engine, x).panel(panel), Point::of(stores, engine, x).panel(panel));
+        let stored = |metric, total| storing.counted(metric, "per txn", each(total));
+        vec![
+            loading.counted("nvm loads", "per txn", each(counts.nvm_loads())),
+            stored("nvm stores", counts.nvm_stores()),
+            stored("flushed lines", counts.flush_requests),
+            stored("fences", counts.fences),
+            stored("syncs", counts.syncs),
+            stored("file bytes", counts.file_bytes),
+            stored("bytes stored", counts.stored_bytes),
+            storing.counted("unevenness of wear", "max / mean", self.unevenness),
+        ]
+    }
+}
+
+/// Counts, in a forked copy of this process, what `work` does.
+fn count_in_child(
+    name: &str,
+    meter: &Meter,
+    work: impl FnOnce() -> Result<(), String>,
+) -> Result<Counted, LabError> {
+    let failed = LabError::measuring(name);
+    let bytes = in_child(|| {
+        meter.reset();
+        let counted = work().map(|()| Counted::of(meter));
+        serde_json::to_vec(&counted).unwrap_or_default()
+    });
+    let bytes = bytes.map_err(|error| failed(&error))?;
+    let counted: Result<Counted, String> =
+        serde_json::from_slice(&bytes).map_err(|error| failed(&error))?;
+    counted.map_err(|why| failed(&why))
+}
+
+fn one_worker() -> RunOptions {
+    RunOptions { workers: 1, commit: Commit::Durable, sample_every: 0, pin: None }
+}
+
+fn meter(cache_bytes: u64) -> Meter {
+    Meter::new(MeterOptions { cache_bytes, ..MeterOptions::default() })
+}
+
+/// A YCSB database in emulated memory.
+pub(crate) struct EmulatedStore {
+    meter: Meter,
+    /// `None` only while it is dropped.
+    store: Option<PerduraStore<Emulation>>,
+    name: &'static str,
+}
+
+impl EmulatedStore {
+    /// Creates and loads it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn load(
+        engine: EngineKind,
+        options: &Options,
+        cache_bytes: u64,
+        workload: &Workload,
+    ) -> Result<Self, LabError> {
+        let name = engine.name();
+        let failed = LabError::measuring(name);
+        let meter = meter(cache_bytes);
+        let nvm = Nvm::new(&meter, LIMIT_BYTES).map_err(|error| failed(&error))?;
+        let partitions = workload.spec().partitions;
+        let options = options.clone().engine(engine).partitions(partitions as u32);
+        let database = nvm.create(&PerduraStore::schema(), &options);
+        let database = database.map_err(|error| failed(&error))?;
+        let store = PerduraStore::in_memory(database, name, partitions);
+        let store = Self { meter, store: Some(store.map_err(|error| failed(&error))?), name };
+        ycsb::load(store.store(), workload, 1, &()).map_err(|error| failed(&error))?;
+        store.store().database().checkpoint().map_err(|error| failed(&error))?;
+        Ok(store)
+    }
+
+    fn store(&self) -> &PerduraStore<Emulation> {
+        self.store.as_ref().expect("it is there until it is dropped")
+    }
+
+    /// Counts a run of a workload, which leaves no trace in the database.
+    ///
+    /// # Errors
+    /// The run failed.
+    pub(crate) fn count(&self, workload: &Workload) -> Result<Counted, LabError> {
+        count_in_child(self.name, &self.meter, || {
+            let run = ycsb::run(self.store(), workload, &one_worker(), &());
+            run.map(|_| ()).map_err(|error| error.to_string())
+        })
+    }
+}
+
+impl Drop for EmulatedStore {
+    fn drop(&mut self) {
+        // Nothing of it outlives the process: there is nothing to close.
+        if let Some(store) = self.store.take() {
+            store.into_database().abandon();
+        }
+    }
+}
+
+/// A TPC-C database in emulated memory.
+pub(crate) struct EmulatedShop {
+    meter: Meter,
+    /// `None` only while it is dropped.
+    database: Option<perdura::Database<Emulation>>,
+    name: &'static str,
+}
+
+impl EmulatedShop {
+    /// Creates and populates it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn load(
+        engine: EngineKind,
+        options: &Options,
+        cache_bytes: u64,
+        spec: &tpcc::Spec,
+    ) -> Result<Self, LabError> {
+        let name = engine.name();
+        let failed = LabError::measuring(name);
+        let meter = meter(cache_bytes);
+        let nvm = Nvm::new(&meter, LIMIT_BYTES).map_err(|error| failed(&error))?;
+        let options = options.clone().engine(engine).partitions(spec.partitions as u32);
+        let database = nvm.create(&tpcc::schema(), &options).map_err(|error| failed(&error))?;
+        let shop = Self { meter, database: Some(database), name };
+        tpcc::load(shop.database(), spec, 1, &()).map_err(|error| failed(&error))?;
+        shop.database().checkpoint().map_err(|error| failed(&error))?;
+        Ok(shop)
+    }
+
+    fn database(&self) -> &perdura::Database<Emulation> {
+        self.database.as_ref().expect("it is there until it is dropped")
+    }
+
+    /// Counts a run of a workload, which leaves no trace in the database.
+    ///
+    /// # Errors
+    /// The run failed.
+    pub(crate) fn count(&self, workload: &tpcc::Workload) -> Result<Counted, LabError> {
+        count_in_child(self.name, &self.meter, || {
+            let run = tpcc::run(self.database(), workload, &one_worker(), &());
+            run.map(|_| ()).map_err(|error| error.to_string())
+        })
+    }
+}
+
+impl Drop for EmulatedShop {
+    fn drop(&mut self) {
+        if let Some(database) = self.database.take() {
+            database.abandon();
+        }
+    }
+}
+
+/// The machine whose times are computed: P1's cores, with memory of a given latency.
+pub(crate) struct Machine {
+    host: Host,
+    workers: u32,
+}
+
+impl Machine {
+    /// For data of so many bytes in so many partitions, each on a core of its own as in P1.
+    ///
+    /// # Errors
+    /// This machine's memory cannot be measured.
+    pub(crate) fn new(
+        bench: &Bench<'_>,
+        user_bytes: u64,
+        partitions: usize,
+    ) -> Result<Self, LabError> {
+        Ok(Self { host: bench.calibrations.host(user_bytes)?, workers: partitions as u32 })
+    }
+
+    /// Seconds of a run on memory of a latency, with a sync primitive that takes so much longer;
+    /// and the model in words. `native` are the seconds of the same work with and without flushes.
+    pub(crate) fn time(
+        &self,
+        counted: &Counted,
+        (durable, unflushed): (f64, f64),
+        latency_ns: f64,
+        sync_ns: f64,
+    ) -> (Emulated, String) {
+        let nvm = NvmParameters {
+            latency_ns,
+            workers: self.workers,
+            fence_ns: sync_ns,
+            ..NvmParameters::p1()
+        };
+        let native = NativeTimes { durable, unflushed };
+        let mut model = format!("{latency_ns} ns, {} cores", self.workers);
+        if let Some(rate) = nvm.gigabytes_per_second {
+            model += &format!(", {rate} GB/s");
+        }
+        if sync_ns > 0.0 {
+            model += &format!(", {sync_ns} ns more a fence");
+        }
+        (emulate(&counted.counts, &native, &self.host, &nvm), model)
+    }
+
+    /// Shares of the time by what it was for. The native time without flushes is shared out by
+    /// accesses and calls of the kernel, what flushes add by lines flushed, and what the memory's
+    /// latency adds by the model's charges.
+    pub(crate) fn breakdown(
+        &self,
+        counted: &Counted,
+        (durable, unflushed): (f64, f64),
+        engine: &str,
+        panel: &str,
+        latency_ns: f64,
+    ) -> Vec<Point> {
+        let Breakdown { storage, recovery, index, other } = counted.parts;
+        let parts =
+            [("storage", storage), ("recovery", recovery), ("index", index), ("other", other)];
+        let work = |counts: &Counts| {
+            counts.accesses as f64 + counts.file_calls as f64 * ACCESSES_OF_A_CALL
+        };
+        let flushes = |counts: &Counts| (counts.flush_requests + counts.syncs) as f64;
+        let charges = |counts: &Counts| {
+            let nvm = NvmParameters {
+                latency_ns,
+                gigabytes_per_second: None,
+                workers: 1,
+                ..NvmParameters::p1()
+            };
+            let nothing = NativeTimes { durable: 0.0, unflushed: 0.0 };
+            emulate(counts, &nothing, &self.host, &nvm).seconds.max(0.0)
+        };
+        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        let seconds = parts.map(|(name, counts)| {
+            let seconds = unflushed * share(work(&counts), work(&counted.counts))
+                + (durable - unflushed).max(0.0)
+                    * share(flushes(&counts), flushes(&counted.counts))
+                + charges(&counts);
+            (name, seconds)
+        });
+        let whole: f64 = seconds.iter().map(|(_, seconds)| seconds).sum();
+        let model = format!("{latency_ns} ns, shared out by counts");
+        let point = |(name, seconds): (&str, f64)| {
+            let percent = 100.0 * share(seconds, whole);
+            let place = Point::of("P1-F13", engine, name).panel(panel);
+            place.modelled("time share", "%", (percent, percent, percent), &model)
+        };
+        seconds.into_iter().map(point).collect()
+    }
+}
+
+/// The throughput that a time comes to, with its interval.
+pub(crate) fn throughput(place: &PointBuilder, txns: u64, time: Emulated, model: &str) -> Point {
+    let rate = time.rate(txns as f64);
+    place.modelled("throughput", "txn/s", (rate.seconds, rate.low, rate.high), model)
+}

@@ -1,0 +1,111 @@
+//! A run that is stopped in the middle goes on where it was, and does nothing twice.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
+use lab::experiments::named;
+use lab::results::Results;
+use lab::run::{Identity, Plan};
+use lab::timing::Calibrations;
+use lab::{Host, LabError, Scale, Sizes};
+
+/// Kills nobody, and breaks down after some kills.
+struct Pretended {
+    kills: Cell<usize>,
+    breaks_at: usize,
+}
+
+impl Launcher for Pretended {
+    fn kill(&self, _: Contestant, _: &Killed, directory: &Path) -> Result<Reopened, String> {
+        assert!(directory.is_dir(), "there is a place for it");
+        self.kills.set(self.kills.get() + 1);
+        if self.kills.get() == self.breaks_at {
+            return Err("the power went off".into());
+        }
+        Ok(Reopened { open_ms: 1.0, first_commit_ms: 2.0, ..Reopened::default() })
+    }
+}
+
+fn identity(commit: &str) -> Identity {
+    let host = Host {
+        name: "here".into(),
+        cpu: "c".into(),
+        cores: 2,
+        flush: "clwb".into(),
+        medium: "tmpfs".into(),
+        kernel: "6.1".into(),
+        memory_bytes: 1 << 30,
+    };
+    Identity { commit: commit.into(), host, seed: 1 }
+}
+
+fn plan(results: &Results, commit: &str) -> Plan {
+    let experiments = named(&["P1-F12".into()]).expect("known");
+    Plan::new(results, &experiments, Sizes::new(Scale::Tiny, 0), identity(commit)).expect("planned")
+}
+
+fn run(
+    results: &mut Results,
+    directory: &Path,
+    commit: &str,
+    breaks_at: usize,
+) -> (usize, Result<(), LabError>) {
+    let launcher = Pretended { kills: Cell::new(0), breaks_at };
+    let bench = Bench {
+        directory,
+        seed: 1,
+        launcher: &launcher,
+        watch: &(),
+        calibrations: Calibrations::default(),
+    };
+    let outcome = plan(results, commit).run(results, &bench, &());
+    (launcher.kills.get(), outcome)
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("results.db");
+    let mut results = Results::open_or_create(&path).expect("made");
+    let all = plan(&results, "one").all();
+    assert_eq!((all, plan(&results, "one").missing()), (24, 24));
+
+    let (_, outcome) = run(&mut results, directory.path(), "one", 8);
+    let error = outcome.expect_err("it broke down").to_string();
+    assert!(error.contains("the power went off"), "{error}");
+    assert_eq!(plan(&results, "one").missing(), all - 7, "what was done before is kept");
+    drop(results);
+
+    let mut results = Results::open(&path).expect("opens");
+    let (kills, outcome) = run(&mut results, directory.path(), "one", usize::MAX);
+    outcome.expect("it goes on");
+    assert_eq!(kills, all - 7, "only what was missing");
+    assert_eq!(run(&mut results, directory.path(), "one", usize::MAX).0, 0, "nothing is missing");
+    // Another version of the source is another thing.
+    assert_eq!(plan(&results, "two").missing(), all);
+    let left = std::fs::read_dir(directory.path()).expect("read").count();
+    assert_eq!(left, 2, "the results and their lock, and no pool");
+}
+
+#[test]
+fn what_a_kill_lost_is_an_error_and_no_result() {
+    struct Loses;
+    impl Launcher for Loses {
+        fn kill(&self, _: Contestant, _: &Killed, _: &Path) -> Result<Reopened, String> {
+            Ok(Reopened { wrong: 3, ..Reopened::default() })
+        }
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut results = Results::open_or_create(&directory.path().join("results.db")).expect("made");
+    let bench = Bench {
+        directory: directory.path(),
+        seed: 1,
+        launcher: &Loses,
+        watch: &(),
+        calibrations: Calibrations::default(),
+    };
+    let error = plan(&results, "one").run(&mut results, &bench, &()).expect_err("lost");
+    assert!(error.to_string().contains("3 transactions were lost"), "{error}");
+    assert!(results.measurements().expect("read").is_empty());
+}

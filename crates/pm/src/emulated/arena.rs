@@ -1,0 +1,110 @@
+//! Private pages that stand for a pool: durable to whoever is above, and gone with the process.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::error::{Bad, GrowError};
+use crate::mapping::{Mapping, NativeView};
+use crate::memory::{Memory, Pod};
+use crate::offset::{Off, Range};
+use crate::pool::{grown, page_bytes};
+
+/// A plain memory that says it is durable, and grows as a pool does, so that whatever lies in it
+/// lies at the same offsets as in a pool. Flush and fence do nothing. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Arena(Arc<Mapping>);
+
+impl Arena {
+    /// A memory of `bytes` bytes that can grow to `limit`.
+    ///
+    /// # Errors
+    /// The kernel has no room for the reservation.
+    pub fn new(bytes: u64, limit: u64) -> io::Result<Self> {
+        let mapping = Mapping::reserve(limit.next_multiple_of(page_bytes()))?;
+        mapping.extend(bytes.next_multiple_of(page_bytes()).min(mapping.reserved()))?;
+        Ok(Self(Arc::new(mapping)))
+    }
+
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.0
+    }
+}
+
+impl Memory for Arena {
+    const DURABLE: bool = true;
+    type View<'a> = NativeView<'a>;
+
+    #[inline]
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn grow(&self, to: u64) -> Result<(), GrowError> {
+        let (from, limit) = (self.0.len(), self.0.reserved());
+        if to <= from {
+            return Ok(());
+        }
+        if to > limit {
+            return Err(GrowError::Limit { limit });
+        }
+        let to = grown(from, to, limit);
+        self.0.extend(to).map_err(|source| GrowError::Medium { wanted: to, source })
+    }
+
+    #[inline]
+    fn healthy(&self) -> Result<(), Bad> {
+        Ok(())
+    }
+
+    #[inline]
+    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
+        self.0.read(at)
+    }
+
+    #[inline]
+    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
+        self.0.read_into(at, out)
+    }
+
+    #[inline]
+    fn view(&self, at: Range) -> Result<NativeView<'_>, Bad> {
+        self.0.view(at)
+    }
+
+    #[inline]
+    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
+        self.0.gather(parts, out)
+    }
+
+    #[inline]
+    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
+        self.0.load(at, order)
+    }
+
+    #[inline]
+    fn store(&self, at: Off<u64>, value: u64) {
+        self.0.store(at, value);
+    }
+
+    #[inline]
+    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
+        self.0.cas(at, old, new)
+    }
+
+    #[inline]
+    fn copy(&self, at: Off<u8>, src: &[u8]) {
+        self.0.copy(at, src);
+    }
+
+    #[inline]
+    fn flush(&self, _: Range) {}
+
+    #[inline]
+    fn fence(&self) {}
+
+    #[inline]
+    fn prefetch(&self, at: Range) {
+        self.0.prefetch(at);
+    }
+}

@@ -1,0 +1,60 @@
+//! The same work on every engine, natively, for `scripts/native-instructions`: nothing in it depends
+//! on time, so that its instructions can be counted and compared between two versions.
+//!
+//! ```text
+//! fixed_run ENGINE DIRECTORY
+//! ```
+
+use std::error::Error;
+use std::hint::black_box;
+use std::path::Path;
+
+use perdura::{Database, Domain, EngineKind, Options};
+use workloads::ycsb::{COLUMN_BYTES, COLUMNS};
+use workloads::{PerduraStore, RowBuffer, Session, Store, StoreError};
+
+const TUPLES: u64 = 2_000;
+const TRANSACTIONS: u64 = 10_000;
+
+/// What is counted: half reads, half updates of one column.
+#[inline(never)]
+fn measured(session: &mut impl Session) -> Result<(), StoreError> {
+    let mut row = RowBuffer::new();
+    let mut state = 1_u64;
+    for transaction in 0..TRANSACTIONS {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let key = (state >> 33) % TUPLES;
+        if transaction % 2 == 0 {
+            session.read(key, &mut row)?;
+            black_box(&row);
+        } else {
+            let column = [transaction as u8; COLUMN_BYTES];
+            session.update(key, (state >> 20) as usize % COLUMNS, &[column])?;
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [engine, directory] = &words[..] else { return Err("fixed_run ENGINE DIRECTORY".into()) };
+    let engine: EngineKind = engine.parse()?;
+    let path = Path::new(directory).join("pool");
+    let options = Options::new()
+        .engine(engine)
+        .domain(Domain::Adr)
+        .model(true)
+        .pool_limit(1 << 30)
+        .volatile_limit(1 << 30)
+        .memtable_bytes(1 << 20)
+        .checkpoint_bytes(2 << 20);
+    let database = Database::create(&path, &PerduraStore::schema(), &options)?;
+    let store = PerduraStore::new(database, engine.name(), &path, 1)?;
+    let mut session = store.session(0)?;
+    for key in 0..TUPLES {
+        session.load(key, &[[key as u8; COLUMN_BYTES]; COLUMNS])?;
+    }
+    session.finish_load()?;
+    measured(&mut session)?;
+    Ok(())
+}
