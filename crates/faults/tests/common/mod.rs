@@ -5,14 +5,14 @@ use std::path::Path;
 
 /// The files that were asked for, by their path from the root of the workspace.
 #[derive(Default)]
-pub struct Sources(BTreeMap<String, Vec<String>>);
+pub(crate) struct Sources(BTreeMap<String, Vec<String>>);
 
 /// A place in the source: the file, the function, the line's text.
-pub type Place = (String, String, String);
+pub(crate) type Place = (String, String, String);
 
 impl Sources {
     /// The place that `file:line` names.
-    pub fn place(&mut self, name: &str) -> Place {
+    pub(crate) fn place(&mut self, name: &str) -> Place {
         let (file, line) = name.rsplit_once(':').expect("a file and a line");
         let line: usize = line.parse().expect("a line's number");
         let lines = self.0.entry(file.into()).or_insert_with(|| {
@@ -31,15 +31,15 @@ impl Sources {
 
 /// A place that a test expects, and why: the end of the file's path, the function, a part of the
 /// line.
-pub type Explained = (&'static str, &'static str, &'static str, &'static str);
+pub(crate) type Explained = (&'static str, &'static str, &'static str, &'static str);
 
 /// Whether a place is explained.
-pub fn explains(explained: &Explained, place: &Place) -> bool {
+pub(crate) fn explains(explained: &Explained, place: &Place) -> bool {
     place.0.ends_with(explained.0) && place.1 == explained.1 && place.2.contains(explained.2)
 }
 
 /// The places without an explanation, and the explanations without a place.
-pub fn unexplained(
+pub(crate) fn unexplained(
     found: impl IntoIterator<Item = String>,
     explained: &[Explained],
 ) -> (Vec<String>, Vec<&'static str>) {
