@@ -142,6 +142,7 @@ fn a_writer_beside_a_busy_thread() {
                 assert!(queue.is_none() || queue != last, "a second step before who waits");
                 last = queue;
                 turns.step(|steps| *steps += 1);
+                thread::yield_now();
             }
         })
     };
