@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use faults::script::Workload;
 use peers::PeerKind;
 use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
@@ -62,7 +63,7 @@ pub(crate) enum Command {
     },
     /// Explore what a crash can leave behind, and whether every engine recovers from each state.
     #[command(
-        after_help = "A story of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave behind; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
+        after_help = "A story of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave behind; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1, and what is wrong is shown; a fault that is not noticed is an error.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
     )]
     Crash(CrashArgs),
     /// Print a completion script for a shell.
@@ -268,34 +269,54 @@ pub(crate) struct CrashArgs {
     /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all` [default: all].
     #[arg(long, value_name = "LIST", value_parser = some_engines)]
     pub(crate) engine: Option<List<EngineKind>>,
+    /// What the stories run: story (random operations of every kind, and every error), ycsb
+    /// (balanced), tpcc (all five transactions).
+    #[arg(long, value_name = "NAME", default_value_t = Workload::Story, conflicts_with = "kills")]
+    pub(crate) workload: Workload,
     /// Number of the first random story; those after it have the next numbers. The standard story
     /// comes before them in any case.
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=u64::MAX / 2))]
     pub(crate) seed: u64,
-    /// At least so many distinct states of each engine.
+    /// At least so many states of each engine, distinct within a story.
     #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_number)]
     pub(crate) states: u64,
-    /// At least so many states of crashes in recovery, or soon after it.
+    /// At least so many states of crashes in recovery; those soon after it come on top.
     #[arg(long, value_name = "N", default_value = "2k", value_parser = parse_number)]
     pub(crate) nested: u64,
+    /// States of a crash point, where there are more; every two lines in all four combinations are
+    /// looked at whatever the bound.
+    #[arg(long, value_name = "N", default_value_t = faults::examine::BOUND,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) bound: u64,
     /// A fault that the engine is to have; `all` for one after the other.
     #[arg(long, value_name = "FAULT")]
     pub(crate) inject: Option<String>,
-    /// Only the story with this number; 0 is the standard one.
+    /// Only the story with this number; 0 is the standard one. To see a violation again, give the
+    /// other options too, as they were.
     #[arg(long, value_name = "SEED")]
     pub(crate) replay: Option<u64>,
+    /// Of the story that is replayed only so many transactions.
+    #[arg(long, value_name = "N", requires = "replay",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) transactions: Option<u32>,
     /// In place of the exploration: run a process under load, kill it with SIGKILL at a random time,
     /// and so on, so often. Each next one verifies what the one before had acknowledged.
     #[arg(long, value_name = "N", value_parser = parse_positive,
-          conflicts_with_all = ["inject", "replay", "list_faults"])]
+          conflicts_with_all = ["inject", "replay", "list_faults", "states", "nested", "bound"])]
     pub(crate) kills: Option<u64>,
+    /// With --kills: the longest that a process lives, in milliseconds; more than its start takes.
+    #[arg(long, value_name = "N", default_value_t = faults::soak::LIFE.as_millis() as u64,
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) life_ms: u64,
     /// With --kills, what a commit survives: process, adr, eadr, disk, by comma; stronger than the
     /// medium's is modelled.
-    #[arg(long, value_name = "LIST", default_value = "process,adr", value_parser = domains)]
+    #[arg(long, value_name = "LIST", default_value = "process,adr", value_parser = domains,
+          requires = "kills")]
     pub(crate) domain: List<Domain>,
     /// With --kills: directory to make the pools in [default: /dev/shm, else the directory for
     /// temporary files].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "kills")]
     pub(crate) path: Option<PathBuf>,
     /// Say which faults there are.
     #[arg(long, conflicts_with_all = ["inject", "replay", "kills"])]

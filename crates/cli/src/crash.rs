@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use faults::catalogue::{FAULTS, Fault, find};
 use faults::examine::{Found, Report, Settings, examine};
+use faults::script::Workload;
 use faults::soak::{Soak, Soaked, soak, victim};
 use perdura::{Domain, EngineKind, Medium};
 use serde::Serialize;
@@ -62,30 +64,34 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
         runs.push(bar.watch(|| done.load(Ordering::Relaxed), || examine(settings, &done)));
     }
     drop(bar);
-    let text = people(&runs);
+    let text = people(&runs, &all);
     let medium = Medium { name: "recording media".into(), natural: Domain::Process };
     report(&text, &bench::Report::new(&Host::new(&medium), &runs), args.json.as_ref())?;
-    for (run, settings) in runs.iter().zip(&all) {
-        if let Some(fault) = settings.inject
-            && run.violations + run.injected == 0
-        {
-            return Err(Failure::Failed(format!(
-                "the fault {} shows nowhere in the stories: there was nothing to notice",
-                fault.name
-            )));
-        }
+    let unnoticed: Vec<_> = runs
+        .iter()
+        .filter(|run| run.violations == 0)
+        .filter_map(|run| {
+            let why = if run.injected == 0 { " (it shows nowhere in the stories)" } else { "" };
+            run.inject.map(|name| format!("{name}{why}"))
+        })
+        .collect();
+    if !unnoticed.is_empty() {
+        return Err(Failure::Failed(format!("not noticed: {}", unnoticed.join(", "))));
     }
     if runs.iter().any(|run| run.violations > 0) { Err(Failure::Found) } else { Ok(()) }
 }
 
 fn settings(args: &CrashArgs) -> Result<Vec<Settings>, Failure> {
     let one = |engine, inject| Settings {
+        workload: args.workload,
         engine,
         seed: args.seed,
         states: args.states,
         nested: args.nested,
         inject,
+        bound: args.bound,
         replay: args.replay,
+        transactions: args.transactions.map(|transactions| transactions as usize),
     };
     let Some(name) = &args.inject else {
         let engines = args.engine.as_ref().map_or(&EngineKind::ALL[..], |list| &list.0);
@@ -125,7 +131,7 @@ fn list(args: &CrashArgs) -> Result<(), Failure> {
     report(&table(&head, &rows, 3), &Listed { faults }, args.json.as_ref())
 }
 
-fn people(runs: &[Report]) -> String {
+fn people(runs: &[Report], all: &[Settings]) -> String {
     let head = [
         "engine",
         "inject",
@@ -133,6 +139,7 @@ fn people(runs: &[Report]) -> String {
         "states",
         "of kills",
         "nested",
+        "in recovery",
         "violations",
         "seconds",
     ]
@@ -145,31 +152,37 @@ fn people(runs: &[Report]) -> String {
             grouped(run.states),
             grouped(run.kill_states),
             grouped(run.nested_states),
+            grouped(run.in_recovery),
             grouped(run.violations),
             format!("{:.1}", run.seconds),
         ]
     };
     let rows: Vec<_> = runs.iter().map(row).collect();
     let mut text = table(&head, &rows, 2);
-    for run in runs {
+    for (run, settings) in runs.iter().zip(all) {
         if let Some(found) = &run.first {
-            text += &violation(run, found);
+            text += &violation(run, settings, found);
         }
     }
-    text += "\nStates are distinct. Nested: of crashes in recovery and in the first transactions after it. Each is recovered from, and must hold every acknowledged transaction and nothing but those in flight beside them.\n";
+    text += "\nStates are distinct within a story. Nested: of crashes in recovery (those in recovery) and in the first transactions after it. Each is recovered from, and must hold every acknowledged transaction and nothing but those in flight beside them.\n";
     text
 }
 
-fn violation(run: &Report, found: &Found) -> String {
+fn violation(run: &Report, settings: &Settings, found: &Found) -> String {
     let inject = run.inject.map(|name| format!(" --inject {name}")).unwrap_or_default();
+    let Settings { seed, states, nested, bound, .. } = settings;
+    let workload = match settings.workload {
+        Workload::Story => String::new(),
+        other => format!(" --workload {other}"),
+    };
     let mut text = format!(
         "\n{}: after event {} of {}, the database {}\n",
         run.engine, found.position, found.story, found.what
     );
-    if found.transactions > 0 {
+    if let Some(story) = found.seed {
         text += &format!(
-            "  shortest: {} transactions; again with: perdura crash --engine {} --replay {}{inject}\n",
-            found.transactions, run.engine, found.seed
+            "  in {0} transactions; again with: perdura crash --engine {1}{workload} --replay {story} --transactions {0} --seed {seed} --states {states} --nested {nested} --bound {bound}{inject}\n",
+            found.transactions, run.engine
         );
     }
     for line in found.lost.iter().take(20) {
@@ -194,7 +207,7 @@ struct SoakRun {
 
 fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::about("this program", error))?;
-    let scratch = Scratch::new(args.path.as_deref(), false)?;
+    let mut scratch = Scratch::new(args.path.as_deref(), false)?;
     let engines = args.engine.as_ref().map_or(&EngineKind::ALL[..], |list| &list.0);
     let (mut bar, mut runs) = (Bar::new(), Vec::new());
     for engine in engines {
@@ -202,8 +215,14 @@ fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
             let started = std::time::Instant::now();
             let directory = scratch.directory(&format!("{engine}-{domain}"))?;
             let path = directory.join("pool");
-            let wanted =
-                Soak { engine: *engine, domain: *domain, kills, seed: args.seed, path: &path };
+            let wanted = Soak {
+                engine: *engine,
+                domain: *domain,
+                kills,
+                life: Duration::from_millis(args.life_ms),
+                seed: args.seed,
+                path: &path,
+            };
             let start = |seed: u64| {
                 let mut command = Command::new(&program);
                 command.arg(SOAKED).arg(&path).args([engine.name(), domain.name()]);
@@ -220,12 +239,17 @@ fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
                 soaked,
                 seconds: started.elapsed().as_secs_f64(),
             });
-            scratch.discard(&directory);
+            if runs.last().is_some_and(|run| run.soaked.wrong.is_some()) {
+                scratch.preserve();
+            } else {
+                scratch.discard(&directory);
+            }
         }
     }
     drop(bar);
     let host = Host::new(scratch.medium());
-    report(&soak_table(&runs), &bench::Report::new(&host, &runs), args.json.as_ref())?;
+    let text = soak_table(&runs) + &scratch.kept().unwrap_or_default();
+    report(&text, &bench::Report::new(&host, &runs), args.json.as_ref())?;
     let bad = |run: &SoakRun| run.soaked.lost + run.soaked.surplus > 0;
     if runs.iter().any(bad) { Err(Failure::Found) } else { Ok(()) }
 }
@@ -244,14 +268,20 @@ fn soak_table(runs: &[SoakRun]) -> String {
     ]
     .map(str::to_owned);
     let row = |run: &SoakRun| {
-        let Soaked { kills, in_recovery, acknowledged, in_flight, lost, surplus } = run.soaked;
+        let Soaked { kills, in_recovery, acknowledged, in_flight, lost, surplus, .. } = run.soaked;
         let mut row = vec![run.engine.to_owned(), run.domain.to_owned()];
         row.extend([kills, in_recovery, acknowledged, in_flight, lost, surplus].map(grouped));
         row.push(format!("{:.1}", run.seconds));
         row
     };
     let rows: Vec<_> = runs.iter().map(row).collect();
+    let wrong = |run: &SoakRun| {
+        let wrong = run.soaked.wrong.as_ref()?;
+        Some(format!("\n{}, {}: {wrong}\n", run.engine, run.domain))
+    };
+    let wrong: String = runs.iter().filter_map(wrong).collect();
     table(&head, &rows, 2)
+        + &wrong
         + "\nKills with SIGKILL under load, each at a random time; the next process reads all that is there. In recovery: before the database was open. In flight: transactions that a kill hit and that are there.\nProcess evidence: the kernel keeps the pages of a killed process, so a kill says nothing about flushes or power loss.\n"
 }
 

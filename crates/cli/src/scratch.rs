@@ -108,6 +108,15 @@ impl Scratch {
         Err(Failure::about(self.path.display(), why))
     }
 
+    /// Keeps the directory after all: somebody will want to look at what is in it.
+    pub(crate) fn preserve(&mut self) {
+        if let Some(mut janitor) = self.janitor.take() {
+            // One that has gone by itself has removed nothing: its pipe is still open.
+            let _ = janitor.kill();
+            let _ = janitor.wait();
+        }
+    }
+
     /// What to tell the user who wanted to keep it.
     pub(crate) fn kept(&self) -> Option<String> {
         self.janitor.is_none().then(|| format!("Kept: {}\n", self.path.display()))

@@ -59,6 +59,45 @@ fn the_same_seed_gives_the_same_states() {
     assert_eq!(first, explore());
 }
 
+/// The command that a violation is printed with shows it again.
+#[test]
+fn a_violation_can_be_replayed() {
+    let fault = "nvm-inp/commit-not-flushed";
+    let first =
+        run(&["crash", "--inject", fault, "--replay", "3", "--states", "0", "--nested", "0"]);
+    assert_eq!(first.code, Some(1), "{first:?}");
+    let command = first.out.lines().find_map(|line| line.split("again with: perdura ").nth(1));
+    let arguments: Vec<&str> = command.expect("it is printed").split(' ').collect();
+    assert!(arguments.contains(&"--transactions") && arguments.contains(&fault), "{arguments:?}");
+    let second = run(&arguments);
+    assert_eq!(second.code, Some(1), "{second:?}");
+    let finding = |ran: &Ran| {
+        let line = ran.out.lines().find(|line| line.contains("the database")).map(str::to_owned);
+        line.expect("what is wrong")
+    };
+    assert_eq!(finding(&first), finding(&second));
+}
+
+/// A fault that shows in nothing that was looked at is no success.
+#[test]
+fn a_fault_that_is_not_noticed_is_an_error() {
+    let ran = run(&[
+        "crash",
+        "--inject",
+        "nvm-log/merged-leaf-not-flushed",
+        "--replay",
+        "3",
+        "--transactions",
+        "1",
+        "--states",
+        "0",
+        "--nested",
+        "0",
+    ]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("not noticed: nvm-log/merged-leaf-not-flushed"), "{}", ran.err);
+}
+
 #[test]
 fn processes_are_killed_and_nothing_is_lost() {
     let ran = run(&["crash", "--kills", "25", "--json", "-"]);
@@ -69,6 +108,9 @@ fn processes_are_killed_and_nothing_is_lost() {
     for run in runs {
         assert_eq!((run["kills"].as_u64(), run["lost"].as_u64()), (Some(25), Some(0)), "{run}");
         assert_eq!(run["surplus"], 0);
+        // Some kills hit recovery, others work: half of the victims live on once they have opened.
+        assert!(run["in_recovery"].as_u64() < Some(20), "{run}");
+        assert!(run["acknowledged"].as_u64() > Some(25), "{run}");
     }
 }
 
@@ -81,6 +123,11 @@ fn what_cannot_be_is_refused() {
         (&["--kills", "0"], "at least 1"),
         (&["--kills", "3", "--inject", "all"], "cannot be used with"),
         (&["--states", "many"], "no number"),
+        (&["--seed", "0"], "not in 1.."),
+        (&["--kills", "3", "--states", "5"], "cannot be used with"),
+        (&["--domain", "adr"], "--kills"),
+        (&["--path", "/tmp"], "--kills"),
+        (&["--transactions", "3"], "--replay"),
     ] {
         let ran = run(&[&["crash"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}: {ran:?}");

@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::baton::Baton;
 use crate::driver::Driver;
-use crate::explorer::{Abandoned, Again, Effort, Explored, Violation, without_panic};
+use crate::explorer::{Abandoned, Again, Effort, Explored, Violation, with_promise, without_panic};
 use crate::files::{self, FileMedium};
 use crate::items::{Model, Tables, checks, contents_in, differs_in, schema};
 use crate::medium::{Medium, State};
@@ -118,7 +118,7 @@ impl Crowd {
         let models = self.act(&db, &baton, &|note| memory.note(note));
         let trace = memory.stop();
         db.close().expect("it closes");
-        let medium = PoolMedium { options: self.options.clone() };
+        let medium = PoolMedium { options: self.options.clone(), before: memory };
         CrowdStory { medium, trace, models, handed_over: baton.handed_over() }
     }
 
@@ -225,8 +225,7 @@ impl<M: Medium> CrowdStory<M> {
         let Effort { bound, part, seed, again } = effort;
         let (mut explored, mut seen) = (Explored::default(), HashSet::new());
         let walked = M::walk(trace, bound, part, seed, &mut |state| {
-            let promised = state.acknowledged.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            if !seen.insert(M::fingerprint(state.image) ^ promised) {
+            if !seen.insert(with_promise::<M>(&state)) {
                 return ControlFlow::Continue(());
             }
             explored.states += 1;
@@ -267,17 +266,17 @@ impl<M: Medium> CrowdStory<M> {
     }
 
     fn judge(&self, state: &State<'_, M::Image>, deep: bool) -> Result<(), String> {
-        let opened = self.medium.open(state.image);
+        let opened = self.medium.open(state.image, false);
         let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
         let db = Abandoned(Some(db));
-        let mut models = self.found(&db, state.acknowledged)?;
+        let mut models = self.found(&db, state.acknowledged.unwrap_or(0))?;
         if !deep {
             return Ok(());
         }
         go_on(&db, state.position as u64, &mut models, |_| ())?;
         same(&db, &models)?;
         drop(db);
-        let again = self.medium.open(M::now(&handle).borrow());
+        let again = self.medium.open(M::now(&handle).borrow(), false);
         let (again, _) = again.map_err(|error| format!("does not open again: {error}"))?;
         same(&Abandoned(Some(again)), &models)
     }
@@ -311,10 +310,10 @@ impl<M: Medium> CrowdStory<M> {
         fault: Option<&Mutation>,
     ) -> Result<Explored, String> {
         let after = without_panic(|| {
-            let opened = self.medium.open(state.image);
+            let opened = self.medium.open(state.image, true);
             let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
             let db = Abandoned(Some(db));
-            let mut now = self.found(&db, state.acknowledged)?;
+            let mut now = self.found(&db, state.acknowledged.unwrap_or(0))?;
             let mut models: Vec<_> = now.iter().map(|model| vec![model.clone()]).collect();
             M::note(&handle, 0);
             go_on(&db, state.position as u64, &mut now, |now| {
@@ -327,7 +326,8 @@ impl<M: Medium> CrowdStory<M> {
                 M::note(&handle, note_of(&counts));
             })?;
             drop(db);
-            let (medium, trace) = (self.medium.clone(), M::stop(&handle));
+            let trace = M::stop(&handle);
+            let medium = self.medium.away_from(handle);
             Ok(Self { medium, trace, models, handed_over: 0 })
         })?;
         let effort = Effort { again: Again::NEVER, ..Effort::once(6) };

@@ -9,6 +9,9 @@ use crate::items::{Item, Model, Tables, insert_item, update_item};
 /// Lengths that fall into few size classes, so that small pools suffice.
 const LENGTHS: [usize; 5] = [0, 7, 20, 100, 300];
 
+/// One in so many values is followed by one that is too long.
+const TOO_LONG: u64 = 31;
+
 /// How many transactions abort.
 const ABORTS: f64 = 0.15;
 
@@ -91,6 +94,9 @@ impl Operation {
     pub fn apply(&self, model: &mut Model) -> bool {
         match self {
             Self::Insert { key, item } => {
+                if item.name.len() > 20 {
+                    return false;
+                }
                 let is_new = !model.items.contains_key(key);
                 model.items.entry(*key).or_insert_with(|| item.clone());
                 is_new
@@ -175,7 +181,14 @@ impl Driver {
     pub fn next(&mut self, model: &Model) -> Operation {
         let key = self.random.random_range(0..self.keys);
         match self.random.random_range(0..10) {
-            0..3 => Operation::Insert { key, item: self.item() },
+            0..3 => {
+                let mut item = self.item();
+                if self.stamp.is_multiple_of(TOO_LONG) {
+                    // One byte more than there may be.
+                    item.name = "n".repeat(21);
+                }
+                Operation::Insert { key, item }
+            }
             3..6 => {
                 let item = self.item();
                 Operation::Update { key, item, columns: self.random.random_range(1..32u8) }
@@ -289,10 +302,9 @@ fn expect(done: &Result<(), Error>, should: bool) -> Result<(), Error> {
     match done {
         Ok(()) if should => Ok(()),
         Ok(()) => Err(Error::user("an operation succeeded that must fail")),
-        Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) if should => {
-            Err(Error::user("an operation failed that must succeed"))
+        Err(Error::DuplicateKey { .. } | Error::MissingKey { .. } | Error::Invalid(_)) => {
+            if should { Err(Error::user("an operation failed that must succeed")) } else { Ok(()) }
         }
-        Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) => Ok(()),
         Err(Error::Full(_)) => Err(Error::user("full")),
         Err(other) => Err(Error::user(other.to_string())),
     }

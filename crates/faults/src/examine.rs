@@ -8,10 +8,11 @@ use perdura::EngineKind;
 use serde::Serialize;
 
 use crate::catalogue::Fault;
-use crate::explorer::{Again, Effort, Explored, Story, Violation};
+use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
 use crate::medium::{Medium, Part};
-use crate::mutation::Mutation;
+use crate::script::{self, Workload};
 use crate::story::{Plot, STANDARD, inserts_with_updates, two_operations_on_one_tuple};
+use crate::work::Work;
 use crate::workers::in_parallel;
 
 /// Into how many pieces the standard story is cut. It has nothing to do with the number of cores:
@@ -19,31 +20,59 @@ use crate::workers::in_parallel;
 const PARTS: u64 = 8;
 /// Random stories that are told at a time.
 const ROUND: u64 = 4;
-/// Most states of a crash point.
-const BOUND: u64 = 12;
-/// Of the kills of a story one in so many is looked at.
-const KILL_STRIDE: u64 = 5;
+/// States of a crash point, unless the settings say otherwise. Some are always looked at, whatever the
+/// bound: every two lines in all four combinations.
+pub const BOUND: u64 = 12;
+/// Of the kills of a random story one in so many is looked at; of the standard one, which is long, one
+/// in so many.
+const KILL_STRIDES: [u64; 2] = [29, 97];
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// What the stories run.
+    pub workload: Workload,
     /// The engine.
     pub engine: EngineKind,
     /// Of the first random story; those after it have the next numbers.
     pub seed: u64,
     /// At least so many distinct states.
     pub states: u64,
-    /// At least so many states of crashes in recovery and in the first transactions after it.
+    /// At least so many states of crashes in recovery; those in the first transactions after it come
+    /// on top.
     pub nested: u64,
     /// A fault that the program is to have.
     pub inject: Option<&'static Fault>,
+    /// States of a crash point, beyond those that are always looked at; usually [`BOUND`].
+    pub bound: u64,
     /// Only the story with this seed.
     pub replay: Option<u64>,
+    /// And of it only so many transactions.
+    pub transactions: Option<usize>,
+}
+
+impl Settings {
+    /// From the first seed on, as few states as the standard story has.
+    pub fn of(engine: EngineKind) -> Self {
+        Self {
+            workload: Workload::Story,
+            engine,
+            seed: 1,
+            states: 0,
+            nested: 0,
+            inject: None,
+            bound: BOUND,
+            replay: None,
+            transactions: None,
+        }
+    }
 }
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// What the stories have run.
+    pub workload: &'static str,
     /// The engine.
     pub engine: &'static str,
     /// As in the settings; of the one story that was replayed, its own.
@@ -56,6 +85,8 @@ pub struct Report {
     pub kill_states: u64,
     /// States that a second crash leaves behind, or a third.
     pub nested_states: u64,
+    /// Of them, those of crashes before the recovery had ended.
+    pub in_recovery: u64,
     /// Stories that failed.
     pub violations: u64,
     /// The fault.
@@ -71,11 +102,11 @@ pub struct Report {
 /// A story that failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// Which one: for a replay.
-    pub seed: u64,
-    /// Its name, if it has no seed.
+    /// Which one: for a replay. The short stories that look for faults have none.
+    pub seed: Option<u64>,
+    /// Its name.
     pub story: String,
-    /// How few of its transactions suffice.
+    /// How few of its transactions suffice; 0 of a story without a seed.
     pub transactions: usize,
     /// How many events lie before the crash.
     pub position: usize,
@@ -88,102 +119,80 @@ pub struct Found {
 /// Examines an engine. `done` counts states, for whoever shows the progress.
 pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let started = Instant::now();
-    let mut report = if settings.engine.uses_files() {
-        let short = |number| short_file_story(settings.engine, number);
-        run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
-    } else {
-        let short = |number| short_pool_story(settings.engine, number);
-        run(settings, done, &Plot::run_in_pool, &short)
+    let mut report = match (settings.workload, settings.engine.uses_files()) {
+        (Workload::Story, true) => {
+            let short = |number| short_file_story(settings.engine, number);
+            run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
+        }
+        (Workload::Story, false) => {
+            let short = |number| short_pool_story(settings.engine, number);
+            run(settings, done, &Plot::run_in_pool, &short)
+        }
+        (_, true) => run(settings, done, &script::run_in_files, &|_| None),
+        (_, false) => run(settings, done, &script::run_in_pool, &|_| None),
     };
     report.seconds = started.elapsed().as_secs_f64();
     report
 }
 
-fn run<M: Medium>(
+fn run<M: Medium, W: Work>(
     settings: &Settings,
     done: &AtomicU64,
-    tell: &(dyn Fn(&Plot) -> Story<M> + Sync),
-    short: &(dyn Fn(usize) -> Option<Story<M>> + Sync),
+    tell: &(dyn Fn(&Plot) -> Story<M, W> + Sync),
+    short: &(dyn Fn(usize) -> Option<Story<M, W>> + Sync),
 ) -> Report {
     let engine = settings.engine;
-    let mut report = Report {
-        engine: engine.name(),
-        seed: settings.replay.unwrap_or(settings.seed),
-        crash_points: 0,
-        states: 0,
-        kill_states: 0,
-        nested_states: 0,
-        violations: 0,
-        inject: settings.inject.map(|fault| fault.name),
-        injected: 0,
-        seconds: 0.0,
-        first: None,
-    };
-    let again = |depth| Again {
-        every: 1,
-        per_mille: settings.nested.saturating_mul(1000) / settings.states.max(1),
-        depth: if settings.nested > 0 { depth } else { 0 },
-    };
+    let mut report = Report::new(settings);
+    let tell = |plot: &Plot| without_panic(|| Ok(tell(plot)));
+    let examiner = Examiner { settings, done, tell: &tell };
     let fault = settings.inject.map(|fault| &fault.mutation);
     if fault.is_some() && settings.replay.is_none() {
         // Most faults show in a short story.
         let stories: Vec<_> = (0..).map_while(short).collect();
         // And at many of its crash points.
-        let few = Effort { part: Part { index: 5, of: 16 }, ..Effort::once(4) };
+        let few = Part { from: 5, to: u64::MAX, stride: 16 };
+        let few = Effort { part: few, ..Effort::once(4) };
         let nested = Effort::once(20).then(Again::every(40, 1));
         for effort in [few, Effort::once(4), Effort::once(20), nested] {
             for (number, story) in stories.iter().enumerate() {
                 let explored = story.explore(fault, effort);
-                report.add(&explored);
-                if let Some(violation) = explored.violation {
-                    let story = format!("short story {number}");
-                    report.fail(settings.seed, story, 0, violation);
+                let violation = report.add(&explored);
+                if let Some(violation) = violation {
+                    report.fail(Found::in_short_story(number, violation));
                     return report;
                 }
             }
         }
     }
-    let standard = settings.replay.unwrap_or(STANDARD);
-    let plot = Plot::of_seed(engine, standard);
-    let story = tell(&plot);
-    let parts = in_parallel(PARTS as usize, |index| {
-        let part = Part { index: index as u64, of: PARTS };
-        let effort = Effort { bound: BOUND, part, seed: settings.seed, again: again(3) };
-        let explored = story.explore(fault, effort);
-        done.fetch_add(explored.states + explored.nested, Ordering::Relaxed);
-        explored
-    });
-    report.add_all(&parts, &plot, standard, &|plot| tell(plot), fault);
+    let first = settings.replay.unwrap_or(STANDARD);
+    let plot = Plot::of(settings.workload, engine, first);
+    let plot = Plot { transactions: settings.transactions.unwrap_or(plot.transactions), ..plot };
+    let (violation, kills) = match examiner.story(&plot, first, PARTS) {
+        Ok(parts) => report.add_story(&parts),
+        Err(what) => (Some(Violation::without_a_crash(&what)), false),
+    };
+    if let Some(violation) = violation {
+        report.fail(examiner.shortest(&plot, first, violation, kills));
+    }
     if settings.replay.is_some() {
         return report;
     }
-    let mut seed = settings.seed.max(1);
+    let mut seed = settings.seed;
     while report.first.is_none()
-        && (report.states < settings.states || report.nested_states < settings.nested)
+        && (report.states < settings.states || report.in_recovery < settings.nested)
     {
-        let plots: Vec<_> = (0..ROUND).map(|index| Plot::of_seed(engine, seed + index)).collect();
-        let explored = in_parallel(plots.len(), |index| {
-            let story = tell(&plots[index]);
-            let power = story.explore(fault, Effort::once(BOUND).then(again(3)));
-            let kills = match fault {
-                None => story.explore_kills(KILL_STRIDE),
-                Some(_) => Explored::default(),
+        let plots: Vec<_> =
+            (seed..seed + ROUND).map(|seed| Plot::of(settings.workload, engine, seed)).collect();
+        let explored =
+            in_parallel(plots.len(), |index| examiner.story(&plots[index], seed + index as u64, 1));
+        for (index, parts) in explored.into_iter().enumerate() {
+            let (violation, kills) = match parts {
+                Ok(parts) => report.add_story(&parts),
+                Err(what) => (Some(Violation::without_a_crash(&what)), false),
             };
-            done.fetch_add(power.states + power.nested + kills.states, Ordering::Relaxed);
-            (power, kills)
-        });
-        for (index, (power, kills)) in explored.into_iter().enumerate() {
-            let plot = &plots[index];
-            report.kill_states += kills.states;
-            report.states += kills.states;
-            for explored in [power, Explored { states: 0, points: 0, ..kills }] {
-                report.add_all(
-                    std::slice::from_ref(&explored),
-                    plot,
-                    seed + index as u64,
-                    &|plot| tell(plot),
-                    fault,
-                );
+            if let Some(violation) = violation {
+                let seed = seed + index as u64;
+                report.fail(examiner.shortest(&plots[index], seed, violation, kills));
             }
         }
         seed += ROUND;
@@ -191,59 +200,147 @@ fn run<M: Medium>(
     report
 }
 
-impl Report {
-    fn add(&mut self, explored: &Explored) {
-        self.crash_points += explored.points;
-        self.states += explored.states;
-        self.nested_states += explored.nested;
-        self.injected += explored.injected;
+/// What was seen of a story: of power cuts, in pieces, and of kills.
+struct Parts {
+    power: Vec<Explored>,
+    kills: Explored,
+}
+
+/// Tells a story; an error, if the engine fails without any crash.
+type Teller<'a, M, W> = dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync + 'a;
+
+struct Examiner<'a, M: Medium, W: Work> {
+    settings: &'a Settings,
+    done: &'a AtomicU64,
+    tell: &'a Teller<'a, M, W>,
+}
+
+impl<M: Medium, W: Work> Examiner<'_, M, W> {
+    /// Looks at a story. Everything that is looked at follows from the arguments and the settings.
+    fn story(&self, plot: &Plot, seed: u64, pieces: u64) -> Result<Parts, String> {
+        let Settings { bound, states, nested, .. } = *self.settings;
+        let fault = self.settings.inject.map(|fault| &fault.mutation);
+        let story = (self.tell)(plot)?;
+        let again = Again {
+            every: 1,
+            // Some are of crashes behind recovery.
+            per_mille: nested.saturating_mul(1500) / states.max(1),
+            depth: if nested > 0 { 3 } else { 0 },
+        };
+        let points = M::points(&story.trace);
+        // The pieces, and behind them the kills.
+        let mut explored = in_parallel(pieces as usize + 1, |index| {
+            let explored = if index as u64 == pieces {
+                story.explore_kills(fault, KILL_STRIDES[usize::from(seed == STANDARD)])
+            } else {
+                let mut part = Part::piece(index as u64, pieces, points);
+                if index as u64 + 1 == pieces {
+                    // A fault can add points.
+                    part.to = u64::MAX;
+                }
+                story.explore(fault, Effort { bound, part, seed, again })
+            };
+            self.done.fetch_add(explored.states + explored.nested, Ordering::Relaxed);
+            explored
+        });
+        let kills = explored.pop().unwrap_or_default();
+        Ok(Parts { power: explored, kills })
     }
 
-    /// Adds parts of one story; of those that failed, the one that fails first.
-    fn add_all<M: Medium>(
-        &mut self,
-        parts: &[Explored],
-        plot: &Plot,
-        seed: u64,
-        tell: &dyn Fn(&Plot) -> Story<M>,
-        fault: Option<&Mutation>,
-    ) {
-        parts.iter().for_each(|explored| self.add(explored));
-        let failed = parts.iter().filter_map(|explored| explored.violation.as_ref());
-        let Some(violation) = failed.min_by_key(|violation| violation.position) else { return };
-        let transactions = shortest(plot, violation.position, tell, fault);
-        self.fail(seed, format!("story {seed}"), transactions, violation.clone());
-    }
-
-    fn fail(&mut self, seed: u64, story: String, transactions: usize, violation: Violation) {
-        self.violations += 1;
+    /// The least number of the story's transactions that still fails, and what fails then. A story's
+    /// beginning does not depend on its length, but a shorter one ends with a sync of its own: so it
+    /// is looked at, and if it does not fail the whole one stands.
+    fn shortest(&self, plot: &Plot, seed: u64, violation: Violation, kills: bool) -> Found {
+        let fault = self.settings.inject.map(|fault| &fault.mutation);
+        let cut = |transactions| (self.tell)(&Plot { transactions, ..plot.clone() });
+        let long_enough = |transactions| {
+            cut(transactions).is_ok_and(|story| match fault {
+                None => M::events(&story.trace) >= violation.position,
+                Some(fault) => M::events(&M::mutate(&story.trace, fault).0) >= violation.position,
+            })
+        };
+        let (mut less, mut enough) = (0, plot.transactions);
+        while violation.position > 0 && enough - less > 1 {
+            let middle = (less + enough) / 2;
+            if long_enough(middle) { enough = middle } else { less = middle }
+        }
+        let shorter = Plot { transactions: enough, ..plot.clone() };
+        let again = self.story(&shorter, seed, 1).map(|parts| Report::first_of(&parts));
+        let (transactions, violation, kills) = match again {
+            Ok((Some(violation), kills)) => (enough, violation, kills),
+            _ => (plot.transactions, violation, kills),
+        };
         let Violation { position, what, lost } = violation;
-        self.first.get_or_insert(Found { seed, story, transactions, position, what, lost });
+        let kind = if kills { ", killed" } else { "" };
+        let story = format!("story {seed}{kind}");
+        Found { seed: Some(seed), story, transactions, position, what, lost }
     }
 }
 
-/// How few of a story's transactions lead to the event at `position`: a story's beginning does not
-/// depend on its length.
-fn shortest<M: Medium>(
-    plot: &Plot,
-    position: usize,
-    tell: &dyn Fn(&Plot) -> Story<M>,
-    fault: Option<&Mutation>,
-) -> usize {
-    let long_enough = |transactions: usize| {
-        let story = tell(&Plot { transactions, ..plot.clone() });
-        let trace = match fault {
-            None => story.trace,
-            Some(fault) => M::mutate(&story.trace, fault).0,
-        };
-        M::events(&trace) >= position
-    };
-    let (mut less, mut enough) = (0, plot.transactions);
-    while enough - less > 1 {
-        let middle = (less + enough) / 2;
-        if long_enough(middle) { enough = middle } else { less = middle }
+impl Report {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            workload: settings.workload.name(),
+            engine: settings.engine.name(),
+            seed: settings.replay.unwrap_or(settings.seed),
+            crash_points: 0,
+            states: 0,
+            kill_states: 0,
+            nested_states: 0,
+            in_recovery: 0,
+            violations: 0,
+            inject: settings.inject.map(|fault| fault.name),
+            injected: 0,
+            seconds: 0.0,
+            first: None,
+        }
     }
-    enough
+
+    fn add(&mut self, explored: &Explored) -> Option<Violation> {
+        self.crash_points += explored.points;
+        self.states += explored.states;
+        self.nested_states += explored.nested;
+        self.in_recovery += explored.nested_in_recovery;
+        self.injected += explored.injected;
+        explored.violation.clone()
+    }
+
+    /// Adds what was seen of a story; its first violation, and whether kills have shown it.
+    fn add_story(&mut self, parts: &Parts) -> (Option<Violation>, bool) {
+        for explored in &parts.power {
+            self.add(explored);
+        }
+        self.states += parts.kills.states;
+        self.kill_states += parts.kills.states;
+        Self::first_of(parts)
+    }
+
+    fn first_of(parts: &Parts) -> (Option<Violation>, bool) {
+        let failed = parts.power.iter().filter_map(|explored| explored.violation.as_ref());
+        match failed.min_by_key(|violation| violation.position) {
+            Some(violation) => (Some(violation.clone()), false),
+            None => (parts.kills.violation.clone(), true),
+        }
+    }
+
+    fn fail(&mut self, found: Found) {
+        self.violations += 1;
+        self.first.get_or_insert(found);
+    }
+}
+
+impl Found {
+    fn in_short_story(number: usize, violation: Violation) -> Self {
+        let Violation { position, what, lost } = violation;
+        let story = format!("short story {number}");
+        Self { seed: None, story, transactions: 0, position, what, lost }
+    }
+}
+
+impl Violation {
+    fn without_a_crash(what: &str) -> Self {
+        Self { position: 0, what: format!("fails without any crash: {what}"), lost: Vec::new() }
+    }
 }
 
 /// Stories in which most faults show soon.

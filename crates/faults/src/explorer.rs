@@ -11,25 +11,32 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use perdura::{Database, Recorded};
+use perdura::{Database, Error, Recorded};
 
-use crate::driver::Driver;
-use crate::items::{Model, Tables, checks, contents, differs};
 use crate::medium::{Medium, Part, State};
 use crate::mutation::Mutation;
 use crate::quiet::quietly;
+use crate::work::{Items, Work};
+
+/// One in so many states is gone on with.
+const DEEP: u64 = 8;
 
 /// What was recorded of a database, and what it held after each committed transaction.
 #[derive(Clone, Debug)]
-pub struct Story<M: Medium> {
+pub struct Story<M: Medium, W: Work = Items> {
+    /// What it does.
+    pub work: W,
     /// What it runs on.
     pub medium: M,
     /// What was recorded.
     pub trace: M::Trace,
     /// The contents after so many transactions; a note in the trace says how many are acknowledged.
-    pub models: Vec<Model>,
+    pub models: Vec<W::Model>,
     /// Most transactions that can be committed and not acknowledged.
     pub in_flight: usize,
+    /// Whether the trace begins before the database was created: until that is acknowledged it may
+    /// be unfinished.
+    pub created: bool,
 }
 
 /// How much to look at.
@@ -96,6 +103,10 @@ pub struct Explored {
     pub states: u64,
     /// States that a second crash left, or a third.
     pub nested: u64,
+    /// Of [`Self::states`], those of crashes before opening, or creation, had ended.
+    pub in_recovery: u64,
+    /// Of [`Self::nested`], those of crashes before the recovery had ended.
+    pub nested_in_recovery: u64,
     /// Fences, or syncs.
     pub barriers: u64,
     /// Events of the trace that a fault has changed.
@@ -115,7 +126,7 @@ pub struct Violation {
     pub lost: Vec<String>,
 }
 
-impl<M: Medium> Story<M> {
+impl<M: Medium, W: Work> Story<M, W> {
     /// Looks at the story's crash points, in a program with a fault if one is given; stops at the
     /// first violation.
     pub fn explore(&self, fault: Option<&Mutation>, effort: Effort) -> Explored {
@@ -135,16 +146,17 @@ impl<M: Medium> Story<M> {
         let mut explored = Explored::default();
         let mut seen = HashSet::new();
         let walked = M::walk(trace, bound, part, seed, &mut |state| {
-            // What was promised belongs to the state.
-            let promised = state.acknowledged.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            if !seen.insert(M::fingerprint(state.image) ^ promised) {
+            if self.is_nothing_yet(&state) || !seen.insert(with_promise::<M>(&state)) {
                 return ControlFlow::Continue(());
             }
             explored.states += 1;
-            let mut done = self.verdict(&state, explored.states.is_multiple_of(16));
-            if done.is_ok() && again.is_due(explored.states, explored.nested) {
+            explored.in_recovery += u64::from(state.acknowledged.is_none());
+            let mut done = self.verdict(&state, explored.states.is_multiple_of(DEEP));
+            let is_open = state.acknowledged.is_some() || !self.created;
+            if done.is_ok() && is_open && again.is_due(explored.states, explored.nested) {
                 done = self.crash_again(&state, fault, again).map(|more| {
                     explored.nested += more.states + more.nested;
+                    explored.nested_in_recovery += more.in_recovery + more.nested_in_recovery;
                     explored.injected += more.injected;
                 });
             }
@@ -161,27 +173,44 @@ impl<M: Medium> Story<M> {
         Explored { points: walked.points, barriers: walked.barriers, ..explored }
     }
 
-    /// Looks at every `stride`th state that a kill of the process can leave behind.
-    pub fn explore_kills(&self, stride: u64) -> Explored {
-        let mut explored = Explored::default();
-        let mut count = 0u64;
-        M::kills(&self.trace, &mut |state| {
-            count += 1;
-            if !count.is_multiple_of(stride) {
+    /// Looks at every `stride`th of the states that a kill of the process can leave behind, in a
+    /// program with a fault if one is given; stops at the first violation.
+    pub fn explore_kills(&self, fault: Option<&Mutation>, stride: u64) -> Explored {
+        let (mutated, injected) = match fault {
+            None => (None, 0),
+            Some(fault) => {
+                let (trace, injected) = M::mutate(&self.trace, fault);
+                (Some(trace), injected)
+            }
+        };
+        let trace = mutated.as_ref().unwrap_or(&self.trace);
+        let mut explored = Explored { injected, ..Explored::default() };
+        let mut seen = HashSet::new();
+        M::kills(trace, &mut |state| {
+            if self.is_nothing_yet(&state) || !seen.insert(with_promise::<M>(&state)) {
+                return ControlFlow::Continue(());
+            }
+            explored.points += 1;
+            if !explored.points.is_multiple_of(stride) {
                 return ControlFlow::Continue(());
             }
             explored.states += 1;
-            match self.verdict(&state, explored.states.is_multiple_of(16)) {
+            match self.verdict(&state, explored.states.is_multiple_of(DEEP)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(what) => {
+                    let lost = M::explain(trace, state.position, state.image);
                     let position = state.position;
-                    explored.violation = Some(Violation { position, what, lost: Vec::new() });
+                    explored.violation = Some(Violation { position, what, lost });
                     ControlFlow::Break(())
                 }
             }
         });
-        explored.points = count;
         explored
+    }
+
+    /// The database is being created, and the medium cannot tell: nobody would open it.
+    fn is_nothing_yet(&self, state: &State<'_, M::Image>) -> bool {
+        self.created && !M::WHOLE && state.acknowledged.is_none()
     }
 
     /// What is wrong with a state, if anything. `deep` goes on with it.
@@ -193,30 +222,50 @@ impl<M: Medium> Story<M> {
     }
 
     fn judge(&self, state: &State<'_, M::Image>, deep: bool) -> Result<(), String> {
-        let opened = self.medium.open(state.image);
-        let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
+        let (db, handle) = match self.medium.open(state.image, false) {
+            Err(Error::Unfinished { .. }) if self.created && state.acknowledged.is_none() => {
+                return Ok(());
+            }
+            opened => opened.map_err(|error| format!("does not open: {error}"))?,
+        };
         let db = Abandoned(Some(db));
-        let mut model = self.found(&db, state.acknowledged as usize)?;
+        let mut model = self.found(&db, state.acknowledged.unwrap_or(0) as usize)?;
         if !deep {
             return Ok(());
         }
-        let (tables, mut driver) = (Tables::of(&*db), Driver::new(state.position as u64, 60));
+        drop(db);
+        // A second recovery changes nothing.
+        let (db, handle) = self.open_again(&handle, &model)?;
+        let mut more = self.work.more(state.position as u64);
         for operations in 0..20 {
-            driver
-                .transaction(&*db, &tables, &mut model, operations % 5)
+            self.work
+                .transaction(&mut more, &db, &mut model, 1 + operations % 5)
                 .map_err(|error| format!("cannot go on: {error}"))?;
         }
-        differs(&*db, &model)?;
+        self.work.differs(&db, &model)?;
         drop(db);
-        let again = self.medium.open(M::now(&handle).borrow());
-        let (again, _) = again.map_err(|error| format!("does not open again: {error}"))?;
-        let again = Abandoned(Some(again));
-        differs(&*again, &model)
+        let (db, handle) = self.open_again(&handle, &model)?;
+        // While work is put off, some space is nobody's: only now is the check complete.
+        while db.background(u64::MAX).map_err(|error| format!("has work left: {error}"))? > 0 {}
+        self.work.differs(&db, &model)?;
+        M::has_no_rest(&db, &handle)
+    }
+
+    fn open_again(
+        &self,
+        handle: &M::Handle,
+        model: &W::Model,
+    ) -> Result<(Abandoned, M::Handle), String> {
+        let opened = self.medium.open(M::now(handle).borrow(), false);
+        let (db, handle) = opened.map_err(|error| format!("does not open again: {error}"))?;
+        let db = Abandoned(Some(db));
+        self.work.differs(&db, model).map_err(|what| format!("recovered again {what}"))?;
+        Ok((db, handle))
     }
 
     /// The contents, if they are what they may be.
-    fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<Model, String> {
-        let found = contents(db).map_err(|error| format!("cannot be read: {error}"))?;
+    fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<W::Model, String> {
+        let found = self.work.contents(db).map_err(|error| format!("cannot be read: {error}"))?;
         let mut possible = self.models[acknowledged..].iter().take(self.in_flight + 1);
         if !possible.any(|model| *model == found) {
             let earlier = self.models.iter().rposition(|model| *model == found);
@@ -225,7 +274,7 @@ impl<M: Medium> Story<M> {
                 earlier.map_or("of no moment".into(), |at| format!("of after {at}"))
             ));
         }
-        checks(db)?;
+        self.work.reads_differ(db, &found)?;
         Ok(found)
     }
 
@@ -238,17 +287,18 @@ impl<M: Medium> Story<M> {
         again: Again,
     ) -> Result<Explored, String> {
         let after = without_panic(|| self.next_process(state))?;
-        let mut states = 0;
-        let mut killed = Ok(());
+        let (mut seen, mut killed) = (HashSet::new(), Ok(()));
         M::kills(&after.trace, &mut |state| {
-            // Of recovery; from the first transaction on kills are looked at elsewhere.
-            if state.acknowledged > 0 || killed.is_err() {
+            // Of recovery; from then on kills are looked at elsewhere.
+            if state.acknowledged.is_some() || killed.is_err() {
                 return ControlFlow::Break(());
             }
-            states += 1;
-            killed = after.verdict(&state, false);
+            if seen.insert(M::fingerprint(state.image)) {
+                killed = after.verdict(&state, false);
+            }
             ControlFlow::Continue(())
         });
+        let states = seen.len() as u64;
         killed.map_err(|why| format!("is killed in recovery, and {why}"))?;
         // A sample: there are as many recoveries after a recovery as it has crash points.
         let deeper = Again { every: 37, per_mille: 100, depth: again.depth - 1 };
@@ -258,7 +308,11 @@ impl<M: Medium> Story<M> {
             Some(fault) => after.explore(Some(fault), effort),
         };
         match explored.violation {
-            None => Ok(Explored { states: states + explored.states, ..explored }),
+            None => Ok(Explored {
+                states: states + explored.states,
+                in_recovery: states + explored.in_recovery,
+                ..explored
+            }),
             Some(Violation { what, lost, .. }) => {
                 Err(format!("crashes again, and {what} ({})", lost.join("; ")))
             }
@@ -267,15 +321,21 @@ impl<M: Medium> Story<M> {
 
     /// Recovers from a state and runs a few transactions.
     fn next_process(&self, state: &State<'_, M::Image>) -> Result<Self, String> {
-        let opened = self.medium.open(state.image);
+        let opened = self.medium.open(state.image, true);
         let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
         let db = Abandoned(Some(db));
-        let (tables, mut driver) = (Tables::of(&*db), Driver::new(state.position as u64, 60));
-        let mut models = vec![contents(&*db).map_err(|error| error.to_string())?];
+        let mut more = self.work.more(state.position as u64);
+        let mut models = vec![self.work.contents(&db).map_err(|error| error.to_string())?];
         M::note(&handle, 0);
-        for operations in 1..4 {
+        for operations in 1..2 {
             let mut model = models[models.len() - 1].clone();
-            let done = driver.transaction(&*db, &tables, &mut model, operations);
+            // In a thread of its own: it must not make recovery's fences.
+            let mut done = Ok(false);
+            let work = || self.work.transaction(&mut more, &db, &mut model, operations);
+            std::thread::scope(|scope| match scope.spawn(work).join() {
+                Ok(ended) => done = ended,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
             if done.map_err(|error| format!("cannot go on: {error}"))? {
                 models.push(model);
                 M::note(&handle, models.len() as u64 - 1);
@@ -283,8 +343,16 @@ impl<M: Medium> Story<M> {
         }
         drop(db);
         let trace = M::stop(&handle);
-        Ok(Self { medium: self.medium.clone(), trace, models, in_flight: 1 })
+        let medium = self.medium.away_from(handle);
+        let work = self.work.clone();
+        Ok(Self { work, medium, trace, models, in_flight: 1, created: false })
     }
+}
+
+/// A number that two states have in common only if they are alike, and what was promised too.
+pub(crate) fn with_promise<M: Medium>(state: &State<'_, M::Image>) -> u64 {
+    let promised = state.acknowledged.map_or(0, |number| number + 1);
+    M::fingerprint(state.image) ^ promised.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A database that ends as a kill ends it, whatever happens.

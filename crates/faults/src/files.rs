@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use perdura::{Database, Error, Media, Options, Recorded};
+use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
 use pm::{DiskEvent, DiskReplay, DiskTrace, Recording, RecordingFiles};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -42,11 +42,24 @@ impl Medium for FileMedium {
     type Image = Files;
     type Trace = DiskTrace;
     type Handle = RecordingFiles;
+    /// The pool, and with it the description, is there from the start.
+    const WHOLE: bool = false;
 
-    fn open(&self, image: &Files) -> Result<(Database<Recorded>, RecordingFiles), Error> {
+    fn open(
+        &self,
+        image: &Files,
+        record: bool,
+    ) -> Result<(Database<Recorded>, RecordingFiles), Error> {
         let files = RecordingFiles::from_image(image.clone());
-        files.start();
+        if record {
+            files.start();
+        }
         Ok((self.open_on(&files)?, files))
+    }
+
+    fn away_from(&self, _: RecordingFiles) -> Self {
+        // Files have no address.
+        self.clone()
     }
 
     fn note(files: &RecordingFiles, note: u64) {
@@ -61,6 +74,38 @@ impl Medium for FileMedium {
         files.image()
     }
 
+    fn has_no_rest(db: &Database<Recorded>, files: &RecordingFiles) -> Result<(), String> {
+        let failed = |error: Error| format!("has work left: {error}");
+        db.checkpoint().map_err(failed)?;
+        while db.background(u64::MAX).map_err(failed)? > 0 {}
+        let names: Vec<_> = files.image().into_keys().collect();
+        let of = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
+        let runs: usize = db.stats().runs.iter().map(|runs| *runs as usize).sum();
+        let (logs, needed) = match db.engine() {
+            EngineKind::Inp => (of("wal-0-"), of("checkpoint-0-") == 1),
+            EngineKind::Log => (of("wal-0-"), of("sstable-0-") == runs && of("manifest-0") == 1),
+            _ => (0, true),
+        };
+        // A segment, and the next one, prepared ahead.
+        let others = match db.engine() {
+            EngineKind::Inp => 1,
+            EngineKind::Log => runs + 1,
+            _ => 1,
+        };
+        if needed && logs <= 2 && names.len() == logs + others {
+            return Ok(());
+        }
+        Err(format!("has files that it does not need, or lacks some: {names:?}, {runs} runs"))
+    }
+
+    fn points(trace: &DiskTrace) -> u64 {
+        let (mut replay, mut points) = (DiskReplay::new(trace), 0);
+        while replay.pass_point() {
+            points += 1;
+        }
+        points
+    }
+
     fn walk(
         trace: &DiskTrace,
         bound: u64,
@@ -70,15 +115,17 @@ impl Medium for FileMedium {
     ) -> Walked {
         let (mut replay, mut walked, mut number) = (DiskReplay::new(trace), Walked::default(), 0);
         let mut flow = ControlFlow::Continue(());
-        while flow.is_continue()
-            && let Some(point) = replay.next_point()
-        {
+        while flow.is_continue() && number < part.to {
             number += 1;
             if !part.has(number - 1) {
-                continue;
+                if replay.pass_point() {
+                    continue;
+                }
+                break;
             }
+            let Some(point) = replay.next_point() else { break };
             walked.points += 1;
-            let (position, acknowledged) = (point.position, point.last_note.unwrap_or(0));
+            let (position, acknowledged) = (point.position, point.last_note);
             point.for_each_state(bound, seed, |image| {
                 if flow.is_continue() {
                     flow = visit(State { position, acknowledged, image });
@@ -93,7 +140,7 @@ impl Medium for FileMedium {
         let mut flow = ControlFlow::Continue(());
         trace.process_states(|position, acknowledged, image| {
             if flow.is_continue() {
-                flow = visit(State { position, acknowledged: acknowledged.unwrap_or(0), image });
+                flow = visit(State { position, acknowledged, image });
             }
         });
     }

@@ -178,7 +178,18 @@ pub fn contents_in<E: Environment>(
 /// # Errors
 /// The first difference.
 pub fn differs<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), String> {
-    differs_in(&db.partition(0), &Tables::of(db), model)?;
+    if contents(db).map_err(|error| unreadable(&error))? != *model {
+        return Err("holds something else".into());
+    }
+    reads_differ(db, model)
+}
+
+/// As [`differs`], but for a forward scan of the tables.
+///
+/// # Errors
+/// The first difference.
+pub fn reads_differ<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), String> {
+    reads_differ_in(&db.partition(0), &Tables::of(db), model)?;
     let report = checks(db)?;
     let tuples = (model.items.len() + model.pairs.len()) as u64;
     if report.tuples != tuples {
@@ -196,53 +207,75 @@ pub fn differs_in<E: Environment>(
     tables: &Tables,
     model: &Model,
 ) -> Result<(), String> {
-    let unreadable = |error: Error| format!("cannot be read: {error}");
-    if contents_in(partition, tables).map_err(unreadable)? != *model {
+    if contents_in(partition, tables).map_err(|error| unreadable(&error))? != *model {
         return Err("holds something else".into());
     }
-    let (mut backward, mut by_name, mut wrong) = (Vec::new(), Vec::new(), None);
-    let read = partition.read(|tx| {
+    reads_differ_in(partition, tables, model)
+}
+
+fn unreadable(error: &Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+fn reads_differ_in<E: Environment>(
+    partition: &Partition<'_, E>,
+    tables: &Tables,
+    model: &Model,
+) -> Result<(), String> {
+    let wrong = partition.read(|tx| {
+        let (mut row, mut by_name, mut by_count_flag) = (Row::new(), Vec::new(), Vec::new());
+        let (mut items, mut pairs) = (Vec::new(), Vec::new());
         tx.scan(&tables.item, &Scan::all().backward().columns(&[0]), |row| {
-            backward.push(row.u64(0));
+            items.push(row.u64(0));
             ControlFlow::Continue(())
         })?;
+        if !items.iter().rev().eq(model.items.keys()) {
+            return Ok(Some("shows other items backward"));
+        }
+        tx.scan(&tables.pair, &Scan::all().backward().columns(&[0, 1]), |row| {
+            pairs.push((row.text(0).to_owned(), row.i64(1)));
+            ControlFlow::Continue(())
+        })?;
+        if !pairs.iter().rev().eq(model.pairs.keys()) {
+            return Ok(Some("shows other pairs backward"));
+        }
         tx.scan(&tables.item, &Scan::all().by("by_name").columns(&[1, 0]), |row| {
             by_name.push((row.text(0).to_owned(), row.u64(1)));
             ControlFlow::Continue(())
         })?;
-        let mut row = Row::new();
-        for (key, item) in model.items.iter().take(5) {
+        let items = &model.items;
+        let mut names: Vec<_> = items.iter().map(|(key, item)| (item.name.clone(), *key)).collect();
+        names.sort();
+        if by_name != names {
+            return Ok(Some("has other names in their index"));
+        }
+        tx.scan(&tables.item, &Scan::all().by("by_count_flag").columns(&[3, 4, 0]), |row| {
+            by_count_flag.push((row.i64(0), row.bytes(1).to_vec(), row.u64(2)));
+            ControlFlow::Continue(())
+        })?;
+        let mut counts: Vec<_> =
+            items.iter().map(|(key, item)| (item.count, item.flag.clone(), *key)).collect();
+        counts.sort();
+        if by_count_flag != counts {
+            return Ok(Some("has other tuples of a count and a flag in their index"));
+        }
+        for (key, item) in items.iter().take(5) {
             if !tx.get(&tables.item, &[Value::U64(*key)], &mut row)?
                 || item_of(&row) != (*key, item.clone())
             {
-                wrong = Some(format!("has another tuple {key} when asked for it"));
-            }
-            let mut found = Vec::new();
-            let same = [Value::I64(item.count), Value::Bytes(&item.flag)];
-            tx.scan(&tables.item, &Scan::prefix(&same).by("by_count_flag"), |row| {
-                found.push(row.u64(0));
-                ControlFlow::Continue(())
-            })?;
-            let alike = |other: &Item| other.count == item.count && other.flag == item.flag;
-            let expected = model.items.iter().filter(|(_, other)| alike(other));
-            if !expected.map(|(key, _)| *key).eq(found) {
-                wrong = Some("has other tuples of a count and a flag in their index".into());
+                return Ok(Some("has another item when asked for it"));
             }
         }
-        Ok(())
+        for ((left, right), value) in model.pairs.iter().take(5) {
+            let key = [Value::Text(left), Value::I64(*right)];
+            if !tx.get(&tables.pair, &key, &mut row)? || row.bytes(2) != value {
+                return Ok(Some("has another pair when asked for it"));
+            }
+        }
+        Ok(None)
     });
-    read.map_err(unreadable)?;
-    if let Some(wrong) = wrong {
-        return Err(wrong);
-    }
-    if !backward.iter().rev().eq(model.items.keys()) {
-        return Err("shows other tuples backward".into());
-    }
-    let mut expected: Vec<_> =
-        model.items.iter().map(|(key, item)| (item.name.clone(), *key)).collect();
-    expected.sort();
-    if by_name != expected {
-        return Err("has other names in their index".into());
+    if let Some(wrong) = wrong.map_err(|error| unreadable(&error))? {
+        return Err(wrong.into());
     }
     Ok(())
 }

@@ -13,13 +13,16 @@
 //! | module | what |
 //! |---|---|
 //! | [`items`], [`driver`] | what stories are about, the model, random transactions |
+//! | [`work`] | what stories do, and what has to be there afterwards |
 //! | [`story`] | what an engine does before it crashes |
+//! | [`script`] | YCSB and TPC-C as stories |
 //! | [`medium`], [`pool`], [`files`] | what survives a crash |
 //! | [`explorer`] | the walk over all states, and the verdict |
 //! | [`baton`], [`crowd`] | several partitions whose transactions interleave |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
+//! | [`failing`] | a run in which something fails, and what is left of it |
 //! | [`soak`] | processes that are killed over and over |
 //! | [`lint`] | flushes and fences that are missing or do nothing |
 
@@ -31,6 +34,7 @@ pub mod crowd;
 pub mod driver;
 pub mod examine;
 pub mod explorer;
+pub mod failing;
 pub mod files;
 pub mod items;
 pub mod lint;
@@ -38,7 +42,9 @@ pub mod medium;
 pub mod mutation;
 pub mod pool;
 mod quiet;
+pub mod script;
 pub mod soak;
 pub mod story;
 pub mod sweep;
+pub mod work;
 mod workers;

@@ -14,12 +14,24 @@ pub trait Medium: Clone + Send + Sync {
     type Trace: Clone + Send + Sync;
     /// What an open database lies on.
     type Handle;
+    /// Whether images hold all that a database lies on: then one whose creation was cut off can be
+    /// told.
+    const WHOLE: bool;
 
-    /// Opens what a crash has left behind. What opening does is recorded, and what comes after it.
+    /// Opens what a crash has left behind. What opening does, and what comes after it, is recorded
+    /// on demand.
     ///
     /// # Errors
     /// The database does not open.
-    fn open(&self, image: &Self::Image) -> Result<(Database<Recorded>, Self::Handle), Error>;
+    fn open(
+        &self,
+        image: &Self::Image,
+        record: bool,
+    ) -> Result<(Database<Recorded>, Self::Handle), Error>;
+
+    /// The same, but for a database that is not to be opened where the memory of `handle` lies.
+    #[must_use]
+    fn away_from(&self, handle: Self::Handle) -> Self;
 
     /// Puts a note into the trace: so many transactions are acknowledged.
     fn note(handle: &Self::Handle, note: u64);
@@ -29,6 +41,15 @@ pub trait Medium: Clone + Send + Sync {
 
     /// The contents now.
     fn now(handle: &Self::Handle) -> <Self::Image as ToOwned>::Owned;
+
+    /// Whether the medium holds nothing that the database, which has no work left, does not need.
+    ///
+    /// # Errors
+    /// What is left over.
+    fn has_no_rest(db: &Database<Recorded>, handle: &Self::Handle) -> Result<(), String>;
+
+    /// How many crash points the trace has.
+    fn points(trace: &Self::Trace) -> u64;
 
     /// Calls `visit` with the crash points that `part` has of the trace, each in up to `bound`
     /// states, until it breaks. The same seed gives the same states.
@@ -57,22 +78,31 @@ pub trait Medium: Clone + Send + Sync {
     fn explain(trace: &Self::Trace, position: usize, image: &Self::Image) -> Vec<String>;
 }
 
-/// Every `of`-th crash point from number `index` on.
+/// Some of a trace's crash points: those with the numbers `from`, `from + stride` and so on, below
+/// `to`.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Which part.
-    pub index: u64,
-    /// Of how many.
-    pub of: u64,
+    /// The first.
+    pub from: u64,
+    /// One behind the last.
+    pub to: u64,
+    /// One in so many.
+    pub stride: u64,
 }
 
 impl Part {
     /// All crash points.
-    pub const ALL: Self = Self { index: 0, of: 1 };
+    pub const ALL: Self = Self { from: 0, to: u64::MAX, stride: 1 };
+
+    /// Piece `index` of `of` pieces, one behind the other, of a trace with so many points: what is
+    /// the same at neighbouring points is in one piece.
+    pub fn piece(index: u64, of: u64, points: u64) -> Self {
+        Self { from: points * index / of, to: points * (index + 1) / of, stride: 1 }
+    }
 
     /// Whether crash point `number` is in it.
     pub fn has(self, number: u64) -> bool {
-        number % self.of == self.index
+        (self.from..self.to).contains(&number) && (number - self.from).is_multiple_of(self.stride)
     }
 }
 
@@ -81,8 +111,8 @@ impl Part {
 pub struct State<'a, I: ?Sized> {
     /// How many events lie before the crash.
     pub position: usize,
-    /// How many transactions were acknowledged.
-    pub acknowledged: u64,
+    /// How many transactions were acknowledged. `None` until opening, or creation, has ended.
+    pub acknowledged: Option<u64>,
     /// What is left.
     pub image: &'a I,
 }

@@ -204,7 +204,10 @@ impl Mutation {
                     }
                     How::StoreBeforeFence | How::EarlyAcknowledgement => {
                         let fence = events.iter().rposition(|before: &pm::RecordedEvent| {
-                            matches!(before.event, Event::Fence) && before.thread == one.thread
+                            // Whoever acknowledges need not be who made the fence.
+                            let whose = self.how == How::EarlyAcknowledgement
+                                || before.thread == one.thread;
+                            matches!(before.event, Event::Fence) && whose
                         });
                         if let Some(fence) = fence {
                             events.insert(fence, one.clone());

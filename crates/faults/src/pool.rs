@@ -12,27 +12,37 @@ use crate::medium::{Medium, Part, State, Walked};
 use crate::mutation::Mutation;
 
 /// The most that a pool of a crash test may grow to.
-pub const LIMIT: u64 = 4 << 20;
+pub const LIMIT: u64 = 8 << 20;
 
 /// A pool in recording memory.
 #[derive(Clone, Debug)]
 pub struct PoolMedium {
     /// How it is opened.
     pub options: Options,
+    /// Kept, so that its address is taken: what recovers lies elsewhere.
+    pub before: Recording,
 }
 
 impl Medium for PoolMedium {
     type Image = [u8];
     type Trace = Trace;
     type Handle = Recording;
+    const WHOLE: bool = true;
 
-    fn open(&self, image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
+    fn open(&self, image: &[u8], record: bool) -> Result<(Database<Recorded>, Recording), Error> {
         let io = |source| Error::Io { path: "recording".into(), source };
         let memory = Recording::pool_from_image(image, LIMIT).map_err(io)?;
-        memory.start();
+        assert!(!memory.is_mapped_like(&self.before), "it recovers at another address");
+        if record {
+            memory.start();
+        }
         memory.mark_open()?;
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
         Ok((Database::open_on(media, &self.options)?, memory))
+    }
+
+    fn away_from(&self, handle: Recording) -> Self {
+        Self { before: handle, ..self.clone() }
     }
 
     fn note(memory: &Recording, note: u64) {
@@ -47,6 +57,19 @@ impl Medium for PoolMedium {
         memory.contents()
     }
 
+    fn has_no_rest(_: &Database<Recorded>, _: &Recording) -> Result<(), String> {
+        // The database's own check has compared the allocator with what the data lead to.
+        Ok(())
+    }
+
+    fn points(trace: &Trace) -> u64 {
+        let (mut replay, mut points) = (Replay::new(trace), 0);
+        while replay.pass_point() {
+            points += 1;
+        }
+        points
+    }
+
     fn walk(
         trace: &Trace,
         bound: u64,
@@ -56,15 +79,17 @@ impl Medium for PoolMedium {
     ) -> Walked {
         let (mut replay, mut walked, mut number) = (Replay::new(trace), Walked::default(), 0);
         let mut flow = ControlFlow::Continue(());
-        while flow.is_continue()
-            && let Some(point) = replay.next_point()
-        {
+        while flow.is_continue() && number < part.to {
             number += 1;
             if !part.has(number - 1) {
-                continue;
+                if replay.pass_point() {
+                    continue;
+                }
+                break;
             }
+            let Some(point) = replay.next_point() else { break };
             walked.points += 1;
-            let (position, acknowledged) = (point.position, point.last_note.unwrap_or(0));
+            let (position, acknowledged) = (point.position, point.last_note);
             point.for_each_state(bound, seed, |image| {
                 if flow.is_continue() {
                     flow = visit(State { position, acknowledged, image });
@@ -77,10 +102,11 @@ impl Medium for PoolMedium {
 
     fn kills(trace: &Trace, visit: &mut dyn FnMut(State<'_, [u8]>) -> ControlFlow<()>) {
         // A kill loses no store, so the trace's notes say what was acknowledged at each event.
-        let mut acknowledged = vec![0];
+        let mut acknowledged = vec![None];
         for recorded in &trace.events {
             let last = acknowledged[acknowledged.len() - 1];
-            acknowledged.push(if let Event::Note(note) = recorded.event { note } else { last });
+            let note = if let Event::Note(note) = recorded.event { Some(note) } else { last };
+            acknowledged.push(note);
         }
         let mut flow = ControlFlow::Continue(());
         trace.process_states(|position, image| {

@@ -3,17 +3,20 @@
 //!
 //! 1. The *victim* opens the database, reads all that it holds, says so (a digest), and runs random
 //!    transactions; after each that is durable it says its number. It never ends by itself.
-//! 2. Its parent kills it after a random time: in the middle of recovery, of a transaction, of a
-//!    checkpoint, of a merge.
+//! 2. Its parent kills it at a random time, half of the times counted from its start, which hits
+//!    recovery, and half from what it said first, which hits transactions, checkpoints and merges.
 //! 3. What the next victim reads must be what the one before had acknowledged, or that and the
 //!    transaction in flight. The parent knows: the transactions follow from a seed.
 //!
 //! What it shows: the `process` domain. The kernel keeps the pages of a killed process, so a kill
 //! says nothing about flushes.
 
+use std::collections::HashSet;
 use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use perdura::{Database, Domain, EngineKind, Error, Options};
@@ -26,10 +29,14 @@ use crate::driver::Driver;
 use crate::items::{Model, Tables, checks, contents, schema};
 use crate::story::options;
 
+/// The signal, which has this number everywhere.
+const SIGKILL: i32 = 9;
 /// Keys of a table.
 const KEYS: u64 = 200;
-/// The longest that a victim lives, in microseconds; recovery is a small part of it.
-const LIFE_US: u64 = 15_000;
+/// The longest that a victim lives by default, from its start or from what it said first.
+pub const LIFE: Duration = Duration::from_millis(15);
+/// How long a victim may take to open the database.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// First of the eight bytes that a victim says, by their highest byte: what it has found.
 const FOUND: u64 = 1 << 63;
 
@@ -42,6 +49,8 @@ pub struct Soak<'a> {
     pub domain: Domain,
     /// How often to kill.
     pub kills: u64,
+    /// The longest that a victim lives; more than its start takes.
+    pub life: Duration,
     /// Chooses transactions and moments.
     pub seed: u64,
     /// Where the database goes; nothing is there yet.
@@ -63,6 +72,9 @@ pub struct Soaked {
     pub lost: u64,
     /// Kills after which there was something that nobody had done.
     pub surplus: u64,
+    /// What was wrong, with the kill's number and the victim's seed. The soak ends with it, and the
+    /// database is left as it is.
+    pub wrong: Option<String>,
 }
 
 /// How the database of a soak is opened.
@@ -124,12 +136,25 @@ pub fn soak(
     made.and_then(Database::close).map_err(|error| error.to_string())?;
     let mut random = SmallRng::seed_from_u64(soak.seed);
     let mut soaked = Soaked::default();
-    // What the next victim may find.
+    // What the next victim may find, and what there was before.
     let mut possible = vec![Model::default()];
+    let mut earlier = HashSet::new();
+    let most = soak.life.as_micros().max(1) as u64;
     for kill in 0..soak.kills {
         let seed = soak.seed.wrapping_mul(1_000_003).wrapping_add(kill);
-        let life = Duration::from_micros(random.random_range(0..LIFE_US));
-        let said = live(&mut start(seed), life)?;
+        let life = Life {
+            of: Duration::from_micros(random.random_range(0..most)),
+            from_opening: random.random_bool(0.5),
+        };
+        let said = match live(&mut start(seed), life)? {
+            Ok(said) => said,
+            Err(why) => {
+                // It opens no more, or what it opened is damaged.
+                soaked.lost += 1;
+                soaked.wrong = Some(format!("before kill {kill}, seed {seed}: {why}"));
+                return Ok(soaked);
+            }
+        };
         soaked.kills += 1;
         let Some((found, acknowledged)) = said.split_first() else {
             // Killed in recovery: the next one may find the same.
@@ -138,7 +163,7 @@ pub fn soak(
             continue;
         };
         let Some(at) = possible.iter().position(|model| digest(model) | FOUND == *found) else {
-            soaked.lost += 1;
+            soaked.misses(earlier.contains(found), &format!("kill {kill}, seed {seed}"));
             return Ok(soaked);
         };
         soaked.in_flight += u64::from(at > 0);
@@ -151,8 +176,12 @@ pub fn soak(
             if let Some(after) = driver.imagine(&model, operations(transaction)) {
                 if acknowledged.next() != Some(&transaction) {
                     soaked.surplus += 1;
+                    soaked.wrong = Some(format!(
+                        "kill {kill}, seed {seed}: transaction {transaction} should have committed"
+                    ));
                     return Ok(soaked);
                 }
+                earlier.insert(digest(&model) | FOUND);
                 model = after;
             }
         }
@@ -172,38 +201,76 @@ pub fn soak(
     let db = Database::open(soak.path, &options).map_err(|error| error.to_string())?;
     let left = contents(&db).map_err(|error| error.to_string())?;
     checks(&db)?;
-    soaked.lost += u64::from(!possible.contains(&left));
+    if !possible.contains(&left) {
+        soaked.misses(earlier.contains(&(digest(&left) | FOUND)), "the last kill");
+    }
     db.close().map_err(|error| error.to_string())?;
     Ok(soaked)
 }
 
-/// Lets a victim live so long; returns the numbers that it has said.
-fn live(command: &mut Command, life: Duration) -> Result<Vec<u64>, String> {
+impl Soaked {
+    /// After `which` kill there was not what there had to be.
+    fn misses(&mut self, was_there_before: bool, which: &str) {
+        let what = if was_there_before {
+            self.lost += 1;
+            "the contents of an earlier moment: an acknowledged transaction is missing"
+        } else {
+            self.surplus += 1;
+            "contents of no moment: a transaction is there in part, or one that nobody ran"
+        };
+        self.wrong = Some(format!("after {which}: {what}"));
+    }
+}
+
+/// How long a victim lives.
+#[derive(Clone, Copy)]
+struct Life {
+    of: Duration,
+    /// From the moment when the database is open; else from the start.
+    from_opening: bool,
+}
+
+/// Lets a victim live so long; returns the numbers that it has said; or, if it ended by itself, why.
+fn live(command: &mut Command, life: Life) -> Result<Result<Vec<u64>, String>, String> {
     let failed = |error: io::Error| format!("the process to be killed: {error}");
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.as_mut().map_err(|error| format!("cannot start a process: {error}"))?;
     let out = child.stdout.take();
-    let reader = std::thread::spawn(move || read_all(out));
-    std::thread::sleep(life);
-    let ended = child.try_wait().map_err(failed)?;
-    if ended.is_none() {
-        child.kill().map_err(failed)?;
+    let (opened, is_open) = channel();
+    let reader = std::thread::spawn(move || read_all(out, &opened));
+    if life.from_opening {
+        // One that ends instead drops the sender.
+        let _ = is_open.recv_timeout(PATIENCE);
     }
-    child.wait().map_err(failed)?;
+    std::thread::sleep(life.of);
+    // To kill one that has ended is no error until it was waited for.
+    child.kill().map_err(failed)?;
+    let status = child.wait().map_err(failed)?;
     let bytes = reader.join().map_err(|_| "the reader of a pipe panicked")?.map_err(failed)?;
-    if let Some(status) = ended {
-        return Err(format!("the process to be killed ended by itself, {status}: {}", why(child)));
+    if status.signal() != Some(SIGKILL) {
+        return Ok(Err(format!("the next process ended by itself, {status}: {}", why(child))));
     }
     // The last number may be cut off: then it was not acknowledged.
     let numbers = bytes.chunks_exact(8);
-    Ok(numbers.map(|number| u64::from_le_bytes(number.try_into().expect("eight bytes"))).collect())
+    let number = |number: &[u8]| u64::from_le_bytes(number.try_into().expect("eight bytes"));
+    Ok(Ok(numbers.map(number).collect()))
 }
 
-fn read_all(out: Option<ChildStdout>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+fn read_all(out: Option<ChildStdout>, opened: &Sender<()>) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
     if let Some(mut out) = out {
-        out.read_to_end(&mut bytes)?;
+        loop {
+            let read = match out.read(&mut part) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            bytes.extend_from_slice(&part[..read]);
+            // Nobody need be waiting for it.
+            let _ = opened.send(());
+        }
     }
     Ok(bytes)
 }

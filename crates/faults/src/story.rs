@@ -16,6 +16,8 @@ use crate::explorer::Story;
 use crate::files::{self, FileMedium};
 use crate::items::{Item, Model, Tables, compare, contents, insert_item, schema, update_item};
 use crate::pool::{self, PoolMedium};
+use crate::script::Workload;
+use crate::work::Items;
 
 /// The number of the standard story; any other seed gives a random one.
 pub const STANDARD: u64 = 0;
@@ -23,6 +25,11 @@ pub const STANDARD: u64 = 0;
 /// Which story.
 #[derive(Clone, Debug)]
 pub struct Plot {
+    /// What it runs. All but the first is [`crate::script`]'s, and takes the engine, the seed, the
+    /// number of transactions and the groups from here.
+    pub workload: Workload,
+    /// The engine.
+    pub engine: EngineKind,
     /// How the database is made and opened.
     pub options: Options,
     /// Chooses the transactions.
@@ -70,6 +77,8 @@ impl Plot {
             _ => None,
         };
         Self {
+            workload: Workload::Story,
+            engine,
             options: options(engine),
             seed,
             transactions,
@@ -97,9 +106,9 @@ impl Plot {
     pub fn of_seed(engine: EngineKind, seed: u64) -> Self {
         if seed == STANDARD {
             let transactions = match engine {
-                EngineKind::NvmCow => 1200,
+                EngineKind::NvmCow => 1300,
                 engine if engine.uses_files() => 400,
-                _ => 450,
+                _ => 240,
             };
             return Self::new(engine, 0x5eed, transactions, 60);
         }
@@ -114,7 +123,25 @@ impl Plot {
         if kills { plot.with_kills() } else { plot }
     }
 
-    fn commit(&self) -> Commit {
+    /// The story of a workload that `seed` stands for.
+    pub fn of(workload: Workload, engine: EngineKind, seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut some = |standard, from, to| {
+            if seed == STANDARD { standard } else { random.random_range(from..to) }
+        };
+        let transactions = match workload {
+            Workload::Story => return Self::of_seed(engine, seed),
+            Workload::Ycsb => some(150, 30, 120),
+            Workload::Tpcc => some(25, 10, 30),
+        };
+        let groups = [1, 1, 4, 20];
+        let group = groups[if seed == STANDARD { 0 } else { random.random_range(0..4) }];
+        let plot = Self { workload, ..Self::new(engine, seed, transactions, 0) };
+        let is_grouped = !matches!(engine, EngineKind::NvmInp | EngineKind::NvmLog);
+        if is_grouped { plot.groups_of(group) } else { plot }
+    }
+
+    pub(crate) fn commit(&self) -> Commit {
         if self.group == 1 { Commit::Durable } else { Commit::Grouped(self.group) }
     }
 
@@ -127,12 +154,13 @@ impl Plot {
         let memory = Recording::pool(64 << 10, pool::LIMIT).expect("address space");
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
         let options = self.options.clone().commit(self.commit());
+        memory.start();
         let db = Database::create_on(media, &schema(), &options).expect("a database");
+        memory.note(0);
         let tables = Tables::of(&db);
         let mut driver = Driver::new(self.seed, self.keys);
         let mut models = vec![Model::default()];
         let mut snapshots: Vec<Snapshot> = Vec::new();
-        memory.start();
         for transaction in 0..self.transactions {
             let before = &models[models.len() - 1];
             let mut model = before.clone();
@@ -163,10 +191,10 @@ impl Plot {
         memory.note(models.len() as u64 - 1);
         snapshots.clear();
         compare(&db, &models[models.len() - 1]);
-        let trace = memory.stop();
         db.close().expect("it closes");
-        let medium = PoolMedium { options: self.options.clone() };
-        Story { medium, trace, models, in_flight: self.group as usize }
+        let trace = memory.stop();
+        let medium = PoolMedium { options: self.options.clone(), before: memory };
+        Story { work: Items, medium, trace, models, in_flight: self.group as usize, created: true }
     }
 
     /// Runs the story of an engine that keeps files, with checkpoints, aborts and large
@@ -180,12 +208,14 @@ impl Plot {
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
         let media = Media::recorded(memory.clone(), files.clone());
+        // Until creation is acknowledged the pool has no description, and nobody opens the files.
+        files.start();
         let mut db: Database<Recorded> =
             Database::create_on(media, &schema(), &options).expect("a database");
+        files.note(0);
         let mut tables = Tables::of(&db);
         let (mut driver, mut models) = (Driver::new(self.seed, self.keys), vec![Model::default()]);
         let same = FileMedium { options, pool: memory.contents() };
-        files.start();
         for transaction in 0..self.transactions {
             let before = models[models.len() - 1].clone();
             let mut model = before.clone();
@@ -200,7 +230,13 @@ impl Plot {
             }
             if self.kills && transaction % 3 == 2 {
                 let most = if driver.random.random_bool(0.5) { 3 } else { 12 };
-                files.fail_after(Some(driver.random.random_range(0..most)));
+                let call = driver.random.random_range(0..most);
+                // From some call on all fail, which is a kill; or one alone does.
+                if driver.random.random_bool(0.3) {
+                    files.fail_once_after(call);
+                } else {
+                    files.fail_after(Some(call));
+                }
                 let _ = tx.commit();
                 db.abandon();
                 // The first successor is killed during recovery.
@@ -246,11 +282,12 @@ impl Plot {
             same.pool,
             "the pool of an engine with files does not change"
         );
-        db.abandon();
+        db.close().expect("it closes");
         let names = files.image().into_keys().collect();
         let medium = FileMedium { options: self.options.clone(), pool: same.pool };
         let in_flight = self.group as usize;
-        (Story { medium, trace: files.stop(), models, in_flight }, names)
+        let trace = files.stop();
+        (Story { work: Items, medium, trace, models, in_flight, created: true }, names)
     }
 }
 
@@ -286,7 +323,7 @@ pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<Po
         Ok(())
     };
     let (medium, trace) = told(engine, first, act).expect("it runs");
-    Story { medium, trace, models, in_flight: 1 }
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Transactions that insert a tuple and update it several times, so that one which fills the
@@ -322,7 +359,7 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
         Ok(())
     };
     let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
-    Story { medium, trace, models, in_flight: 1 }
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Makes a database in a pool, does `first`, and records `act`.
@@ -342,5 +379,5 @@ fn told(
     act(&db, &tables, &memory)?;
     let trace = memory.stop();
     db.close()?;
-    Ok((PoolMedium { options }, trace))
+    Ok((PoolMedium { options, before: memory }, trace))
 }

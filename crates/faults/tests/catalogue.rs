@@ -10,8 +10,7 @@ use perdura::EngineKind;
 fn caught(engine: EngineKind) {
     let mut missed = Vec::new();
     for fault in FAULTS.iter().filter(|fault| fault.engine == engine) {
-        let settings =
-            Settings { engine, seed: 1, states: 0, nested: 0, inject: Some(fault), replay: None };
+        let settings = Settings { inject: Some(fault), ..Settings::of(engine) };
         let report = examine(&settings, &AtomicU64::new(0));
         println!(
             "{}: {} events, {} states, {:.1} s, {:?}",

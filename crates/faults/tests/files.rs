@@ -80,7 +80,7 @@ fn crashes_after_crashes_after_crashes_are_survived() {
 fn kills_between_any_two_calls_are_survived() {
     for engine in engines() {
         let (story, _) = Plot::new(engine, 21, 60, 40).run_in_files();
-        let explored = story.explore_kills(1);
+        let explored = story.explore_kills(None, 1);
         assert_eq!(explored.violation, None, "{engine}");
         assert!(explored.states > 100, "{explored:?}");
     }

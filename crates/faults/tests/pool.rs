@@ -35,9 +35,9 @@ fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Plot {
 fn nvm_inp_survives_a_power_cut_at_every_fence() {
     let engine = EngineKind::NvmInp;
     survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
-    let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 160, 60), plot(engine, 12, 60, 300)];
+    let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 60, 60), plot(engine, 12, 40, 300)];
     // Whatever the bound, every two lines are seen in all four combinations.
-    power_cuts(engine, &plots, 10, Again::every(500, 2));
+    power_cuts(engine, &plots, 10, Again::every(2_000, 2));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn nvm_log_survives_a_power_cut_at_every_fence() {
     survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
     // Freezing, merging and taking apart have crash points of their own: shorter stories.
     let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 50, 60), plot(engine, 12, 30, 300)];
-    power_cuts(engine, &plots, 4, Again::every(400, 2));
+    power_cuts(engine, &plots, 4, Again::every(2_000, 2));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn nvm_cow_survives_a_power_cut_at_every_fence() {
         plot(engine, 13, 160, 60).groups_of(4),
         plot(engine, 15, 160, 60).groups_of(30),
     ];
-    power_cuts(engine, &plots, 14, Again::every(90, 2));
+    power_cuts(engine, &plots, 10, Again::every(1_000, 2));
 }
 
 /// Every engine, whichever there are, in a short story.
@@ -68,7 +68,7 @@ fn every_engine_in_the_pool_survives_power_cuts() {
     for engine in engines() {
         let grouped = plot(engine, 31, 30, 30).groups_of(4);
         let plots = [plot(engine, 30, 20, 40), grouped];
-        power_cuts(engine, &plots, 4, Again::every(60, 2));
+        power_cuts(engine, &plots, 4, Again::every(400, 2));
     }
 }
 
@@ -89,7 +89,7 @@ fn operations_on_one_tuple_are_ordered() {
 
 /// Kills at every `stride`th store of a story.
 fn kills(engine: EngineKind, transactions: usize, stride: u64) {
-    let explored = plot(engine, 21, transactions, 40).run_in_pool().explore_kills(stride);
+    let explored = plot(engine, 21, transactions, 40).run_in_pool().explore_kills(None, stride);
     println!("{engine}: {} stores, {} states", explored.points, explored.states);
     assert_eq!(explored.violation, None, "{engine}");
     assert!(explored.points > 2_000, "{explored:?}");

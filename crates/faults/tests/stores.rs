@@ -23,9 +23,13 @@ use pm::Site;
 /// Places that store in the recovery from some of a story's states.
 fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<Site> {
     let mut sites = Vec::new();
-    let part = Part { index: 3, of: 7 };
+    let part = Part { from: 3, to: u64::MAX, stride: 7 };
     PoolMedium::walk(&story.trace, 2, part, 5, &mut |state| {
-        let (db, memory) = story.medium.open(state.image).expect("it opens");
+        if state.acknowledged.is_none() {
+            // It is not created yet.
+            return ControlFlow::Continue(());
+        }
+        let (db, memory) = story.medium.open(state.image, true).expect("it opens");
         db.abandon();
         for site in Mutation::sites_in_memory(How::NoStore, &PoolMedium::stop(&memory)) {
             if !sites.contains(&site) {

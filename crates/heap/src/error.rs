@@ -34,6 +34,9 @@ pub enum HeapError {
         /// Longest possible name in bytes.
         max: usize,
     },
+    /// The memory was never made a heap, or making it one was cut off.
+    #[error("there is no heap in it")]
+    Unformatted,
     /// The heap was asked for with impossible parameters.
     #[error("a heap cannot have {what}")]
     Options {

@@ -12,8 +12,8 @@ use crate::classes::{CLASSES, Shape};
 use crate::error::HeapError;
 use crate::lane::{Lane, Purpose};
 use crate::layout::{
-    ChunkTag, HIGH_WATER, LANE_AREA_BYTES, LANES_AT, NAME_BYTES, NAME_SET, NAMES, NameEntry,
-    SUPERBLOCK_AT, SUPERBLOCK_MAGIC, Superblock, lane_at, name_at, taken_at,
+    ChunkTag, HIGH_WATER, LANE_AREA_BYTES, NAME_BYTES, NAME_SET, NameEntry, SUPERBLOCK_AT,
+    SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock, TAKEN_AT, directory_names, lanes_at, name_at,
 };
 use crate::mini;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,8 @@ pub const MAX_NAME_BYTES: usize = NAME_BYTES;
 pub struct HeapOptions {
     /// Bytes of a chunk: a power of two from 8 KiB to 4 MiB. An object is a little smaller at most.
     pub chunk_bytes: u64,
-    /// How many lanes there are: one for each partition.
+    /// How many lanes there are: one for each partition. There is room for as many names, and for
+    /// 62 at least.
     pub lanes: u32,
 }
 
@@ -65,6 +66,7 @@ pub(crate) struct Shared<M> {
     pub(crate) chunk_shift: u32,
     pub(crate) chunks_at: u64,
     pub(crate) lanes: u32,
+    names: u32,
     pub(crate) shapes: Box<[Shape; CLASSES]>,
     supply: Mutex<Supply>,
     lent: Mutex<Vec<bool>>,
@@ -87,19 +89,22 @@ impl<M: Memory> Heap<M> {
         if lanes == 0 || lanes > 4096 {
             return Err(HeapError::Options { what: format!("{lanes} lanes") });
         }
-        let chunks_at = LANES_AT + u64::from(lanes) * LANE_AREA_BYTES;
+        let names = directory_names(lanes);
+        let chunks_at = lanes_at(names) + u64::from(lanes) * LANE_AREA_BYTES;
         memory.grow(chunks_at)?;
         let mut superblock = Superblock {
             magic: SUPERBLOCK_MAGIC,
             chunk_bytes,
             lanes,
-            names: NAMES as u32,
+            names,
             chunks_at,
             reserved: [0; 3],
             checksum: 0,
         };
         superblock.checksum = checksum(&superblock);
-        memory.copy(Off::new(SUPERBLOCK_AT), superblock.as_bytes());
+        // In one line, the magic last: whoever sees it sees the rest.
+        memory.copy(Off::new(SUPERBLOCK_AT + 8), &superblock.as_bytes()[8..]);
+        memory.store(Off::new(SUPERBLOCK_AT), superblock.magic);
         memory.flush(Range::new(SUPERBLOCK_AT, size_of::<Superblock>() as u64));
         memory.fence();
         Ok(Self::assemble(memory, &superblock, 0))
@@ -108,15 +113,28 @@ impl<M: Memory> Heap<M> {
     /// Opens the heap that a memory holds. Finishes the mini-transactions that a crash cut off.
     ///
     /// # Errors
-    /// The superblock is damaged.
+    /// [`HeapError::Unformatted`]; the superblock is damaged.
     pub fn open(memory: M) -> Result<Self, HeapError> {
+        if memory.len() < SUPERBLOCK_AT + SUPERBLOCK_BYTES {
+            return Err(HeapError::Unformatted);
+        }
         let superblock: Superblock = memory.read(Off::new(SUPERBLOCK_AT))?;
+        if superblock.magic == 0 {
+            // Where something has been allocated or named, it was there once.
+            let first_name: NameEntry = memory.read(name_at(0))?;
+            if memory.load(HIGH_WATER, Acquire)? == 0 && first_name.state == 0 {
+                return Err(HeapError::Unformatted);
+            }
+        }
         let damaged = Bad::Damaged { what: "heap superblock", at: SUPERBLOCK_AT };
         if superblock.magic != SUPERBLOCK_MAGIC || superblock.checksum != checksum(&superblock) {
             return Err(damaged.into());
         }
+        let areas = u64::from(superblock.lanes) * LANE_AREA_BYTES;
         // What lanes write into their areas is not checked again.
-        if memory.len() < superblock.chunks_at {
+        if memory.len() < superblock.chunks_at
+            || superblock.chunks_at != lanes_at(superblock.names) + areas
+        {
             return Err(damaged.into());
         }
         let high_water = memory.load(HIGH_WATER, Acquire)?;
@@ -135,7 +153,7 @@ impl<M: Memory> Heap<M> {
     fn settle(&self) -> Result<(), HeapError> {
         let (memory, high_water) = (&self.0.memory, self.supply().high_water);
         memory.flush(HIGH_WATER.range());
-        for index in 0..NAMES {
+        for index in 0..self.0.names {
             let entry: NameEntry = memory.read(name_at(index))?;
             // They are set one after the other, each durably before the next.
             if entry.state != NAME_SET {
@@ -144,8 +162,8 @@ impl<M: Memory> Heap<M> {
             memory.flush(name_at(index).range());
         }
         for lane in 0..self.0.lanes {
-            mini::finish(memory, lane_at(lane))?;
-            let taken = memory.load(taken_at(lane), Acquire)?;
+            mini::finish(memory, self.lane_at(lane))?;
+            let taken = memory.load(self.taken_at(lane), Acquire)?;
             if (1..=high_water).contains(&taken) {
                 memory.flush(Off::<u64>::new(self.chunk_at(taken as u32 - 1)).range());
             }
@@ -165,6 +183,7 @@ impl<M: Memory> Heap<M> {
             chunk_shift: superblock.chunk_bytes.trailing_zeros(),
             chunks_at: superblock.chunks_at,
             lanes: superblock.lanes,
+            names: superblock.names,
             shapes,
             supply: Mutex::new(Supply { high_water, free: Vec::new() }),
             lent: Mutex::new(vec![false; superblock.lanes as usize]),
@@ -205,6 +224,18 @@ impl<M: Memory> Heap<M> {
 
     pub(crate) fn supply(&self) -> MutexGuard<'_, Supply> {
         self.0.supply.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The area of a lane.
+    pub(crate) fn lane_at(&self, lane: u32) -> Range {
+        let start = lanes_at(self.0.names) + u64::from(lane) * LANE_AREA_BYTES;
+        Range::new(start, LANE_AREA_BYTES)
+    }
+
+    /// Where a lane says which chunk it took last. Nothing makes the word durable: it is for the
+    /// process after a kill, which sees it and not whether the chunk's tag is durable.
+    pub(crate) fn taken_at(&self, lane: u32) -> Off<u64> {
+        Off::new(self.lane_at(lane).start + TAKEN_AT)
     }
 
     /// Where chunk `number` starts.
@@ -324,7 +355,7 @@ impl<M: Memory> Heap<M> {
     /// The directory lies outside the memory.
     pub fn roots(&self) -> Result<Vec<(String, u64)>, HeapError> {
         let mut roots = Vec::new();
-        for index in 0..NAMES {
+        for index in 0..self.0.names {
             let entry: NameEntry = self.0.memory.read(name_at(index))?;
             if entry.state == NAME_SET {
                 let end = entry.name.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
@@ -335,9 +366,9 @@ impl<M: Memory> Heap<M> {
         Ok(roots)
     }
 
-    fn find_name(&self, name: &str) -> Result<Option<(usize, NameEntry)>, HeapError> {
+    fn find_name(&self, name: &str) -> Result<Option<(u32, NameEntry)>, HeapError> {
         let padded = pad_name(name)?;
-        for index in 0..NAMES {
+        for index in 0..self.0.names {
             let entry: NameEntry = self.0.memory.read(name_at(index))?;
             if entry.state == NAME_SET && entry.name == padded {
                 return Ok(Some((index, entry)));
@@ -362,7 +393,7 @@ impl<M: Memory> Heap<M> {
             memory.fence();
             return Ok(());
         }
-        for index in 0..NAMES {
+        for index in 0..self.0.names {
             let at = name_at(index);
             let entry: NameEntry = memory.read(at)?;
             if entry.state != NAME_SET {
@@ -375,7 +406,7 @@ impl<M: Memory> Heap<M> {
                 return Ok(());
             }
         }
-        Err(HeapError::NamesFull { max: NAMES })
+        Err(HeapError::NamesFull { max: self.0.names as usize })
     }
 }
 

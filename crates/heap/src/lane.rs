@@ -24,7 +24,7 @@ use crate::chunk::Chunk;
 use crate::classes::{CLASSES, class_of};
 use crate::error::HeapError;
 use crate::heap::{Heap, bitmap_word};
-use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MiniEntry, lane_at, taken_at};
+use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MiniEntry};
 use crate::mini;
 
 /// What an object is for. Objects of different purposes never share a chunk.
@@ -87,7 +87,7 @@ impl<M: Memory> Lane<M> {
         let there = heap.supply().high_water as u32;
         Self {
             number,
-            area: lane_at(number),
+            area: heap.lane_at(number),
             classes: (0..CLASSES * 3).map(|_| Class::default()).collect(),
             chunks: Vec::new(),
             undiscovered: 0..there,
@@ -301,7 +301,7 @@ impl<M: Memory> Lane<M> {
             number
         };
         // Before the tag: whoever sees that one stored knows that it may not be durable.
-        memory.store(taken_at(self.number), u64::from(number) + 1);
+        memory.store(heap.taken_at(self.number), u64::from(number) + 1);
         let at = Off::<u64>::new(heap.chunk_at(number));
         memory.store(at, tag.encode());
         memory.flush(at.range());

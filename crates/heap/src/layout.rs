@@ -1,9 +1,9 @@
 //! What the allocator keeps in memory: `docs/format/heap.md` draws it.
 
-use pm::{Off, POOL_DATA_START, Range};
+use pm::{Off, POOL_DATA_START};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Bytes of the superblock with the root directory.
+/// Bytes of the superblock with a root directory of the least size; [`directory_names`] says more.
 pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// Bytes of one lane's area: hints, then the mini-transaction log.
 pub const LANE_AREA_BYTES: u64 = 8192;
@@ -11,11 +11,11 @@ pub const LANE_AREA_BYTES: u64 = 8192;
 pub const CHUNK_HEADER_BYTES: u64 = 64;
 
 pub(crate) const SUPERBLOCK_AT: u64 = POOL_DATA_START;
-pub(crate) const LANES_AT: u64 = SUPERBLOCK_AT + SUPERBLOCK_BYTES;
 pub(crate) const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"PDHEAP01");
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"PDCK");
 pub(crate) const NAME_BYTES: usize = 48;
-pub(crate) const NAMES: usize = 62;
+/// Where the root directory begins.
+const NAMES_AT: u64 = SUPERBLOCK_AT + 128;
 /// Words for hints: 128 classes for each purpose.
 pub(crate) const HINT_CLASSES: u64 = 128;
 pub(crate) const HINTS_BYTES: u64 = 3 * HINT_CLASSES * 8;
@@ -63,21 +63,24 @@ pub(crate) struct MiniEntry {
 const _: () = assert!(size_of::<Superblock>() == 64);
 const _: () = assert!(size_of::<NameEntry>() == 64);
 const _: () = assert!(size_of::<MiniEntry>() == 16);
-const _: () = assert!(128 + NAMES as u64 * 64 == SUPERBLOCK_BYTES);
+const _: () = assert!(directory_names(1) == 62 && lanes_at(62) == SUPERBLOCK_AT + SUPERBLOCK_BYTES);
 const _: () = assert!(MINI_LOG_WORDS == 316);
 
-pub(crate) fn name_at(index: usize) -> Off<NameEntry> {
-    Off::new(SUPERBLOCK_AT + 128 + index as u64 * 64)
+/// How many names the root directory of a heap with so many lanes has room for: at least one a
+/// lane, and as many as fit into the superblock's pages.
+pub(crate) const fn directory_names(lanes: u32) -> u32 {
+    let bytes = 128 + lanes as u64 * size_of::<NameEntry>() as u64;
+    let whole = bytes.next_multiple_of(SUPERBLOCK_BYTES);
+    ((whole - 128) / size_of::<NameEntry>() as u64) as u32
 }
 
-pub(crate) fn lane_at(lane: u32) -> Range {
-    Range::new(LANES_AT + u64::from(lane) * LANE_AREA_BYTES, LANE_AREA_BYTES)
+/// Where the area of lane 0 starts: directly behind the root directory.
+pub(crate) const fn lanes_at(names: u32) -> u64 {
+    NAMES_AT + names as u64 * size_of::<NameEntry>() as u64
 }
 
-/// Where a lane says which chunk it took last. Nothing makes the word durable: it is for the
-/// process after a kill, which sees it and not whether the chunk's tag is durable.
-pub(crate) fn taken_at(lane: u32) -> Off<u64> {
-    Off::new(lane_at(lane).start + TAKEN_AT)
+pub(crate) fn name_at(index: u32) -> Off<NameEntry> {
+    Off::new(NAMES_AT + u64::from(index) * 64)
 }
 
 /// The first word of a chunk: which class its slots have, what they are for, and whose they are.

@@ -311,6 +311,30 @@ fn a_full_heap_gives_an_error_and_goes_on_when_something_is_freed() {
     }
 }
 
+/// Lanes begin behind the names, wherever those end.
+#[test]
+fn there_is_a_name_for_each_lane() {
+    for lanes in [1, 62, 63, 126, 127, 257] {
+        let memory = recording();
+        let heap = Heap::format(memory.clone(), options(8 << 10, lanes)).unwrap();
+        let mut objects = Vec::new();
+        for number in 0..lanes {
+            let (mut lane, mut lines) = (heap.lane(number), LineSet::new());
+            let object = lane.allocate(64, Purpose::Log).unwrap();
+            lane.mark_persisted(object, &mut lines);
+            heap.set_root(&format!("lane {number}"), object).unwrap();
+            objects.push(object);
+        }
+        drop(heap);
+        let heap = Heap::open(memory).unwrap();
+        assert_eq!(heap.lanes(), lanes);
+        for (number, object) in objects.into_iter().enumerate() {
+            assert_eq!(heap.root(&format!("lane {number}")).unwrap(), Some(object), "{lanes}");
+            assert!(heap.is_persisted(object).unwrap(), "{lanes}");
+        }
+    }
+}
+
 #[test]
 fn names_are_few_short_and_replaced_in_place() {
     let memory = recording();

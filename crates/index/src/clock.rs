@@ -12,7 +12,7 @@
 //! - A key is in one frame at most.
 //! - A frame that is pinned or dirty keeps its key.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// Mixes the words of a key that no adversary chooses; the same everywhere.
@@ -38,6 +38,9 @@ impl Hasher for Mix {
 
 /// A map whose keys are mixed by [`Mix`].
 pub type MixMap<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+
+/// A set whose members are mixed by [`Mix`].
+pub type MixSet<K> = HashSet<K, BuildHasherDefault<Mix>>;
 
 /// A frame of a cache.
 #[derive(Debug)]

@@ -1,12 +1,11 @@
 //! A database: a pool, its partitions, and who may use them when.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use engines::below::{
-    Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapOptions,
-    HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
+    Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
+    HeapOptions, HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
 };
 use engines::{
     CheckReport, EngineKind, EngineOptions, EngineStats, Footprint, RecoveryReport, Resources,
@@ -20,6 +19,7 @@ use crate::error::Error;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::{Background, Options};
+use crate::reachable::Reachable;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{ReadTx, Reading, Ticket, Tx, Writing};
@@ -546,33 +546,29 @@ impl<E: Environment> Database<E> {
     pub fn check(&self) -> Result<CheckReport, Error> {
         let guards: Vec<_> =
             (0..self.partitions.len()).map(|n| self.partition(n).read_lock()).collect();
-        let mut reachable = HashSet::new();
-        let mut twice = None;
+        let mut owned = Vec::new();
         let mut report = CheckReport::default();
-        let mut reach = |offset| {
-            if !reachable.insert(offset) {
-                twice = Some(offset);
-            }
-        };
+        let mut reach = |offset| owned.push(offset);
         if let Some((_, at)) = Description::read(&self.heap)? {
             reach(at);
         }
         for engine in &guards {
             report.tuples += engine.check(&mut reach)?;
         }
-        if let Some(at) = twice {
+        let reachable = Reachable::new(owned);
+        if let Some(at) = reachable.owned_twice().next() {
             return Err(Error::Damaged(Bad::Damaged { what: "object with two owners", at }));
         }
         let mut persisted = 0;
         self.heap.for_each_persisted(|offset, _| {
             report.objects += 1;
-            if reachable.contains(&offset) {
+            if reachable.contains(offset) {
                 persisted += 1;
             } else {
                 report.leaked += 1;
             }
         })?;
-        report.dangling = reachable.len() as u64 - persisted;
+        report.dangling = reachable.count() - persisted;
         Ok(report)
     }
 
@@ -638,11 +634,19 @@ impl<E: Environment> Drop for Database<E> {
     }
 }
 
+/// The heap in a pool called `name`.
+pub(crate) fn open_heap<M: Memory>(memory: M, name: &str) -> Result<Heap<M>, Error> {
+    match Heap::open(memory) {
+        Err(HeapError::Unformatted) => Err(Error::Unfinished { path: name.into() }),
+        opened => Ok(opened?),
+    }
+}
+
 /// The heap on media, and what it says of the database in it.
 pub(crate) fn describe<E: Environment>(
     media: &Media<E>,
 ) -> Result<(Heap<E::Durable>, Description), Error> {
-    let heap = Heap::open(media.durable.clone())?;
+    let heap = open_heap(media.durable.clone(), &media.name)?;
     let Some((description, at)) = Description::read(&heap)? else {
         return Err(Error::Unfinished { path: media.name.clone() });
     };

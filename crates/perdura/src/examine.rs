@@ -1,6 +1,5 @@
 //! Looking for damage everywhere, not only for the first: [`Database::examine`].
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use crate::database::{Database, agreed_engine, describe, files_directory, resour
 use crate::error::Error;
 use crate::media::Media;
 use crate::options::Options;
+use crate::reachable::Reachable;
 use crate::walk::{Gap, Owned, Sink, Walk, key_text};
 
 /// Findings that are told one by one; the others are counted.
@@ -106,13 +106,8 @@ impl<E: Environment> Database<E> {
     pub fn examine(&self) -> Examination {
         let mut found = Examination::default();
         let guards = self.read_all();
-        let mut reachable = HashSet::new();
-        let mut twice = Vec::new();
-        let mut reach = |offset| {
-            if !reachable.insert(offset) {
-                twice.push(offset);
-            }
-        };
+        let mut owned = Vec::new();
+        let mut reach = |offset| owned.push(offset);
         match Description::read(self.heap()) {
             Ok(Some((_, at))) => reach(at),
             Ok(None) => found.findings.of_all("the description of the database is gone", NOTHING),
@@ -121,7 +116,8 @@ impl<E: Environment> Database<E> {
         for (number, engine) in (0..).zip(&guards) {
             examine_engine(&***engine, self.catalog(), number, &mut found, &mut reach);
         }
-        for at in twice.iter().take(MOST_FINDINGS) {
+        let reachable = Reachable::new(owned);
+        for at in reachable.owned_twice().take(MOST_FINDINGS) {
             let what = format!("damaged object with two owners at offset {at:#x}");
             found.findings.of_all(what, "one of the two has the other's contents, or will have");
         }
@@ -129,7 +125,7 @@ impl<E: Environment> Database<E> {
         let report = &mut found.report;
         let counted = self.heap().for_each_persisted(|offset, _| {
             report.objects += 1;
-            if reachable.contains(&offset) {
+            if reachable.contains(offset) {
                 persisted += 1;
             } else {
                 report.leaked += 1;
@@ -139,7 +135,7 @@ impl<E: Environment> Database<E> {
             found.findings.of_all(format!("the allocator: {bad}"), "room in the pool");
         }
         if found.findings.is_empty() {
-            found.report.dangling = reachable.len() as u64 - persisted;
+            found.report.dangling = reachable.count() - persisted;
         } else {
             // What leads to an object is damaged itself, perhaps.
             (found.report.leaked, found.report.dangling) = (0, 0);

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use engines::below::{Access, Description, Heap, Pool, PoolInfo, PoolOptions, Schema};
+use engines::below::{Access, Description, Pool, PoolInfo, PoolOptions, Schema};
 
+use crate::database::open_heap;
 use crate::error::Error;
 
 /// What a pool says of itself.
@@ -31,7 +32,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
     let pool = Pool::open(path.as_ref(), &PoolOptions::default(), Access::Inspect)?;
     let info = pool.info().clone();
     // Private pages: what opening a heap finishes does not reach the file.
-    let heap = Heap::open(pool)?;
+    let heap = open_heap(pool, &info.path.display().to_string())?;
     let Some((description, _)) = Description::read(&heap)? else {
         return Err(Error::Unfinished { path: info.path.display().to_string() });
     };

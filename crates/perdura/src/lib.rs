@@ -63,6 +63,7 @@ mod opening;
 mod options;
 mod placing;
 mod progress;
+mod reachable;
 mod salvage;
 mod snapshot;
 mod sync;

@@ -60,7 +60,7 @@ impl Default for Options {
             commit: Commit::Durable,
             background: Background::Inline,
             engine_options: EngineOptions::default(),
-            volatile_bytes: 1 << 40,
+            volatile_bytes: 256 << 30,
         }
     }
 }
@@ -220,7 +220,8 @@ impl Options {
         self
     }
 
-    /// Bytes of volatile memory that a partition of InP or Log may take.
+    /// Bytes of volatile memory that a partition of InP or Log may take; 256 GiB by default, of
+    /// addresses, so that as many partitions as there can be find room.
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {
         self.volatile_bytes = bytes;

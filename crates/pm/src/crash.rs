@@ -3,25 +3,35 @@
 //!
 //! - An 8-byte aligned store persists whole or not at all.
 //! - What persists of a line is a prefix of the stores to that line. A bulk copy is one element of
-//!   that order whose 8-byte atoms persist in any combination, one of them possibly torn.
+//!   that order whose 8-byte atoms persist in any combination, one of them possibly torn. Of these
+//!   combinations each atom alone and all but each are built, and one torn atom, either half first.
 //! - Lines are independent of each other until the thread that wrote them back has fenced; the
 //!   fence covers the stores that were made before the write-back.
 //!
-//! Checking before every fence drains, at every note and at the end covers all points in between:
-//! until the next fence the set of possible states only grows.
+//! Checking before every fence drains, around every note and at the end covers all points in between:
+//! until the next fence the set of possible states only grows. Of a set that is too large for all of
+//! it to be built, every point shows the newest part: what was stored since the point before.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::offset::LINE_BYTES;
 use crate::recording::{Event, Recorded, Trace, atoms, put};
+use crate::split_mix::next_random;
 
 const LINE: usize = LINE_BYTES as usize;
+
+/// So many of a line's newest contents are gone through. Older ones were at an earlier crash point.
+pub const CHOICES: usize = 16;
+/// One in so many of the bound's states are samples, whatever the rest takes.
+const SAMPLES: u64 = 4;
 
 /// A store or a copy as far as it touches one line.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     /// `(offset in the line, bytes)`; one atom for an ordered store.
     atoms: Vec<(usize, Vec<u8>)>,
+    /// Part of a bulk copy, of which nothing is atomic.
+    bulk: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -111,27 +121,33 @@ impl<'a> Replay<'a> {
         self.fences
     }
 
-    /// Goes on to the next crash point: before a fence drains, before a note, or at the end.
-    /// Points between which nothing was stored are one point.
+    /// Goes on to the next crash point: before a fence drains, before a note and behind it, or at
+    /// the end. Points between which nothing was stored or promised are one point.
     pub fn next_point(&mut self) -> Option<CrashPoint<'_>> {
+        self.pass_point().then(|| self.point())
+    }
+
+    /// The same, without looking at it. Returns whether there was one.
+    pub fn pass_point(&mut self) -> bool {
+        let mut stops = false;
         loop {
-            let Some(recorded) = self.trace.events.get(self.next) else {
-                return std::mem::take(&mut self.changed).then(|| self.point());
-            };
-            let stops = matches!(recorded.event, Event::Fence | Event::Note(_));
+            let next = self.trace.events.get(self.next);
+            stops |= next.is_none_or(|one| matches!(one.event, Event::Fence | Event::Note(_)));
             if stops && std::mem::take(&mut self.changed) {
-                return Some(self.point());
+                return true;
             }
+            let Some(recorded) = next else { return false };
             self.next += 1;
             self.step(recorded);
+            stops = matches!(recorded.event, Event::Note(_));
         }
     }
 
     /// Does what was recorded.
     pub(crate) fn step(&mut self, recorded: &Recorded) {
         match &recorded.event {
-            Event::Store { at, value } => self.group(*at, &value.to_le_bytes()),
-            Event::Copy { at, bytes } => self.group(*at, bytes),
+            Event::Store { at, value } => self.group(*at, &value.to_le_bytes(), false),
+            Event::Copy { at, bytes } => self.group(*at, bytes, true),
             Event::Flush { first, end } => {
                 for (_, pending) in self.pending.range_mut(first..end) {
                     let all = pending.groups.len();
@@ -152,11 +168,12 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn group(&mut self, at: u64, bytes: &[u8]) {
+    fn group(&mut self, at: u64, bytes: &[u8], bulk: bool) {
         self.changed = true;
         let mut lines: BTreeMap<u64, Group> = BTreeMap::new();
         for (start, atom) in atoms(at, bytes) {
-            let group = lines.entry(start / LINE_BYTES).or_insert(Group { atoms: Vec::new() });
+            let group =
+                lines.entry(start / LINE_BYTES).or_insert(Group { atoms: Vec::new(), bulk });
             group.atoms.push(((start % LINE_BYTES) as usize, atom.to_vec()));
         }
         for (line, group) in lines {
@@ -210,7 +227,7 @@ impl<'a> Replay<'a> {
         for group in &pending.groups {
             let mut whole = bytes;
             apply(&mut whole, &group.atoms);
-            if group.atoms.len() > 1 {
+            if group.bulk {
                 for index in 0..group.atoms.len() {
                     // Only this atom, and all but this one: any order among the atoms.
                     let mut one = bytes;
@@ -221,17 +238,26 @@ impl<'a> Replay<'a> {
                     apply(&mut rest, &group.atoms[index + 1..]);
                     add(rest);
                 }
-                // A bulk copy may move single bytes: tear its middle atom.
-                let (offset, atom) = &group.atoms[group.atoms.len() / 2];
-                let mut torn = bytes;
-                apply(&mut torn, &[(*offset, atom[..atom.len().div_ceil(2)].to_vec())]);
-                add(torn);
+                // A bulk copy may move single bytes: tear an atom, either part of it first.
+                let (offset, atom) = &group.atoms[self.next % group.atoms.len()];
+                if atom.len() > 1 {
+                    let cut = 1 + self.next % (atom.len() - 1);
+                    for (from, part) in [(0, &atom[..cut]), (cut, &atom[cut..])] {
+                        let mut torn = bytes;
+                        apply(&mut torn, &[(offset + from, part.to_vec())]);
+                        add(torn);
+                    }
+                }
             }
             bytes = whole;
             add(bytes);
         }
-        // Where the newest content was seen before, it must still be last.
-        choices.retain(|choice| choice.bytes != bytes);
+        // Where the newest content was seen before, it must still be last; and what is durable first.
+        match choices.iter().position(|choice| choice.bytes == bytes) {
+            Some(0) if choices.len() == 1 => return choices,
+            Some(0) | None => {}
+            Some(index) => drop(choices.remove(index)),
+        }
         choices.push(LineChoice { line, bytes });
         choices
     }
@@ -258,10 +284,12 @@ impl CrashPoint<'_> {
         self.options.len()
     }
 
-    /// Calls `visit` with the memory's contents in each state: all of them if there are at most
-    /// `bound`, else each line's choices one by one against "all lost" and "all persisted", a set
-    /// in which every two lines are seen in all four combinations of lost and persisted, and
-    /// samples up to `bound` states. The same seed gives the same states.
+    /// Calls `visit` with the memory's contents in each state: all combinations of
+    /// [the choices](LineChoice) if there are at most `bound`. Else all lost, all persisted, a set in
+    /// which every two lines are seen in all four combinations of lost and persisted, up to `bound`
+    /// states in which every line has another one of its choices each time (of more than
+    /// [`CHOICES`], of the newest), and samples: as many as are missing to `bound`, a few at least.
+    /// The same seed gives the same states.
     pub fn for_each_state(
         &self,
         bound: u64,
@@ -316,9 +344,20 @@ impl CrashPoint<'_> {
                 visited += u64::from(show(&row));
             }
         }
+        let most = self.options.iter().map(Vec::len).max().unwrap_or(0).min(CHOICES);
+        for row in 0..most.min(bound as usize) {
+            // Lines differ in where they begin, so that they do not go in step.
+            let choice = |(number, line): (usize, &Vec<LineChoice>)| {
+                let few = line.len().min(CHOICES);
+                (line.len() - 1 - (row + self.position + number * 7) % few) as u16
+            };
+            let row: Vec<u16> = self.options.iter().enumerate().map(choice).collect();
+            visited += u64::from(show(&row));
+        }
         let mut random = seed ^ (self.position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut tries = 0;
-        while visited < bound && tries < bound * 2 {
+        let enough = bound.max(visited + bound / SAMPLES);
+        while visited < enough && tries < bound * 2 {
             tries += 1;
             let mut picks: Vec<u16> = match next_random(&mut random) % 3 {
                 0 => lost.clone(),
@@ -335,15 +374,6 @@ impl CrashPoint<'_> {
         }
         CrashStates { visited, exhaustive: false }
     }
-}
-
-/// SplitMix64.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -429,7 +459,14 @@ mod tests {
         let found = states(|memory| memory.copy(Off::new(0), &[7; 24]));
         let firsts: HashSet<_> = found.iter().map(|image| words(image, [0, 16])).collect();
         assert!(firsts.contains(&(0, 7)), "the last atom without the first");
-        assert!(found.iter().any(|image| image[8] == 7 && image[15] == 0), "a torn atom");
+        let torn = |first: u8| {
+            let mut atoms = found.iter().flat_map(|image| image.chunks(8).take(3));
+            atoms.any(|atom| atom[0] == first && atom[7] == 7 - first)
+        };
+        assert!(torn(7) && torn(0), "an atom that is torn, either half first");
+        let one = states(|memory| memory.copy(Off::new(0), &[7; 8]));
+        assert!(one.len() > 2, "a copy of one atom can tear");
+        assert_eq!(states(|memory| memory.store(Off::new(0), u64::MAX)).len(), 2, "a store cannot");
     }
 
     #[test]
@@ -445,7 +482,7 @@ mod tests {
         let point = replay.next_point().unwrap();
         let mut images = Vec::new();
         let states = point.for_each_state(40, 3, |image| images.push(image.to_vec()));
-        assert!(!states.exhaustive && states.visited <= 40);
+        assert!(!states.exhaustive && states.visited <= 50);
         for a in 0..100 {
             for b in 0..a {
                 let seen: HashSet<_> =

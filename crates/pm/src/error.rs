@@ -170,11 +170,13 @@ pub enum PoolError {
     },
     /// A `process` pool was not closed before the machine went down.
     #[error(
-        "{path}: was open when the machine went down, and its durability domain is `process`, which promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, or reopen it with `accept_loss` after `perdura pool check`"
+        "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, or reopen it with `accept_loss` after `perdura pool check`"
     )]
     Rebooted {
         /// The pool file.
         path: PathBuf,
+        /// The domain: `process`, or one that is modelled.
+        domain: String,
     },
     /// A domain was asked for that is stronger than the medium's, without saying that it is a model.
     #[error(

@@ -91,6 +91,8 @@ pub enum HeaderDamage {
     Features(u64),
     /// A field has an impossible value although the checksum is right.
     Field(&'static str),
+    /// The medium does not give it back.
+    Unreadable,
 }
 
 impl HeaderDamage {
@@ -102,6 +104,7 @@ impl HeaderDamage {
             Self::Version(_) => "other format version",
             Self::Checksum => "wrong checksum",
             Self::Features(_) => "unknown features",
+            Self::Unreadable => "the medium cannot be read there",
         }
     }
 }

@@ -38,11 +38,12 @@ mod poison;
 mod pool;
 mod receipt;
 mod recording;
+mod split_mix;
 mod sync;
 mod watched;
 
 pub use counters::Counters;
-pub use crash::{CrashPoint, CrashStates, LineChoice, Replay};
+pub use crash::{CHOICES, CrashPoint, CrashStates, LineChoice, Replay};
 pub use domain::{Domain, ParseDomainError};
 pub use dram::Dram;
 pub use environment::{Environment, Native, Recorded};

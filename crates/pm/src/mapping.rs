@@ -34,6 +34,13 @@ impl Sharing {
     }
 }
 
+/// How addresses are reserved. Miri knows no pages without access: there all are usable at once.
+const RESERVED: (libc::c_int, libc::c_int) = if cfg!(miri) {
+    (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)
+} else {
+    (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)
+};
+
 /// Invariant: `base` starts a reservation of `reserved` bytes that lives as long as `self`; its
 /// first `len` bytes are mapped readable and writable, and `len` never shrinks. Where `torn` is
 /// set, addresses of the reservation behind `len` may belong to somebody else.
@@ -56,11 +63,11 @@ impl Mapping {
     /// Reserves `reserved` bytes of addresses, of which none is usable. None at all is possible.
     pub(crate) fn reserve(reserved: u64) -> io::Result<Self> {
         let size = usize::try_from(reserved).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let (access, flags) = RESERVED;
         let base = match size {
             0 => std::ptr::dangling_mut::<u8>().cast(),
             // SAFETY: a fresh private mapping at an address that the kernel chooses.
-            _ => unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) },
+            _ => unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) },
         };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -81,6 +88,10 @@ impl Mapping {
     /// The kernel has no room for them.
     pub(crate) fn extend(&self, to: u64) -> io::Result<()> {
         assert!(to <= self.reserved, "the mapping grows within its reservation");
+        if cfg!(miri) {
+            self.set_len(to);
+            return Ok(());
+        }
         let from = self.len() / page_bytes() * page_bytes();
         // SAFETY: pages of our own reservation; those that were usable stay so.
         let result = unsafe {

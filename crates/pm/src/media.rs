@@ -75,7 +75,7 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
 }
 
 /// Whether the kernel grants `MAP_SYNC`: the file lies on persistent memory, and a write-back of
-/// the processor's caches is enough.
+/// the processor's caches is enough. Asked for reading alone: the file may be open for no more.
 fn maps_synchronously(file: &File) -> bool {
     let page = 4096;
     // SAFETY: a fresh mapping at an address that the kernel chooses, undone at once, never touched.
@@ -83,7 +83,7 @@ fn maps_synchronously(file: &File) -> bool {
         let at = libc::mmap(
             std::ptr::null_mut(),
             page,
-            libc::PROT_READ | libc::PROT_WRITE,
+            libc::PROT_READ,
             libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             file.as_raw_fd(),
             0,

@@ -19,6 +19,9 @@ use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod, Step};
 use crate::offset::{LINE_BYTES, Off, Range};
 
+/// Bytes that the kernel maps at a time.
+const PAGE: usize = 4096;
+
 /// Where in the source a store, a flush or a fence was asked for.
 pub type Site = &'static Location<'static>;
 
@@ -139,7 +142,8 @@ impl Trace {
     }
 
     /// Calls `visit` with every state that a kill of the process could leave behind: all stores
-    /// up to some point, and none after it. A bulk copy is cut at each of its 8-byte atoms.
+    /// up to some point, and none after it. A bulk copy is cut at each of its 8-byte atoms, of
+    /// which it may move the first first or the last.
     pub fn process_states(&self, mut visit: impl FnMut(usize, &[u8])) {
         let mut image = self.image.clone();
         visit(0, &image);
@@ -150,7 +154,15 @@ impl Trace {
                     visit(index + 1, &image);
                 }
                 Event::Copy { at, bytes } => {
-                    for (start, atom) in atoms(*at, bytes) {
+                    let range = *at as usize..*at as usize + bytes.len();
+                    let before = image[range.clone()].to_vec();
+                    let all: Vec<_> = atoms(*at, bytes).collect();
+                    for (start, atom) in all.iter().skip(1).rev() {
+                        put(&mut image, *start, atom);
+                        visit(index + 1, &image);
+                    }
+                    image[range].copy_from_slice(&before);
+                    for (start, atom) in all {
                         put(&mut image, start, atom);
                         visit(index + 1, &image);
                     }
@@ -219,7 +231,12 @@ impl Recording {
     pub fn from_image(image: &[u8], limit: u64) -> io::Result<Self> {
         let memory = Self::new(limit.max(image.len() as u64))?;
         memory.0.mapping.extend(image.len() as u64)?;
-        memory.0.mapping.copy(Off::new(0), image);
+        // Fresh memory is zero: a page that is written to costs a fault, and crash tests map many.
+        for (number, page) in (0..).zip(image.chunks(PAGE)) {
+            if page.iter().any(|byte| *byte != 0) {
+                memory.0.mapping.copy(Off::new(number * PAGE as u64), page);
+            }
+        }
         Ok(memory)
     }
 
@@ -294,6 +311,12 @@ impl Recording {
         self.record(|| Event::Note(note));
     }
 
+    /// Whether the two memories begin at the same address: nothing could be said then about pointers
+    /// that should be offsets.
+    pub fn is_mapped_like(&self, other: &Self) -> bool {
+        self.0.mapping.base() == other.0.mapping.base()
+    }
+
     /// Calls `work` before each store, copy, flush and fence from now on, in the thread that is
     /// about to do it, with the place in the source that asks for it.
     ///
@@ -320,6 +343,11 @@ impl Recording {
     /// Lets the memory grow `times` more times; after that growing fails as on a full medium.
     pub fn fail_growth_after(&self, times: Option<u64>) {
         self.log().grow_budget = times;
+    }
+
+    /// How many more times the memory can grow, if [`Self::fail_growth_after`] has set a bound.
+    pub fn growths_left(&self) -> Option<u64> {
+        self.log().grow_budget
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {

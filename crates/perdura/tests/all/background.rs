@@ -207,16 +207,8 @@ fn engines_with_files_survive_a_power_cut_while_the_thread_works() {
             .cache_bytes(16 << 10);
         for (seed, kills) in [(1, false), (2, true), (3, true)] {
             let options = options.clone();
-            let plot = Plot {
-                options,
-                seed,
-                transactions: 29,
-                group: 1,
-                keys: 40,
-                large: 40,
-                failing: Some(1),
-                kills,
-            };
+            let plot = Plot::new(engine, seed, 29, 40);
+            let plot = Plot { options, large: 40, failing: Some(1), kills, ..plot };
             let explored = plot.run_in_files().0.explore(None, Effort::once(6));
             assert_eq!(explored.violation, None, "seed {seed}");
         }

@@ -205,6 +205,24 @@ fn euid() -> u32 {
     std::fs::metadata("/proc/self").unwrap().uid()
 }
 
+/// Such as the files of a database whose pool was moved away.
+#[test]
+fn files_that_are_in_the_way_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    for engine in EngineKind::ALL {
+        let path = directory.path().join(engine.name());
+        let files = path.with_extension("files");
+        std::fs::create_dir(&files).unwrap();
+        std::fs::write(files.join("precious"), b"data").unwrap();
+        // An engine without files fails in another way.
+        let options = options().engine(engine).pool_limit(16 << 10);
+        let error = Database::create(&path, &schema(), &options).unwrap_err();
+        println!("{engine}: {error}");
+        assert_eq!(std::fs::read(files.join("precious")).unwrap(), b"data", "{engine}");
+        assert!(!path.exists(), "{engine}");
+    }
+}
+
 #[test]
 fn without_permission_there_is_an_error_and_nothing_left_behind() {
     use std::os::unix::fs::PermissionsExt;

@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::recording::{DiskEvent, DiskTrace};
-use crate::crash::CrashStates;
+use crate::crash::{CHOICES, CrashStates};
+use crate::split_mix::next_random;
 
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -193,22 +194,28 @@ impl<'a> DiskReplay<'a> {
         self.syncs
     }
 
-    /// Goes on to the next crash point: before a sync, before a note, or at the end. Points
-    /// between which nothing was done are one point.
+    /// Goes on to the next crash point: before a sync, before a note and behind it, or at the end.
+    /// Points between which nothing was done or promised are one point.
     pub fn next_point(&mut self) -> Option<DiskPoint<'_>> {
+        self.pass_point().then(|| self.point())
+    }
+
+    /// The same, without looking at it. Returns whether there was one.
+    pub fn pass_point(&mut self) -> bool {
+        let is_stop = |event: &DiskEvent| {
+            matches!(event, DiskEvent::Sync { .. } | DiskEvent::SyncDirectory | DiskEvent::Note(_))
+        };
+        let mut stops = false;
         loop {
-            let Some(record) = self.trace.events.get(self.next) else {
-                return std::mem::take(&mut self.changed).then(|| self.point());
-            };
-            let stops = matches!(
-                record.event,
-                DiskEvent::Sync { .. } | DiskEvent::SyncDirectory | DiskEvent::Note(_)
-            );
+            let next = self.trace.events.get(self.next);
+            stops |= next.is_none_or(|record| is_stop(&record.event));
             if stops && std::mem::take(&mut self.changed) {
-                return Some(self.point());
+                return true;
             }
+            let Some(record) = next else { return false };
             self.next += 1;
             self.apply(&record.event);
+            stops = matches!(record.event, DiskEvent::Note(_));
         }
     }
 
@@ -323,7 +330,8 @@ impl DiskPoint<'_> {
 
     /// Calls `visit` with the directory's contents in each state, no state twice: all of them if
     /// there are at most `bound` combinations, else "all lost", "all persisted", a set in which
-    /// every two sectors are seen in all four combinations of lost and persisted, each one alone
+    /// every two sectors are seen in all four combinations of lost and persisted, up to `bound` states
+    /// in which every sector, length and directory has another of its newest contents, each one alone
     /// persisted and alone lost, and samples up to `bound` states. The same seed gives the same
     /// states.
     pub fn for_each_state(
@@ -367,6 +375,13 @@ impl DiskPoint<'_> {
         visited += show(&lost) + show(&last);
         for row in pairwise(&last) {
             visited += show(&row);
+        }
+        let most = last.iter().map(|last| last + 1).max().unwrap_or(0).min(CHOICES);
+        for row in 0..most.min(bound as usize) {
+            let pick = |(place, last): (usize, &usize)| {
+                last - (row + self.position + place * 7) % CHOICES.min(last + 1)
+            };
+            visited += show(&last.iter().enumerate().map(pick).collect::<Vec<_>>());
         }
         for place in 0..count {
             for (most, one) in [(&lost, &last), (&last, &lost)] {
@@ -433,15 +448,6 @@ fn pairwise(last: &[usize]) -> impl Iterator<Item = Vec<usize>> {
         };
         last.iter().enumerate().map(pick).collect()
     })
-}
-
-/// SplitMix64.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -102,17 +102,22 @@ impl HostFiles {
     /// write a line back.
     pub fn create(path: &Path, domain: Domain, modelled: bool) -> io::Result<Self> {
         match DirBuilder::new().mode(0o700).create(path) {
-            Ok(()) => {}
+            Ok(()) => Self::name_durably(path, domain, modelled)
+                .inspect_err(|_| drop(fs::remove_dir(path))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if fs::read_dir(path)?.next().is_some() {
-                    return Err(io::ErrorKind::DirectoryNotEmpty.into());
+                match fs::read_dir(path)?.next().transpose()? {
+                    Some(_) => Err(io::ErrorKind::DirectoryNotEmpty.into()),
+                    None => Self::name_durably(path, domain, modelled),
                 }
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Opens the directory, whose own name must survive too.
+    fn name_durably(path: &Path, domain: Domain, modelled: bool) -> io::Result<Self> {
         let files = Self::open(path, domain, modelled)?;
         if files.0.method == Method::Kernel {
-            // The directory's own name must survive too.
             fs::File::open(parent_of(path))?.sync_all()?;
         }
         Ok(files)

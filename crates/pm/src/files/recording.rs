@@ -344,6 +344,12 @@ impl RecordingFiles {
         hook.call(Location::caller());
     }
 
+    /// How many more mutating calls succeed, if [`Self::fail_after`] or [`Self::fail_once_after`] has
+    /// set a bound and has not struck.
+    pub fn calls_left(&self) -> Option<u64> {
+        self.state().budget
+    }
+
     /// Lets the files take so many bytes together; what would take more fails as on a full medium.
     pub fn limit(&self, bytes: Option<u64>) {
         self.state().limit = bytes;

@@ -68,16 +68,21 @@ pub(super) fn header_of(
         return Err(PoolError::TooShort { path: path.into(), bytes });
     }
     let mut copies = [[0u8; HEADER_BYTES]; 2];
+    let mut unreadable = None;
     for (copy, start) in copies.iter_mut().zip(crate::header::COPIES) {
-        // A file that ends before the second copy leaves it zero, that is, damaged.
+        // A copy that is not there, or that the medium does not give back, stays zero, that is,
+        // damaged: the other one may serve.
         match file.read_exact_at(copy, start) {
-            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
-                return Err(io_error(path, "read the header")(error));
-            }
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => unreadable = Some(error),
             _ => {}
         }
     }
-    Header::choose([&copies[0], &copies[1]]).map_err(|damage| match damage {
+    let chosen = Header::choose([&copies[0], &copies[1]]);
+    if let Some(error) = unreadable {
+        let (header, _) = chosen.map_err(|_| io_error(path, "read the header")(error))?;
+        return Ok((header, Some(HeaderDamage::Unreadable)));
+    }
+    chosen.map_err(|damage| match damage {
         HeaderDamage::Magic => PoolError::NotAPool { path: path.into() },
         HeaderDamage::OtherMachine(what) => PoolError::OtherMachine { path: path.into(), what },
         HeaderDamage::Version(found) => PoolError::Version {
@@ -91,7 +96,7 @@ pub(super) fn header_of(
             },
         },
         HeaderDamage::Features(flags) => PoolError::Features { path: path.into(), flags },
-        HeaderDamage::Checksum | HeaderDamage::Field(_) => {
+        HeaderDamage::Checksum | HeaderDamage::Field(_) | HeaderDamage::Unreadable => {
             PoolError::HeaderDamaged { path: path.into(), why: damage.what() }
         }
     })

@@ -201,10 +201,13 @@ impl Pool {
         // A model keeps only what its medium keeps: a modelled pool on tmpfs is a process pool.
         let survives_reboot = header.domain != Domain::Process && !header.modelled;
         if rebooted && !survives_reboot && !options.accept_loss && access == Access::ReadWrite {
-            return Err(PoolError::Rebooted { path: path.into() });
+            let domain = domain_text(header.domain, header.modelled);
+            return Err(PoolError::Rebooted { path: path.into(), domain });
         }
         let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
-        if !header.modelled && !header.domain.is_given_by(medium.natural) {
+        // Whoever only looks, at a copy say, relies on no promise.
+        let promises = access == Access::ReadWrite && !header.modelled;
+        if promises && !header.domain.is_given_by(medium.natural) {
             return Err(PoolError::DomainTooStrong {
                 path: path.into(),
                 wanted: header.domain,
@@ -508,8 +511,12 @@ impl Memory for Pool {
             .map_file(&shared.file, Range::new(from, to - from), shared.sharing)
             .map_err(medium)?;
         if shared.domain != Domain::Process && !header.modelled {
-            // The file's length must be durable before anything in the new part is.
-            shared.file.sync_all().map_err(medium)?;
+            // The file's length must be durable before anything in the new part is. A sync that fails
+            // may have lost what was stored elsewhere, too: acknowledge nothing any more.
+            shared.file.sync_all().map_err(|source| {
+                shared.poisoned.store(true, Ordering::SeqCst);
+                medium(source)
+            })?;
         }
         header.size = to;
         header.sequence += 1;
@@ -616,5 +623,32 @@ impl Drop for Shared {
             unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
         }
         self.registered = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_its_medium_does_not_promise_can_be_looked_at_but_not_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
+        let options = PoolOptions {
+            domain: Some(Domain::Eadr),
+            model: true,
+            initial_bytes: 1 << 20,
+            ..PoolOptions::default()
+        };
+        // As a copy of a pool from other hardware is: eadr, and not modelled.
+        let pool = Pool::create(&path, &options).unwrap();
+        let mut header = pool.info().header;
+        header.modelled = false;
+        header.sequence += 1;
+        header.write(&pool);
+        drop(pool);
+        let open = |access| Pool::open(&path, &PoolOptions::default(), access);
+        assert!(matches!(open(Access::ReadWrite), Err(PoolError::DomainTooStrong { .. })));
+        assert_eq!(open(Access::Inspect).unwrap().info().domain_text(), "eadr");
     }
 }

@@ -24,10 +24,10 @@ mod file_master;
 mod pool_master;
 mod versions;
 
-use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use index::clock::MixSet;
 use index::cow::{PageBackend, PageSource, Pages, Root, TreeBuffers, TreeShape, Visit};
 use index::{Direction, IndexError};
 use pm::Bad;
@@ -567,7 +567,7 @@ impl<B: PageBackend> Shadow<B> {
         &self,
         mut record: impl FnMut(usize, &[u8], &[u8]) -> Result<(), IndexError>,
     ) -> Result<(), IndexError> {
-        let mut owned = vec![HashSet::new(); self.stores.len()];
+        let mut owned = vec![MixSet::default(); self.stores.len()];
         let twice = |page| Bad::Damaged { what: "page with two owners", at: page };
         for (tree, TreePlace { shape, store, .. }) in self.snapshots.places.iter().enumerate() {
             let pages = &mut owned[*store];

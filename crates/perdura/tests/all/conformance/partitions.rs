@@ -1,7 +1,7 @@
 //! Several partitions: each its own tuples and transactions, one file for all of them; a table
 //! that every partition has a copy of; and calls that do not say which partition they mean.
 
-use perdura::{Commit, Database, Error, Scan, Table, Value};
+use perdura::{Commit, Database, Domain, Error, Options, Scan, Table, Value};
 
 use super::operations::{insert, schema, tuple, update};
 use super::{Own, Store, Tuple, each, small};
@@ -125,6 +125,33 @@ fn a_call_that_names_no_partition_or_a_wrong_one_says_so() {
             assert!(!path.exists());
         }
         store.db = Some(Database::open(&store.path, &small(engine)).unwrap());
+    });
+}
+
+/// With the limits that a database has by default.
+#[test]
+fn there_can_be_256_partitions() {
+    const MOST: u32 = 256;
+    each(|engine| {
+        let options = Options::new().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
+        let mut store = Store::new(&schema(), options.partitions(MOST));
+        let table = store.db().table("t").unwrap();
+        for partition in 0..u64::from(MOST) {
+            let write = |id| {
+                let new = tuple(id, id * 10 + partition);
+                let partition = store.db().partition(partition as usize);
+                partition.write(|tx| insert(tx, &table, &new)).unwrap();
+            };
+            (0..2).for_each(write);
+        }
+        store.thrice(|db| {
+            let table = db.table("t").unwrap();
+            assert_eq!(db.partition_count(), MOST as usize);
+            for partition in 0..MOST as usize {
+                assert_eq!(tuples_of(db, partition, &table), expected(partition as u64, 2));
+            }
+            assert_eq!(db.check().unwrap().tuples, u64::from(MOST) * 2);
+        });
     });
 }
 

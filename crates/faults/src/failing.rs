@@ -1,0 +1,469 @@
+//! A short run in the middle of which something fails: a call to the kernel, a growth of the pool, a
+//! write to a file, an allocation. Whatever it is and wherever it comes, there is an error that says
+//! so, the transaction can be aborted, the database goes on or is opened again, every acknowledged
+//! transaction is there, and nothing else.
+//!
+//! The run has everything that an engine does: creation, inserts, updates, deletes and aborts, small
+//! and large transactions, splits, rotations of the log, checkpoints, merges, closing, opening,
+//! a kill in the middle of a transaction, and recovery.
+//!
+//! 1. [`Run::go`] runs it on a [`Place`] in which something fails, and says what is wrong with how
+//!    that was borne, if anything.
+//! 2. [`Run::say`] runs it for a process that may die at any time; [`Run::left`] looks at what such a
+//!    process has left behind.
+
+use perdura::{Database, EngineKind, Environment, Error, Options, Tx};
+
+use crate::driver::{Driver, Operation};
+use crate::items::{Model, Tables, checks, contents, differs};
+use crate::story::options;
+
+/// Rounds of a run; each ends in another way.
+const ROUNDS: usize = 3;
+/// Keys of a table.
+const KEYS: u64 = 40;
+/// Operations of a large transaction; there is one in each round.
+const LARGE: usize = 40;
+/// Bytes of work that is put off, for one step.
+const STEP_BYTES: u64 = 4096;
+/// Steps in which all work that is put off has been done.
+const MOST_STEPS: usize = 1000;
+
+/// Where the database of a run lies.
+pub trait Place {
+    /// What it is made of.
+    type World: Environment;
+
+    /// Creates the database.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    fn create(&self) -> Result<Database<Self::World>, Error>;
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    fn open(&self) -> Result<Database<Self::World>, Error>;
+
+    /// Whether nothing is there: what a creation that failed has to leave.
+    fn is_empty(&self) -> bool;
+
+    /// From now on nothing fails.
+    fn mend(&self);
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// Errors.
+    pub errors: u64,
+    /// Errors after which the database went on as it was.
+    pub went_on: u64,
+    /// Times that the database had to be opened again.
+    pub reopened: u64,
+    /// Transactions that were acknowledged.
+    pub acknowledged: u64,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// How the database is made and opened.
+    pub options: Options,
+    /// Chooses the operations.
+    pub seed: u64,
+    /// Whether a transaction goes on after an operation that failed; else it aborts.
+    pub goes_on: bool,
+}
+
+/// One transaction.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    operations: usize,
+    aborts: bool,
+}
+
+/// The transactions of a round before its work that was put off is done.
+fn shapes() -> impl Iterator<Item = Shape> {
+    let small = (0..14).map(|number| Shape { operations: 1 + number % 5, aborts: number % 5 == 4 });
+    small.chain([Shape { operations: LARGE, aborts: false }])
+}
+
+/// How a transaction ended.
+enum Ended {
+    Committed,
+    Aborted,
+    AbortFailed(Error),
+    CommitFailed(Error),
+    /// An operation was done that must fail, or the other way round.
+    Wrong(String),
+}
+
+impl Run {
+    /// The run of an engine whose transactions abort when an operation fails.
+    pub fn new(engine: EngineKind) -> Self {
+        Self { options: options(engine), seed: 0xfa11, goes_on: false }
+    }
+
+    /// Runs it. Errors are what this is about, and borne as an application would: the transaction
+    /// goes on or aborts, a handle that has stopped is given up, and the database opened again.
+    ///
+    /// # Errors
+    /// What is wrong: a transaction that is missing or surplus, a database that cannot be used again.
+    pub fn go<P: Place>(&self, place: &P) -> Result<Ran, String> {
+        let mut at = At {
+            place,
+            run: self,
+            db: None,
+            driver: Driver::new(self.seed, KEYS),
+            model: Model::default(),
+            instead: Vec::new(),
+            ran: Ran::default(),
+        };
+        at.create()?;
+        for round in 0..ROUNDS {
+            for shape in shapes() {
+                at.transaction(shape)?;
+            }
+            at.tend(Database::checkpoint)?;
+            at.transaction(Shape { operations: 3, aborts: false })?;
+            at.tend(put_off)?;
+            at.end_of_round(round)?;
+        }
+        place.mend();
+        let db = at.db();
+        differs(db, &at.model).map_err(|what| format!("at the end, the database {what}"))?;
+        let ran = at.ran;
+        let closed = at.db.take().map_or(Ok(()), Database::close);
+        closed.map_err(|error| format!("does not close: {error}"))?;
+        Ok(ran)
+    }
+
+    /// Runs it once, without looking at anything, until the first error. `say` is told when the
+    /// database is there, with zero, and then how many transactions are acknowledged.
+    ///
+    /// # Errors
+    /// The first one.
+    pub fn say<P: Place>(&self, place: &P, plan: &Plan, say: &dyn Fn(u64)) -> Result<(), Error> {
+        let mut db = place.create()?;
+        say(0);
+        let (mut next, mut acknowledged) = (plan.transactions.iter(), 0);
+        for round in 0..ROUNDS {
+            let tables = Tables::of(&db);
+            let mut one = |db: &Database<P::World>| -> Result<(), Error> {
+                let (shape, operations) = next.next().expect("a plan for all of them");
+                let mut tx = db.begin()?;
+                for operation in operations {
+                    known(operation.run(&mut tx, &tables))?;
+                }
+                if shape.aborts {
+                    return tx.abort();
+                }
+                let _durable = tx.commit()?;
+                acknowledged += 1;
+                say(acknowledged);
+                Ok(())
+            };
+            for _ in shapes() {
+                one(&db)?;
+            }
+            db.checkpoint()?;
+            one(&db)?;
+            put_off(&db)?;
+            if round == 1 {
+                let mut tx = db.begin()?;
+                for operation in &plan.cut_off {
+                    known(operation.run(&mut tx, &tables))?;
+                }
+                // A kill drops nothing.
+                std::mem::forget(tx);
+                db.abandon();
+            } else {
+                db.close()?;
+            }
+            db = place.open()?;
+        }
+        db.close()
+    }
+
+    /// What is wrong with what a process has left that died in [`Self::say`], if anything. `said` is
+    /// what it has said last.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn left<P: Place>(&self, place: &P, plan: &Plan, said: Option<u64>) -> Result<(), String> {
+        let db = match (place.open(), said) {
+            (Ok(db), _) => db,
+            // Creating it was cut off.
+            (Err(_), None) => return Ok(()),
+            (Err(error), Some(_)) => return Err(format!("does not open: {error}")),
+        };
+        let from = said.unwrap_or(0) as usize;
+        let possible = &plan.models[from..plan.models.len().min(from + 2)];
+        let found = contents(&db).map_err(|error| format!("cannot be read: {error}"))?;
+        if !possible.contains(&found) {
+            let moment = plan.models.iter().position(|model| *model == found);
+            return Err(format!(
+                "has, after {from} acknowledged transactions, the contents {}",
+                moment.map_or("of no moment".into(), |at| format!("of after {at}"))
+            ));
+        }
+        checks(&db)?;
+        // It can be used.
+        let (tables, mut model) = (Tables::of(&db), found);
+        let mut driver = Driver::new(self.seed + 1, KEYS);
+        for operations in 1..4 {
+            let done = driver.transaction(&db, &tables, &mut model, operations);
+            done.map_err(|error| format!("cannot go on: {error}"))?;
+        }
+        differs(&db, &model)?;
+        db.close().map_err(|error| format!("does not close: {error}"))
+    }
+}
+
+/// All transactions of a run in which nothing fails, made beforehand.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    transactions: Vec<(Shape, Vec<Operation>)>,
+    /// Of the transaction that a kill cuts off.
+    cut_off: Vec<Operation>,
+    /// What there is after so many acknowledged transactions.
+    models: Vec<Model>,
+}
+
+impl Plan {
+    /// The plan of a run.
+    pub fn new(run: &Run) -> Self {
+        let (mut driver, mut models) = (Driver::new(run.seed, KEYS), vec![Model::default()]);
+        let mut transactions = Vec::new();
+        for _ in 0..ROUNDS {
+            for shape in shapes().chain([Shape { operations: 3, aborts: false }]) {
+                let mut after = models[models.len() - 1].clone();
+                let mut operations = Vec::new();
+                for _ in 0..shape.operations {
+                    let operation = driver.next(&after);
+                    operation.apply(&mut after);
+                    operations.push(operation);
+                }
+                if !shape.aborts {
+                    models.push(after);
+                }
+                transactions.push((shape, operations));
+            }
+        }
+        let mut other = Driver::new(run.seed + 2, KEYS);
+        // Of the second round's end, but any will do: operations that fail are no matter.
+        let cut_off = (0..8).map(|_| other.next(&models[0])).collect();
+        Self { transactions, cut_off, models }
+    }
+
+    /// How many transactions are acknowledged in the end.
+    pub fn acknowledged(&self) -> u64 {
+        self.models.len() as u64 - 1
+    }
+}
+
+/// An operation that finds a key or finds none has done what it can.
+fn known(done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+fn put_off<E: Environment>(db: &Database<E>) -> Result<(), Error> {
+    for _ in 0..MOST_STEPS {
+        if db.background(STEP_BYTES)? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A run on its way.
+struct At<'a, P: Place> {
+    place: &'a P,
+    run: &'a Run,
+    db: Option<Database<P::World>>,
+    driver: Driver,
+    model: Model,
+    /// What may be there instead after a reopening, until the next acknowledgement: a transaction
+    /// whose commit has failed may or may not be there.
+    instead: Vec<Model>,
+    ran: Ran,
+}
+
+impl<P: Place> At<'_, P> {
+    fn db(&self) -> &Database<P::World> {
+        self.db.as_ref().expect("open between the steps")
+    }
+
+    /// An error was seen.
+    fn failed(&mut self) {
+        self.ran.errors += 1;
+        self.place.mend();
+    }
+
+    fn create(&mut self) -> Result<(), String> {
+        let mut made = self.place.create();
+        if made.is_err() {
+            self.failed();
+            if !self.place.is_empty() {
+                return Err("a creation that failed has left something behind".into());
+            }
+            made = self.place.create();
+        }
+        self.db = Some(made.map_err(|error| format!("cannot be created: {error}"))?);
+        Ok(())
+    }
+
+    /// Opens the database, which may hold what it may.
+    fn open(&mut self) -> Result<(), String> {
+        let mut opened = self.place.open();
+        if opened.is_err() {
+            self.failed();
+            opened = self.place.open();
+        }
+        let db = opened.map_err(|error| format!("does not open: {error}"))?;
+        let found = match contents(&db) {
+            Ok(found) => found,
+            Err(_) => {
+                self.failed();
+                contents(&db).map_err(|error| format!("cannot be read: {error}"))?
+            }
+        };
+        if found != self.model && !self.instead.contains(&found) {
+            return Err("holds something else when it is opened again".into());
+        }
+        self.db = Some(db);
+        (self.model, self.instead) = (found, Vec::new());
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        self.ran.reopened += 1;
+        if let Some(db) = self.db.take() {
+            db.abandon();
+        }
+        self.open()?;
+        checks(self.db()).map(drop)
+    }
+
+    /// After an error: the database holds one of these, whether it goes on or is opened again.
+    fn settle(&mut self, error: &Error, possible: Vec<Model>) -> Result<(), String> {
+        self.failed();
+        match contents(self.db()) {
+            Ok(found) if possible.contains(&found) => self.model = found,
+            Ok(_) => return Err(format!("holds something else after the error `{error}`")),
+            // It has stopped, and says so.
+            Err(_) => self.model = possible[0].clone(),
+        }
+        self.instead.extend(possible);
+        // One that goes on must not fail again, since nothing fails any more.
+        if self.ran.errors > 1 || contents(self.db()).is_err() {
+            return self.reopen();
+        }
+        self.ran.went_on += 1;
+        Ok(())
+    }
+
+    fn transaction(&mut self, shape: Shape) -> Result<(), String> {
+        let (before, mut after) = (self.model.clone(), self.model.clone());
+        let (refused, ended) = {
+            let db = self.db.as_ref().expect("open between the steps");
+            transact(db, &mut self.driver, &mut after, shape, self.run.goes_on)
+        };
+        match (ended, refused) {
+            (Ended::Committed, refused) => {
+                self.acknowledge(after.clone());
+                refused.map_or(Ok(()), |error| self.settle(&error, vec![after]))
+            }
+            (Ended::Aborted, None) => Ok(()),
+            (Ended::Aborted, Some(error)) => self.settle(&error, vec![before]),
+            (Ended::CommitFailed(error), _) => self.settle(&error, vec![before, after]),
+            (Ended::AbortFailed(error), _) => {
+                self.failed();
+                self.reopen().map_err(|what| format!("after `{error}`, {what}"))
+            }
+            (Ended::Wrong(operation), _) => Err(format!("is wrong about {operation}")),
+        }
+    }
+
+    fn acknowledge(&mut self, after: Model) {
+        self.model = after;
+        self.instead.clear();
+        self.ran.acknowledged += 1;
+    }
+
+    /// Does what changes no contents.
+    fn tend(&mut self, act: fn(&Database<P::World>) -> Result<(), Error>) -> Result<(), String> {
+        match act(self.db()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.settle(&error, vec![self.model.clone()]),
+        }
+    }
+
+    /// Closes the database or kills it in the middle of a transaction, and opens it.
+    fn end_of_round(&mut self, round: usize) -> Result<(), String> {
+        let db = self.db.take().expect("open between the steps");
+        if round == 1 {
+            let (tables, mut imagined) = (Tables::of(&db), self.model.clone());
+            if let Ok(mut tx) = db.begin() {
+                for _ in 0..8 {
+                    let operation = self.driver.next(&imagined);
+                    if operation.run(&mut tx, &tables).is_ok() {
+                        operation.apply(&mut imagined);
+                    }
+                }
+                // A kill drops nothing.
+                std::mem::forget(tx);
+            }
+            db.abandon();
+        } else if db.close().is_err() {
+            self.failed();
+        }
+        self.open()
+    }
+}
+
+/// Runs a transaction; says what was refused of it, and how it ended. `after` is what there is if it
+/// has committed.
+fn transact<E: Environment>(
+    db: &Database<E>,
+    driver: &mut Driver,
+    after: &mut Model,
+    shape: Shape,
+    goes_on: bool,
+) -> (Option<Error>, Ended) {
+    let tables = Tables::of(db);
+    let mut tx: Tx<'_, E> = match db.begin() {
+        Ok(tx) => tx,
+        Err(error) => return (Some(error), Ended::Aborted),
+    };
+    let mut refused = None;
+    for _ in 0..shape.operations {
+        let operation = driver.next(after);
+        let mut tried = after.clone();
+        let possible = operation.apply(&mut tried);
+        match operation.run(&mut tx, &tables) {
+            Ok(()) if possible => *after = tried,
+            Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) if !possible => {}
+            Ok(()) | Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) => {
+                return (refused, Ended::Wrong(format!("{operation:?}")));
+            }
+            Err(error) => {
+                refused = Some(error);
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+    }
+    let ended = if shape.aborts || (refused.is_some() && !goes_on) {
+        tx.abort().map_or_else(Ended::AbortFailed, |()| Ended::Aborted)
+    } else {
+        tx.commit().map_or_else(Ended::CommitFailed, |_| Ended::Committed)
+    };
+    (refused, ended)
+}

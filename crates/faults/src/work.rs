@@ -1,0 +1,86 @@
+//! What a story does and what has to be there afterwards: the explorer looks at all alike.
+
+use perdura::{Database, Error, Recorded};
+
+use crate::driver::Driver;
+use crate::items::{self, Model, Tables};
+
+/// The transactions of stories, and the model of what they leave.
+pub trait Work: Clone + Send + Sync {
+    /// What a database holds.
+    type Model: Clone + PartialEq + Send + Sync;
+    /// Where the choice of transactions is that come after a story's.
+    type More: Send;
+
+    /// Everything that the database holds.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds what nobody has written.
+    fn contents(&self, db: &Database<Recorded>) -> Result<Self::Model, Error>;
+
+    /// What is wrong with a database whose [`Self::contents`] are `model`, read in whatever other
+    /// way; and its own check, which has to find neither damage nor space that leaked.
+    ///
+    /// # Errors
+    /// The first difference.
+    fn reads_differ(&self, db: &Database<Recorded>, model: &Self::Model) -> Result<(), String>;
+
+    /// What differs between the database and the model, if anything.
+    ///
+    /// # Errors
+    /// The first difference.
+    fn differs(&self, db: &Database<Recorded>, model: &Self::Model) -> Result<(), String> {
+        let found = self.contents(db).map_err(|error| format!("cannot be read: {error}"))?;
+        if found != *model {
+            return Err("holds something else".into());
+        }
+        self.reads_differ(db, model)
+    }
+
+    /// Transactions to go on with. The same seed gives the same ones.
+    fn more(&self, seed: u64) -> Self::More;
+
+    /// Runs one more, of about so many operations, on the database and on the model; returns whether
+    /// it has committed.
+    ///
+    /// # Errors
+    /// It did otherwise than the model says, or is committed and not durable.
+    fn transaction(
+        &self,
+        more: &mut Self::More,
+        db: &Database<Recorded>,
+        model: &mut Self::Model,
+        operations: usize,
+    ) -> Result<bool, Error>;
+}
+
+/// Random operations of every kind on [`crate::items`].
+#[derive(Clone, Copy, Debug)]
+pub struct Items;
+
+impl Work for Items {
+    type Model = Model;
+    type More = Driver;
+
+    fn contents(&self, db: &Database<Recorded>) -> Result<Model, Error> {
+        items::contents(db)
+    }
+
+    fn reads_differ(&self, db: &Database<Recorded>, model: &Model) -> Result<(), String> {
+        items::reads_differ(db, model)
+    }
+
+    fn more(&self, seed: u64) -> Driver {
+        Driver::new(seed, 60)
+    }
+
+    fn transaction(
+        &self,
+        driver: &mut Driver,
+        db: &Database<Recorded>,
+        model: &mut Model,
+        operations: usize,
+    ) -> Result<bool, Error> {
+        driver.transaction(db, &Tables::of(db), model, operations)
+    }
+}

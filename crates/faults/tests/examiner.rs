@@ -1,0 +1,139 @@
+//! The examiner itself: where the standard story goes, what kills alone notice, and that a violation
+//! can be seen again.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+
+use faults::catalogue::find;
+use faults::examine::{Settings, examine};
+use faults::explorer::Effort;
+use faults::medium::{Medium, Part};
+use faults::pool::PoolMedium;
+use faults::story::{Plot, STANDARD};
+use perdura::EngineKind;
+use pm::Event;
+
+/// Of which files of the source there must be stores, flushes or fences in the standard story.
+fn places(engine: EngineKind) -> &'static [&'static str] {
+    match engine {
+        EngineKind::NvmInp => &[
+            "heap/src/lane.rs",
+            "index/src/split.rs",
+            "index/src/merge.rs",
+            "engines/src/nvm_inp.rs",
+            "storage/src/superseded.rs",
+        ],
+        EngineKind::NvmCow => {
+            &["heap/src/lane.rs", "index/src/cow/pool.rs", "storage/src/shadow/pool_master.rs"]
+        }
+        _ => &[
+            "heap/src/lane.rs",
+            "index/src/split.rs",
+            "engines/src/nvm_log.rs",
+            "storage/src/runs/freeze.rs",
+            "storage/src/runs/merge.rs",
+            "storage/src/runs/filter.rs",
+        ],
+    }
+}
+
+#[test]
+fn the_standard_story_goes_everywhere() {
+    for engine in [EngineKind::NvmInp, EngineKind::NvmCow, EngineKind::NvmLog] {
+        let story = Plot::of_seed(engine, STANDARD).run_in_pool();
+        let events = &story.trace.events;
+        let fences = events.iter().filter(|one| matches!(one.event, Event::Fence)).count();
+        let growths = events.iter().filter(|one| matches!(one.event, Event::Grow { .. })).count();
+        println!("{engine}: {fences} fences, {growths} growths, {} events", events.len());
+        assert!(fences >= 2_000, "{engine}: {fences} fences");
+        assert!(growths >= 2, "{engine}: {growths} growths");
+        let files: BTreeSet<_> = events.iter().map(|one| one.site.file()).collect();
+        for place in places(engine) {
+            assert!(files.iter().any(|file| file.ends_with(place)), "{engine}: {place}, {files:?}");
+        }
+        // A commit for nearly every transaction, and creation before them.
+        let notes = events.iter().filter(|one| matches!(one.event, Event::Note(_))).count();
+        assert!(notes >= 180, "{engine}: {notes}");
+    }
+    for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log] {
+        let (story, _) = Plot::of_seed(engine, STANDARD).run_in_files();
+        let events = &story.trace.events;
+        let of = |wanted: fn(&pm::DiskEvent) -> bool| {
+            events.iter().filter(|one| wanted(&one.event)).count()
+        };
+        let syncs = of(|event| matches!(event, pm::DiskEvent::Sync { .. }));
+        let renames = of(|event| matches!(event, pm::DiskEvent::Rename { .. }));
+        let removals = of(|event| matches!(event, pm::DiskEvent::Remove { .. }));
+        println!("{engine}: {syncs} syncs, {renames} renames, {removals} removals");
+        assert!(syncs >= 300, "{engine}: {syncs} syncs");
+        // Checkpoints and compactions: what is made anew gets its name, what it replaces goes.
+        assert!(engine == EngineKind::Cow || (renames >= 1 && removals >= 3), "{engine}");
+    }
+}
+
+/// Stores that are left out: no power need fail.
+#[test]
+fn kills_alone_notice_what_is_not_stored() {
+    for name in
+        ["nvm-inp/insert-not-logged", "nvm-inp/delete-not-logged", "nvm-log/entry-not-logged"]
+    {
+        let Some(fault) = find(name).into_iter().next() else { panic!("no fault {name}") };
+        let story = Plot::new(fault.engine, 14, 60, 3).run_in_pool();
+        assert_eq!(story.explore_kills(None, 7).violation, None, "{name}: without it");
+        let explored = story.explore_kills(Some(&fault.mutation), 1);
+        println!("{name}: {} events, {} states", explored.injected, explored.states);
+        assert!(explored.injected > 0 && explored.violation.is_some(), "{name}: {explored:?}");
+    }
+}
+
+/// An acknowledgement comes from another thread than the fences: it must be found early all the same.
+#[test]
+fn early_acknowledgements_show_in_the_standard_story() {
+    for name in [
+        "nvm-inp/commit-acknowledged-early",
+        "nvm-cow/acknowledged-early",
+        "nvm-log/commit-acknowledged-early",
+    ] {
+        let Some(fault) = find(name).into_iter().next() else { panic!("no fault {name}") };
+        let story = Plot::of_seed(fault.engine, STANDARD).run_in_pool();
+        let (_, injected) = <PoolMedium as Medium>::mutate(&story.trace, &fault.mutation);
+        assert!(injected > 180, "{name}: {injected}");
+    }
+}
+
+/// With the arguments that are printed: the same place, the same finding.
+#[test]
+fn a_replay_shows_the_same_violation() {
+    let Some(fault) = find("nvm-inp/commit-not-flushed").into_iter().next() else {
+        panic!("no such fault")
+    };
+    let settings = Settings {
+        inject: Some(fault),
+        replay: Some(17),
+        states: 1000,
+        nested: 100,
+        ..Settings::of(fault.engine)
+    };
+    let first = examine(&settings, &AtomicU64::new(0)).first.expect("it is noticed");
+    assert_eq!(first.seed, Some(17));
+    let again = Settings { transactions: Some(first.transactions), ..settings };
+    let second = examine(&again, &AtomicU64::new(0)).first.expect("it is noticed again");
+    println!("{first:?}");
+    assert_eq!((second.position, &second.what), (first.position, &first.what));
+    assert_eq!(second.lost, first.lost);
+    assert!(first.transactions < Plot::of_seed(fault.engine, 17).transactions);
+}
+
+/// What is looked at together is all there is, whatever it is cut into.
+#[test]
+fn the_pieces_of_a_story_are_the_story() {
+    let story = Plot::new(EngineKind::NvmInp, 14, 20, 3).run_in_pool();
+    let points = PoolMedium::points(&story.trace);
+    let whole = story.explore(None, Effort::once(4));
+    assert_eq!((whole.points, whole.violation), (points, None));
+    let pieces = (0..3).map(|index| {
+        let part = Part::piece(index, 3, points);
+        story.explore(None, Effort { part, ..Effort::once(4) }).points
+    });
+    assert_eq!(pieces.sum::<u64>(), points);
+}

@@ -1,0 +1,211 @@
+//! Every allocation of global memory fails in turn, in a run that has everything (`faults::failing`).
+//!
+//! Rust ends a process that gets no memory, and so would the kernel. What has to hold is what holds
+//! after a kill: the next process finds every acknowledged transaction, and at most the one in flight
+//! beside them. (What engines keep for their data does not come from the global allocator: that it
+//! runs out is an ordinary error, see `failing_resources.rs` and `failing_calls.rs`.)
+//!
+//! This program's allocator fails one allocation of one thread. For each point the test forks; the
+//! child runs into it, and says in shared memory what was acknowledged before. It is the only test
+//! here, so no other thread holds a lock at the fork.
+
+#![cfg(target_os = "linux")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use faults::failing::{Place, Plan, Run};
+use faults::items::schema;
+use perdura::{Database, Domain, EngineKind, Error, Native};
+
+/// Points of an engine that are visited in every build; all of them with `PERDURA_EVERY_POINT=1`.
+const SAMPLE: u64 = 500;
+/// Seconds after which a child hangs.
+const PATIENCE_S: u32 = 60;
+
+struct Failing;
+
+thread_local! {
+    /// Allocations before the one that fails; `None`: none does.
+    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+fn fails() -> bool {
+    let count = |left: &Cell<Option<u64>>| {
+        let before = left.get();
+        left.set(before.and_then(|more| more.checked_sub(1)));
+        before == Some(0)
+    };
+    // A thread that is going away has no counter any more, and is none of ours.
+    LEFT.try_with(count).unwrap_or(false)
+}
+
+// SAFETY: every call goes to the system's allocator unchanged, or fails.
+unsafe impl GlobalAlloc for Failing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if fails() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if fails() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`.
+        unsafe { System.dealloc(at, layout) };
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        if fails() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`.
+        unsafe { System.realloc(at, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Failing = Failing;
+
+/// What a child says: transactions that are acknowledged, plus one, or zero while there is no
+/// database; and allocations that it has made.
+struct Said {
+    acknowledged: AtomicU64,
+    allocations: AtomicU64,
+}
+
+fn shared() -> &'static Said {
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: fresh memory of zeroes, which is never unmapped.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), size_of::<Said>(), access, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        &*at.cast::<Said>()
+    }
+}
+
+struct OnHost<'a> {
+    run: &'a Run,
+    path: PathBuf,
+}
+
+impl Place for OnHost<'_> {
+    type World = Native;
+
+    fn create(&self) -> Result<Database, Error> {
+        Database::create(&self.path, &schema(), &self.run.options)
+    }
+
+    fn open(&self) -> Result<Database, Error> {
+        Database::open(&self.path, &self.run.options)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.path.exists()
+    }
+
+    fn mend(&self) {}
+}
+
+/// What a child does: its exit code is 0 if it came to the end, 3 after an error.
+fn child(place: &OnHost<'_>, plan: &Plan, left: u64, said: &Said) -> libc::c_int {
+    // SAFETY: concerns this process, which has no other thread.
+    unsafe {
+        libc::alarm(PATIENCE_S);
+        // Nobody wants its last words, or its core.
+        let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+        libc::dup2(nowhere, libc::STDERR_FILENO);
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+    }
+    LEFT.set(Some(left));
+    let done = place.run.say(place, plan, &|acknowledged| {
+        said.acknowledged.store(acknowledged + 1, Ordering::SeqCst);
+    });
+    if let Some(unused) = LEFT.take() {
+        said.allocations.store(left - unused, Ordering::SeqCst);
+    }
+    if done.is_ok() { 0 } else { 3 }
+}
+
+/// Runs a child into its point; returns how it ended.
+fn live(place: &OnHost<'_>, plan: &Plan, left: u64, said: &Said) -> libc::c_int {
+    said.acknowledged.store(0, Ordering::SeqCst);
+    // SAFETY: no other thread of this process holds a lock that the child could need; the child
+    // leaves without running what its parent would run at its end.
+    unsafe {
+        let process = libc::fork();
+        assert!(process >= 0, "a process");
+        if process == 0 {
+            let code = child(place, plan, left, said);
+            libc::_exit(code);
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(process, &mut status, 0), process);
+        status
+    }
+}
+
+fn remove(path: &Path) {
+    // What the killed process has left.
+    let _ = fs::remove_file(path);
+    let _ = fs::remove_dir_all(path.with_extension("files"));
+}
+
+fn every_allocation_fails_in_turn(engine: EngineKind) {
+    const MANY: u64 = 1 << 40;
+    let started = Instant::now();
+    let directory = tempfile::tempdir().unwrap();
+    let mut run = Run::new(engine);
+    run.options = run.options.domain(Domain::Process).pool_limit(64 << 20).volatile_limit(64 << 20);
+    let (plan, said) = (Plan::new(&run), shared());
+    let place = OnHost { run: &run, path: directory.path().join("db") };
+    let status = live(&place, &plan, MANY, said);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{engine}: {status:#x}");
+    assert_eq!(said.acknowledged.load(Ordering::SeqCst), plan.acknowledged() + 1);
+    run.left(&place, &plan, Some(plan.acknowledged())).unwrap();
+    remove(&place.path);
+    let points = said.allocations.load(Ordering::SeqCst);
+    let every = std::env::var_os("PERDURA_EVERY_POINT").is_some();
+    let stride = if every { 1 } else { points.div_ceil(SAMPLE) };
+    let (mut visited, mut died, mut errors) = (0, 0, 0);
+    for point in (0..points).step_by(stride as usize) {
+        let status = live(&place, &plan, point, said);
+        let name = format!("{engine}, allocation {point} of {points}");
+        visited += 1;
+        if libc::WIFSIGNALED(status) {
+            assert_eq!(libc::WTERMSIG(status), libc::SIGABRT, "{name}: hangs or is damaged");
+            died += 1;
+        } else {
+            errors += u64::from(libc::WEXITSTATUS(status) != 0);
+        }
+        let acknowledged = said.acknowledged.load(Ordering::SeqCst).checked_sub(1);
+        if let Err(what) = run.left(&place, &plan, acknowledged) {
+            panic!("{name}: the next process {what}");
+        }
+        remove(&place.path);
+    }
+    println!(
+        "{engine}: {visited} of {points} points, {died} died, {errors} errors, {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    assert!(died > 0 && visited >= points.min(SAMPLE) / 2);
+}
+
+#[test]
+fn every_allocation_of_every_engine_fails_in_turn() {
+    EngineKind::ALL.into_iter().for_each(every_allocation_fails_in_turn);
+}

@@ -1,0 +1,165 @@
+//! Every growth of the pool fails in turn (the pool is full), and every call that changes a file (the
+//! disk is full): `faults::failing` says what has to hold. Of all six engines, in a run that has
+//! everything; each point is visited in four ways: only this one fails, or it and all after it until
+//! the error has been borne; and the transaction aborts, or goes on.
+
+use std::cell::RefCell;
+
+use faults::failing::{Place, Run};
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{Database, EngineKind, Error, Media, Recorded};
+
+const LIMIT: u64 = 16 << 20;
+
+/// What fails.
+#[derive(Clone, Copy, Debug)]
+enum Resource {
+    Growth,
+    Files { once: bool },
+}
+
+struct OnRecord<'a> {
+    run: &'a Run,
+    medium: RefCell<(Recording, RecordingFiles)>,
+    created: std::cell::Cell<bool>,
+}
+
+impl<'a> OnRecord<'a> {
+    fn new(run: &'a Run) -> Self {
+        Self { run, medium: RefCell::new(Self::fresh()), created: false.into() }
+    }
+
+    fn fresh() -> (Recording, RecordingFiles) {
+        (Recording::pool(8 << 10, LIMIT).unwrap(), RecordingFiles::new())
+    }
+
+    fn fail_after(&self, resource: Resource, times: u64) {
+        let (memory, files) = &*self.medium.borrow();
+        match resource {
+            Resource::Growth => memory.fail_growth_after(Some(times)),
+            Resource::Files { once: true } => files.fail_once_after(times),
+            Resource::Files { once: false } => files.fail_after(Some(times)),
+        }
+    }
+
+    fn left(&self, resource: Resource) -> u64 {
+        let (memory, files) = &*self.medium.borrow();
+        match resource {
+            Resource::Growth => memory.growths_left().unwrap(),
+            Resource::Files { .. } => files.calls_left().unwrap(),
+        }
+    }
+}
+
+impl Place for OnRecord<'_> {
+    type World = Recorded;
+
+    fn create(&self) -> Result<Database<Recorded>, Error> {
+        if self.created.replace(true) {
+            // What a failed creation leaves of a pool and of files is removed with them.
+            *self.medium.borrow_mut() = Self::fresh();
+        }
+        let (memory, files) = self.medium.borrow().clone();
+        Database::create_on(
+            Media::recorded(memory, files),
+            &faults::items::schema(),
+            &self.run.options,
+        )
+    }
+
+    fn open(&self) -> Result<Database<Recorded>, Error> {
+        let (memory, files) = self.medium.borrow().clone();
+        memory.mark_open()?;
+        Database::open_on(Media::recorded(memory, files), &self.run.options)
+    }
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn mend(&self) {
+        let (memory, files) = &*self.medium.borrow();
+        memory.fail_growth_after(None);
+        files.fail_after(None);
+    }
+}
+
+/// Visits every point; returns how many there are.
+fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> u64 {
+    const MANY: u64 = 1 << 40;
+    let mut run = Run::new(engine);
+    let place = OnRecord::new(&run);
+    place.fail_after(resource, MANY);
+    // Nothing fails until the very end.
+    let counted = std::cell::Cell::new(0);
+    let count = Counting { place: &place, resource, counted: &counted };
+    let whole = run.go(&count).unwrap();
+    assert_eq!((whole.errors, whole.reopened), (0, 0), "{engine}");
+    let points = MANY - counted.get();
+    let (mut errors, mut reopened) = (0, 0);
+    for (point, goes_on) in (0..points).flat_map(|point| [(point, false), (point, true)]) {
+        run.goes_on = goes_on;
+        let place = OnRecord::new(&run);
+        place.fail_after(resource, point);
+        match run.go(&place) {
+            Ok(ran) => {
+                errors += ran.errors;
+                reopened += ran.reopened;
+            }
+            Err(what) => panic!("{engine}, {resource:?} {point}, goes on {goes_on}: {what}"),
+        }
+    }
+    println!("{engine}, {resource:?}: {points} points, {errors} errors, {reopened} reopened");
+    points
+}
+
+/// A place that says at the end how much was left.
+struct Counting<'a> {
+    place: &'a OnRecord<'a>,
+    resource: Resource,
+    counted: &'a std::cell::Cell<u64>,
+}
+
+impl Place for Counting<'_> {
+    type World = Recorded;
+
+    fn create(&self) -> Result<Database<Recorded>, Error> {
+        self.place.create()
+    }
+
+    fn open(&self) -> Result<Database<Recorded>, Error> {
+        self.place.open()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.place.is_empty()
+    }
+
+    fn mend(&self) {
+        self.counted.set(self.place.left(self.resource));
+        self.place.mend();
+    }
+}
+
+#[test]
+fn every_growth_of_the_pool_fails_in_turn() {
+    for engine in EngineKind::ALL {
+        let points = every_one_fails_in_turn(engine, Resource::Growth);
+        assert!(points >= if engine.uses_files() { 1 } else { 15 }, "{engine}: {points}");
+    }
+}
+
+#[test]
+fn every_call_that_changes_a_file_fails_in_turn() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
+        let points = every_one_fails_in_turn(engine, Resource::Files { once: true });
+        assert!(points >= 150, "{engine}: {points}");
+    }
+}
+
+#[test]
+fn the_disk_is_full_from_every_call_on() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
+        every_one_fails_in_turn(engine, Resource::Files { once: false });
+    }
+}

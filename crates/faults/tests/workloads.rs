@@ -1,0 +1,120 @@
+//! YCSB and TPC-C under the explorer, for every engine: no state of a sample of their crash points is
+//! wrong, the same seed gives the same states, and a fault is caught. The tests of `story` look at
+//! far more; these are what applications do.
+
+use std::sync::atomic::AtomicU64;
+
+use faults::examine::{Settings, examine};
+use faults::explorer::{Again, Effort, Explored, Story};
+use faults::medium::{Medium, Part};
+use faults::mutation::{How, Mutation, Where};
+use faults::script::{Script, Workload, run_in_files, run_in_pool};
+use faults::story::{Plot, STANDARD};
+use perdura::EngineKind;
+
+/// Of a story's crash points one in so many, and from one in so many of the states on again.
+fn sample(workload: Workload, points: u64) -> Effort {
+    let (most, every) = if workload == Workload::Tpcc { (60, 60) } else { (150, 40) };
+    let part = Part { stride: points.div_ceil(most).max(1), ..Part::ALL };
+    Effort { part, ..Effort::once(3) }.then(Again::every(every, 2))
+}
+
+fn survives<M: Medium>(name: &str, story: &Story<M, Script>, workload: Workload) {
+    let effort = sample(workload, M::points(&story.trace));
+    let explored: Explored = story.explore(None, effort);
+    println!(
+        "{name}: {} points, {} states, {} nested",
+        explored.points, explored.states, explored.nested
+    );
+    assert_eq!(explored.violation, None, "{name}");
+    assert!(explored.states > 50 && explored.nested > 10, "{name}: {explored:?}");
+    let kills = story.explore_kills(None, M::events(&story.trace).div_ceil(50).max(1) as u64);
+    assert_eq!(kills.violation, None, "{name}, killed");
+}
+
+fn every_engine_survives(workload: Workload) {
+    for engine in EngineKind::ALL {
+        let plot = Plot::of(workload, engine, STANDARD);
+        let name = format!("{engine}, {workload}");
+        if engine.uses_files() {
+            survives(&name, &run_in_files(&plot), workload);
+        } else {
+            survives(&name, &run_in_pool(&plot), workload);
+        }
+    }
+}
+
+#[test]
+fn every_engine_survives_ycsb() {
+    every_engine_survives(Workload::Ycsb);
+}
+
+#[test]
+fn every_engine_survives_tpcc() {
+    every_engine_survives(Workload::Tpcc);
+}
+
+#[test]
+fn groups_survive_too() {
+    for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log, EngineKind::NvmCow] {
+        let plot = Plot::of(Workload::Ycsb, engine, STANDARD).groups_of(4);
+        let name = format!("{engine}, groups");
+        if engine.uses_files() {
+            survives(&name, &run_in_files(&plot), Workload::Ycsb);
+        } else {
+            survives(&name, &run_in_pool(&plot), Workload::Ycsb);
+        }
+    }
+}
+
+fn notices<M: Medium>(name: &str, story: &Story<M, Script>, hows: &[How]) {
+    for how in hows {
+        let fault = Mutation { how: *how, at: Where::Anywhere };
+        let explored = story.explore(Some(&fault), Effort::once(4));
+        println!("{name}, {how:?}: {} states, {:?}", explored.states, explored.violation);
+        assert!(explored.injected > 0 && explored.violation.is_some(), "{name}, {how:?}");
+    }
+}
+
+#[test]
+fn faults_are_noticed() {
+    for (engine, workload) in EngineKind::ALL
+        .into_iter()
+        .flat_map(|engine| [(engine, Workload::Ycsb), (engine, Workload::Tpcc)])
+    {
+        let plot = Plot::of(workload, engine, STANDARD);
+        let name = format!("{engine}, {workload}");
+        if engine.uses_files() {
+            let hows = [How::EarlyAcknowledgement, How::NoSync];
+            notices(&name, &run_in_files(&plot), &hows);
+        } else {
+            let hows = [How::EarlyAcknowledgement, How::NoFence, How::NoFlush];
+            notices(&name, &run_in_pool(&plot), &hows);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_states() {
+    for (workload, engine) in
+        [(Workload::Ycsb, EngineKind::Log), (Workload::Tpcc, EngineKind::NvmInp)]
+    {
+        let settings = Settings {
+            workload,
+            nested: 100,
+            states: 1000,
+            replay: Some(3),
+            transactions: Some(6),
+            bound: 2,
+            ..Settings::of(engine)
+        };
+        let looked = || {
+            let report = examine(&settings, &AtomicU64::new(0));
+            assert_eq!(report.violations, 0, "{report:?}");
+            (report.crash_points, report.states, report.kill_states, report.nested_states)
+        };
+        let first = looked();
+        assert!(first.1 > 0);
+        assert_eq!(looked(), first, "{engine}, {workload}");
+    }
+}
