@@ -24,7 +24,7 @@ use crate::chunk::Chunk;
 use crate::classes::{CLASSES, class_of};
 use crate::error::HeapError;
 use crate::heap::{Heap, bitmap_word};
-use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MiniEntry};
+use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MINI_LOG_AT, MiniEntry};
 use crate::mini;
 
 /// What an object is for. Objects of different purposes never share a chunk.
@@ -432,7 +432,11 @@ impl<M: Memory> Lane<M> {
             self.chunks[number as usize] = None;
             // Another lane may take the chunk at once. What a mini-transaction of this one has
             // changed in it must not be changed once more by a record that is not durably gone.
-            self.settle();
+            // Another thread may have flushed its end: this one's fence does not cover that.
+            if self.unfenced {
+                self.memory().flush(Off::<u64>::new(self.area.start + MINI_LOG_AT).range());
+                self.settle();
+            }
             self.heap.supply().free.push(number);
         }
     }
