@@ -293,7 +293,7 @@ fn creating_beside_the_files_of_another_database_takes_none_of_them() {
         std::fs::rename(&path, &moved).unwrap();
         let options = options().engine(engine);
         // Refused for the files, or for want of room.
-        let small = options.clone().pool_limit(64 << 10);
+        let small = options.clone().pool_limit(16 << 10);
         for options in [&options, &small] {
             if engine.uses_files() || std::ptr::eq(options, &small) {
                 Database::open_or_create(&path, &schema(), options).unwrap_err();
