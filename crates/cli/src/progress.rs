@@ -31,7 +31,9 @@ impl Bar {
 
     /// A bar that is never seen: somebody else shows how far it is.
     pub(crate) fn silent() -> Self {
-        Self { shown: true, ..Self::new() }
+        let mut bar = Self::new();
+        bar.shown = true;
+        bar
     }
 
     fn style(&self, template: &str) {

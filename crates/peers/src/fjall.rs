@@ -138,7 +138,7 @@ impl Session for FjallSession<'_> {
         let found = tuples.get(key.to_be_bytes()).map_err(StoreError::engine)?;
         let found = found.ok_or(StoreError::Missing { key })?;
         let tuple = changed(key, &found, first_column, values)?;
-        tuples.insert(key.to_be_bytes(), &tuple).map_err(StoreError::engine)?;
+        tuples.insert(key.to_be_bytes(), tuple).map_err(StoreError::engine)?;
         if self.durable { self.persist() } else { Ok(()) }
     }
 

@@ -30,7 +30,8 @@ struct PeerStage {
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let engines = EngineKind::ALL.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
     let process = Contestant::Engine(EngineKind::NvmInp, Domain::Process);
-    let peers = PeerKind::ALL.into_iter().filter(|kind| kind.is_available()).map(Contestant::Peer);
+    let peers =
+        PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
     for contestant in engines.chain([process]).chain(peers) {
         let (mut specs, mut cells) = (Vec::new(), Vec::new());

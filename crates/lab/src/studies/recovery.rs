@@ -63,7 +63,7 @@ pub(super) fn peers(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let engines = EngineKind::ALL.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
     let peers = ::peers::PeerKind::ALL
         .into_iter()
-        .filter(|kind| kind.is_available() && kind.is_durable())
+        .filter(|kind| kind.unavailable().is_none() && kind.is_durable())
         .map(Contestant::Peer);
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
     for contestant in engines.chain(peers) {
