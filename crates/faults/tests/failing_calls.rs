@@ -131,7 +131,7 @@ fn answer(call: libc::c_long, mut arguments: [libc::c_long; 6]) -> libc::c_long 
         match way {
             Way::Fails | Way::NoRoom if hit => return -libc::c_long::from(error_of(call)),
             Way::Interrupted if once => return -libc::c_long::from(libc::EINTR),
-            Way::Half if once => arguments[2] = arguments[2].div_ceil(2),
+            Way::Half if once => arguments[2] -= arguments[2] / 2,
             _ => {}
         }
     }
