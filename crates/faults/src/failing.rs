@@ -264,12 +264,14 @@ impl Plan {
     }
 }
 
-/// An operation that finds a key or finds none has done what it can.
+/// Whether the operation itself is at fault: there is such a key or none, or a value is too long.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::DuplicateKey { .. } | Error::MissingKey { .. } | Error::Invalid(_))
+}
+
+/// An operation that is refused has done what it can.
 fn known(done: Result<(), Error>) -> Result<(), Error> {
-    match done {
-        Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) => Ok(()),
-        other => other,
-    }
+    done.or_else(|error| if is_refusal(&error) { Ok(()) } else { Err(error) })
 }
 
 fn put_off<E: Environment>(db: &Database<E>) -> Result<(), Error> {
@@ -448,9 +450,10 @@ fn transact<E: Environment>(
         let possible = operation.apply(&mut tried);
         match operation.run(&mut tx, &tables) {
             Ok(()) if possible => *after = tried,
-            Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) if !possible => {}
-            Ok(()) | Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) => {
-                return (refused, Ended::Wrong(format!("{operation:?}")));
+            Err(error) if is_refusal(&error) && !possible => {}
+            Ok(()) => return (refused, Ended::Wrong(format!("{operation:?}"))),
+            Err(error) if is_refusal(&error) => {
+                return (refused, Ended::Wrong(format!("{operation:?}: {error}")));
             }
             Err(error) => {
                 refused = Some(error);
