@@ -9,7 +9,7 @@ use perdura::EngineKind;
 
 fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>) {
     let transactions: Vec<_> = story.models.iter().map(|models| models.len() - 1).collect();
-    let explored = story.explore(None, Effort::once(6).then(Again::every(300, 1)));
+    let explored = story.explore(None, Effort::once(6).then(Again::every(4_000, 1)));
     println!(
         "{engine}, seed {seed}: {transactions:?} transactions, {} changes of thread, {explored:?}",
         story.handed_over

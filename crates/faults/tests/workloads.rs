@@ -1,6 +1,7 @@
 //! YCSB and TPC-C under the explorer, for every engine: no state of a sample of their crash points is
 //! wrong, the same seed gives the same states, and a fault is caught. The tests of `story` look at
-//! far more; these are what applications do.
+//! far more; these are what applications do. TPC-C takes minutes:
+//! `cargo test -p perdura-faults --test workloads -- --ignored --nocapture`
 
 use std::sync::atomic::AtomicU64;
 
@@ -50,6 +51,7 @@ fn every_engine_survives_ycsb() {
 }
 
 #[test]
+#[ignore = "takes minutes"]
 fn every_engine_survives_tpcc() {
     every_engine_survives(Workload::Tpcc);
 }
@@ -77,11 +79,18 @@ fn notices<M: Medium>(name: &str, story: &Story<M, Script>, hows: &[How]) {
 }
 
 #[test]
-fn faults_are_noticed() {
-    for (engine, workload) in EngineKind::ALL
-        .into_iter()
-        .flat_map(|engine| [(engine, Workload::Ycsb), (engine, Workload::Tpcc)])
-    {
+fn faults_in_ycsb_are_noticed() {
+    faults_are_noticed(Workload::Ycsb);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn faults_in_tpcc_are_noticed() {
+    faults_are_noticed(Workload::Tpcc);
+}
+
+fn faults_are_noticed(workload: Workload) {
+    for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
         if engine.uses_files() {
@@ -96,9 +105,8 @@ fn faults_are_noticed() {
 
 #[test]
 fn the_same_seed_gives_the_same_states() {
-    for (workload, engine) in
-        [(Workload::Ycsb, EngineKind::Log), (Workload::Tpcc, EngineKind::NvmInp)]
-    {
+    let workload = Workload::Ycsb;
+    for engine in [EngineKind::Log, EngineKind::NvmInp] {
         let settings = Settings {
             workload,
             nested: 100,
