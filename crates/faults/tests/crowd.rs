@@ -9,7 +9,7 @@ use perdura::EngineKind;
 
 fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>) {
     let transactions: Vec<_> = story.models.iter().map(|models| models.len() - 1).collect();
-    let (every, changes) = if engine.uses_files() { (300, 10) } else { (4_000, 50) };
+    let (every, changes) = if engine.uses_files() { (40, 10) } else { (4_000, 50) };
     let explored = story.explore(None, Effort::once(6).then(Again::every(every, 1)));
     println!(
         "{engine}, seed {seed}: {transactions:?} transactions, {} changes of thread, {explored:?}",
