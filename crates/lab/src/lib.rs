@@ -9,7 +9,7 @@
 //! | [`emulation`] | what would it take on non-volatile memory? |
 //! | [`cost`] | what does the paper's cost model say? |
 //! | [`claims`] | what does the paper claim, and is it so here? |
-//! | [`reference`] | what did the authors publish? |
+//! | [`reference`](mod@reference) | what did the authors publish? |
 //! | [`compare`] | has anything changed? |
 //! | [`report`] | what does all of it look like? |
 
