@@ -3,7 +3,7 @@
 use pm::{Off, POOL_DATA_START};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Bytes of the superblock with a root directory of the least size; [`directory_names`] says more.
+/// Bytes of the superblock with a root directory of the least size; `directory_names` says more.
 pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// Bytes of one lane's area: hints, then the mini-transaction log.
 pub const LANE_AREA_BYTES: u64 = 8192;
