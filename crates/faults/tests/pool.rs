@@ -1,12 +1,16 @@
 //! Engines whose data lie in the pool: power cuts at every fence, kills at every store. See the crate
 //! for the fault model.
 
+mod common;
+
+use common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{Plot, inserts_with_updates, two_operations_on_one_tuple};
 use faults::sweep::sweep;
 use perdura::EngineKind;
+use pm::{Event, Site, Trace};
 
 fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files())
@@ -111,26 +115,43 @@ fn nvm_cow_survives_a_kill_at_every_few_stores() {
     kills(EngineKind::NvmCow, 30, 9);
 }
 
+/// The places behind the creation of the database, which acknowledges itself with the note 0, and
+/// before its closing, which follows the last note.
+fn sites_of_work(how: How, trace: &Trace) -> Vec<Site> {
+    let events = &trace.events;
+    let created = events.iter().position(|one| matches!(one.event, Event::Note(0)));
+    let closing = events.iter().rposition(|one| matches!(one.event, Event::Note(_)));
+    let work = created.unwrap_or(0)..closing.unwrap_or(events.len());
+    let work = Trace { events: events[work].to_vec(), ..trace.clone() };
+    Mutation::sites_in_memory(how, &work)
+}
+
 /// Without one of its flushes or fences an engine must fail the tests above: else either they are
 /// blind or the instruction superfluous.
 fn sweep_all(stories: &[(Story<PoolMedium>, u64)]) {
     let stories: Vec<_> = stories.iter().map(|(story, bound)| (story, *bound)).collect();
-    let flushes = sweep(&stories, How::NoFlush, Mutation::sites_in_memory);
-    let fences = sweep(&stories, How::NoFence, Mutation::sites_in_memory);
+    let flushes = sweep(&stories, How::NoFlush, sites_of_work);
+    let fences = sweep(&stories, How::NoFence, sites_of_work);
     println!("{} places flush, {} fence", flushes.places, fences.places);
     assert!(flushes.places >= 5 && fences.places >= 2);
     assert_eq!((flushes.unnoticed, fences.unnoticed), (vec![], vec![]));
 }
 
 fn sweep_in_place(engine: EngineKind, transactions: usize) {
+    let few_keys = plot(engine, 14, 60, 3).run_in_pool();
+    let many_keys = plot(engine, 12, 60, 300).run_in_pool();
+    let long = plot(engine, 11, transactions, 60).run_in_pool();
     sweep_all(&[
+        // The short ones first, then a few states of each point: most faults show there.
         (inserts_with_updates(engine), 10),
         (two_operations_on_one_tuple(engine, true), 5_000),
         (two_operations_on_one_tuple(engine, false), 5_000),
-        // The short ones first: most faults show there.
-        (plot(engine, 14, 60, 3).run_in_pool(), 10),
-        (plot(engine, 12, 60, 300).run_in_pool(), 10),
-        (plot(engine, 11, transactions, 60).run_in_pool(), 20),
+        (few_keys.clone(), 2),
+        (many_keys.clone(), 2),
+        (long.clone(), 2),
+        (few_keys, 10),
+        (many_keys, 10),
+        (long, 20),
     ]);
 }
 
@@ -151,6 +172,78 @@ fn the_crash_test_of_nvm_cow_fails_without_any_one_flush_or_fence() {
         (plot(engine, 11, 90, 60).run_in_pool(), 20),
         (plot(engine, 13, 120, 60).groups_of(4).run_in_pool(), 20),
     ]);
+}
+
+/// Nothing depends on it while creation goes on: the description's name, written last and fenced,
+/// says that there is a database.
+const SETTLED_AGAIN: &str = "each part settles itself before it is led to; creation fences later";
+const ZEROS: &str = "zeros, which a fresh pool has there anyway";
+const OPENING_CLEARS: &str = "what opening finds not cleared it clears, as after a crash";
+
+fn around_the_work(engine: EngineKind, flushes: &[Explained], fences: &[Explained]) {
+    // The transactions are there to need what was created.
+    let story = plot(engine, 30, 12, 40).run_in_pool();
+    for (how, explained) in [(How::NoFlush, flushes), (How::NoFence, fences)] {
+        let work = sites_of_work(how, &story.trace);
+        let around = |how, trace: &Trace| {
+            let mut sites = Mutation::sites_in_memory(how, trace);
+            sites.retain(|site| !work.contains(site));
+            sites
+        };
+        let swept = sweep(&[(&story, 10)], how, around);
+        println!("{engine}, {how:?}: {} places in creation and closing alone", swept.places);
+        let (open, stale) = unexplained(swept.unnoticed, explained);
+        assert_eq!((open, stale), (vec![], vec![]), "{engine}, {how:?}");
+    }
+}
+
+const UNDO_LOG_ZEROS: Explained = ("undo_log.rs", "create", "flush", ZEROS);
+const UNDO_LOG_SEGMENT: Explained = ("undo_log.rs", "create", "add_segment", SETTLED_AGAIN);
+const UNDO_LOG_FENCE: Explained = ("undo_log.rs", "create", "fence", SETTLED_AGAIN);
+const SETTLE_FLUSH: Explained = ("superseded.rs", "settle", "flush", OPENING_CLEARS);
+const SETTLE_FENCE: Explained = ("superseded.rs", "settle", "fence", OPENING_CLEARS);
+
+#[test]
+fn the_crash_test_of_nvm_inps_creation_and_closing_fails_too() {
+    let fences = [
+        ("nvm_inp.rs", "create", "fence", SETTLED_AGAIN),
+        ("btree.rs", "create", "mini_commit", SETTLED_AGAIN),
+        UNDO_LOG_SEGMENT,
+        UNDO_LOG_FENCE,
+        SETTLE_FENCE,
+    ];
+    around_the_work(EngineKind::NvmInp, &[UNDO_LOG_ZEROS, SETTLE_FLUSH], &fences);
+}
+
+#[test]
+fn the_crash_test_of_nvm_logs_creation_and_closing_fails_too() {
+    let flushes = [
+        UNDO_LOG_ZEROS,
+        SETTLE_FLUSH,
+        ("runs/mod.rs", "create", "flush(Range::new(directory", ZEROS),
+    ];
+    let fences = [
+        ("nvm_log.rs", "create", "fence", SETTLED_AGAIN),
+        ("runs/mod.rs", "create", "mini_commit", SETTLED_AGAIN),
+        ("runs/mod.rs", "create", "fence", SETTLED_AGAIN),
+        UNDO_LOG_SEGMENT,
+        UNDO_LOG_FENCE,
+        SETTLE_FENCE,
+    ];
+    around_the_work(EngineKind::NvmLog, &flushes, &fences);
+}
+
+#[test]
+fn the_crash_test_of_nvm_cows_creation_and_closing_fails_too() {
+    let flushes = [
+        ("pool_master.rs", "create", "SLOTS_AT", ZEROS),
+        ("nvm_cow.rs", "close", "flush", OPENING_CLEARS),
+    ];
+    let fences = [
+        ("pool_master.rs", "create", "fence", SETTLED_AGAIN),
+        ("nvm_cow.rs", "close", "fence", OPENING_CLEARS),
+    ];
+    around_the_work(EngineKind::NvmCow, &flushes, &fences);
 }
 
 /// What the explorer calls a violation is one: a trace without any fence has some.

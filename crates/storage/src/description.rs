@@ -54,8 +54,6 @@ impl Description {
         let mut lines = LineSet::new();
         memory.copy(Off::new(at), &bytes);
         lines.add(Range::new(at, bytes.len() as u64));
-        lines.flush(&memory);
-        memory.fence();
         lane.mark_persisted(at, &mut lines);
         lines.flush(&memory);
         memory.fence();
