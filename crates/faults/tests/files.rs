@@ -6,6 +6,7 @@ use faults::mutation::{How, Mutation};
 use faults::story::Plot;
 use faults::sweep::sweep;
 use perdura::EngineKind;
+use pm::{DiskEvent, DiskTrace, Site};
 
 fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(|engine| engine.uses_files())
@@ -86,11 +87,23 @@ fn kills_between_any_two_calls_are_survived() {
     }
 }
 
+/// The places behind the creation of the database and before its closing, which follows the last
+/// note. What closing syncs only the mark relies on that the database was closed, and that lies in
+/// the pool, not in these images; until creation has ended nobody opens the files.
+fn sites_of_work(how: How, trace: &DiskTrace) -> Vec<Site> {
+    let events = &trace.events;
+    let created = events.iter().position(|one| matches!(one.event, DiskEvent::Note(0)));
+    let closing = events.iter().rposition(|one| matches!(one.event, DiskEvent::Note(_)));
+    let work = created.expect("it is created")..closing.expect("it works");
+    let work = DiskTrace { events: events[work].to_vec(), ..trace.clone() };
+    Mutation::sites_in_files(how, &work)
+}
+
 /// Without one of its syncs an engine must fail the tests above.
 fn unnoticed(engine: EngineKind, plots: &[Plot], bound: u64) -> Vec<String> {
     let stories: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
     let stories: Vec<_> = stories.iter().map(|story| (story, bound)).collect();
-    let swept = sweep(&stories, How::NoSync, Mutation::sites_in_files);
+    let swept = sweep(&stories, How::NoSync, sites_of_work);
     println!("{engine}: {} places sync", swept.places);
     assert!(swept.places >= 2);
     swept.unnoticed
@@ -113,7 +126,7 @@ fn the_test_of_cow_fails_without_one_sync() {
 
 #[test]
 fn the_test_of_log_fails_without_one_sync() {
-    let plots = [5, 6, 7, 8].map(|seed| {
+    let plots = [5, 12, 13, 14, 15, 16].map(|seed| {
         let plot = Plot::new(EngineKind::Log, seed, 120, 40).with_kills();
         Plot { large: 50, ..plot }
     });
