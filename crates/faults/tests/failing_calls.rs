@@ -455,9 +455,9 @@ fn a_file_that_was_created_and_never_used_is_no_damage() {
                 place.each(call, before, checkpoint, |_| {
                     let made = db.take().unwrap();
                     if closes {
-                        made.close().unwrap()
+                        made.close().unwrap();
                     } else {
-                        made.abandon()
+                        made.abandon();
                     }
                     let opened = place.open();
                     let name = format!("{engine}, number {call}, closed: {closes}");
