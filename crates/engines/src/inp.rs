@@ -502,7 +502,8 @@ impl<E: Environment> Engine for Inp<E> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.saving = None;
         self.abort()?;
-        self.sync()
+        self.sync()?;
+        Ok(self.log.wal.close()?)
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {

@@ -438,6 +438,7 @@ impl<E: Environment> Engine for Log<E> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         self.sync()?;
+        self.log.wal.close()?;
         Ok(self.tree.abandon_work()?)
     }
 

@@ -12,7 +12,7 @@
 //! 2. [`Run::say`] runs it for a process that may die at any time; [`Run::left`] looks at what such a
 //!    process has left behind.
 
-use perdura::{Database, EngineKind, Environment, Error, Options, Tx};
+use perdura::{Database, EngineKind, Environment, Error, Options, Row, Tx, Value};
 
 use crate::driver::{Driver, Operation};
 use crate::items::{Model, Tables, checks, contents, differs};
@@ -64,6 +64,8 @@ pub struct Ran {
     pub reopened: u64,
     /// Transactions that were acknowledged.
     pub acknowledged: u64,
+    /// Steps of work put off that failed without an error of anybody's: the statistics tell.
+    pub failed_steps: u64,
 }
 
 /// A run.
@@ -134,8 +136,8 @@ impl Run {
         place.mend();
         let db = at.db();
         differs(db, &at.model).map_err(|what| format!("at the end, the database {what}"))?;
+        let closed = at.take().close();
         let ran = at.ran;
-        let closed = at.db.take().map_or(Ok(()), Database::close);
         closed.map_err(|error| format!("does not close: {error}"))?;
         Ok(ran)
     }
@@ -301,6 +303,13 @@ impl<P: Place> At<'_, P> {
         self.db.as_ref().expect("open between the steps")
     }
 
+    /// The database, which is let go of.
+    fn take(&mut self) -> Database<P::World> {
+        let db = self.db.take().expect("open between the steps");
+        self.ran.failed_steps += db.stats().failures;
+        db
+    }
+
     /// An error was seen.
     fn failed(&mut self) {
         self.ran.errors += 1;
@@ -345,9 +354,7 @@ impl<P: Place> At<'_, P> {
 
     fn reopen(&mut self) -> Result<(), String> {
         self.ran.reopened += 1;
-        if let Some(db) = self.db.take() {
-            db.abandon();
-        }
+        self.take().abandon();
         self.open()?;
         checks(self.db()).map(drop)
     }
@@ -408,15 +415,22 @@ impl<P: Place> At<'_, P> {
 
     /// Closes the database or kills it in the middle of a transaction, and opens it.
     fn end_of_round(&mut self, round: usize) -> Result<(), String> {
-        let db = self.db.take().expect("open between the steps");
+        let db = self.take();
         if round == 1 {
             let (tables, mut imagined) = (Tables::of(&db), self.model.clone());
             if let Ok(mut tx) = db.begin() {
+                let mut done = Ok(());
                 for _ in 0..8 {
                     let operation = self.driver.next(&imagined);
-                    if operation.run(&mut tx, &tables).is_ok() {
+                    done = done.and(known(operation.run(&mut tx, &tables)));
+                    if done.is_ok() {
                         operation.apply(&mut imagined);
                     }
+                }
+                // A sync that failed in the last of them shows at the next.
+                let last = tx.get(&tables.item, &[Value::U64(0)], &mut Row::new()).map(drop);
+                if done.and(last).is_err() {
+                    self.failed();
                 }
                 // A kill drops nothing.
                 std::mem::forget(tx);

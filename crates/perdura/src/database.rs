@@ -230,6 +230,8 @@ impl<E: Hosted> Database<E> {
             schema: schema.clone(),
         };
         description.write(&mut heap.lane(partitions))?;
+        // A sync that failed meanwhile has no other way to say so.
+        heap.memory().healthy()?;
         let mut database = Self::assemble(engines, catalog, heap, media.files, kind);
         database.start_worker(options.background)?;
         Ok(database)

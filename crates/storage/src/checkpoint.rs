@@ -203,7 +203,10 @@ impl<F: Files> CheckpointWriter<F> {
         let temporary = format!("{}{TEMPORARY}", self.name);
         let bytes = self.complete(end_txn)?;
         let io = |doing| io_error(doing, &self.name);
-        self.files.rename(&temporary, &self.name).map_err(io("rename"))?;
+        self.files.rename(&temporary, &self.name).map_err(io("rename")).inspect_err(|_| {
+            // As when it is dropped half-way.
+            let _ = self.files.remove(&temporary);
+        })?;
         self.files.sync_directory().map_err(io("sync the directory of"))?;
         for older in self.files.list().map_err(io("list the directory of"))? {
             if number_in(&older, &self.prefix).is_some_and(|number| number < self.start.sequence) {
@@ -258,7 +261,7 @@ impl<F: Files> Write for CheckpointWriter<F> {
 impl<F: Files> Drop for CheckpointWriter<F> {
     fn drop(&mut self) {
         if self.encoder.take().is_some() {
-            // It takes space and says nothing. Where this fails too, the next one removes it.
+            // It takes space and says nothing. Where this fails too, the next opening removes it.
             let _ = self.files.remove(&format!("{}{TEMPORARY}", self.name));
         }
     }

@@ -179,6 +179,8 @@ pub struct Wal<F: Files, M: Memory> {
     open: Option<Open>,
     /// Complete segments with their bytes, oldest first.
     older: Vec<(u64, u64)>,
+    /// There is a file for the segment behind the tail that could not be used.
+    unused_next: bool,
     poisoned: bool,
     /// Bytes of the records that were ended.
     logged_bytes: u64,
@@ -189,7 +191,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// of at least 64 bytes.
     ///
     /// # Errors
-    /// [`WalError::Io`]; there may be an empty segment then.
+    /// [`WalError::Io`]; there may be an unused segment then.
     ///
     /// # Panics
     /// If the buffer is too small, or `options` has a zero.
@@ -201,7 +203,8 @@ impl<F: Files, M: Memory> Wal<F, M> {
         buffer: Range,
         options: WalOptions,
     ) -> Result<Self, WalError> {
-        let mut tail = reserve_segment(&files, prefix, start.sequence, options)?;
+        let mut tail = create_segment(&files, prefix, start.sequence)?;
+        reserve_segment(&mut tail, options)?;
         begin_segment(&files, &mut tail, start.txn)?;
         Ok(Self::assemble(files, prefix, memory, buffer, options, tail, start.txn))
     }
@@ -229,6 +232,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
             first_pending: next_txn,
             open: None,
             older: Vec::new(),
+            unused_next: false,
             poisoned: false,
             logged_bytes: 0,
         }
@@ -365,10 +369,17 @@ impl<F: Files, M: Memory> Wal<F, M> {
     pub fn rotate(&mut self) -> Result<LogStart, WalError> {
         assert!(self.open.is_none(), "a record is open");
         self.flush()?;
+        self.remove_unused()?;
         // For the seal.
         self.reserve(self.position() + FRAME_HEADER_BYTES)?;
         let start = LogStart { sequence: self.tail.sequence + 1, txn: self.next_txn };
-        let mut tail = reserve_segment(&self.files, &self.prefix, start.sequence, self.options)?;
+        let mut tail = create_segment(&self.files, &self.prefix, start.sequence)?;
+        if let Err(error) = reserve_segment(&mut tail, self.options) {
+            self.unused_next = true;
+            // Where this fails too, the next rotation or closing does it.
+            let _ = self.remove_unused();
+            return Err(error);
+        }
         // From here on the new segment may be durable: were the old one to grow after a failure,
         // recovery would find a gap between the two.
         begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.poisoned = true)?;
@@ -379,6 +390,26 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let old = std::mem::replace(&mut self.tail, tail);
         self.older.push((old.sequence, old.reserved));
         Ok(start)
+    }
+
+    /// Flushes, and removes what a rotation that failed has left of the next segment: at the next
+    /// opening of a database that was closed it would be damage.
+    ///
+    /// # Errors
+    /// As [`Wal::flush`]; or the file stays, and the log must not be taken for closed.
+    pub fn close(&mut self) -> Result<(), WalError> {
+        self.flush()?;
+        self.remove_unused()
+    }
+
+    /// Removes the file of the next segment if there is one that could not be used.
+    fn remove_unused(&mut self) -> Result<(), WalError> {
+        if self.unused_next {
+            let name = segment_name(&self.prefix, self.tail.sequence + 1);
+            self.files.remove(&name).map_err(io_error("remove", &name))?;
+            self.unused_next = false;
+        }
+        Ok(())
     }
 
     /// Removes the segments before `sequence`, oldest first. Call it when a checkpoint that
@@ -505,22 +536,23 @@ impl<F: Files, M: Memory> Wal<F, M> {
     }
 }
 
-/// Creates the file of a segment with its space; it says nothing yet. After an error there is none.
-fn reserve_segment<F: Files>(
+/// Creates the file of a segment; it says nothing yet. After an error there is none.
+fn create_segment<F: Files>(
     files: &F,
     prefix: &str,
     sequence: u64,
-    options: WalOptions,
 ) -> Result<Tail<F::File>, WalError> {
     let name = segment_name(prefix, sequence);
     let file = files.create(&name).map_err(io_error("create", &name))?;
+    Ok(Tail { name, file, sequence, reserved: 0, written: 0 })
+}
+
+/// Gives a segment its space.
+fn reserve_segment<R: File>(tail: &mut Tail<R>, options: WalOptions) -> Result<(), WalError> {
     let reserved = SEGMENT_HEADER_BYTES.next_multiple_of(options.reserve_bytes);
-    file.reserve(reserved).map_err(|source| {
-        // Were it to stay, it would be taken for a segment that a crash left half made.
-        let _ = files.remove(&name);
-        io_error("reserve space for", &name)(source)
-    })?;
-    Ok(Tail { name, file, sequence, reserved, written: 0 })
+    tail.file.reserve(reserved).map_err(io_error("reserve space for", &tail.name))?;
+    tail.reserved = reserved;
+    Ok(())
 }
 
 /// Makes an empty segment durable.

@@ -174,7 +174,7 @@ fn the_check_fails_where_a_sync_of_the_checkpoint_is_left_out() {
 
 #[test]
 fn wherever_a_call_fails_the_older_checkpoint_still_counts() {
-    for calls in 0..12 {
+    for (calls, once) in (0..12).flat_map(|calls| [(calls, false), (calls, true)]) {
         let files = RecordingFiles::new();
         let start = LogStart { sequence: 1, txn: 0 };
         let mut log =
@@ -187,10 +187,16 @@ fn wherever_a_call_fails_the_older_checkpoint_still_counts() {
             log.remove_before(start.sequence).unwrap();
         }
         let start = log.rotate().unwrap();
-        files.fail_after(Some(calls));
+        if once {
+            files.fail_once_after(calls);
+        } else {
+            files.fail_after(Some(calls));
+        }
         let written = write_checkpoint(&files, start, &state);
         files.fail_after(None);
         assert_eq!(written.is_ok(), calls >= 8, "after {calls} calls");
+        let half = files.image().into_keys().any(|name| name.ends_with(".tmp"));
+        assert!(!half || !once, "after {calls} calls: what is half written stays");
         assert_eq!(recover(&files).unwrap().2, state, "after {calls} calls");
         assert!(files.image().keys().all(|name| !name.ends_with(".tmp")));
     }

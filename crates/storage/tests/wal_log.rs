@@ -24,12 +24,20 @@ fn create(files: &RecordingFiles) -> Log {
 type Found = (Log, WalReport, Vec<(u64, Vec<u8>)>);
 
 fn recover_from(files: &RecordingFiles, start: LogStart) -> Result<Found, WalError> {
+    recover(files, start, OPTIONS)
+}
+
+fn recover(
+    files: &RecordingFiles,
+    start: LogStart,
+    options: WalOptions,
+) -> Result<Found, WalError> {
     let mut records = Vec::new();
     let visit = |txn, bytes: &[u8]| {
         records.push((txn, bytes.to_vec()));
         Ok::<(), WalError>(())
     };
-    let (log, report) = Wal::recover(files.clone(), "w", start, memory(), BUFFER, OPTIONS, visit)?;
+    let (log, report) = Wal::recover(files.clone(), "w", start, memory(), BUFFER, options, visit)?;
     Ok((log, report, records))
 }
 
@@ -237,6 +245,58 @@ fn a_full_medium_fails_the_transaction_and_not_the_log() {
     append(&mut log, b"after");
     log.rotate().unwrap();
     assert_eq!(recover_from(&files, START).unwrap().2.len(), 3);
+}
+
+/// The next segment's file is there, but neither can it get its space nor can it be removed again.
+#[test]
+fn a_segment_that_was_begun_and_never_used_is_no_damage() {
+    let files = RecordingFiles::new();
+    let mut log = create(&files);
+    append(&mut log, b"one");
+    log.flush().unwrap();
+    let next = "w0000000000000004".to_owned();
+    // The second time it removes what the first has left.
+    for calls in [1, 2] {
+        files.fail_after(Some(calls));
+        assert!(matches!(log.rotate(), Err(WalError::Io { doing: "reserve space for", .. })));
+        files.fail_after(None);
+        assert!(files.image()[&next].is_empty());
+        assert!(!log.is_poisoned());
+        // A kill now, or a crash that has left some of its space or of its header.
+        for (bytes, space) in [(0, 0), (0, 4096), (1, 1), (16, 512), (31, 31), (31, 4096)] {
+            let mut image = files.image();
+            let mut segment = b"PERDWAL\0\x01\0\0\0????\x04\0\0\0\0\0\0\0"[..].to_vec();
+            segment.resize(bytes, 0);
+            segment.resize(space, 0);
+            image.insert(next.clone(), segment);
+            let killed = RecordingFiles::from_image(image);
+            let (mut log, _, records) = recover_from(&killed, START).unwrap();
+            assert_eq!(records.len(), 1);
+            append(&mut log, b"two");
+            assert_eq!(log.rotate().unwrap(), LogStart { sequence: 4, txn: 102 });
+            drop(log);
+            assert_eq!(recover_from(&killed, START).unwrap().2.len(), 2);
+        }
+    }
+    // Who closes the log removes it, or does not say that it is closed.
+    files.fail_after(Some(0));
+    assert!(matches!(log.close(), Err(WalError::Io { doing: "remove", .. })));
+    files.fail_after(None);
+    log.close().unwrap();
+    assert!(!files.image().contains_key(&next));
+    let closed = WalOptions { closed: true, ..OPTIONS };
+    let copy = RecordingFiles::from_image(files.image());
+    assert_eq!(recover(&copy, START, closed).unwrap().2.len(), 1);
+    // The next rotation does so too.
+    files.fail_after(Some(1));
+    assert!(log.rotate().is_err());
+    files.fail_after(None);
+    append(&mut log, b"two");
+    assert_eq!(log.rotate().unwrap(), LogStart { sequence: 4, txn: 102 });
+    append(&mut log, b"three");
+    log.close().unwrap();
+    drop(log);
+    assert_eq!(recover(&files, START, closed).unwrap().2.len(), 3);
 }
 
 #[test]

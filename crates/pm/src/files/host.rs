@@ -172,17 +172,14 @@ impl HostFiles {
         Ok(self.0.path.join(name))
     }
 
-    fn file(&self, file: fs::File) -> io::Result<HostFile> {
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(HostFile {
+    fn file(&self, file: fs::File) -> HostFile {
+        HostFile {
             directory: self.0.clone(),
             file,
             poisoned: AtomicBool::new(false),
             unsynced_bytes: AtomicU64::new(0),
             unsynced: Mutex::default(),
-        })
+        }
     }
 }
 
@@ -192,12 +189,17 @@ impl Files for HostFiles {
     fn create(&self, name: &str) -> io::Result<HostFile> {
         let path = self.place(name)?;
         let mut options = OpenOptions::new();
-        self.file(options.read(true).write(true).create_new(true).mode(0o600).open(path)?)
+        // Nothing more is asked that could fail and leave the file behind.
+        Ok(self.file(options.read(true).write(true).create_new(true).mode(0o600).open(path)?))
     }
 
     fn open(&self, name: &str) -> io::Result<HostFile> {
         let path = self.place(name)?;
-        self.file(OpenOptions::new().read(true).write(true).open(path)?)
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(self.file(file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

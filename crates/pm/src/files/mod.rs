@@ -28,7 +28,8 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// There is one of this name already, or the kernel refuses.
+    /// There is one of this name already, or the kernel refuses. After any error but the first there
+    /// is none.
     #[track_caller]
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Opens a file to read and write it.

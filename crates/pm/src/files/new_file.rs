@@ -33,9 +33,14 @@ impl<F: Files> NewFile<F> {
     #[track_caller]
     pub fn create(files: &F, name: &str) -> io::Result<Self> {
         let taken = |what: String| io::Error::new(io::ErrorKind::AlreadyExists, what);
-        match files.open(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            _ => return Err(taken("exists already; choose another name, or remove it".into())),
+        use io::ErrorKind::{InvalidInput, IsADirectory, NotFound, PermissionDenied};
+        match files.open(name).map_err(|error| (error.kind(), error)) {
+            Err((NotFound, _)) => {}
+            // Something is there, if not a file that we may open.
+            Ok(_) | Err((InvalidInput | IsADirectory | PermissionDenied, _)) => {
+                return Err(taken("exists already; choose another name, or remove it".into()));
+            }
+            Err((_, error)) => return Err(error),
         }
         let file = files.create(&temporary(name)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => taken(format!(

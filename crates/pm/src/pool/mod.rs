@@ -162,6 +162,7 @@ impl Pool {
         let pool =
             Self::map(path, file, header, None, medium, Access::ReadWrite, options, registered)?;
         header.write(&pool);
+        pool.still_good("make the pool's header durable")?;
         sync_name(path).map_err(io_error(path, "make the pool's name durable"))?;
         Ok(pool)
     }
@@ -221,7 +222,7 @@ impl Pool {
     /// changed; [`Pool::open`] alone leaves the file as it is.
     ///
     /// # Errors
-    /// The kernel does not tell which boot this is.
+    /// The kernel does not tell which boot this is, or the medium failed.
     pub fn mark_open(&self, options: &PoolOptions) -> Result<(), PoolError> {
         let boot = this_boot(&self.0.info.path, options)?;
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -229,7 +230,15 @@ impl Pool {
         header.boot_id = boot;
         header.sequence += 1;
         header.write_first(self);
-        Ok(())
+        self.still_good("mark the pool as open")
+    }
+
+    /// A fence has no result: what it could not do shows here.
+    fn still_good(&self, doing: &'static str) -> Result<(), PoolError> {
+        self.healthy().map_err(|bad| {
+            let path = self.0.info.path.clone();
+            PoolError::Io { path, doing, source: io::Error::other(bad.to_string()) }
+        })
     }
 
     /// Whether there is something at `path`.
@@ -379,21 +388,23 @@ impl Pool {
         if self.0.access == Access::Inspect {
             return Ok(());
         }
-        let failed = |source| PoolError::Io {
-            path: self.0.info.path.clone(),
-            doing: "sync the pool while closing",
-            source,
+        let doing = "sync the pool while closing";
+        let sync = || {
+            let failed = |source| PoolError::Io { path: self.0.info.path.clone(), doing, source };
+            self.0.file.sync_data().map_err(|source| {
+                self.0.poisoned.store(true, Ordering::SeqCst);
+                failed(source)
+            })
         };
-        if self.healthy().is_err() {
-            return Err(failed(io::Error::other("the pool is poisoned")));
-        }
-        self.0.file.sync_data().map_err(failed)?;
+        self.still_good(doing)?;
+        sync()?;
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         header.clean = true;
         header.sequence += 1;
         header.write(self);
         drop(header);
-        self.0.file.sync_data().map_err(failed)
+        self.still_good(doing)?;
+        sync()
     }
 
     #[cold]
@@ -523,6 +534,9 @@ impl Memory for Pool {
         header.size = to;
         header.sequence += 1;
         header.write(self);
+        if shared.poisoned.load(Ordering::SeqCst) {
+            return Err(medium(io::Error::other("a sync of the pool's header failed")));
+        }
         shared.mapping.set_len(to);
         Ok(())
     }
