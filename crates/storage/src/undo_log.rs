@@ -379,7 +379,8 @@ impl UndoLog {
         self.finish(memory, STATE_EMPTY);
     }
 
-    #[inline]
+    // The compiler takes it for too long, though it is the end of every transaction.
+    #[inline(always)]
     #[track_caller]
     fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
         memory.enter(Component::Recovery);
