@@ -9,6 +9,7 @@
 mod common;
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
@@ -58,8 +59,12 @@ fn swept(engine: EngineKind, stories: &[(Story<PoolMedium>, u64)], explained: &[
         };
         stories.iter().any(once) || stories.iter().any(nested)
     };
-    let swept =
-        sweep_with(places, |site| noticed(&Mutation { how: How::NoStore, at: Where::Site(site) }));
+    let swept = sweep_with(places, |site| {
+        let begun = Instant::now();
+        let noticed = noticed(&Mutation { how: How::NoStore, at: Where::Site(site) });
+        println!("{engine}: {site} {noticed}, {} s", begun.elapsed().as_secs());
+        noticed
+    });
     println!("{engine}: {} places store, {} unnoticed", swept.places, swept.unnoticed.len());
     let (open, stale) = unexplained(swept.unnoticed, explained);
     assert!(open.is_empty(), "{engine}: superfluous, or the tests are blind: {open:#?}");
