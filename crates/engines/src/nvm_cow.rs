@@ -404,6 +404,10 @@ impl<E: Environment> Engine for NvmCow<E> {
         self.core.state.usable(&self.core.memory)?;
         self.core.shadow.abort();
         self.core.batch.abort(&mut self.core.lane);
+        if self.core.shadow.pending() == 0 {
+            // Lines of nothing but this transaction's tuples, to which nothing leads.
+            self.core.copies.lines.clear();
+        }
         Ok(())
     }
 

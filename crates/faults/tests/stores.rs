@@ -9,6 +9,7 @@
 mod common;
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
@@ -20,11 +21,35 @@ use faults::sweep::sweep_with;
 use perdura::EngineKind;
 use pm::Site;
 
-/// Places that store in the recovery from some of a story's states.
-fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<Site> {
-    let mut sites = Vec::new();
+/// The allocator's hints.
+const TAKEN: Explained = (
+    "heap/src/lane.rs",
+    "carve",
+    "heap.taken_at(self.number)",
+    "for the process after a kill, which sees it whatever persists: the chunk's tag may be stored \
+     and not durable then. After a power cut what the tag says is durable",
+);
+
+const HINT: Explained = (
+    "heap/src/lane.rs",
+    "carve",
+    "memory.store(hint",
+    "says where to look first for free slots; without it all chunks are looked through",
+);
+
+/// Crash points of a story from which one crashes again, to see what is lost of a recovery.
+const POINTS: usize = 8;
+
+/// Places that store in the recovery from some of a story's states, each with numbers of crash
+/// points after which it does.
+fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
+    let mut sites: Vec<(Site, Vec<u64>)> = Vec::new();
     let part = Part { from: 3, to: u64::MAX, stride: 7 };
+    let (mut point, mut position) = (part.from, None);
     PoolMedium::walk(&story.trace, 2, part, 5, &mut |state| {
+        if position.replace(state.position).is_some_and(|before| before != state.position) {
+            point += part.stride;
+        }
         if state.acknowledged.is_none() {
             // It is not created yet.
             return ControlFlow::Continue(());
@@ -32,8 +57,10 @@ fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<Site> {
         let (db, memory) = story.medium.open(state.image, true).expect("it opens");
         db.abandon();
         for site in Mutation::sites_in_memory(How::NoStore, &PoolMedium::stop(&memory)) {
-            if !sites.contains(&site) {
-                sites.push(site);
+            match sites.iter_mut().find(|(other, _)| *other == site) {
+                Some((_, points)) if points.len() == POINTS || points.last() == Some(&point) => {}
+                Some((_, points)) => points.push(point),
+                None => sites.push((site, vec![point])),
             }
         }
         ControlFlow::Continue(())
@@ -42,24 +69,53 @@ fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<Site> {
 }
 
 fn swept(engine: EngineKind, stories: &[(Story<PoolMedium>, u64)], explained: &[Explained]) {
-    let mut places: Vec<Site> = Vec::new();
-    for (story, _) in stories {
-        places.extend(Mutation::sites_in_memory(How::NoStore, &story.trace));
-        places.extend(sites_in_recovery(story));
-    }
-    let noticed = |fault: &Mutation| {
-        // Once over all stories, since most places show soon; then with crashes in recovery.
-        let once = |(story, bound): &(Story<PoolMedium>, u64)| {
-            story.explore(Some(fault), Effort::once(*bound)).violation.is_some()
-        };
-        let nested = |(story, bound): &(Story<PoolMedium>, u64)| {
-            let effort = Effort::once(*bound).then(Again::every(60, 1));
-            story.explore(Some(fault), effort).violation.is_some()
-        };
-        stories.iter().any(once) || stories.iter().any(nested)
+    let in_story: Vec<Site> = stories
+        .iter()
+        .flat_map(|(story, _)| Mutation::sites_in_memory(How::NoStore, &story.trace))
+        .collect();
+    let in_recovery: Vec<_> = stories.iter().map(|(story, _)| sites_in_recovery(story)).collect();
+    let mut places = in_story.clone();
+    places.extend(in_recovery.iter().flatten().map(|(site, _)| site));
+    let glance = |fault: &Mutation, (story, bound): &(Story<PoolMedium>, u64)| {
+        // Small stories whole, of large ones every fifth crash point.
+        let stride = if *bound > 8 { 1 } else { 5 };
+        let effort = Effort { part: Part { stride, ..Part::ALL }, ..Effort::once(*bound) };
+        story.explore(Some(fault), effort).violation.is_some()
     };
-    let swept =
-        sweep_with(places, |site| noticed(&Mutation { how: How::NoStore, at: Where::Site(site) }));
+    let once = |fault: &Mutation, (story, bound): &(Story<PoolMedium>, u64)| {
+        story.explore(Some(fault), Effort::once(*bound)).violation.is_some()
+    };
+    let nested = |fault: &Mutation, (story, bound): &(Story<PoolMedium>, u64)| {
+        let effort = Effort::once(*bound).then(Again::every(60, 1));
+        story.explore(Some(fault), effort).violation.is_some()
+    };
+    // What is lost of a recovery is seen by crashes after those recoveries that come there.
+    let again = |fault: &Mutation, site: Site| {
+        stories.iter().zip(&in_recovery).any(|((story, _), sites)| {
+            let points = sites.iter().filter(|(other, _)| *other == site).flat_map(|one| &one.1);
+            points.into_iter().any(|from| {
+                let part = Part { from: *from, to: from + 1, stride: 1 };
+                let effort = Effort { part, ..Effort::once(2).then(Again::every(1, 1)) };
+                story.explore(Some(fault), effort).violation.is_some()
+            })
+        })
+    };
+    let swept = sweep_with(places, |site| {
+        let begun = Instant::now();
+        let fault = Mutation { how: How::NoStore, at: Where::Site(site) };
+        // Most places show soon. What has a reason is not looked for any longer: it is what no
+        // effort finds.
+        let is_explained =
+            unexplained([format!("{}:{}", site.file(), site.line())], explained).0.is_empty();
+        let in_story = in_story.contains(&site);
+        let noticed = in_story && stories.iter().any(|story| glance(&fault, story))
+            || again(&fault, site)
+            || !is_explained
+                && (in_story && stories.iter().any(|story| once(&fault, story))
+                    || stories.iter().any(|story| nested(&fault, story)));
+        println!("{engine}: {site} {noticed}, {} s", begun.elapsed().as_secs());
+        noticed
+    });
     println!("{engine}: {} places store, {} unnoticed", swept.places, swept.unnoticed.len());
     let (open, stale) = unexplained(swept.unnoticed, explained);
     assert!(open.is_empty(), "{engine}: superfluous, or the tests are blind: {open:#?}");
@@ -82,7 +138,7 @@ fn nvm_inp() {
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 160, 60).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[]);
+    swept(engine, &stories, &[TAKEN, HINT]);
 }
 
 #[test]
@@ -95,7 +151,7 @@ fn nvm_cow() {
         (plot(engine, 11, 120, 60).run_in_pool(), 4),
         (plot(engine, 13, 120, 60).groups_of(4).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[]);
+    swept(engine, &stories, &[TAKEN, HINT]);
 }
 
 #[test]
@@ -110,5 +166,5 @@ fn nvm_log() {
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 80, 60).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[]);
+    swept(engine, &stories, &[TAKEN, HINT]);
 }

@@ -2,7 +2,7 @@
 //!
 //! A step takes the last leaf of an input's tree:
 //! 1. For each of its entries: what the result's entry of the same key does not name loses its
-//!    persisted bit. Flush; **fence**.
+//!    persisted bit. Flush; **fence**, if there is any.
 //! 2. One mini-transaction: the leaf leaves the tree, with inner nodes that it was the only child
 //!    of; the result's size. Fence.
 //! 3. The slots are given out again.
@@ -98,8 +98,10 @@ impl<M: Memory> Runs<M> {
         for slot in &slots {
             base.lane.clear_persisted(*slot, &mut base.lines)?;
         }
-        base.lines.flush(base.lane.memory());
-        base.lane.memory().fence();
+        if !slots.is_empty() {
+            base.lines.flush(base.lane.memory());
+            base.lane.memory().fence();
+        }
         let bytes = self.runs[place].bytes.saturating_sub(freed_bytes);
         base.lane.mini_store(Off::new(result + BYTES_AT), bytes);
         tree.drop_last_leaf(&mut base.lane)?;
