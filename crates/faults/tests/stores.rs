@@ -37,6 +37,15 @@ const HINT: Explained = (
     "says where to look first for free slots; without it all chunks are looked through",
 );
 
+/// NVM-Log's.
+const MEMTABLE_USE: Explained = (
+    "engines/src/nvm_log.rs",
+    "commit",
+    "self.log.note(memory",
+    "how much the MemTable holds: it decides when that is frozen, and how large its filter becomes, \
+     and nothing else",
+);
+
 /// Crash points of a story from which one crashes again, to see what is lost of a recovery.
 const POINTS: usize = 8;
 
@@ -166,5 +175,5 @@ fn nvm_log() {
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 80, 60).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[TAKEN, HINT]);
+    swept(engine, &stories, &[TAKEN, HINT, MEMTABLE_USE]);
 }
