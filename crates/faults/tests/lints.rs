@@ -281,7 +281,7 @@ fn log() {
             ),
             (
                 "storage/src/wal.rs",
-                "reserve_segment",
+                "create_segment",
                 "files.create(&name)",
                 "the next segment, for which there was no room, nor could it be removed: calls \
                  fail here by intent. It says nothing, and the log does not go on in it",
