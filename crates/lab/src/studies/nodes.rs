@@ -21,6 +21,17 @@ use crate::timing::{self, EmulatedStore};
 const NODE_BYTES: [u32; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 /// The smallest node of the copy-on-write tree.
 const SMALLEST_SHADOWED: u32 = 128;
+/// Bytes of the allocator's chunks: an extent of the copy-on-write tree, an eighth of a chunk, has to
+/// hold at least four of the largest nodes.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+fn options(node_bytes: u32) -> Options {
+    let options = Options::new().node_bytes(node_bytes).chunk_bytes(CHUNK_BYTES);
+    match node_bytes {
+        SMALLEST_SHADOWED.. => options.tree_node_bytes(node_bytes),
+        _ => options,
+    }
+}
 
 struct NodeStage {
     engine: EngineKind,
@@ -60,6 +71,7 @@ fn stage(engine: EngineKind, node_bytes: u32, sizes: &Sizes) -> NodeStage {
         let configuration = json!({
             "engine": engine.name(),
             "node_bytes": node_bytes,
+            "chunk_bytes": CHUNK_BYTES,
             "mix": mix.name(),
             "tuples": tuples,
             "txns": transactions,
@@ -86,11 +98,7 @@ impl Stage for NodeStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let options = Options::new().node_bytes(self.node_bytes);
-        let options = match self.node_bytes {
-            SMALLEST_SHADOWED.. => options.tree_node_bytes(self.node_bytes),
-            _ => options,
-        };
+        let options = options(self.node_bytes);
         let failed = LabError::measuring(self.engine.name());
         let generate = |cell: usize| {
             let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
@@ -121,5 +129,26 @@ impl Stage for NodeStage {
             done(cell, &points)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura::Database;
+    use workloads::PerduraStore;
+
+    use super::*;
+
+    #[test]
+    fn every_engine_takes_the_sizes_it_is_measured_with() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+            for node_bytes in NODE_BYTES {
+                let path = directory.path().join(format!("{engine}-{node_bytes}"));
+                let options = options(node_bytes).engine(engine);
+                let made = Database::create(&path, &PerduraStore::schema(), &options);
+                assert!(made.is_ok(), "{engine}, {node_bytes}: {:?}", made.err());
+            }
+        }
     }
 }
