@@ -27,6 +27,9 @@ const RUN_BYTES: u64 = 40;
 const LONG_BYTES: u64 = 16 << 10;
 /// No frame is longer: a tree has a few runs at each of a few levels.
 const MAX_RUNS: u32 = 1 << 16;
+/// No counter comes so far: a frame that says so was not written by us, and counting on would
+/// overflow.
+const MAX_COUNTER: u64 = 1 << 63;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -117,7 +120,9 @@ impl Version {
         let (frame, rest) = Frame::read_from_prefix(bytes).ok()?;
         let runs = frame.runs.get();
         let len = frame.bytes.get() as usize;
+        let counters = [frame.edit, frame.log_sequence, frame.log_txn, frame.next_file];
         if runs > MAX_RUNS
+            || counters.iter().any(|counter| counter.get() > MAX_COUNTER)
             || len as u64 != FRAME_BYTES + RUN_BYTES * u64::from(runs)
             || len > bytes.len()
             || crc32c::crc32c(&bytes[8..len]) != frame.checksum.get()
