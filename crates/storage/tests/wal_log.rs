@@ -263,7 +263,7 @@ fn a_segment_that_was_begun_and_never_used_is_no_damage() {
         assert!(files.image()[&next].is_empty());
         assert!(!log.is_poisoned());
         // A kill now, or a crash that has left some of its space or of its header.
-        for (bytes, space) in [(0, 0), (0, 4096), (1, 1), (16, 512), (31, 31), (31, 4096)] {
+        for (bytes, space) in (0..32).flat_map(|bytes| [(bytes, 32), (bytes, 4096)]) {
             let mut image = files.image();
             let mut segment = b"PERDWAL\0\x01\0\0\0????\x04\0\0\0\0\0\0\0"[..].to_vec();
             segment.resize(bytes, 0);

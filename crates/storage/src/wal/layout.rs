@@ -81,6 +81,10 @@ pub(crate) fn read_segment_header(bytes: &[u8], sequence: u64) -> Result<u64, He
     if header.magic != MAGIC {
         return Err(HeaderFault::Damaged("this is no log segment"));
     }
+    // There is no version 0: a crash has left the magic and nothing behind it.
+    if header.version.get() == 0 {
+        return Err(HeaderFault::Damaged("the segment's header is torn"));
+    }
     // Before the checksum, whose place another version may have changed.
     if header.version.get() != VERSION {
         return Err(HeaderFault::Version(header.version.get()));
