@@ -206,7 +206,8 @@ impl Options {
     }
 
     /// Bytes of a node of the trees of `nvm-cow`, 128 to 32,768; 256 by default. Trees with wide
-    /// keys have larger nodes. Fixed when the database is created.
+    /// keys have larger nodes. Four have to fit into an eighth of a chunk: beyond 7 KiB, choose larger
+    /// ones with [`Options::chunk_bytes`]. Fixed when the database is created.
     #[must_use]
     pub fn tree_node_bytes(mut self, bytes: u32) -> Self {
         self.engine_options.tree_node_bytes = bytes;
