@@ -33,4 +33,14 @@ pub enum IndexError {
         /// Bytes of a key.
         key_bytes: u32,
     },
+    /// Too few pages of this size fit into an extent of the heap's chunks.
+    #[error(
+        "tree nodes of {page_bytes} bytes are too large for chunks of {chunk_bytes} bytes: choose smaller nodes or larger chunks"
+    )]
+    ChunkSize {
+        /// Bytes of a page.
+        page_bytes: u32,
+        /// Bytes of a chunk of the heap.
+        chunk_bytes: u64,
+    },
 }

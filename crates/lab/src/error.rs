@@ -121,6 +121,16 @@ pub enum LabError {
         /// What happened.
         why: String,
     },
+    /// Some measurements failed.
+    #[error(
+        "{} of the measurements failed; all others are kept, and the same command tries these again:\n{}",
+        failures.len(),
+        failures.join("\n")
+    )]
+    Failures {
+        /// Each with what it is and why it failed.
+        failures: Vec<String>,
+    },
 }
 
 impl LabError {
@@ -131,6 +141,11 @@ impl LabError {
             std::io::ErrorKind::StorageFull => Self::DiskFull { path: path.to_owned() },
             _ => Self::Io { path: path.to_owned(), source },
         }
+    }
+
+    /// Results cannot be written: there is no use in measuring on.
+    pub(crate) fn is_of_results(&self) -> bool {
+        matches!(self, Self::DiskFull { .. } | Self::Results { .. } | Self::Locked { .. })
     }
 
     /// A measurement of `what` failed.

@@ -140,10 +140,12 @@ impl Plan {
         all
     }
 
-    /// Measures all that is missing.
+    /// Measures all that is missing. A measurement that fails does not keep the others from being
+    /// made.
     ///
     /// # Errors
-    /// What went wrong; what was measured before is saved.
+    /// The results cannot be written, and nothing more is measured; or, once all others are made,
+    /// measurements that failed. What was measured is saved.
     pub fn run(
         &self,
         results: &mut Results,
@@ -155,20 +157,36 @@ impl Plan {
         let clock = Clock::new(self.all - self.missing(), self.all, self.seconds());
         let results = RefCell::new(results);
         audience.far(clock.far());
+        let mut failures = Vec::new();
         for part in self.parts.iter().filter(|part| !part.missing.is_empty()) {
             let cells = part.stage.cells();
             let begun = Shared::new(Instant::now());
-            part.stage.measure(bench, &part.missing, &mut |number, points| {
-                let cell = &cells[number];
-                let key = key(&self.identity, part.study, &self.sizes, &cell.configuration);
-                let seconds = begun.replace(Instant::now()).elapsed().as_secs_f64();
-                results.borrow_mut().save(&key, &cell.scaled, seconds, points)?;
-                clock.finished(cell.weight);
-                audience.far(clock.far());
-                Ok(())
-            })?;
+            let mut missing = &part.missing[..];
+            while !missing.is_empty() {
+                let saved = Shared::new(0);
+                let outcome = part.stage.measure(bench, missing, &mut |number, points| {
+                    let cell = &cells[number];
+                    let key = key(&self.identity, part.study, &self.sizes, &cell.configuration);
+                    let seconds = begun.replace(Instant::now()).elapsed().as_secs_f64();
+                    results.borrow_mut().save(&key, &cell.scaled, seconds, points)?;
+                    saved.set(saved.get() + 1);
+                    clock.finished(cell.weight);
+                    audience.far(clock.far());
+                    Ok(())
+                });
+                missing = &missing[saved.get()..];
+                match (outcome, missing.split_first()) {
+                    (Ok(()), _) => break,
+                    (Err(error), Some((&failed, rest))) if !error.is_of_results() => {
+                        failures.push(format!("{}: {error}", cells[failed].label));
+                        begun.set(Instant::now());
+                        missing = rest;
+                    }
+                    (Err(error), _) => return Err(error),
+                }
+            }
         }
-        Ok(())
+        if failures.is_empty() { Ok(()) } else { Err(LabError::Failures { failures }) }
     }
 }
 

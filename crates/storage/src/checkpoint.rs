@@ -29,6 +29,7 @@ use pm::{File, Files};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::MAX_COUNTER;
 use crate::wal::{LogStart, number_in};
 
 const MAGIC: [u8; 8] = *b"PERDCKP\0";
@@ -352,6 +353,9 @@ fn verify<R: File>(
     }
     if header.sequence.get() != sequence || trailer.sequence.get() != sequence {
         return Err(damaged("it is another checkpoint than its name says"));
+    }
+    if [sequence, header.txn.get(), trailer.end_txn.get()].iter().any(|&one| one > MAX_COUNTER) {
+        return Err(damaged("it has a number out of range"));
     }
     let compressed_bytes = bytes - HEADER_BYTES - TRAILER_BYTES;
     if trailer.compressed_bytes.get() != compressed_bytes {

@@ -55,3 +55,7 @@ pub use undo_log::{
 };
 pub use value::{ColumnType, Row, Value, user_bytes};
 pub use work_done::WorkDone;
+
+/// No counter in a file (of segments, transactions, runs, edits) comes so far: one that does was not
+/// written by us, and counting on would overflow.
+const MAX_COUNTER: u64 = 1 << 63;

@@ -134,3 +134,13 @@ fn an_error_of_the_engine_is_passed_on_and_leaves_nothing() {
     assert!(matches!(result, Err(Error::Mine)));
     assert_eq!(files.list().unwrap(), [""; 0]);
 }
+
+#[test]
+fn a_number_that_could_not_be_counted_on_from_is_damage() {
+    for start in [(u64::MAX, 1), (1, u64::MAX), (1 << 63 | 1, 1)] {
+        let (files, start) = (RecordingFiles::new(), LogStart { sequence: start.0, txn: start.1 });
+        write(&files, start, b"state");
+        let error = read(&files).unwrap_err().to_string();
+        assert!(error.contains("out of range"), "{start:?}: {error}");
+    }
+}

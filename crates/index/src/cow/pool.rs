@@ -109,7 +109,7 @@ impl<M: Memory> PoolPages<M> {
         let extent_bytes = extent_bytes(heap.chunk_bytes());
         let pages_per_extent = (extent_bytes - EXTENT_HEADER_BYTES) / u64::from(page_bytes);
         if !(4..1 << 16).contains(&pages_per_extent) {
-            return Err(IndexError::NodeSize { node_bytes: page_bytes, key_bytes: 0 });
+            return Err(IndexError::ChunkSize { page_bytes, chunk_bytes: heap.chunk_bytes() });
         }
         let source = PoolSource { memory: heap.memory().clone(), page_bytes };
         let mut pages = Self {

@@ -57,7 +57,7 @@ pub trait Stage {
     /// Its cells.
     fn cells(&self) -> &[Cell];
 
-    /// Measures the cells with these indexes.
+    /// Measures the cells with these indexes, in this order.
     ///
     /// # Errors
     /// What went wrong; cells that were done before are saved.

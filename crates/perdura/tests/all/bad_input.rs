@@ -340,6 +340,10 @@ fn contradictory_options_are_refused_and_change_nothing() {
         assert!(Database::create(&fresh, &schema, &options).is_err(), "{options:?}");
         assert!(!fresh.exists(), "nothing is left behind: {options:?}");
     }
+    let large = options().engine(EngineKind::NvmCow).chunk_bytes(16 << 10).tree_node_bytes(8192);
+    let error = Database::create(&fresh, &schema(), &large).unwrap_err().to_string();
+    assert!(error.contains("8192 bytes are too large for chunks of 16384 bytes"), "{error}");
+    assert!(!fresh.exists(), "nothing is left behind");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::error::LsmError;
 use super::sstable::SsInfo;
+use crate::MAX_COUNTER;
 use crate::wal::LogStart;
 
 const MAGIC: [u8; 8] = *b"PERDMAN\0";
@@ -27,9 +28,6 @@ const RUN_BYTES: u64 = 40;
 const LONG_BYTES: u64 = 16 << 10;
 /// No frame is longer: a tree has a few runs at each of a few levels.
 const MAX_RUNS: u32 = 1 << 16;
-/// No counter comes so far: a frame that says so was not written by us, and counting on would
-/// overflow.
-const MAX_COUNTER: u64 = 1 << 63;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]

@@ -3,6 +3,8 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::MAX_COUNTER;
+
 /// The first bytes of every segment.
 const MAGIC: [u8; 8] = *b"PERDWAL\0";
 /// The version of the format that this build reads and writes.
@@ -95,6 +97,9 @@ pub(crate) fn read_segment_header(bytes: &[u8], sequence: u64) -> Result<u64, He
     if header.sequence.get() != sequence {
         return Err(HeaderFault::Damaged("the segment header names another segment"));
     }
+    if sequence > MAX_COUNTER || header.first_txn.get() > MAX_COUNTER {
+        return Err(HeaderFault::Damaged("the segment header has a number out of range"));
+    }
     Ok(header.first_txn.get())
 }
 
@@ -181,6 +186,12 @@ mod tests {
         }
         assert!(read_segment_header(&header, 6).is_err());
         assert!(read_segment_header(&header[..31], 5).is_err());
+        for (sequence, first_txn) in [(u64::MAX, 9), (5, u64::MAX), (MAX_COUNTER + 1, 1)] {
+            // With a sound checksum; counting on from it would overflow.
+            let header = segment_header(sequence, first_txn);
+            let fault = read_segment_header(&header, sequence).expect_err("refused");
+            assert!(matches!(fault, HeaderFault::Damaged(what) if what.contains("out of range")));
+        }
 
         let end = seal(5, 9);
         assert!(is_seal(&end, 5, 9) && !is_seal(&end, 6, 9) && !is_seal(&end, 5, 10));
