@@ -434,10 +434,11 @@ impl<E: Environment> Engine for Cow<E> {
     fn footprint(&self) -> Result<Footprint, EngineError> {
         let pages = self.shadow.page_use(0, |tree| self.map.owner(tree).1 == 0)?;
         let page_bytes = u64::from(self.master.page_bytes());
+        let cached: u64 = self.shadow.stores().map(|store| store.backend().cached_bytes()).sum();
         Ok(Footprint {
             table: pages.table * page_bytes,
             index: pages.index * page_bytes,
-            other: pages.unused * page_bytes + self.master.data_at(),
+            other: pages.unused * page_bytes + self.master.data_at() + cached,
             ..Footprint::default()
         })
     }

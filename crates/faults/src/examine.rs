@@ -226,6 +226,7 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
             // Some are of crashes behind recovery.
             per_mille: nested.saturating_mul(1500) / states.max(1),
             depth: if nested > 0 { 3 } else { 0 },
+            transactions: 1,
         };
         let points = M::points(&story.trace);
         // The pieces, and behind them the kills.

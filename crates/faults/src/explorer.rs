@@ -62,19 +62,19 @@ pub struct Again {
     pub per_mille: u64,
     /// How often in a row.
     pub depth: u32,
+    /// Transactions of the process that crashes again, after its recovery.
+    pub transactions: usize,
 }
 
 impl Again {
     /// No crash after the first.
-    pub const NEVER: Self = Self { every: u64::MAX, per_mille: 0, depth: 0 };
+    pub const NEVER: Self = Self { every: u64::MAX, per_mille: 0, depth: 0, transactions: 0 };
 
-    /// From every so many states, so often in a row.
-    pub fn every(every: u64, depth: u32) -> Self {
-        Self { every, per_mille: u64::MAX, depth }
+    /// From every so many states, so often in a row, with a transaction after each recovery.
+    pub const fn every(every: u64, depth: u32) -> Self {
+        Self { every, per_mille: u64::MAX, depth, transactions: 1 }
     }
-}
 
-impl Again {
     pub(crate) fn is_due(self, states: u64, nested: u64) -> bool {
         self.depth > 0
             && states.is_multiple_of(self.every)
@@ -286,7 +286,7 @@ impl<M: Medium, W: Work> Story<M, W> {
         fault: Option<&Mutation>,
         again: Again,
     ) -> Result<Explored, String> {
-        let after = without_panic(|| self.next_process(state))?;
+        let after = without_panic(|| self.next_process(state, again.transactions))?;
         let (mut seen, mut killed) = (HashSet::new(), Ok(()));
         M::kills(&after.trace, &mut |state| {
             // Of recovery; from then on kills are looked at elsewhere.
@@ -301,7 +301,7 @@ impl<M: Medium, W: Work> Story<M, W> {
         let states = seen.len() as u64;
         killed.map_err(|why| format!("is killed in recovery, and {why}"))?;
         // A sample: there are as many recoveries after a recovery as it has crash points.
-        let deeper = Again { every: 37, per_mille: 100, depth: again.depth - 1 };
+        let deeper = Again { every: 37, per_mille: 100, depth: again.depth - 1, ..again };
         let effort = Effort::once(6).then(deeper);
         let explored = match fault {
             None => after.walk(&after.trace, None, effort),
@@ -320,14 +320,18 @@ impl<M: Medium, W: Work> Story<M, W> {
     }
 
     /// Recovers from a state and runs a few transactions.
-    fn next_process(&self, state: &State<'_, M::Image>) -> Result<Self, String> {
+    fn next_process(
+        &self,
+        state: &State<'_, M::Image>,
+        transactions: usize,
+    ) -> Result<Self, String> {
         let opened = self.medium.open(state.image, true);
         let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
         let db = Abandoned(Some(db));
         let mut more = self.work.more(state.position as u64);
         let mut models = vec![self.work.contents(&db).map_err(|error| error.to_string())?];
         M::note(&handle, 0);
-        for operations in 1..2 {
+        for operations in 1..=transactions {
             let mut model = models[models.len() - 1].clone();
             // In a thread of its own: it must not make recovery's fences.
             let mut done = Ok(false);

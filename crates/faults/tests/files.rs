@@ -42,7 +42,7 @@ fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
     went_everywhere(engine, &names);
 }
 
-const TWICE: Again = Again { every: 150, per_mille: u64::MAX, depth: 2 };
+const TWICE: Again = Again::every(150, 2);
 
 #[test]
 fn durable_commits_survive_a_power_cut_at_every_sync() {

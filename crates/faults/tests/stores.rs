@@ -49,6 +49,9 @@ const MEMTABLE_USE: Explained = (
 /// Crash points of a story from which one crashes again, to see what is lost of a recovery.
 const POINTS: usize = 8;
 
+/// Transactions after such a recovery: enough to change what it has changed.
+const AFTER: usize = 8;
+
 /// Places that store in the recovery from some of a story's states, each with numbers of crash
 /// points after which it does.
 fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
@@ -104,7 +107,8 @@ fn swept(engine: EngineKind, stories: &[(Story<PoolMedium>, u64)], explained: &[
             let points = sites.iter().filter(|(other, _)| *other == site).flat_map(|one| &one.1);
             points.into_iter().any(|from| {
                 let part = Part { from: *from, to: from + 1, stride: 1 };
-                let effort = Effort { part, ..Effort::once(2).then(Again::every(1, 1)) };
+                let crash = Again { transactions: AFTER, ..Again::every(1, 1) };
+                let effort = Effort { part, ..Effort::once(2).then(crash) };
                 story.explore(Some(fault), effort).violation.is_some()
             })
         })

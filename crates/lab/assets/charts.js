@@ -49,8 +49,10 @@ function seriesScale(names, dark) {
   const colours = palette(dark);
   const rest = ["pink", "sand", "grey", "sky"];
   let next = 0;
+  const grouped = { "inp, grouped": "sky", "cow, grouped": "sand", "log, grouped": "grey", "nvm-cow, grouped": "pink" };
   const pick = (name) => {
     if (hue[name]) return colours[hue[name]];
+    if (grouped[name]) return colours[grouped[name]];
     if (name === "allocator" || name === "measured" || name === "nvm loads") return colours.blue;
     if (name === "filesystem" || name === "model" || name === "nvm stores") return colours.sand;
     return colours[rest[next++ % rest.length]];
@@ -214,9 +216,18 @@ function chartsOf(id, rows) {
     case "P1-F1":
       return panels(of("bandwidth"), ["sequential", "random"], (part, dark) =>
         lines(part, { dark, xTitle: "chunk (bytes)", yTitle: "bytes a second" }));
-    case "P1-F5": case "P1-F6": case "P1-F7":
-      return panels(of("throughput"), ["low", "high"], (part, dark) =>
+    case "P1-F5": case "P1-F6": case "P1-F7": {
+      const emulated = panels(of("throughput"), ["low", "high"], (part, dark) =>
         bars(part, { dark, yTitle: "transactions a second", order: MIXES }));
+      const grouped = of("native throughput, grouped").filter((row) => row.panel === "low");
+      if (grouped.length === 0) return emulated;
+      const alone = of("native throughput").filter((row) => row.panel === "low" && row.x !== "read-only");
+      const all = alone.concat(grouped.map((row) => ({ ...row, series: `${row.series}, grouped` })));
+      return emulated.concat({
+        title: "this machine, one core, low skew: durable one by one, and in groups of 64", rows: all,
+        make: (dark) => bars(all, { dark, yTitle: "transactions a second", order: MIXES }),
+      });
+    }
     case "P1-F8":
       return panels(of("throughput"), [], (part, dark) =>
         bars(part.map((row) => ({ ...row, x: `${row.x} ns` })), { dark, yTitle: "transactions a second", order: ["160 ns", "320 ns", "1280 ns"] }));

@@ -516,7 +516,8 @@ impl<E: Environment> Database<E> {
         stats
     }
 
-    /// Bytes of storage by component.
+    /// Bytes of storage by component: on the medium, and in the volatile memory of engines that have
+    /// tables, MemTables or caches there (P1 5.6 counts them, since its machine has no other memory).
     ///
     /// # Errors
     /// Damage, or files that cannot be reached.

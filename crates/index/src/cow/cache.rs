@@ -53,7 +53,9 @@ pub(super) struct Cache<F, V> {
     memory: V,
     shards: Box<[Mutex<Shard>]>,
     frames_per_shard: usize,
-    /// Where the next frame of the memory will be.
+    /// Where the first frame of the memory is.
+    first_frame: u64,
+    /// Where the next one will be.
     next_frame: Mutex<u64>,
 }
 
@@ -72,6 +74,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         let frames = (cache_bytes / u64::from(page_bytes)).max(LEAST_FRAMES);
         let shards = (frames / (4 * LEAST_FRAMES)).next_power_of_two().min(16);
         let frames_per_shard = frames.div_ceil(shards) as usize;
+        let first_frame = memory.len().next_multiple_of(4096).max(4096);
         let shard = || Shard {
             frames: Clock::new(frames_per_shard),
             buffer: Vec::new(),
@@ -82,11 +85,18 @@ impl<F: File, V: Memory> Cache<F, V> {
             data_at,
             page_bytes,
             opened,
-            next_frame: Mutex::new(memory.len().next_multiple_of(4096).max(4096)),
+            first_frame,
+            next_frame: Mutex::new(first_frame),
             memory,
             shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
             frames_per_shard,
         }
+    }
+
+    /// Bytes of memory that frames have taken so far; none is given back.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        let next = *self.next_frame.lock().unwrap_or_else(PoisonError::into_inner);
+        next - self.first_frame
     }
 
     /// How many frames there are to be.

@@ -91,6 +91,11 @@ impl<F: File, V: Memory> FilePages<F, V> {
         &self.source.0.file
     }
 
+    /// Bytes of volatile memory that the cache has taken.
+    pub fn cached_bytes(&self) -> u64 {
+        self.source.0.taken_bytes()
+    }
+
     fn reserve(&mut self, pages: u64) -> io::Result<()> {
         let cache = &self.source.0;
         self.file().reserve(cache.data_at + pages * u64::from(cache.page_bytes))?;

@@ -64,7 +64,16 @@ pub(super) fn loaded(
     Ok(store)
 }
 
-/// Seconds of `repeat` runs of a workload, from a freshly loaded database, in each of these domains.
+/// Transactions of a group, where commits are grouped as in P1 3 (which does not say how many).
+pub(super) const GROUP: u32 = 64;
+
+/// Whether an engine makes several transactions durable at once if it is asked to.
+pub(super) fn can_group(engine: EngineKind) -> bool {
+    !matches!(engine, EngineKind::NvmInp | EngineKind::NvmLog)
+}
+
+/// Seconds of `repeat` runs of a workload, from a freshly loaded database, in each of these domains;
+/// then, if so asked, with grouped commits.
 ///
 /// # Errors
 /// A run failed.
@@ -74,21 +83,29 @@ pub(super) fn seconds(
     options: &Options,
     workload: &Workload,
     repeat: u32,
+    grouped: bool,
 ) -> Result<Native, LabError> {
     let failed = LabError::measuring(engine.name());
     let Spec { mix, skew, .. } = *workload.spec();
-    let mut all = [Vec::new(), Vec::new()];
-    for (domain, seconds) in [Domain::Adr, Domain::Process].into_iter().zip(&mut all) {
+    let run = |domain, commits: &[Commit]| {
         bench.watch.phase(&format!("{engine}: {mix} {skew} {domain}"));
         let place = bench.place("native")?;
         let store = loaded(&place.path().join("pool"), engine, options, domain, workload)?;
-        for _ in 0..repeat {
-            let measured = ycsb::run(&store, workload, &one_worker(), &());
-            seconds.push(measured.map_err(|error| failed(&error))?.seconds);
-        }
-    }
-    let [durable, unflushed] = all;
-    Ok(Native { durable, unflushed })
+        let runs = |commit: &Commit| -> Result<Vec<f64>, LabError> {
+            let how = RunOptions { commit: *commit, ..one_worker() };
+            let one = |_| ycsb::run(&store, workload, &how, &()).map(|measured| measured.seconds);
+            (0..repeat).map(one).collect::<Result<_, _>>().map_err(|error| failed(&error))
+        };
+        commits.iter().map(runs).collect::<Result<Vec<_>, _>>()
+    };
+    let commits = [Commit::Durable, Commit::Grouped(GROUP)];
+    let mut durable = run(Domain::Adr, &commits[..1 + usize::from(grouped)])?.into_iter();
+    let mut unflushed = run(Domain::Process, &commits[..1])?.into_iter();
+    Ok(Native {
+        durable: durable.next().unwrap_or_default(),
+        unflushed: unflushed.next().unwrap_or_default(),
+        grouped: durable.next(),
+    })
 }
 
 /// Seconds of native runs of the same work.
@@ -98,6 +115,8 @@ pub(super) struct Native {
     pub(super) durable: Vec<f64>,
     /// In `process`: without.
     pub(super) unflushed: Vec<f64>,
+    /// In `adr`, in groups of [`GROUP`]; if asked for.
+    pub(super) grouped: Option<Vec<f64>>,
 }
 
 /// The throughput of each of several runs.

@@ -110,7 +110,7 @@ impl Stage for NodeStage {
         let store = EmulatedStore::load(self.engine, &options, cache_bytes, &first)?;
         for &cell in missing {
             let workload = generate(cell)?;
-            let native = seconds(bench, self.engine, &options, &workload, self.repeat)?;
+            let native = seconds(bench, self.engine, &options, &workload, self.repeat, false)?;
             let counted = store.count(&workload)?;
             let spec = workload.spec();
             let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions)?;

@@ -4,7 +4,8 @@
 //! A cell is an engine, a mixture and a skew. What it does:
 //!
 //! 1. A fresh database in `adr` is loaded and runs the workload, on the clock, a few times; another
-//!    one in `process` does the same.
+//!    one in `process` does the same. Engines that can make several transactions durable at once run
+//!    again so in `adr`: P1's traditional engines did (3.1 to 3.3).
 //! 2. A database on emulated memory, loaded once for all cells of the engine, runs the workload in a
 //!    forked copy of this process, so that every cell starts from the same image and the same cache.
 //! 3. From the times and the counts the model computes what the run would take on memory of each
@@ -14,7 +15,7 @@ use perdura::{EngineKind, Options};
 use serde_json::json;
 use workloads::ycsb::{Mix, Skew, Spec, Workload};
 
-use super::native::{Native, seconds, throughput};
+use super::native::{GROUP, Native, can_group, seconds, throughput};
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
@@ -66,6 +67,7 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
                 "cache_bytes": sizes.cache_bytes,
                 "repeat": sizes.repeat,
                 "commit": "durable",
+                "group": GROUP,
             });
             let label = format!("YCSB {engine}, {mix}, {skew} skew");
             let slow = if engine == EngineKind::Cow { 4.0 } else { 1.0 };
@@ -95,7 +97,8 @@ impl Stage for YcsbStage {
         let store = EmulatedStore::load(self.engine, &options, self.cache_bytes, &first)?;
         for &cell in missing {
             let workload = self.workload(cell, bench.seed)?;
-            let native = seconds(bench, self.engine, &options, &workload, self.repeat)?;
+            let grouped = can_group(self.engine) && workload.spec().mix != Mix::ReadOnly;
+            let native = seconds(bench, self.engine, &options, &workload, self.repeat, grouped)?;
             bench.watch.phase(&self.cells[cell].label);
             let counted = store.count(&workload)?;
             done(cell, &self.points(bench, &workload, &native, &counted)?)?;
@@ -134,6 +137,10 @@ impl YcsbStage {
         let unflushed = throughput(txns, &native.unflushed);
         points.push(place.measured("native throughput", "txn/s", &durable));
         points.push(place.measured("native throughput, process", "txn/s", &unflushed));
+        if let Some(grouped) = &native.grouped {
+            let grouped = throughput(txns, grouped);
+            points.push(place.measured("native throughput, grouped", "txn/s", &grouped));
+        }
         points.extend(counted.points("P1-F9", "P1-F10", engine, mix, panel, txns));
         if spec.skew == Skew::Low {
             points.extend(machine.breakdown(counted, times, engine, mix, LOW_LATENCY_NS));
