@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use peers::PeerKind;
-use perdura::{Database, Domain, EngineKind, Medium, Options, PoolError, Schema};
-use workloads::{PerduraStore, StoreError};
+use perdura::{Database, Domain, EngineKind, Medium, Options, Schema};
+use workloads::{PerduraStore, StoreError, create_modelled};
 
 /// An engine or a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,15 +103,9 @@ pub(crate) fn create_database(
     options: &Options,
     domain: Option<Domain>,
 ) -> Result<Database, perdura::Error> {
-    let options = match domain {
-        Some(domain) => options.clone().domain(domain),
-        None => options.clone(),
-    };
-    match Database::create(path, schema, &options) {
-        Err(perdura::Error::Pool(PoolError::DomainTooStrong { .. })) => {
-            Database::create(path, schema, &options.model(true))
-        }
-        other => other,
+    match domain {
+        Some(domain) => create_modelled(path, schema, &options.clone().domain(domain)),
+        None => create_modelled(path, schema, options),
     }
 }
 

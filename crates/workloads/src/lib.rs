@@ -26,6 +26,6 @@ pub mod ycsb;
 
 pub use contents::{Contents, TableContents, contents};
 pub use measure::{Measurement, Observer, Progress, RunError, RunOptions};
-pub use perdura_store::PerduraStore;
+pub use perdura_store::{PerduraStore, create_modelled};
 pub use random::Random;
 pub use store::{Commit, RowBuffer, Session, Store, StoreError, allocated_bytes};

@@ -9,8 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use perdura::{
-    ColumnType, Database, Environment, Error, Exclusive, Native, ReadTx, Schema, Table,
-    TableSchema, Ticket, Value,
+    ColumnType, Database, Environment, Error, Exclusive, Native, Options, PoolError, ReadTx,
+    Schema, Table, TableSchema, Ticket, Value,
 };
 
 use crate::store::{RowBuffer, Session, Store, StoreError};
@@ -22,6 +22,19 @@ const TABLE: &str = "usertable";
 const ALL_FIELDS: [u16; COLUMNS] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /// Tuples inserted by one transaction while loading.
 const LOAD_BATCH: usize = 64;
+
+/// Creates a database to be measured: a domain that is stronger than the medium's is modelled.
+///
+/// # Errors
+/// As [`Database::create`].
+pub fn create_modelled(path: &Path, schema: &Schema, options: &Options) -> Result<Database, Error> {
+    match Database::create(path, schema, options) {
+        Err(Error::Pool(PoolError::DomainTooStrong { .. })) => {
+            Database::create(path, schema, &options.clone().model(true))
+        }
+        other => other,
+    }
+}
 
 /// A Perdura database that holds the YCSB table.
 pub struct PerduraStore<E: Environment = Native> {

@@ -10,7 +10,7 @@ use serde_json::json;
 use workloads::tpcc;
 use workloads::ycsb::{self, Mix, Pieces, Skew, Spec};
 
-use super::native::{create, loaded, one_worker, shop_configuration, shop_spec};
+use super::native::{loaded, one_worker, shop_configuration, shop_spec};
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
@@ -136,8 +136,9 @@ impl FootprintStage {
         let spec = tpcc::Spec { seed: bench.seed, transactions, ..self.shop.clone() };
         let place = bench.place("footprint")?;
         let path = place.path().join("pool");
-        let options = Options::new().engine(self.engine).partitions(spec.partitions as u32);
-        let database = create(&path, &tpcc::schema(), &options, Domain::Process);
+        let options = Options::new().engine(self.engine);
+        let options = options.partitions(spec.partitions as u32).domain(Domain::Process);
+        let database = workloads::create_modelled(&path, &tpcc::schema(), &options);
         let database = database.map_err(|error| failed(&error))?;
         tpcc::load(&database, &spec, 1, &()).map_err(|error| failed(&error))?;
         let mut workload = tpcc::Workload::generate(&spec).map_err(|error| failed(&error))?;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use perdura::{Database, Domain, EngineKind, Options, PoolError, Schema};
+use perdura::{Domain, EngineKind, Options};
 use serde_json::{Value, json};
 use workloads::ycsb::{self, Spec, Workload};
-use workloads::{Commit, PerduraStore, RunOptions, tpcc};
+use workloads::{Commit, PerduraStore, RunOptions, create_modelled, tpcc};
 
 use crate::bench::Bench;
 use crate::error::LabError;
@@ -18,25 +18,6 @@ pub(super) fn one_worker() -> RunOptions {
         commit: Commit::Durable,
         sample_every: 0,
         pin: Some(::peers::pin_to_core),
-    }
-}
-
-/// Creates a database; a domain that is stronger than the medium's is modelled.
-///
-/// # Errors
-/// As [`Database::create`].
-pub(super) fn create(
-    path: &Path,
-    schema: &Schema,
-    options: &Options,
-    domain: Domain,
-) -> Result<Database, perdura::Error> {
-    let options = options.clone().domain(domain);
-    match Database::create(path, schema, &options) {
-        Err(perdura::Error::Pool(PoolError::DomainTooStrong { .. })) => {
-            Database::create(path, schema, &options.model(true))
-        }
-        other => other,
     }
 }
 
@@ -53,8 +34,8 @@ pub(super) fn loaded(
 ) -> Result<PerduraStore, LabError> {
     let failed = LabError::measuring(engine.name());
     let partitions = workload.spec().partitions;
-    let options = options.clone().engine(engine).partitions(partitions as u32);
-    let database = create(path, &PerduraStore::schema(), &options, domain);
+    let options = options.clone().engine(engine).partitions(partitions as u32).domain(domain);
+    let database = create_modelled(path, &PerduraStore::schema(), &options);
     let database = database.map_err(|error| failed(&error))?;
     let store = PerduraStore::new(database, engine.name(), path, partitions);
     let store = store.map_err(|error| failed(&error))?;
@@ -87,24 +68,22 @@ pub(super) fn seconds(
 ) -> Result<Native, LabError> {
     let failed = LabError::measuring(engine.name());
     let Spec { mix, skew, .. } = *workload.spec();
-    let run = |domain, commits: &[Commit]| {
+    let run = |domain, commit| {
         bench.watch.phase(&format!("{engine}: {mix} {skew} {domain}"));
         let place = bench.place("native")?;
-        let store = loaded(&place.path().join("pool"), engine, options, domain, workload)?;
-        let runs = |commit: &Commit| -> Result<Vec<f64>, LabError> {
-            let how = RunOptions { commit: *commit, ..one_worker() };
-            let one = |_| ycsb::run(&store, workload, &how, &()).map(|measured| measured.seconds);
-            (0..repeat).map(one).collect::<Result<_, _>>().map_err(|error| failed(&error))
+        let options = match commit {
+            Commit::Durable => options.clone(),
+            Commit::Grouped(group) => options.clone().commit(perdura::Commit::Grouped(group)),
         };
-        commits.iter().map(runs).collect::<Result<Vec<_>, _>>()
+        let store = loaded(&place.path().join("pool"), engine, &options, domain, workload)?;
+        let how = RunOptions { commit, ..one_worker() };
+        let one = |_| ycsb::run(&store, workload, &how, &()).map(|measured| measured.seconds);
+        (0..repeat).map(one).collect::<Result<Vec<f64>, _>>().map_err(|error| failed(&error))
     };
-    let commits = [Commit::Durable, Commit::Grouped(GROUP)];
-    let mut durable = run(Domain::Adr, &commits[..1 + usize::from(grouped)])?.into_iter();
-    let mut unflushed = run(Domain::Process, &commits[..1])?.into_iter();
     Ok(Native {
-        durable: durable.next().unwrap_or_default(),
-        unflushed: unflushed.next().unwrap_or_default(),
-        grouped: durable.next(),
+        durable: run(Domain::Adr, Commit::Durable)?,
+        unflushed: run(Domain::Process, Commit::Durable)?,
+        grouped: grouped.then(|| run(Domain::Adr, Commit::Grouped(GROUP))).transpose()?,
     })
 }
 

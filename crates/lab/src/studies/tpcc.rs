@@ -6,7 +6,7 @@
 use perdura::{Domain, EngineKind, Options};
 use workloads::tpcc::{self, Spec, Workload};
 
-use super::native::{create, one_worker, shop_configuration, shop_spec, throughput};
+use super::native::{one_worker, shop_configuration, shop_spec, throughput};
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
@@ -94,9 +94,10 @@ impl TpccStage {
         bench.watch.phase(&format!("TPC-C {engine}: {domain}"));
         let spec = pieces[0].spec();
         let place = bench.place("native")?;
-        let options = Options::new().engine(engine).partitions(spec.partitions as u32);
+        let options = Options::new().engine(engine);
+        let options = options.partitions(spec.partitions as u32).domain(domain);
         let path = place.path().join("pool");
-        let database = create(&path, &tpcc::schema(), &options, domain);
+        let database = workloads::create_modelled(&path, &tpcc::schema(), &options);
         let database = database.map_err(|error| failed(&error))?;
         tpcc::load(&database, spec, 1, &()).map_err(|error| failed(&error))?;
         database.checkpoint().map_err(|error| failed(&error))?;
