@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use peers::{Access, Visitor, with_store};
-use perdura::{Background, Database, Domain, Medium};
+use perdura::{Background, Database, Domain, Footprint, Medium};
 use workloads::ycsb::{self, Workload};
 use workloads::{Measurement, Progress, RunOptions, Store};
 
@@ -47,14 +47,19 @@ impl FootprintBytes {
     /// # Errors
     /// As [`Database::footprint`].
     pub(crate) fn of_database(database: &Database) -> Result<Self, Failure> {
-        let found = database.footprint()?;
-        Ok(Self {
+        Ok(database.footprint()?.into())
+    }
+}
+
+impl From<Footprint> for FootprintBytes {
+    fn from(found: Footprint) -> Self {
+        Self {
             table: Some(found.table),
             index: Some(found.index),
             log: Some(found.log),
             checkpoint: Some(found.checkpoint),
             other: found.other,
-        })
+        }
     }
 }
 

@@ -62,11 +62,31 @@ fn a_pool_says_what_it_was_created_as() {
         assert_eq!((&json["domain"], &json["modelled"]), (&"adr".into(), &true.into()));
         assert_eq!((&json["partitions"], &json["limit_bytes"]), (&2.into(), &(1 << 30).into()));
         assert_eq!(json["tables"][0]["columns"][1]["kind"]["text"]["max"], 80);
+        assert!(json["stored_bytes"].as_u64() >= Some(4096), "{json}");
+        assert!(info.out.contains("on medium"), "{}", info.out);
 
         let check = run(&["pool", "check", text(&pool)]);
         assert_eq!(check.code, Some(0), "{check:?}");
-        assert!(check.out.contains("recovered") && check.out.contains("no damage found"));
+        for said in ["recovered", "no damage found", "footprint", "indexes"] {
+            assert!(check.out.contains(said), "no `{said}` in {}", check.out);
+        }
+        let json = run(&["pool", "check", text(&pool), "--json", "-"]);
+        let json: Value = serde_json::from_str(&json.out).expect("JSON");
+        assert_eq!((&json["good"], &json["engine"]), (&true.into(), &engine.into()));
+        assert_eq!((&json["tuples"], &json["leaked"]), (&0.into(), &0.into()), "{json}");
+        assert!(json["footprint_bytes"]["other"].as_u64() > Some(0), "{json}");
     }
+}
+
+#[test]
+fn what_was_created_is_told_to_programs() {
+    let (_directory, schema, pool) = directory();
+    let ran = create(&pool, &schema, &["--engine", "cow", "--partitions", "3", "--json", "-"]);
+    let json: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!((&json["engine"], &json["partitions"]), (&"cow".into(), &3.into()), "{json}");
+    let info = run(&["pool", "info", text(&pool), "--json", "-"]);
+    let info: Value = serde_json::from_str(&info.out).expect("JSON");
+    assert_eq!((&json["domain"], &json["modelled"]), (&info["domain"], &info["modelled"]));
 }
 
 #[test]
@@ -188,6 +208,12 @@ fn a_damaged_pool_is_told_and_repaired_into_a_new_one() {
         assert!(check.out.contains(said), "no `{said}` in {}", check.out);
     }
     assert!(check.err.contains("--repair-into"), "{}", check.err);
+    let json = run(&["pool", "check", text(&pool), "--json", "-"]);
+    assert_eq!(json.code, Some(1), "{json:?}");
+    let json: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!((&json["opens"], &json["good"]), (&true.into(), &false.into()), "{json}");
+    assert_eq!(json["damage"][0]["table"], "account", "{json}");
+    assert!(json["damage"][0]["what"].as_str().expect("said").contains("at offset 0x"), "{json}");
 
     let before = fs::read(&pool).expect("readable");
     let new = directory.path().join("new");

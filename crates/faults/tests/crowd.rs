@@ -7,9 +7,10 @@ use faults::medium::Medium;
 use faults::mutation::{Code, How, Mutation, Where};
 use perdura::EngineKind;
 
-fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>) {
+/// Looks at a story; crashes again from every so many of its states.
+fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>, every: u64) {
     let transactions: Vec<_> = story.models.iter().map(|models| models.len() - 1).collect();
-    let (every, changes) = if engine.uses_files() { (40, 10) } else { (4_000, 50) };
+    let changes = if engine.uses_files() { 10 } else { 50 };
     let explored = story.explore(None, Effort::once(6).then(Again::every(every, 1)));
     println!(
         "{engine}, seed {seed}: {transactions:?} transactions, {} changes of thread, {explored:?}",
@@ -25,7 +26,7 @@ fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>) {
 
 fn survives_in_pool(engine: EngineKind, seeds: [u64; 2], transactions: usize) {
     for seed in seeds {
-        survives(engine, seed, &Crowd::new(engine, seed, transactions).run_in_pool());
+        survives(engine, seed, &Crowd::new(engine, seed, transactions).run_in_pool(), 4_000);
     }
 }
 
@@ -48,7 +49,23 @@ fn partitions_of_nvm_log_that_interleave_survive_crashes() {
 fn partitions_in_files_that_interleave_survive_crashes() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
         for seed in [1, 2] {
-            survives(engine, seed, &Crowd::new(engine, seed, 60).run_in_files());
+            survives(engine, seed, &Crowd::new(engine, seed, 60).run_in_files(), 40);
+        }
+    }
+}
+
+/// Ten times as close, of other interleavings.
+#[test]
+#[ignore = "takes many minutes"]
+fn partitions_that_interleave_survive_crashes_looked_at_closely() {
+    for seed in 3..6 {
+        for engine in EngineKind::ALL {
+            let crowd = Crowd::new(engine, seed, 60);
+            if engine.uses_files() {
+                survives(engine, seed, &crowd.run_in_files(), 10);
+            } else {
+                survives(engine, seed, &crowd.run_in_pool(), 300);
+            }
         }
     }
 }

@@ -7,6 +7,9 @@
 //! both must be there, at most those in flight beside them, in order and whole; indexes and
 //! allocator agree.
 
+mod common;
+
+use common::{Explained, unexplained};
 use faults::driver::Driver;
 use faults::items::{Model, Tables, contents, schema};
 use perdura::recording::{
@@ -160,32 +163,55 @@ fn nvm_log_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::NvmLog, 13);
 }
 
-/// What opening flushes and fences of the master record. (The heap's and the undo log's have tests
-/// of their own.)
-#[test]
-fn the_test_of_nvm_cow_fails_without_one_flush_or_fence_of_the_master_record() {
+/// What an engine's recovery and its master record flush and fence: left out in turn, each is noticed
+/// or stands in a list with its reason. (The heap's and the undo log's have tests of their own.)
+fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
     let mut nexts = Vec::new();
-    let (trace, models) = first_process(EngineKind::NvmCow, 31, 20);
-    trace.kills(7, |killed| {
-        let acknowledged = killed.last_note().unwrap_or(0) as usize;
-        nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));
-    });
+    for seed in [31, 32] {
+        let (trace, models) = first_process(engine, seed, 20);
+        trace.kills(7, |killed| {
+            let acknowledged = killed.last_note().unwrap_or(0) as usize;
+            nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));
+        });
+    }
     let unseen = |sites: fn(&Trace) -> Vec<Site>, without: fn(&Trace, Site) -> Trace| {
+        let has = |trace: &Trace, site: &Site| sites(&opening(trace)).contains(site);
         let mut places: Vec<Site> =
             nexts.iter().flat_map(|(_, (trace, _))| sites(&opening(trace))).collect();
-        places.retain(|site| site.file().ends_with("pool_master.rs"));
-        places.sort_by_key(|site| site.line());
+        let examined =
+            |file: &str| file.ends_with("pool_master.rs") || file.contains("engines/src");
+        places.retain(|site| examined(site.file()));
+        places.sort_by_key(|site| (site.file(), site.line()));
         places.dedup();
         assert!(!places.is_empty());
         places.retain(|site| {
-            nexts.iter().all(|(killed, (trace, models))| {
+            let mut concerned = nexts.iter().filter(|(_, (trace, _))| has(trace, site));
+            concerned.all(|(killed, (trace, models))| {
                 power_cuts(killed, &without(trace, site), models, &mut 0).is_none()
             })
         });
-        places
+        places.into_iter().map(|site| format!("{}:{}", site.file(), site.line()))
     };
-    assert_eq!(unseen(Trace::flush_sites, Trace::without_flushes_of), [] as [Site; 0]);
-    assert_eq!(unseen(Trace::fence_sites, Trace::without_fences_of), [] as [Site; 0]);
+    let flushes = unseen(Trace::flush_sites, Trace::without_flushes_of);
+    let all = flushes.chain(unseen(Trace::fence_sites, Trace::without_fences_of));
+    let (open, stale) = unexplained(all, explained);
+    assert!(open.is_empty(), "{engine}: superfluous, or the test is blind: {open:#?}");
+    assert!(stale.is_empty(), "{engine}: noticed now, or gone: {stale:?}");
+}
+
+#[test]
+fn the_test_of_nvm_inp_fails_without_one_flush_or_fence_of_its_recovery() {
+    openings_without_one(EngineKind::NvmInp, &[]);
+}
+
+#[test]
+fn the_test_of_nvm_cow_fails_without_one_flush_or_fence_of_its_recovery() {
+    openings_without_one(EngineKind::NvmCow, &[]);
+}
+
+#[test]
+fn the_test_of_nvm_log_fails_without_one_flush_or_fence_of_its_recovery() {
+    openings_without_one(EngineKind::NvmLog, &[]);
 }
 
 /// The part of a trace before its first note.

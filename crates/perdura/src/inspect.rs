@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use engines::below::{Access, Description, Pool, PoolInfo, PoolOptions, Schema};
+use engines::below::{Access, Description, HostFiles, Pool, PoolInfo, PoolOptions, Schema};
 
-use crate::database::open_heap;
+use crate::database::{files_directory, open_heap};
 use crate::error::Error;
 
 /// What a pool says of itself.
@@ -20,6 +20,8 @@ pub struct Inspection {
     pub node_bytes: u32,
     /// Bytes of the allocator's chunks.
     pub chunk_bytes: u64,
+    /// Bytes that the pool and the engine's files take on their medium.
+    pub stored_bytes: u64,
     /// The tables.
     pub schema: Schema,
 }
@@ -31,6 +33,13 @@ pub struct Inspection {
 pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
     let pool = Pool::open(path.as_ref(), &PoolOptions::default(), Access::Inspect)?;
     let info = pool.info().clone();
+    let error = |source| Error::Io { path: info.path.display().to_string(), source };
+    let mut stored_bytes = pool.stored_bytes().map_err(error)?;
+    let files = files_directory(&Pool::real_path(path.as_ref()));
+    if Pool::exists(&files) {
+        let files = HostFiles::open(&files, info.header.domain, info.header.modelled);
+        stored_bytes += files.and_then(|files| files.stored_bytes()).map_err(error)?;
+    }
     // Private pages: what opening a heap finishes does not reach the file.
     let heap = open_heap(pool, &info.path.display().to_string())?;
     let Some((description, _)) = Description::read(&heap)? else {
@@ -42,6 +51,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
         partitions: description.partitions,
         node_bytes: description.node_bytes,
         chunk_bytes: heap.chunk_bytes(),
+        stored_bytes,
         schema: description.schema,
     })
 }

@@ -24,7 +24,7 @@ pub(crate) enum PoolCommand {
     },
     /// Open a pool, which recovers it, and verify every tuple, index and object.
     #[command(
-        after_help = "Example:\n  perdura pool check /dev/shm/accounts\n  perdura pool check accounts --repair-into accounts.new"
+        after_help = "Exit code 1: something is damaged.\n\nExample:\n  perdura pool check /dev/shm/accounts --json -\n  perdura pool check accounts --repair-into accounts.new"
     )]
     Check {
         /// The pool file.
@@ -32,9 +32,13 @@ pub(crate) enum PoolCommand {
         /// Check a pool of domain `process` that was open when the machine went down, too.
         #[arg(long)]
         accept_loss: bool,
-        /// Take every tuple that can be read over into a new database; FILE stays as it is.
+        /// Take every tuple that can be read over into a new database; FILE stays as it is. One of
+        /// domain `process` that was open when the machine went down is taken as it is.
         #[arg(long, value_name = "NEW")]
         repair_into: Option<PathBuf>,
+        /// Write what was found as JSON to a file, or to standard output with `-`.
+        #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+        json: Option<JsonTarget>,
     },
     /// Create an empty database from a schema in JSON.
     #[command(after_help = CREATE_HELP)]
@@ -112,6 +116,9 @@ pub(crate) struct CreateArgs {
     /// The rest.
     #[command(flatten)]
     pub(crate) new: NewDatabase,
+    /// Write what was made as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
 }
 
 /// How a new database is made.

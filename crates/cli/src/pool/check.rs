@@ -6,20 +6,86 @@
 use std::path::Path;
 
 use perdura::{Database, Error, Findings, Options, PoolError, examine_parts, salvage};
+use serde::Serialize;
 
 use super::damage_text;
 use crate::failure::Failure;
-use crate::output::print;
-use crate::units::grouped;
+use crate::output::{JsonTarget, check_target, report};
+use crate::racer::FootprintBytes;
+use crate::units::{bytes, grouped};
+
+/// What `pool check --json` writes. `null` is what the damage does not let be known.
+#[derive(Debug, Default, Serialize)]
+struct Checked {
+    perdura: &'static str,
+    file: String,
+    /// Whether it opens; if not, `error` says why.
+    opens: bool,
+    error: Option<String>,
+    engine: Option<&'static str>,
+    domain: Option<&'static str>,
+    modelled: Option<bool>,
+    undone: Option<u64>,
+    redone: Option<u64>,
+    reclaimed: Option<u64>,
+    second_copies: Option<u64>,
+    header_damage: Option<&'static str>,
+    damage: Vec<Place>,
+    /// Damaged places beyond those listed.
+    unlisted: u64,
+    tuples: u64,
+    objects: Option<u64>,
+    leaked: Option<u64>,
+    dangling: Option<u64>,
+    footprint_bytes: Option<FootprintBytes>,
+    /// The new database, if what can be read was taken over.
+    repaired_into: Option<String>,
+    good: bool,
+}
+
+/// A place that is damaged.
+#[derive(Debug, Serialize)]
+struct Place {
+    partition: Option<u32>,
+    table: Option<String>,
+    index: Option<String>,
+    what: String,
+    lost: String,
+}
+
+impl Checked {
+    fn new(file: &Path, findings: Findings) -> Self {
+        let damage = findings.listed.into_iter().map(|one| Place {
+            partition: one.partition,
+            table: one.table,
+            index: one.index,
+            what: one.what,
+            lost: one.lost,
+        });
+        Self {
+            perdura: env!("CARGO_PKG_VERSION"),
+            file: file.display().to_string(),
+            damage: damage.collect(),
+            unlisted: findings.unlisted,
+            ..Self::default()
+        }
+    }
+}
 
 /// Checks a pool; what can be read of it goes into a new one, if that is asked for.
 ///
 /// # Errors
 /// What is wrong with the pool, or [`Failure::Found`] if the check found something.
-pub(super) fn run(file: &Path, accept_loss: bool, into: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn run(
+    file: &Path,
+    accept_loss: bool,
+    into: Option<&Path>,
+    json: Option<&JsonTarget>,
+) -> Result<(), Failure> {
+    check_target(json)?;
     match into {
-        Some(into) => repair(file, into),
-        None => check(file, accept_loss),
+        Some(into) => repair(file, into, json),
+        None => check(file, accept_loss, json),
     }
 }
 
@@ -33,21 +99,21 @@ fn about(file: &Path, accept_loss: bool) -> impl Fn(Error) -> Failure {
     }
 }
 
-fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
+fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<(), Failure> {
     let (about, name) = (about(file, accept_loss), file.display());
     let options = Options::new().accept_loss(accept_loss);
     let database = match Database::open(file, &options) {
         Ok(database) => database,
         Err(error @ (Error::Damaged(_) | Error::Engine(_) | Error::Invalid(_))) => {
-            return check_parts(file, &options, error);
+            return check_parts(file, &options, error, json);
         }
         Err(error) => return Err(about(error)),
     };
-    let pool = database.pool_info();
-    let recovered = database.recovery_report();
+    let pool = database.pool_info().clone();
+    let (engine, recovered) = (database.engine(), database.recovery_report());
     let mut text = format!(
         "{name}: engine {}, domain {}\nrecovered   {} operations undone, {} transactions redone, {} slots reclaimed\n",
-        database.engine(),
+        engine,
         pool.domain_text(),
         grouped(recovered.undone),
         grouped(recovered.redone),
@@ -56,7 +122,7 @@ fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
     if recovered.second_copies > 0 {
         text += "NOTE        the first copy of a master record is torn or damaged; the second one was used. A crash in the middle of a commit leaves it so; if there was none, the last commit is lost\n";
     }
-    let header_damage = damage_text(pool);
+    let header_damage = damage_text(&pool);
     if let Some(damage) = header_damage {
         text += &format!(
             "DAMAGE      one copy of the header: {damage}; the other one is whole and was used\n"
@@ -72,11 +138,41 @@ fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
         text += &format!("leaked      {}\n", grouped(report.leaked));
         text += &format!("dangling    {}\n", grouped(report.dangling));
     }
+    let footprint = database.footprint().ok();
+    if let Some(found) = &footprint {
+        text += &format!(
+            "footprint   {}: tables {}, indexes {}, logs {}, checkpoints {}, other {}\n",
+            bytes(found.total()),
+            bytes(found.table),
+            bytes(found.index),
+            bytes(found.log),
+            bytes(found.checkpoint),
+            bytes(found.other),
+        );
+    }
     let closed = database.close();
     let good =
         whole && found.report.leaked == 0 && found.report.dangling == 0 && header_damage.is_none();
     text += if good { "no damage found\n" } else { "" };
-    print(&text)?;
+    let checked = Checked {
+        opens: true,
+        engine: Some(engine.name()),
+        domain: Some(pool.header.domain.name()),
+        modelled: Some(pool.header.modelled),
+        undone: Some(recovered.undone),
+        redone: Some(recovered.redone),
+        reclaimed: Some(recovered.reclaimed),
+        second_copies: Some(recovered.second_copies),
+        header_damage,
+        tuples: found.report.tuples,
+        objects: Some(found.report.objects),
+        leaked: whole.then_some(found.report.leaked),
+        dangling: whole.then_some(found.report.dangling),
+        footprint_bytes: footprint.map(FootprintBytes::from),
+        good,
+        ..Checked::new(file, found.findings)
+    };
+    report(&text, &checked, json)?;
     if !whole {
         // A damaged partition may not even close.
         eprintln!("perdura: {name}: is damaged; {WHAT_TO_DO}");
@@ -98,7 +194,12 @@ fn check(file: &Path, accept_loss: bool) -> Result<(), Failure> {
 const WHAT_TO_DO: &str = "restore a backup, or take over what can be read with `perdura pool check FILE --repair-into NEW`";
 
 /// Checks the partitions of a database that does not open as a whole, for the reason `error`.
-fn check_parts(file: &Path, options: &Options, error: Error) -> Result<(), Failure> {
+fn check_parts(
+    file: &Path,
+    options: &Options,
+    error: Error,
+    json: Option<&JsonTarget>,
+) -> Result<(), Failure> {
     let name = file.display();
     let Ok(found) = examine_parts(file, options) else {
         return Err(Failure::about(name, error));
@@ -106,7 +207,12 @@ fn check_parts(file: &Path, options: &Options, error: Error) -> Result<(), Failu
     let mut text = format!("{name}: does not open: {error}\n");
     text += &findings_text(&found.findings);
     text += &format!("tuples      {} can be read\n", grouped(found.report.tuples));
-    print(&text)?;
+    let checked = Checked {
+        error: Some(error.to_string()),
+        tuples: found.report.tuples,
+        ..Checked::new(file, found.findings)
+    };
+    report(&text, &checked, json)?;
     eprintln!("perdura: {name}: is damaged; {WHAT_TO_DO}");
     Err(Failure::Found)
 }
@@ -122,7 +228,7 @@ fn findings_text(findings: &Findings) -> String {
     text
 }
 
-fn repair(file: &Path, into: &Path) -> Result<(), Failure> {
+fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
     let done = salvage(file, into).map_err(about(file, true))?;
     let mut text = format!("{}: what can be read of {}\n", into.display(), file.display());
     for table in &done.tables {
@@ -139,11 +245,18 @@ fn repair(file: &Path, into: &Path) -> Result<(), Failure> {
     }
     text += &findings_text(&done.findings);
     text += &format!("tuples      {}\n", grouped(done.tuples()));
-    if done.findings.is_empty() {
-        text += "nothing is missing\n";
-        return print(&text);
+    let good = done.findings.is_empty();
+    text += if good { "nothing is missing\n" } else { "" };
+    let checked = Checked {
+        tuples: done.tuples(),
+        repaired_into: Some(into.display().to_string()),
+        good,
+        ..Checked::new(file, done.findings)
+    };
+    report(&text, &checked, json)?;
+    if good {
+        return Ok(());
     }
-    print(&text)?;
     eprintln!("perdura: {}: what is listed above is missing", into.display());
     Err(Failure::Found)
 }

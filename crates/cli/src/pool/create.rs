@@ -3,13 +3,26 @@
 use std::path::Path;
 
 use perdura::{Database, Schema};
+use serde::Serialize;
 
 use super::{about_new, options};
 use crate::args::CreateArgs;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{check_target, report};
+
+/// What `pool create --json` writes.
+#[derive(Debug, Serialize)]
+struct Created {
+    perdura: &'static str,
+    file: String,
+    engine: &'static str,
+    domain: &'static str,
+    modelled: bool,
+    partitions: usize,
+}
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
+    check_target(args.json.as_ref())?;
     let schema = read_schema(&args.schema)?;
     let options = options(&args.new);
     let database = Database::create(&args.file, &schema, &options)
@@ -20,8 +33,17 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
         database.engine(),
         database.pool_info().domain_text(),
     );
+    let header = &database.pool_info().header;
+    let created = Created {
+        perdura: env!("CARGO_PKG_VERSION"),
+        file: args.file.display().to_string(),
+        engine: database.engine().name(),
+        domain: header.domain.name(),
+        modelled: header.modelled,
+        partitions: database.partition_count(),
+    };
     database.close().map_err(|error| Failure::about(args.file.display(), error))?;
-    print(&made)
+    report(&made, &created, args.json.as_ref())
 }
 
 /// The schema in a file of JSON.

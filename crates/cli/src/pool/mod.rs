@@ -26,8 +26,8 @@ use crate::failure::Failure;
 pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::Info { file, json } => info::run(file, json.as_ref()),
-        PoolCommand::Check { file, accept_loss, repair_into } => {
-            check::run(file, *accept_loss, repair_into.as_deref())
+        PoolCommand::Check { file, accept_loss, repair_into, json } => {
+            check::run(file, *accept_loss, repair_into.as_deref(), json.as_ref())
         }
         PoolCommand::Create(args) => create::run(args),
         PoolCommand::Backup(args) => backup::run(args),

@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn the_wide_searches_equal_the_portable_ones() {
-        for count in 0..64usize {
+        // Miri takes a minute for each.
+        for count in (0..64usize).step_by(if cfg!(miri) { 21 } else { 1 }) {
             let words: Vec<u64> = (0..count as u64).map(|i| i * 3 + (1 << 63)).collect();
             let pairs: Vec<u64> = words.iter().flat_map(|word| [*word, 7]).collect();
             let keys = (0..=count as u64 * 3).map(|key| key + (1 << 63)).chain([0, 7, u64::MAX]);
