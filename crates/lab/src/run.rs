@@ -154,6 +154,8 @@ impl Plan {
     ) -> Result<(), LabError> {
         let _lock = results.lock()?;
         results.note_host(&self.identity.host)?;
+        let host = self.identity.host.key();
+        bench.calibrations.learn(results.calibrations(&host)?);
         let clock = Clock::new(self.all - self.missing(), self.all, self.seconds());
         let results = RefCell::new(results);
         audience.far(clock.far());
@@ -168,7 +170,9 @@ impl Plan {
                     let cell = &cells[number];
                     let key = key(&self.identity, part.study, &self.sizes, &cell.configuration);
                     let seconds = begun.replace(Instant::now()).elapsed().as_secs_f64();
-                    results.borrow_mut().save(&key, &cell.scaled, seconds, points)?;
+                    let mut results = results.borrow_mut();
+                    results.note_calibrations(&host, &bench.calibrations.all())?;
+                    results.save(&key, &cell.scaled, seconds, points)?;
                     saved.set(saved.get() + 1);
                     clock.finished(cell.weight);
                     audience.far(clock.far());

@@ -3,12 +3,16 @@
 //! `full` is the paper's sizes as far as the memory of the machine allows; `quick` fits twenty
 //! minutes on two cores. What is smaller than in the paper stands with every measurement: see
 //! [`Sizes::scaled_ycsb`] and its neighbours. The cache that is emulated shrinks with the data, so
-//! that the share of it that fits stays the paper's.
+//! that the share of it that fits stays the paper's; and so does what engines keep before they
+//! freeze, merge, write a checkpoint or evict ([`EngineSizes`]), or none of it would happen in a
+//! short run.
 
 use std::fmt;
 use std::str::FromStr;
 
+use perdura::Options;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Tuples of P1's YCSB.
 const PAPER_TUPLES: u64 = 2_000_000;
@@ -202,37 +206,52 @@ impl Sizes {
         }
     }
 
+    /// What engines keep in YCSB.
+    pub(crate) fn ycsb_engine(&self) -> EngineSizes {
+        EngineSizes::of_share(self.tuples as f64 / PAPER_TUPLES as f64)
+    }
+
+    /// What engines keep in TPC-C: as large a share as its cache is.
+    pub(crate) fn tpcc_engine(&self) -> EngineSizes {
+        EngineSizes::of_share(self.tpcc_cache_bytes as f64 / PAPER_CACHE_BYTES as f64)
+    }
+
+    /// What engines keep in the runs with other sizes of nodes.
+    pub(crate) fn nodes_engine(&self) -> EngineSizes {
+        EngineSizes::of_share(self.nodes.0 as f64 / PAPER_TUPLES as f64)
+    }
+
     /// What is smaller than in the paper's YCSB; empty if nothing is.
     #[must_use]
     pub fn scaled_ycsb(&self) -> String {
-        scaled(&[
+        self.ycsb_engine().scaled(scaled(&[
             ("tuples", self.tuples, PAPER_TUPLES),
             ("transactions", self.txns, PAPER_TXNS),
             ("partitions", self.partitions as u64, 8),
             ("cache, bytes", self.cache_bytes, PAPER_CACHE_BYTES),
-        ])
+        ]))
     }
 
     /// What is smaller than in the paper's TPC-C.
     #[must_use]
     pub fn scaled_tpcc(&self) -> String {
-        scaled(&[
+        self.tpcc_engine().scaled(scaled(&[
             ("warehouses", u64::from(self.warehouses), 8),
             ("items", u64::from(self.items), 100_000),
             ("customers of a district", u64::from(self.customers), 3000),
             ("cache, bytes", self.tpcc_cache_bytes, PAPER_CACHE_BYTES),
-        ])
+        ]))
     }
 
     /// What is smaller in the runs with other sizes of nodes.
     #[must_use]
     pub fn scaled_nodes(&self) -> String {
         let (tuples, txns) = self.nodes;
-        scaled(&[
+        self.nodes_engine().scaled(scaled(&[
             ("tuples", tuples, PAPER_TUPLES),
             ("transactions", txns, PAPER_TXNS),
             ("cache, bytes", cache_for(tuples), PAPER_CACHE_BYTES),
-        ])
+        ]))
     }
 
     /// What is smaller in the recovery of YCSB.
@@ -250,6 +269,57 @@ impl Sizes {
             ("items", u64::from(items), 100_000),
             ("customers of a district", u64::from(customers), 3000),
         ])
+    }
+}
+
+/// What a partition keeps before it freezes or writes out its MemTable, writes a checkpoint or evicts
+/// pages. The paper says nothing of it: for the paper's data it is what engines have by default, and
+/// for a share of them that share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EngineSizes {
+    memtable: u64,
+    checkpoint: u64,
+    cache: u64,
+    log_reserve: u64,
+}
+
+impl EngineSizes {
+    /// The defaults of [`Options`].
+    const DEFAULT: Self =
+        Self { memtable: 32 << 20, checkpoint: 256 << 20, cache: 256 << 20, log_reserve: 4 << 20 };
+
+    fn of_share(share: f64) -> Self {
+        let part = |whole: u64, least: u64| ((whole as f64 * share) as u64).clamp(least, whole);
+        Self {
+            memtable: part(Self::DEFAULT.memtable, 16 << 10),
+            checkpoint: part(Self::DEFAULT.checkpoint, 128 << 10),
+            cache: part(Self::DEFAULT.cache, 256 << 10),
+            log_reserve: part(Self::DEFAULT.log_reserve, 64 << 10),
+        }
+    }
+
+    /// These sizes, on top of other options.
+    pub(crate) fn on(&self, options: Options) -> Options {
+        options
+            .memtable_bytes(self.memtable)
+            .checkpoint_bytes(self.checkpoint)
+            .cache_bytes(self.cache)
+            .wal_reserve_bytes(self.log_reserve)
+    }
+
+    /// Adds them to a configuration.
+    pub(crate) fn note(&self, configuration: &mut Value) {
+        configuration["memtable_bytes"] = self.memtable.into();
+        configuration["checkpoint_bytes"] = self.checkpoint.into();
+        configuration["page_cache_bytes"] = self.cache.into();
+        configuration["log_reserve_bytes"] = self.log_reserve.into();
+    }
+
+    /// What else is smaller, and by how much these are.
+    fn scaled(&self, others: String) -> String {
+        let (here, whole) = (self.memtable, Self::DEFAULT.memtable);
+        let own = scaled(&[("MemTable (and, alike, checkpoint, caches, log), bytes", here, whole)]);
+        [others, own].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -276,6 +346,10 @@ mod tests {
         assert_eq!((sizes.tuples, sizes.txns, sizes.cache_bytes), (2_000_000, 8_000_000, 20 << 20));
         assert_eq!(sizes.scaled_ycsb(), "");
         assert_eq!(sizes.scaled_tpcc(), "");
+        assert_eq!(
+            (sizes.ycsb_engine(), sizes.tpcc_engine()),
+            (EngineSizes::DEFAULT, EngineSizes::DEFAULT)
+        );
         let small = Sizes::new(Scale::Full, 4 << 30);
         assert!(small.tuples < 400_000, "{}", small.tuples);
         assert!(small.scaled_ycsb().contains("instead of 2000000"), "{}", small.scaled_ycsb());
@@ -286,5 +360,7 @@ mod tests {
         let sizes = Sizes::new(Scale::Quick, 0);
         assert!(sizes.scaled_ycsb().contains("tuples: 100000 instead of 2000000"));
         assert!(sizes.scaled_tpcc().contains("warehouses: 2 instead of 8"));
+        assert_eq!(sizes.ycsb_engine().memtable, (32 << 20) / 20);
+        assert!(sizes.scaled_ycsb().contains("MemTable"), "{}", sizes.scaled_ycsb());
     }
 }

@@ -14,7 +14,7 @@ use crate::emulation::{
     NvmParameters, emulate, in_child,
 };
 use crate::error::LabError;
-use crate::point::{Point, PointBuilder};
+use crate::point::{Point, PointBuilder, median};
 
 /// P1's latencies of memory, in nanoseconds: DRAM, twice as slow, eight times as slow.
 pub const LATENCIES: [f64; 3] = [160.0, 320.0, 1280.0];
@@ -29,6 +29,16 @@ const ACCESSES_OF_A_CALL: f64 = 100.0;
 pub struct Calibrations(RefCell<BTreeMap<u64, Host>>);
 
 impl Calibrations {
+    /// With what was measured before.
+    pub(crate) fn learn(&self, known: Vec<(u64, Host)>) {
+        self.0.borrow_mut().extend(known);
+    }
+
+    /// All that is known, by bytes of memory.
+    pub(crate) fn all(&self) -> Vec<(u64, Host)> {
+        self.0.borrow().iter().map(|(bytes, host)| (*bytes, *host)).collect()
+    }
+
     fn host(&self, bytes: u64) -> Result<Host, LabError> {
         let bytes = bytes.clamp(1 << 20, 4 << 30).next_power_of_two();
         if let Some(host) = self.0.borrow().get(&bytes) {
@@ -76,6 +86,11 @@ impl Counted {
         let stored = |metric, total| storing.counted(metric, "per txn", each(total));
         vec![
             loading.counted("nvm loads", "per txn", each(counts.nvm_loads())),
+            loading.counted("dependent lines", "per txn", each(counts.dependent)),
+            loading.counted("near lines", "per txn", each(counts.near)),
+            loading.counted("sequential lines", "per txn", each(counts.sequential)),
+            loading.counted("independent lines", "per txn", each(counts.independent)),
+            loading.counted("lines stored to", "per txn", each(counts.store_misses)),
             stored("nvm stores", counts.nvm_stores()),
             stored("flushed lines", counts.flush_requests),
             stored("fences", counts.fences),
@@ -227,6 +242,27 @@ impl Drop for EmulatedShop {
     }
 }
 
+/// Native times of the same work: of several runs the middle, the shortest and the longest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) median: NativeTimes,
+    pub(crate) fastest: NativeTimes,
+    pub(crate) slowest: NativeTimes,
+}
+
+impl Times {
+    /// Of the seconds of runs with and without flushes.
+    pub(crate) fn of(durable: &[f64], unflushed: &[f64]) -> Self {
+        let times =
+            |of: fn(&[f64]) -> f64| NativeTimes { durable: of(durable), unflushed: of(unflushed) };
+        Self {
+            median: times(median),
+            fastest: times(|all| all.iter().copied().fold(f64::INFINITY, f64::min)),
+            slowest: times(|all| all.iter().copied().fold(0.0, f64::max)),
+        }
+    }
+}
+
 /// The machine whose times are computed: P1's cores, with memory of a given latency.
 pub(crate) struct Machine {
     host: Host,
@@ -247,11 +283,11 @@ impl Machine {
     }
 
     /// Seconds of a run on memory of a latency, with a sync primitive that takes so much longer;
-    /// and the model in words. `native` are the seconds of the same work with and without flushes.
+    /// and the model in words.
     pub(crate) fn time(
         &self,
         counted: &Counted,
-        (durable, unflushed): (f64, f64),
+        native: &Times,
         latency_ns: f64,
         sync_ns: f64,
     ) -> (Emulated, String) {
@@ -261,7 +297,8 @@ impl Machine {
             fence_ns: sync_ns,
             ..NvmParameters::p1()
         };
-        let native = NativeTimes { durable, unflushed };
+        let of = |native: &NativeTimes| emulate(&counted.counts, native, &self.host, &nvm);
+        let time = of(&native.median).between(&of(&native.fastest), &of(&native.slowest));
         let mut model = format!("{latency_ns} ns, {} cores", self.workers);
         if let Some(rate) = nvm.gigabytes_per_second {
             model += &format!(", {rate} GB/s");
@@ -269,7 +306,16 @@ impl Machine {
         if sync_ns > 0.0 {
             model += &format!(", {sync_ns} ns more a fence");
         }
-        (emulate(&counted.counts, &native, &self.host, &nvm), model)
+        let cores = emulate(
+            &counted.counts,
+            &native.median,
+            &self.host,
+            &NvmParameters { gigabytes_per_second: None, ..nvm },
+        );
+        if cores.seconds < time.seconds {
+            model += ", bound by bandwidth";
+        }
+        (time, model)
     }
 
     /// Shares of the time by what it was for. The native time without flushes is shared out by
@@ -278,11 +324,12 @@ impl Machine {
     pub(crate) fn breakdown(
         &self,
         counted: &Counted,
-        (durable, unflushed): (f64, f64),
+        native: &Times,
         engine: &str,
         panel: &str,
         latency_ns: f64,
     ) -> Vec<Point> {
+        let NativeTimes { durable, unflushed } = native.median;
         let Breakdown { storage, recovery, index, other } = counted.parts;
         let parts =
             [("storage", storage), ("recovery", recovery), ("index", index), ("other", other)];
@@ -297,8 +344,9 @@ impl Machine {
                 workers: 1,
                 ..NvmParameters::p1()
             };
-            let nothing = NativeTimes { durable: 0.0, unflushed: 0.0 };
-            emulate(counts, &nothing, &self.host, &nvm).seconds.max(0.0)
+            // Without flushes, so that what is over the native time is what latency adds.
+            let native = NativeTimes { durable: unflushed, unflushed };
+            emulate(counts, &native, &self.host, &nvm).seconds - unflushed
         };
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         let seconds = parts.map(|(name, counts)| {
@@ -306,7 +354,7 @@ impl Machine {
                 + (durable - unflushed).max(0.0)
                     * share(flushes(&counts), flushes(&counted.counts))
                 + charges(&counts);
-            (name, seconds)
+            (name, seconds.max(0.0))
         });
         let whole: f64 = seconds.iter().map(|(_, seconds)| seconds).sum();
         let model = format!("{latency_ns} ns, shared out by counts");

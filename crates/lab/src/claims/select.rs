@@ -126,21 +126,24 @@ pub(super) fn select(
     };
     let series = all(series, |point| &point.series, replaces(|side| side.series.is_some()));
     let panels = all(panels, |point| &point.panel, replaces(|side| side.panel.is_some()));
-    let mut xs = xs;
-    if xs.is_empty() && !replaces(|side| side.x.is_some()) {
-        for point in &there {
-            if !xs.contains(&point.x) {
-                xs.push(point.x.clone());
+    let x_is_replaced = replaces(|side| side.x.is_some());
+    // All that a series has: not every engine can be at every place of an axis.
+    let xs_of = |series: &String| {
+        let mut all = xs.clone();
+        if all.is_empty() && !x_is_replaced {
+            let of = |point: &&&Point| series.is_empty() || point.series == *series;
+            for point in there.iter().filter(of) {
+                if !all.contains(&point.x) {
+                    all.push(point.x.clone());
+                }
             }
         }
-    }
-    if xs.is_empty() {
-        xs.push(X::Number(0.0));
-    }
+        if all.is_empty() { vec![X::Number(0.0)] } else { all }
+    };
     let mut selected = Vec::new();
     for panel in &panels {
         for series in &series {
-            for x in &xs {
+            for x in &xs_of(series) {
                 let place = Place {
                     experiment: claim.experiment.clone(),
                     series: series.clone(),

@@ -113,6 +113,18 @@ fn the_best_is_looked_for_over_all_plots() {
 }
 
 #[test]
+fn a_series_need_not_be_everywhere_on_the_axis() {
+    let claim = claim("metric='throughput'\nseries=['large']\nbest=[256]");
+    let points = [
+        point("E", "small", "reads", 64_u64, 9.0),
+        point("E", "large", "reads", 128_u64, 1.0),
+        point("E", "large", "reads", 256_u64, 2.0),
+    ];
+    let tested = evaluate(&claim, &points, None);
+    assert_eq!((tested.verdict, tested.our_value.as_str()), (Verdict::Reproduced, "large 256"));
+}
+
+#[test]
 fn up_to_is_about_the_extreme_alone() {
     let claim = claim(
         "metric='throughput'\nx=['a']\npairs=[[{series='a'},{series='b'}],[{series='b'},{series='a'}]]\n\

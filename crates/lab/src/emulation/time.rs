@@ -1,24 +1,28 @@
 //! From counts to time.
 //!
 //! ```text
-//! T     = max(durable, unflushed + charges)
-//! charges = (latency - dependent_h) * (dependent + near * near_h / dependent_h
-//!                                      + sequential * sequential_h / dependent_h
-//!                                      + independent * independent_h / dependent_h)
+//! T       = max(durable + min(charges, 0), unflushed + charges)
+//! charges = (latency - dependent_h) * waited
+//! waited  = min(dependent + near * near_h / dependent_h
+//!               + sequential * sequential_h / dependent_h
+//!               + independent * independent_h / dependent_h,
+//!               unflushed / dependent_h)
 //! ```
 //!
 //! `durable` and `unflushed` are native times of the same work, with and without flushes; `_h` are
 //! this host's own latencies at the size of the data ([`Host`]). The native run has paid the host's
-//! latency already, so the difference is charged. A line that is one of many under way at a time
-//! costs a share of it, the share that it costs here. Reads of one transaction overlap with the
-//! drain of the fence before: therefore the maximum and not the sum. Stores that miss wait in the
-//! store buffer and are charged nothing.
+//! latency already, so the difference is charged; where the host's memory is the slower one, the
+//! difference is taken off. A line that is one of many under way at a time costs a share of it, the
+//! share that it costs here. All lines together cannot have been waited for longer than the native
+//! run took: that bounds both ends of the interval. Reads of one transaction overlap with the drain
+//! of the fence before: therefore the maximum and not the sum. Stores that miss wait in the store
+//! buffer and are charged nothing.
 //!
 //! Then the work is divided among the workers, may not take less than its lines take at the given
 //! bandwidth, and what a slower sync primitive adds comes on top (P1's F16 adds it by spinning).
 //!
-//! The interval is wide on purpose: `low` takes every fetched line for an independent one, `high`
-//! takes each for a dependent one and adds the charges to the durable time, as if nothing
+//! The interval is wide on purpose: one end takes every fetched line for an independent one, the
+//! other takes each for a dependent one and adds the charges to the durable time, as if nothing
 //! overlapped. A claim holds where it holds at both ends.
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +68,15 @@ impl NvmParameters {
     }
 }
 
+impl NvmParameters {
+    /// Seconds that the lines take at the memory's bandwidth, which no run can be shorter than.
+    #[must_use]
+    pub fn transfer_seconds(&self, counts: &Counts) -> f64 {
+        let moved = (counts.nvm_loads() + counts.nvm_stores()) as f64 * 64e-9;
+        self.gigabytes_per_second.map_or(0.0, |rate| moved / rate)
+    }
+}
+
 /// An emulated time with its interval, in seconds: `low <= seconds <= high`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Emulated {
@@ -80,6 +93,16 @@ impl Emulated {
     #[must_use]
     pub fn rate(&self, work: f64) -> Self {
         Self { seconds: work / self.seconds, low: work / self.high, high: work / self.low }
+    }
+
+    /// This time, as uncertain as `fastest` and `slowest` of several native runs make it.
+    #[must_use]
+    pub fn between(&self, fastest: &Self, slowest: &Self) -> Self {
+        Self {
+            seconds: self.seconds,
+            low: self.low.min(fastest.low),
+            high: self.high.max(slowest.high),
+        }
     }
 
     /// The ratio of two rates or times, as far apart as the two intervals allow.
@@ -114,25 +137,33 @@ pub fn emulate(
 ) -> Emulated {
     assert!(nvm.workers > 0, "a worker at least");
     let time = |overlap| {
-        let charges = charges(counts, host, nvm.latency_ns, overlap) * 1e-9;
+        let charges = charges(counts, native, host, nvm.latency_ns, overlap) * 1e-9;
+        let durable = native.durable.max(native.unflushed);
         let one = match overlap {
-            Overlap::None => native.durable.max(native.unflushed) + charges.max(0.0),
-            Overlap::All | Overlap::Expected => native.durable.max(native.unflushed + charges),
+            Overlap::None => durable + charges,
+            Overlap::All | Overlap::Expected => {
+                (durable + charges.min(0.0)).max(native.unflushed + charges)
+            }
         };
-        let moved = (counts.nvm_loads() + counts.nvm_stores()) as f64 * 64e-9;
-        let transfer = nvm.gigabytes_per_second.map_or(0.0, |rate| moved / rate);
+        let transfer = nvm.transfer_seconds(counts);
         let syncs =
             counts.fences as f64 * nvm.fence_ns + counts.flush_requests as f64 * nvm.flush_ns;
         let workers = f64::from(nvm.workers);
         (one / workers).max(transfer) + syncs * 1e-9 / workers
     };
-    let (seconds, low, high) = (time(Overlap::Expected), time(Overlap::All), time(Overlap::None));
-    Emulated { seconds, low: low.min(seconds), high: high.max(seconds) }
+    let (seconds, all, none) = (time(Overlap::Expected), time(Overlap::All), time(Overlap::None));
+    Emulated { seconds, low: seconds.min(all).min(none), high: seconds.max(all).max(none) }
 }
 
 /// Nanoseconds that fetched lines take longer than they took natively. Less than nothing where the
 /// memory is faster than the host's.
-fn charges(counts: &Counts, host: &Host, latency_ns: f64, overlap: Overlap) -> f64 {
+fn charges(
+    counts: &Counts,
+    native: &NativeTimes,
+    host: &Host,
+    latency_ns: f64,
+    overlap: Overlap,
+) -> f64 {
     let share = |ns: f64| ns / host.dependent_ns;
     let (sequential, independent) = (share(host.sequential_ns), share(host.independent_ns));
     let near = share(host.near_ns);
@@ -146,7 +177,9 @@ fn charges(counts: &Counts, host: &Host, latency_ns: f64, overlap: Overlap) -> f
                 + counts.independent as f64 * independent
         }
     };
-    (latency_ns - host.dependent_ns) * lines
+    // Natively they were waited for, too.
+    let most = native.unflushed * 1e9 / host.dependent_ns;
+    (latency_ns - host.dependent_ns) * lines.min(most)
 }
 
 #[cfg(test)]
@@ -168,9 +201,9 @@ mod tests {
 
     #[test]
     fn each_class_is_charged_its_share_of_the_difference() {
-        // 10^7 lines of 100 ns more each are a second.
-        let line = |counts: Counts| emulate(&counts, &NATIVE, &HOST, &at(200.0)).seconds;
-        let some = 10_000_000;
+        // 5 * 10^6 lines of 200 ns more each are a second.
+        let line = |counts: Counts| emulate(&counts, &NATIVE, &HOST, &at(300.0)).seconds;
+        let some = 5_000_000;
         let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-9, "{found}");
         near(line(Counts { dependent: some, ..Counts::default() }), 1.8);
         near(line(Counts { near: some, ..Counts::default() }), 1.3);
@@ -178,6 +211,25 @@ mod tests {
         near(line(Counts { sequential: 4 * some, ..Counts::default() }), 1.2);
         near(line(Counts { independent: 4 * some, ..Counts::default() }), 1.6);
         near(line(Counts { store_misses: some, ..Counts::default() }), 1.0);
+    }
+
+    #[test]
+    fn memory_that_is_faster_than_the_hosts_makes_the_run_shorter() {
+        // 10^6 lines of 50 ns less each are a twentieth of a second.
+        let counts = Counts { dependent: 1_000_000, ..Counts::default() };
+        let time = emulate(&counts, &NATIVE, &HOST, &at(50.0));
+        assert!((time.seconds - 0.95).abs() < 1e-9, "{time:?}");
+        assert!((time.low - 0.95).abs() < 1e-9 && time.high > 0.98, "{time:?}");
+    }
+
+    #[test]
+    fn lines_are_not_waited_for_longer_than_the_run_took() {
+        // Of 10^9 lines at most 8 million, of 100 ns each, can have been waited for in 0.8 s.
+        let counts = Counts { dependent: 1_000_000_000, ..Counts::default() };
+        let time = emulate(&counts, &NATIVE, &HOST, &at(800.0));
+        assert!((time.seconds - 0.8 * 8.0).abs() < 1e-9, "{time:?}");
+        let time = emulate(&counts, &NATIVE, &HOST, &at(10.0));
+        assert!((time.seconds - (1.0 - 0.8 * 0.9)).abs() < 1e-9 && time.low > 0.0, "{time:?}");
     }
 
     #[test]

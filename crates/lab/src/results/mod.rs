@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! host         key, facts (JSON)
-//! measurement  one cell of a study: study, configuration (JSON), commit, host, seed; when it was
-//!              made, how long that took, what was scaled and how
+//! calibration  what a line costs on a host, by the size of the memory (JSON)
+//! measurement  one cell of a study: study, configuration (JSON), scale, commit, host, seed; when it
+//!              was made, how long that took, what was scaled and how
 //! point        the numbers of a measurement: experiment, panel, series, x, metric, unit, value,
 //!              low, high, n, exact, emulated
 //! ```
 //!
 //! Invariants:
 //! - A measurement is there with all its points or not at all: it is one transaction.
-//! - There is at most one measurement of a study, configuration, commit, host and seed.
+//! - There is at most one measurement of a study, configuration, scale, commit, host and seed.
+//! - A host is calibrated once: what is computed from it does not change when a run goes on.
 //! - `application_id` says that the file is one of ours, `user_version` in which format. A file of
 //!   another version is left alone.
 //! - At most one run writes at a time: it holds a lock on `<file>.lock`, which the kernel lets go of
@@ -33,7 +35,7 @@ pub use write::Key;
 /// Tells our files from others: "PLAB".
 const APPLICATION_ID: i64 = 0x504c_4142;
 /// Version of the format.
-pub const FORMAT_VERSION: i64 = 1;
+pub const FORMAT_VERSION: i64 = 2;
 /// How long to wait for another process that is in the middle of a transaction.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,6 +43,12 @@ const TABLES: &str = "
 CREATE TABLE host (
     key TEXT PRIMARY KEY,
     facts TEXT NOT NULL
+) STRICT;
+CREATE TABLE calibration (
+    host TEXT NOT NULL REFERENCES host (key),
+    bytes INTEGER NOT NULL,
+    line TEXT NOT NULL,
+    PRIMARY KEY (host, bytes)
 ) STRICT;
 CREATE TABLE measurement (
     id INTEGER PRIMARY KEY,
@@ -53,7 +61,7 @@ CREATE TABLE measurement (
     scaled TEXT NOT NULL,
     finished_s INTEGER NOT NULL,
     seconds REAL NOT NULL,
-    UNIQUE (study, configuration, commit_id, host, seed)
+    UNIQUE (study, configuration, scale, commit_id, host, seed)
 ) STRICT;
 CREATE TABLE point (
     measurement INTEGER NOT NULL REFERENCES measurement (id) ON DELETE CASCADE,

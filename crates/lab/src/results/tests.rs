@@ -92,6 +92,40 @@ fn a_file_that_is_something_else_is_left_alone() {
 }
 
 #[test]
+fn the_same_configuration_at_two_scales_is_two_measurements() {
+    let (_directory, path) = file();
+    let mut results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    results.save(&key("{}", "a1"), "", 1.5, &points()).expect("saved");
+    let full = Key { scale: "full".into(), ..key("{}", "a1") };
+    assert!(!results.contains(&full).expect("read"));
+    results.save(&full, "", 1.5, &points()).expect("saved");
+    assert_eq!(results.measurements().expect("read").len(), 2);
+}
+
+#[test]
+fn a_host_is_calibrated_once() {
+    let (_directory, path) = file();
+    let results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    let line = |dependent_ns| crate::emulation::Host {
+        arena_bytes: 1 << 20,
+        dependent_ns,
+        near_ns: 50.0,
+        sequential_ns: 3.0,
+        independent_ns: 2.0,
+    };
+    let key = host().key();
+    assert_eq!(results.calibrations(&key).expect("read"), []);
+    results.note_calibrations(&key, &[(1 << 20, line(100.0))]).expect("noted");
+    results
+        .note_calibrations(&key, &[(1 << 20, line(200.0)), (1 << 21, line(300.0))])
+        .expect("noted");
+    let known = results.calibrations(&key).expect("read");
+    assert_eq!(known, [(1 << 20, line(100.0)), (1 << 21, line(300.0))]);
+}
+
+#[test]
 fn a_file_of_another_version_is_refused_with_what_to_do() {
     let (_directory, path) = file();
     drop(Results::open_or_create(&path).expect("made"));

@@ -6,6 +6,7 @@ use rusqlite::params;
 use rusqlite::types::Value;
 
 use super::Results;
+use crate::emulation::Host as Line;
 use crate::error::LabError;
 use crate::host::Host;
 use crate::point::{Point, X};
@@ -39,16 +40,52 @@ impl Results {
         Ok(())
     }
 
+    /// What is known of lines on a host: by the size of the memory, what one costs.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn calibrations(&self, host: &str) -> Result<Vec<(u64, Line)>, LabError> {
+        let query = "SELECT bytes, line FROM calibration WHERE host = ?1 ORDER BY bytes";
+        let mut statement = self.connection.prepare(query).map_err(self.failed())?;
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+        let rows = statement.query_map([host], read).map_err(self.failed())?;
+        let mut all = Vec::new();
+        for row in rows {
+            let (bytes, line) = row.map_err(self.failed())?;
+            let line = serde_json::from_str(&line).map_err(|error| LabError::Input {
+                path: self.path.clone(),
+                what: format!("the calibration for {bytes} bytes cannot be read: {error}"),
+            })?;
+            all.push((bytes as u64, line));
+        }
+        Ok(all)
+    }
+
+    /// Notes what lines cost on a host. What is known already stays.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn note_calibrations(&self, host: &str, all: &[(u64, Line)]) -> Result<(), LabError> {
+        for (bytes, line) in all {
+            let line = serde_json::to_string(line).expect("plain facts encode");
+            let insert = "INSERT OR IGNORE INTO calibration VALUES (?1, ?2, ?3)";
+            let done = self.connection.execute(insert, params![host, *bytes as i64, line]);
+            done.map_err(self.failed())?;
+        }
+        Ok(())
+    }
+
     /// Whether there is such a measurement.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn contains(&self, key: &Key) -> Result<bool, LabError> {
         let query = "SELECT 1 FROM measurement WHERE study = ?1 AND configuration = ?2 \
-                     AND commit_id = ?3 AND host = ?4 AND seed = ?5";
+                     AND commit_id = ?3 AND host = ?4 AND seed = ?5 AND scale = ?6";
         let mut statement = self.connection.prepare(query).map_err(self.failed())?;
-        let Key { study, configuration, commit, host, seed, .. } = key;
-        let found = statement.exists(params![study, configuration, commit, host, *seed as i64]);
+        let Key { study, configuration, scale, commit, host, seed } = key;
+        let seed = *seed as i64;
+        let found = statement.exists(params![study, configuration, commit, host, seed, scale]);
         found.map_err(self.failed())
     }
 
@@ -71,8 +108,8 @@ impl Results {
         transaction
             .execute(
                 "DELETE FROM measurement WHERE study = ?1 AND configuration = ?2 \
-                 AND commit_id = ?3 AND host = ?4 AND seed = ?5",
-                params![study, configuration, commit, host, seed],
+                 AND commit_id = ?3 AND host = ?4 AND seed = ?5 AND scale = ?6",
+                params![study, configuration, commit, host, seed, scale],
             )
             .map_err(&failed)?;
         transaction

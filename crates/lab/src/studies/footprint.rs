@@ -2,8 +2,7 @@
 //!
 //! The footprint is taken after every tenth of the run, the work that engines put off included; the
 //! largest counts. As in P1's machine everything lies in NVM: the tables and indexes that InP and
-//! Log keep in volatile memory are counted, too. The cache of pages of CoW is not: it has a fixed
-//! size that the user chooses.
+//! Log keep in volatile memory are counted, too, and so are the caches of pages and blocks.
 
 use perdura::{Database, Domain, EngineKind, Footprint, Options};
 use serde_json::json;
@@ -15,7 +14,7 @@ use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
-use crate::scale::Sizes;
+use crate::scale::{EngineSizes, Sizes};
 
 /// How often the footprint is taken.
 const LOOKS: u64 = 10;
@@ -25,6 +24,8 @@ struct FootprintStage {
     ycsb: Spec,
     shop: tpcc::Spec,
     cells: [Cell; 2],
+    /// What the engine keeps, for each cell.
+    sizes: [EngineSizes; 2],
 }
 
 /// One stage an engine, a cell for each workload.
@@ -44,11 +45,13 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> FootprintStage {
         seed: 0,
     };
     let shop = shop_spec(sizes);
-    let one = json!({
+    let mut one = json!({
         "engine": engine.name(), "workload": "ycsb", "tuples": ycsb.tuples,
         "txns": ycsb.transactions, "partitions": ycsb.partitions,
     });
+    sizes.ycsb_engine().note(&mut one);
     let mut two = shop_configuration(&shop);
+    sizes.tpcc_engine().note(&mut two);
     two["engine"] = engine.name().into();
     two["workload"] = "tpcc".into();
     let cells = [
@@ -65,7 +68,8 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> FootprintStage {
             shop.tuples() as f64 * 4e-6 + shop.transactions as f64 * 5e-5,
         ),
     ];
-    FootprintStage { engine, ycsb, shop, cells }
+    let sizes = [sizes.ycsb_engine(), sizes.tpcc_engine()];
+    FootprintStage { engine, ycsb, shop, cells, sizes }
 }
 
 impl Stage for FootprintStage {
@@ -120,7 +124,8 @@ impl FootprintStage {
         let nothing = pieces.take(0);
         let place = bench.place("footprint")?;
         let path = place.path().join("pool");
-        let store = loaded(&path, self.engine, &Options::new(), Domain::Process, &nothing)?;
+        let options = self.sizes[0].on(Options::new());
+        let store = loaded(&path, self.engine, &options, Domain::Process, &nothing)?;
         let mut peak = Footprint::default();
         while pieces.left() > 0 {
             let piece = pieces.take(spec.transactions.div_ceil(LOOKS));
@@ -136,7 +141,7 @@ impl FootprintStage {
         let spec = tpcc::Spec { seed: bench.seed, transactions, ..self.shop.clone() };
         let place = bench.place("footprint")?;
         let path = place.path().join("pool");
-        let options = Options::new().engine(self.engine);
+        let options = self.sizes[1].on(Options::new().engine(self.engine));
         let options = options.partitions(spec.partitions as u32).domain(Domain::Process);
         let database = workloads::create_modelled(&path, &tpcc::schema(), &options);
         let database = database.map_err(|error| failed(&error))?;

@@ -13,9 +13,9 @@ use super::ycsb::LOW_LATENCY_NS;
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
-use crate::point::{Point, median};
-use crate::scale::{Sizes, cache_for};
-use crate::timing::{self, EmulatedStore};
+use crate::point::Point;
+use crate::scale::{EngineSizes, Sizes, cache_for};
+use crate::timing::{self, EmulatedStore, Times};
 
 /// The paper's sizes of nodes.
 const NODE_BYTES: [u32; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
@@ -39,6 +39,7 @@ struct NodeStage {
     specs: Vec<Spec>,
     cells: Vec<Cell>,
     repeat: u32,
+    sizes: EngineSizes,
 }
 
 /// One stage for each NVM engine and size.
@@ -68,7 +69,7 @@ fn stage(engine: EngineKind, node_bytes: u32, sizes: &Sizes) -> NodeStage {
             partitions,
             seed: 0,
         };
-        let configuration = json!({
+        let mut configuration = json!({
             "engine": engine.name(),
             "node_bytes": node_bytes,
             "chunk_bytes": CHUNK_BYTES,
@@ -79,12 +80,14 @@ fn stage(engine: EngineKind, node_bytes: u32, sizes: &Sizes) -> NodeStage {
             "cache_bytes": cache_for(tuples),
             "repeat": sizes.repeat,
         });
+        sizes.nodes_engine().note(&mut configuration);
         let label = format!("{engine}, {mix}, nodes of {node_bytes} bytes");
         let weight = tuples as f64 * 3e-6 + transactions as f64 * 1e-5;
         cells.push(Cell::new(label, &configuration, &sizes.scaled_nodes(), weight));
         specs.push(spec);
     }
-    NodeStage { engine, node_bytes, specs, cells, repeat: sizes.repeat }
+    let (repeat, sizes) = (sizes.repeat, sizes.nodes_engine());
+    NodeStage { engine, node_bytes, specs, cells, repeat, sizes }
 }
 
 impl Stage for NodeStage {
@@ -98,7 +101,7 @@ impl Stage for NodeStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let options = options(self.node_bytes);
+        let options = self.sizes.on(options(self.node_bytes));
         let failed = LabError::measuring(self.engine.name());
         let generate = |cell: usize| {
             let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
@@ -114,8 +117,8 @@ impl Stage for NodeStage {
             let counted = store.count(&workload)?;
             let spec = workload.spec();
             let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions)?;
-            let times = (median(&native.durable), median(&native.unflushed));
-            let (time, model) = machine.time(&counted, times, LOW_LATENCY_NS, 0.0);
+            let times = Times::of(&native.durable, &native.unflushed);
+            let (time, model) = machine.time(&counted, &times, LOW_LATENCY_NS, 0.0);
             let place = Point::of("P1-F15", self.engine.name(), u64::from(self.node_bytes));
             let place = place.panel(spec.mix.name());
             let txns = spec.transactions;

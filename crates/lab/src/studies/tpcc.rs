@@ -11,8 +11,8 @@ use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
-use crate::scale::Sizes;
-use crate::timing::{self, EmulatedShop, LATENCIES};
+use crate::scale::{EngineSizes, Sizes};
+use crate::timing::{self, EmulatedShop, LATENCIES, Times};
 
 struct TpccStage {
     engine: EngineKind,
@@ -20,6 +20,7 @@ struct TpccStage {
     cells: [Cell; 1],
     cache_bytes: u64,
     repeat: u32,
+    sizes: EngineSizes,
 }
 
 /// One stage an engine.
@@ -33,10 +34,12 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> TpccStage {
     configuration["engine"] = engine.name().into();
     configuration["cache_bytes"] = sizes.tpcc_cache_bytes.into();
     configuration["repeat"] = sizes.repeat.into();
+    sizes.tpcc_engine().note(&mut configuration);
     let weight = spec.tuples() as f64 * 1e-5 + sizes.tpcc_txns as f64 * 2e-4;
     let label = format!("TPC-C {engine}");
     let cells = [Cell::new(label, &configuration, &sizes.scaled_tpcc(), weight)];
-    TpccStage { engine, spec, cells, cache_bytes: sizes.tpcc_cache_bytes, repeat: sizes.repeat }
+    let (cache_bytes, repeat) = (sizes.tpcc_cache_bytes, sizes.repeat);
+    TpccStage { engine, spec, cells, cache_bytes, repeat, sizes: sizes.tpcc_engine() }
 }
 
 impl Stage for TpccStage {
@@ -56,7 +59,8 @@ impl Stage for TpccStage {
         let durable = self.native(bench, Domain::Adr, &pieces)?;
         let unflushed = self.native(bench, Domain::Process, &pieces)?;
         bench.watch.phase(&format!("TPC-C {engine}: emulated"));
-        let shop = EmulatedShop::load(engine, &Options::new(), self.cache_bytes, &spec)?;
+        let options = self.sizes.on(Options::new());
+        let shop = EmulatedShop::load(engine, &options, self.cache_bytes, &spec)?;
         let counted = shop.count(&pieces[0])?;
         drop(shop);
 
@@ -64,11 +68,11 @@ impl Stage for TpccStage {
         let user_bytes = spec.tuples() * 100;
         let machine = timing::Machine::new(bench, user_bytes, spec.partitions)?;
         // What was emulated is the first piece.
-        let times = (durable[0], unflushed[0]);
+        let times = Times::of(&durable[..1], &unflushed[..1]);
         let mut points = Vec::new();
         for latency_ns in LATENCIES {
             let place = Point::of("P1-F8", engine.name(), latency_ns as u64);
-            let (time, model) = machine.time(&counted, times, latency_ns, 0.0);
+            let (time, model) = machine.time(&counted, &times, latency_ns, 0.0);
             points.push(timing::throughput(&place, txns, time, &model));
         }
         let place = Point::of("P1-F8", engine.name(), LATENCIES[0] as u64);
@@ -94,7 +98,7 @@ impl TpccStage {
         bench.watch.phase(&format!("TPC-C {engine}: {domain}"));
         let spec = pieces[0].spec();
         let place = bench.place("native")?;
-        let options = Options::new().engine(engine);
+        let options = self.sizes.on(Options::new().engine(engine));
         let options = options.partitions(spec.partitions as u32).domain(domain);
         let path = place.path().join("pool");
         let database = workloads::create_modelled(&path, &tpcc::schema(), &options);

@@ -19,9 +19,9 @@ use super::native::{GROUP, Native, can_group, seconds, throughput};
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
-use crate::point::{Point, median};
-use crate::scale::Sizes;
-use crate::timing::{self, Counted, EmulatedStore, LATENCIES};
+use crate::point::Point;
+use crate::scale::{EngineSizes, Sizes};
+use crate::timing::{self, Counted, EmulatedStore, LATENCIES, Times};
 
 /// The sync primitive's latencies of P1's appendix C, in nanoseconds.
 const SYNC_NS: [u64; 4] = [10, 100, 1000, 10_000];
@@ -37,6 +37,7 @@ struct YcsbStage {
     cells: Vec<Cell>,
     cache_bytes: u64,
     repeat: u32,
+    sizes: EngineSizes,
 }
 
 /// One stage an engine.
@@ -57,7 +58,7 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
                 partitions: sizes.partitions,
                 seed: 0,
             };
-            let configuration = json!({
+            let mut configuration = json!({
                 "engine": engine.name(),
                 "mix": mix.name(),
                 "skew": skew.name(),
@@ -69,6 +70,7 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
                 "commit": "durable",
                 "group": GROUP,
             });
+            sizes.ycsb_engine().note(&mut configuration);
             let label = format!("YCSB {engine}, {mix}, {skew} skew");
             let slow = if engine == EngineKind::Cow { 4.0 } else { 1.0 };
             let updates = 1.0 + mix.update_percent() as f64 / 50.0 * slow;
@@ -77,7 +79,8 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
             specs.push(spec);
         }
     }
-    YcsbStage { engine, specs, cells, cache_bytes: sizes.cache_bytes, repeat: sizes.repeat }
+    let (cache_bytes, repeat) = (sizes.cache_bytes, sizes.repeat);
+    YcsbStage { engine, specs, cells, cache_bytes, repeat, sizes: sizes.ycsb_engine() }
 }
 
 impl Stage for YcsbStage {
@@ -91,7 +94,7 @@ impl Stage for YcsbStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let options = Options::new();
+        let options = self.sizes.on(Options::new());
         bench.watch.phase(&format!("{}: loading emulated memory", self.engine));
         let first = self.workload(missing[0], bench.seed)?;
         let store = EmulatedStore::load(self.engine, &options, self.cache_bytes, &first)?;
@@ -125,11 +128,11 @@ impl YcsbStage {
         let (engine, mix, panel) = (self.engine.name(), spec.mix.name(), spec.skew.name());
         let txns = spec.transactions;
         let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions)?;
-        let times = (median(&native.durable), median(&native.unflushed));
+        let times = Times::of(&native.durable, &native.unflushed);
         let mut points = Vec::new();
         for (figure, latency_ns) in FIGURES.into_iter().zip(LATENCIES) {
             let place = Point::of(figure, engine, mix).panel(panel);
-            let (time, model) = machine.time(counted, times, latency_ns, 0.0);
+            let (time, model) = machine.time(counted, &times, latency_ns, 0.0);
             points.push(timing::throughput(&place, txns, time, &model));
         }
         let place = Point::of(FIGURES[0], engine, mix).panel(panel);
@@ -143,11 +146,11 @@ impl YcsbStage {
         }
         points.extend(counted.points("P1-F9", "P1-F10", engine, mix, panel, txns));
         if spec.skew == Skew::Low {
-            points.extend(machine.breakdown(counted, times, engine, mix, LOW_LATENCY_NS));
+            points.extend(machine.breakdown(counted, &times, engine, mix, LOW_LATENCY_NS));
             if !self.engine.uses_files() {
                 points.extend(SYNC_NS.into_iter().map(|sync_ns| {
                     let place = Point::of("P1-F16", engine, sync_ns).panel(mix);
-                    let time = machine.time(counted, times, LOW_LATENCY_NS, sync_ns as f64);
+                    let time = machine.time(counted, &times, LOW_LATENCY_NS, sync_ns as f64);
                     timing::throughput(&place, txns, time.0, &time.1)
                 }));
             }
