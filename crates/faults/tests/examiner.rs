@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicU64;
 
 use faults::catalogue::find;
 use faults::examine::{Settings, examine};
-use faults::explorer::Effort;
+use faults::explorer::{Again, Effort};
 use faults::medium::{Medium, Part};
+use faults::mutation::{Code, How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{Plot, STANDARD};
 use perdura::EngineKind;
@@ -83,6 +84,27 @@ fn kills_alone_notice_what_is_not_stored() {
         let explored = story.explore_kills(Some(&fault.mutation), 1);
         println!("{name}: {} events, {} states", explored.injected, explored.states);
         assert!(explored.injected > 0 && explored.violation.is_some(), "{name}: {explored:?}");
+    }
+}
+
+/// What recovery does wrong shows only when it is recovery that crashes, or what comes after it.
+#[test]
+fn faults_of_recovery_need_a_second_crash_to_show() {
+    let code = |file, function, text| Where::Code(Code { file, function, text });
+    let (inp, log) = ("engines/src/nvm_inp.rs", "engines/src/nvm_log.rs");
+    for (engine, how, at) in [
+        (EngineKind::NvmInp, How::NoStore, code(inp, "recover", "finish_recovery")),
+        (EngineKind::NvmInp, How::NoStore, code(inp, "recover", "self.tables.undo")),
+        (EngineKind::NvmLog, How::NoStore, code(log, "recover", "finish_recovery")),
+        (EngineKind::NvmLog, How::NoStore, code(log, "recover", "self.runs.undo")),
+    ] {
+        let fault = Mutation { how, at };
+        let story = Plot::new(engine, 14, 60, 3).run_in_pool();
+        let once = story.explore(Some(&fault), Effort::once(4));
+        assert_eq!((once.injected, once.violation), (0, None), "{engine}, {at:?}");
+        let again = story.explore(Some(&fault), Effort::once(2).then(Again::every(3, 1)));
+        println!("{engine}, {at:?}: {} states, {} nested", again.states, again.nested);
+        assert!(again.injected > 0 && again.violation.is_some(), "{engine}, {at:?}: {again:?}");
     }
 }
 

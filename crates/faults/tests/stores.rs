@@ -46,6 +46,14 @@ const MEMTABLE_USE: Explained = (
      and nothing else",
 );
 
+const FILTER: Explained = (
+    "storage/src/runs/filter.rs",
+    "finish_filter",
+    "mini_commit",
+    "gives a run its filter, which is work put off: without it entries are looked for in the run \
+     itself, and what the filter lies in is free",
+);
+
 /// Crash points of a story from which one crashes again, to see what is lost of a recovery.
 const POINTS: usize = 8;
 
@@ -179,5 +187,5 @@ fn nvm_log() {
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 80, 60).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[TAKEN, HINT, MEMTABLE_USE]);
+    swept(engine, &stories, &[TAKEN, HINT, MEMTABLE_USE, FILTER]);
 }

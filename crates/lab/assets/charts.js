@@ -145,6 +145,7 @@ function lines(rows, options) {
         },
       },
       { mark: { type: "point", filled: true, size: 42, opacity: 1 }, encoding: { x, y, color, tooltip: tooltip(xTitle) } },
+      ...uncertain(rows, { x, y: { ...y, field: "low" }, y2: { field: "high" }, color }),
     ],
   };
 }

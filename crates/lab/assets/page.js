@@ -63,9 +63,14 @@ function plot(name, chart, whose) {
   const place = make("div", { class: "plot", role: "img", "aria-label": `${chart.title}, ${whose || ""}` });
   const entry = { name, chart, place };
   plots.push(entry);
+  // For papers: always light, on white, whatever the page looks like.
   const image = (type) => () => {
-    if (!entry.view) return;
-    entry.view.toImageURL(type, type === "png" ? 3 : 1).then((address) => {
+    const spec = specification(chart, false, place.clientWidth);
+    spec.config.background = "white";
+    spec.width = Math.max(320, place.clientWidth - 60);
+    delete spec.autosize;
+    const view = new vega.View(vega.parse(vegaLite.compile(spec).spec), { renderer: "none" });
+    view.toImageURL(type, type === "png" ? 3 : 1).then((address) => {
       make("a", { href: address, download: `${name}.${type}` }).click();
     });
   };
@@ -173,7 +178,7 @@ function choosing() {
   const [writes, reads, back] = [column("writes, 90%"), column("reads only"), column("back after kill, ms")];
   const [space, wear] = [column("space"), column("wear")];
   const answers = make("div", { class: "answers" },
-    answer("Fastest where most is written", writes, (value) => `${figure(value)} durable transactions a second`),
+    answer("Fastest where most is written", writes, (value) => `${figure(value)} transactions a second, each durable in its domain`),
     answer("Fastest where all is read", reads, (value) => `${figure(value)} transactions a second`),
     answer("Back soonest after kill -9", back, (value) => `${figure(value)} ms to the first durable commit`),
     answer("Takes the least space", space, (value) => `${figure(value)} bytes for a byte of data`),
@@ -218,8 +223,11 @@ function pairs(id, ours, theirs) {
   }).filter((element) => element !== null);
 }
 
+// What is in a file of results already is not done again: so another file.
+const again = (id) => `perdura lab run ${id} --${DATA.scale} --seed ${DATA.seed} --results again.db && perdura lab report --results again.db`;
+
 function rerun(id) {
-  const command = `perdura lab run ${id} ${DATA.scale === "full" ? "--full" : "--quick"} && perdura lab report`;
+  const command = again(id);
   const copy = make("button", { type: "button" }, "copy");
   copy.addEventListener("click", () => {
     navigator.clipboard?.writeText(command).then(() => { copy.textContent = "copied"; });
@@ -323,7 +331,7 @@ function facts() {
   section("host", "How it was measured",
     make("dl", {}, entries.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))])),
     make("p", {}, "Counts (lines, fences, bytes) are the same for the same seed on every machine. Times are the median of several runs; lines in the plots span the slowest and the fastest, or the interval of the model."),
-    make("p", {}, "All of it again: ", make("code", {}, `perdura lab run all --${scale} && perdura lab report`), ". What is there already is not done again."),
+    make("p", {}, "All of it again: ", make("code", {}, again("all")), "."),
     make("div", { class: "tools" },
       make("button", { type: "button", onclick: () => saveCsv("perdura-lab", DATA.points) }, "all points as CSV"),
       make("button", { type: "button", onclick: () => saveJson("perdura-lab", DATA.points) }, "all points as JSON")));

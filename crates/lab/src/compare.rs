@@ -3,11 +3,13 @@
 //! Counts are exact: any difference is a change. Of times, each repetition is one; a difference
 //! counts only where the ranges of both sides' repetitions do not touch, and a time that was taken
 //! once is not judged at all. Emulated times are left out: they follow from the native times and the
-//! counts, which are compared.
+//! counts, which are compared. What was measured with another configuration (on a machine with other
+//! memory, or by a version with other sizes) is not compared at all.
 
 use serde::Serialize;
 
 use crate::point::{Point, X};
+use crate::results::Configured;
 
 /// What became of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -81,10 +83,12 @@ fn more_is_better(metric: &str) -> bool {
 
 /// Compares what both sides have.
 #[must_use]
-pub fn compare(a: &[Point], b: &[Point]) -> Comparison {
-    let judged = |point: &&Point| point.emulated.is_none();
-    let same = |one: &Point, other: &Point| {
-        one.experiment == other.experiment
+pub fn compare(a: &[Configured], b: &[Configured]) -> Comparison {
+    let judged = |one: &&Configured| one.point.emulated.is_none();
+    let same = |first: &Configured, second: &Configured| {
+        let (one, other) = (&first.point, &second.point);
+        first.configuration == second.configuration
+            && one.experiment == other.experiment
             && one.panel == other.panel
             && one.series == other.series
             && one.x == other.x
@@ -96,7 +100,7 @@ pub fn compare(a: &[Point], b: &[Point]) -> Comparison {
         .iter()
         .filter_map(|one| {
             let other = theirs.iter().find(|other| same(one, other))?;
-            Some(one_by_one(one, other))
+            Some(one_by_one(&one.point, &other.point))
         })
         .collect();
     compared.sort_by(|one, other| {
@@ -144,8 +148,13 @@ fn one_by_one(a: &Point, b: &Point) -> Compared {
 mod tests {
     use super::*;
 
-    fn time(series: &str, all: &[f64]) -> Point {
-        Point::of("P1-F5", series, "balanced").measured("native throughput", "txn/s", all)
+    fn with(configuration: &str, point: Point) -> Configured {
+        Configured { configuration: configuration.into(), point }
+    }
+
+    fn time(series: &str, all: &[f64]) -> Configured {
+        let place = Point::of("P1-F5", series, "balanced");
+        with("{}", place.measured("native throughput", "txn/s", all))
     }
 
     #[test]
@@ -169,16 +178,25 @@ mod tests {
 
     #[test]
     fn counts_are_exact_and_less_of_them_is_better() {
-        let count = |value| Point::of("P1-F10", "a", "b").counted("nvm stores", "per txn", value);
+        let place = Point::of("P1-F10", "a", "b");
+        let count = |value| with("{}", place.counted("nvm stores", "per txn", value));
         assert_eq!(compare(&[count(2.0)], &[count(2.0)]).count(Change::Same), 1);
         assert_eq!(compare(&[count(2.0)], &[count(2.001)]).count(Change::Worse), 1);
         assert_eq!(compare(&[count(2.0)], &[count(1.999)]).count(Change::Better), 1);
     }
 
     #[test]
+    fn what_was_configured_otherwise_is_not_compared() {
+        let count = |value| Point::of("P1-F10", "a", "b").counted("nvm stores", "per txn", value);
+        let found = compare(&[with("{1}", count(2.0))], &[with("{2}", count(3.0))]);
+        assert_eq!((found.compared.len(), found.only_one_side), (0, 2));
+    }
+
+    #[test]
     fn what_one_side_lacks_is_counted_and_emulated_times_are_left_out() {
         let place = Point::of("P1-F5", "a", "balanced");
         let emulated = place.modelled("throughput", "txn/s", (1.0, 1.0, 1.0), "160 ns");
+        let emulated = with("{}", emulated);
         let found = compare(&[emulated, time("a", &[1.0, 2.0])], &[]);
         assert_eq!((found.compared.len(), found.only_one_side), (0, 1));
     }

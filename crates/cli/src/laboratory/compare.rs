@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use lab::Point;
 use lab::compare::{Change, Compared, compare};
-use lab::results::{Results, Selection};
+use lab::results::{Configured, Results, Selection};
 
 use crate::args::CompareArgs;
 use crate::failure::Failure;
@@ -21,9 +20,18 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let (a, first) = side(&args.a, &args.results.results, args.scale.as_deref())?;
     // Runs of different sizes say nothing about each other.
     let (b, second) = side(&args.b, &args.results.results, Some(&first.scale))?;
+    if first.seed != second.seed {
+        let (one, other) = (first.seed, second.seed);
+        return Err(Failure::Failed(format!(
+            "A was measured from seed {one} and B from seed {other}: keys and values differ, and so would counts; measure one of them again with --seed"
+        )));
+    }
     let found = compare(&a, &b);
     if found.compared.is_empty() {
-        let why = format!("{} and {} have nothing in common", args.a, args.b);
+        let why = format!(
+            "{} and {} have nothing in common that was measured with the same configuration",
+            args.a, args.b
+        );
         return Err(Failure::Failed(why + "; `perdura lab status` says what there is"));
     }
     let told = |selection: &Selection| {
@@ -62,12 +70,12 @@ fn side(
     word: &str,
     results: &Path,
     scale: Option<&str>,
-) -> Result<(Vec<Point>, Selection), Failure> {
+) -> Result<(Vec<Configured>, Selection), Failure> {
     let path = Path::new(word);
     if path.is_file() {
         let results = Results::open(path)?;
         let selection = results.select(None, None, scale)?;
-        return Ok((results.points(&selection)?, selection));
+        return Ok((results.configured(&selection)?, selection));
     }
     let results = Results::open(results)?;
     let selection = match results.select(Some(word), None, scale) {
@@ -81,7 +89,7 @@ fn side(
         }
         other => other?,
     };
-    Ok((results.points(&selection)?, selection))
+    Ok((results.configured(&selection)?, selection))
 }
 
 fn row(one: &Compared) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Does a claim hold?
 
-use super::select::{Selected, View, select};
+use super::select::{Place, Selected, View, select};
 use super::{Claim, Field, Narrowing, Of, Tested, Verdict};
 use crate::point::{Point, X};
 
@@ -81,8 +81,10 @@ impl Judged {
             ));
         }
         let about = self.against.first().or(self.for_it.first());
-        if let Some(evidence) = about.and_then(|one| evidence(claim, one, points)) {
-            parts.push(evidence);
+        if let Some(one) = about {
+            parts.extend(evidence(claim, one, points));
+            let places = std::iter::once(&one.place).chain(&one.over);
+            parts.extend(places.filter_map(|place| measured_with(claim, place, points)));
         }
         parts.join(". ")
     }
@@ -272,6 +274,31 @@ pub(crate) fn number(value: f64) -> String {
         size if size >= 0.1 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
     }
+}
+
+/// What was measured beside a value: the parts of a whole, or what else is known of its place.
+fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<String> {
+    let same = |point: &&Point| {
+        point.experiment == place.experiment
+            && point.series == place.series
+            && point.panel == place.panel
+    };
+    let of = points.iter().filter(same);
+    let told: Vec<String> = match place.experiment.as_str() {
+        // Parts of a whole lie beside each other on the axis.
+        "P1-F13" | "P1-F14" => of
+            .filter(|point| point.metric == claim.metric && point.x != X::from("total"))
+            .map(|point| format!("{} {}", point.x, number(point.value)))
+            .collect(),
+        "P1-F12" | "P1-T3" => of
+            .filter(|point| point.x == place.x)
+            .filter(|point| point.metric.contains("redone") || point.metric.contains(", "))
+            .map(|point| format!("{} {}", number(point.value), point.metric))
+            .collect(),
+        _ => return None,
+    };
+    let what = place.text();
+    (!told.is_empty()).then(|| format!("{what}: {}", told.join(", ")))
 }
 
 /// Counts that go with a value: what the engines of a ratio did for a transaction.

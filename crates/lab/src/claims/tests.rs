@@ -125,6 +125,20 @@ fn a_series_need_not_be_everywhere_on_the_axis() {
 }
 
 #[test]
+fn a_reason_has_the_parts_of_what_was_measured() {
+    let claim = Claim {
+        experiment: "P1-F13".into(),
+        ..claim("metric='throughput'\nx=['storage']\nbelow=5")
+    };
+    let parts = [
+        point("P1-F13", "a", "reads", "storage", 60.0),
+        point("P1-F13", "a", "reads", "index", 40.0),
+    ];
+    let tested = evaluate(&claim, &parts, None);
+    assert!(tested.reason.contains("storage 60.0, index 40.0"), "{}", tested.reason);
+}
+
+#[test]
 fn up_to_is_about_the_extreme_alone() {
     let claim = claim(
         "metric='throughput'\nx=['a']\npairs=[[{series='a'},{series='b'}],[{series='b'},{series='a'}]]\n\

@@ -115,16 +115,20 @@ impl Report {
     }
 
     fn data(&self) -> Data<'_> {
-        let mut scaled: BTreeMap<&str, &str> = BTreeMap::new();
-        for measurement in &self.measurements {
-            scaled.entry(&measurement.key.study).or_insert(&measurement.scaled);
+        // A study may have several workloads, each scaled in its own way.
+        let mut scaled: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for measurement in self.measurements.iter().filter(|one| !one.scaled.is_empty()) {
+            let all = scaled.entry(&measurement.key.study).or_default();
+            if !all.contains(&measurement.scaled.as_str()) {
+                all.push(&measurement.scaled);
+            }
         }
         let shown = |experiment: &'static crate::experiments::Experiment| Shown {
             id: experiment.id,
             title: experiment.title,
             about: experiment.about,
             paper: experiment.paper,
-            scaled: scaled.get(experiment.study.name()).copied().unwrap_or_default().to_owned(),
+            scaled: scaled.get(experiment.study.name()).map_or(String::new(), |all| all.join(". ")),
         };
         let last = self.measurements.iter().map(|one| one.finished_s).max().unwrap_or_default();
         Data {

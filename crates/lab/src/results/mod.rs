@@ -29,7 +29,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::LabError;
 
-pub use read::{Measurement, Selection};
+pub use read::{Configured, Measurement, Selection};
 pub use write::Key;
 
 /// Tells our files from others: "PLAB".

@@ -34,6 +34,15 @@ pub struct Selection {
     pub seed: u64,
 }
 
+/// A point, and the configuration of its measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configured {
+    /// As canonical JSON.
+    pub configuration: String,
+    /// The point.
+    pub point: Point,
+}
+
 impl Results {
     /// All measurements, in the order in which they were made.
     ///
@@ -67,13 +76,23 @@ impl Results {
     /// # Errors
     /// The file cannot be read.
     pub fn points(&self, selection: &Selection) -> Result<Vec<Point>, LabError> {
+        Ok(self.configured(selection)?.into_iter().map(|one| one.point).collect())
+    }
+
+    /// The same, each with how it was measured.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn configured(&self, selection: &Selection) -> Result<Vec<Configured>, LabError> {
         let query = "SELECT experiment, panel, series, x, metric, unit, value, low, high, n, exact, \
-                     emulated FROM point JOIN measurement ON measurement.id = measurement \
+                     emulated, configuration FROM point JOIN measurement ON measurement.id = measurement \
                      WHERE commit_id = ?1 AND host = ?2 AND scale = ?3 AND seed = ?4 \
                      ORDER BY measurement.id, point.rowid";
         let Selection { commit, host, scale, seed } = selection;
         let mut statement = self.connection.prepare(query).map_err(self.failed())?;
-        let rows = statement.query_map(params![commit, host, scale, *seed as i64], point);
+        let read =
+            |row: &Row<'_>| Ok(Configured { configuration: row.get(12)?, point: point(row)? });
+        let rows = statement.query_map(params![commit, host, scale, *seed as i64], read);
         rows.and_then(Iterator::collect).map_err(self.failed())
     }
 
