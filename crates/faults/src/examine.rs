@@ -227,6 +227,8 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
             per_mille: nested.saturating_mul(1500) / states.max(1),
             depth: if nested > 0 { 3 } else { 0 },
             transactions: 1,
+            // What comes after a recovery has many more crash points than the recovery.
+            one_in: 4,
         };
         let points = M::points(&story.trace);
         // The pieces, and behind them the kills.

@@ -64,15 +64,18 @@ pub struct Again {
     pub depth: u32,
     /// Transactions of the process that crashes again, after its recovery.
     pub transactions: usize,
+    /// One in so many of these processes runs them; the others only recover.
+    pub one_in: u64,
 }
 
 impl Again {
     /// No crash after the first.
-    pub const NEVER: Self = Self { every: u64::MAX, per_mille: 0, depth: 0, transactions: 0 };
+    pub const NEVER: Self =
+        Self { every: u64::MAX, per_mille: 0, depth: 0, transactions: 0, one_in: 1 };
 
     /// From every so many states, so often in a row, with a transaction after each recovery.
     pub const fn every(every: u64, depth: u32) -> Self {
-        Self { every, per_mille: u64::MAX, depth, transactions: 1 }
+        Self { every, per_mille: u64::MAX, depth, transactions: 1, one_in: 1 }
     }
 
     pub(crate) fn is_due(self, states: u64, nested: u64) -> bool {
@@ -144,7 +147,7 @@ impl<M: Medium, W: Work> Story<M, W> {
     fn walk(&self, trace: &M::Trace, fault: Option<&Mutation>, effort: Effort) -> Explored {
         let Effort { bound, part, seed, again } = effort;
         let mut explored = Explored::default();
-        let mut seen = HashSet::new();
+        let (mut seen, mut crashed_again) = (HashSet::new(), 0u64);
         let walked = M::walk(trace, bound, part, seed, &mut |state| {
             if self.is_nothing_yet(&state) || !seen.insert(with_promise::<M>(&state)) {
                 return ControlFlow::Continue(());
@@ -154,6 +157,10 @@ impl<M: Medium, W: Work> Story<M, W> {
             let mut done = self.verdict(&state, explored.states.is_multiple_of(DEEP));
             let is_open = state.acknowledged.is_some() || !self.created;
             if done.is_ok() && is_open && again.is_due(explored.states, explored.nested) {
+                let runs = crashed_again.is_multiple_of(again.one_in);
+                let transactions = if runs { again.transactions } else { 0 };
+                crashed_again += 1;
+                let again = Again { transactions, ..again };
                 done = self.crash_again(&state, fault, again).map(|more| {
                     explored.nested += more.states + more.nested;
                     explored.nested_in_recovery += more.in_recovery + more.nested_in_recovery;

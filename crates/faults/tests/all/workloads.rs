@@ -1,7 +1,7 @@
 //! YCSB and TPC-C under the explorer, for every engine: no state of a sample of their crash points is
 //! wrong, the same seed gives the same states, and a fault is caught. The tests of `story` look at
 //! far more; these are what applications do. TPC-C takes minutes:
-//! `cargo test -p perdura-faults --test workloads -- --ignored --nocapture`
+//! `cargo test -p perdura-faults --test all workloads:: -- --ignored --nocapture`
 
 use std::sync::atomic::AtomicU64;
 

@@ -7,9 +7,7 @@
 //! both must be there, at most those in flight beside them, in order and whole; indexes and
 //! allocator agree.
 
-mod common;
-
-use common::{Explained, unexplained};
+use crate::common::{Explained, unexplained};
 use faults::driver::Driver;
 use faults::items::{Model, Tables, contents, schema};
 use perdura::recording::{
@@ -57,16 +55,20 @@ fn run(
     }
 }
 
-fn first_process(engine: EngineKind, seed: u64, transactions: usize) -> (Trace, Vec<Model>) {
+fn first_process(
+    engine: EngineKind,
+    (seed, keys): (u64, u64),
+    transactions: usize,
+) -> (Trace, Vec<Model>) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
     let mut models = vec![Model::default()];
     // So that there is something to change before the story begins.
-    run(&db, &memory, (seed, 40), 40, &mut models);
+    run(&db, &memory, (seed, keys), 40, &mut models);
     models.drain(..models.len() - 1);
     memory.start();
-    run(&db, &memory, (seed + 1, 40), transactions, &mut models);
+    run(&db, &memory, (seed + 1, keys), transactions, &mut models);
     let trace = memory.stop();
     db.abandon();
     (trace, models)
@@ -133,7 +135,7 @@ fn power_cuts(
 
 fn kills_then_power_cuts(engine: EngineKind, every: usize) {
     for seed in [31, 32] {
-        let (trace, models) = first_process(engine, seed, 20);
+        let (trace, models) = first_process(engine, (seed, 40), 20);
         let (mut kills, mut states) = (0, 0);
         trace.kills(every, |killed| {
             kills += 1;
@@ -167,8 +169,8 @@ fn nvm_log_survives_a_power_cut_after_a_kill() {
 /// or stands in a list with its reason. (The heap's and the undo log's have tests of their own.)
 fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
     let mut nexts = Vec::new();
-    for seed in [31, 32] {
-        let (trace, models) = first_process(engine, seed, 20);
+    for (seed, keys) in [(31, 40), (32, 40)] {
+        let (trace, models) = first_process(engine, (seed, keys), 20);
         trace.kills(7, |killed| {
             let acknowledged = killed.last_note().unwrap_or(0) as usize;
             nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));
@@ -201,7 +203,14 @@ fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
 
 #[test]
 fn the_test_of_nvm_inp_fails_without_one_flush_or_fence_of_its_recovery() {
-    openings_without_one(EngineKind::NvmInp, &[]);
+    const RETRACT: Explained = (
+        "engines/src/nvm_inp.rs",
+        "recover",
+        "log.retract",
+        "that no operation is undone again after an older one shows only with two on one tuple: \
+         `examiner::faults_of_recovery_need_a_second_crash_to_show` has them",
+    );
+    openings_without_one(EngineKind::NvmInp, &[RETRACT]);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Engines whose data lie in the pool: power cuts at every fence, kills at every store. See the crate
 //! for the fault model.
 
-mod common;
-
-use common::{Explained, unexplained};
+use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;

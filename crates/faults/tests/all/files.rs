@@ -1,9 +1,7 @@
 //! Engines that keep files: power cuts at every sync, kills between any two calls to the kernel. See
 //! the crate for the fault model.
 
-mod common;
-
-use common::{Explained, unexplained};
+use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort};
 use faults::mutation::{How, Mutation};
 use faults::story::Plot;

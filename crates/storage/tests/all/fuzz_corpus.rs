@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-#[path = "../../../fuzz/bodies/files.rs"]
+#[path = "../../../../fuzz/bodies/files.rs"]
 mod files;
 
 /// Mutations of each input.

@@ -4,14 +4,12 @@
 //! stores there. So a place that is not noticed is a hint, whose loss costs nothing that was
 //! promised and is repaired, or it is superfluous.
 //!
-//! Minutes: `cargo test -p perdura-faults --test stores -- --ignored --nocapture`
-
-mod common;
+//! Minutes: `cargo test -p perdura-faults --test all stores:: -- --ignored --nocapture`
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use common::{Explained, unexplained};
+use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
 use faults::medium::{Medium, Part};
 use faults::mutation::{How, Mutation, Where};

@@ -5,11 +5,9 @@
 //! A place that is excused is so for all that comes there. That what counts among it is flushed
 //! is shown by leaving each flush and each sync out in turn (`pool.rs`, `files.rs`).
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Explained, unexplained};
+use crate::common::{Explained, unexplained};
 use faults::lint::{disk_lints, lints};
 use faults::story::{Plot, STANDARD};
 use perdura::EngineKind;

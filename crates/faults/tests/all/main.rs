@@ -1,0 +1,16 @@
+//! The examiner let loose on all engines, in one program: what they share is compiled once. Tests that
+//! need a process to themselves (an allocator that fails, a filter of system calls) have files of
+//! their own beside this one.
+
+mod catalogue;
+mod common;
+mod crowd;
+mod examined;
+mod examiner;
+mod failing_resources;
+mod files;
+mod killed;
+mod lints;
+mod pool;
+mod stores;
+mod workloads;
