@@ -20,7 +20,7 @@ use crate::baton::Baton;
 use crate::driver::Driver;
 use crate::explorer::{Abandoned, Again, Effort, Explored, Violation, with_promise, without_panic};
 use crate::files::{self, FileMedium};
-use crate::items::{Model, Tables, checks, contents_in, differs_in, schema};
+use crate::items::{Model, Tables, checks, contents_in, differs_in, schema, which_in};
 use crate::medium::{Medium, State};
 use crate::mutation::Mutation;
 use crate::pool::{self, PoolMedium};
@@ -286,18 +286,20 @@ impl<M: Medium> CrowdStory<M> {
         let tables = Tables::of(db);
         let mut all = Vec::new();
         for (partition, models) in self.models.iter().enumerate() {
-            let found = contents_in(&db.partition(partition), &tables);
-            let found = found.map_err(|error| format!("cannot be read: {error}"))?;
-            let acknowledged = acknowledged_in(note, partition);
-            if !models[acknowledged..].iter().take(2).any(|model| *model == found) {
+            let unreadable = |error| format!("cannot be read: {error}");
+            let (place, acknowledged) = (db.partition(partition), acknowledged_in(note, partition));
+            let possible = &models[acknowledged..models.len().min(acknowledged + 2)];
+            let held = which_in(&place, &tables, possible).map_err(unreadable)?;
+            let Some(number) = held else {
+                let found = contents_in(&place, &tables).map_err(unreadable)?;
                 let earlier = models.iter().rposition(|model| *model == found);
                 return Err(format!(
                     "has in partition {partition}, after {acknowledged} acknowledged \
                      transactions, the contents {}",
                     earlier.map_or("of no moment".into(), |at| format!("of after {at}"))
                 ));
-            }
-            all.push(found);
+            };
+            all.push(possible[number].clone());
         }
         checks(db)?;
         Ok(all)

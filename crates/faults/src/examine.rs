@@ -224,7 +224,7 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
         let again = Again {
             every: 1,
             // Some are of crashes behind recovery.
-            per_mille: nested.saturating_mul(1500) / states.max(1),
+            per_mille: nested.saturating_mul(1300) / states.max(1),
             depth: if nested > 0 { 3 } else { 0 },
             transactions: 1,
             // What comes after a recovery has many more crash points than the recovery.

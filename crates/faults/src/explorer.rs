@@ -236,10 +236,11 @@ impl<M: Medium, W: Work> Story<M, W> {
             opened => opened.map_err(|error| format!("does not open: {error}"))?,
         };
         let db = Abandoned(Some(db));
-        let mut model = self.found(&db, state.acknowledged.unwrap_or(0) as usize)?;
+        let found = self.found(&db, state.acknowledged.unwrap_or(0) as usize)?;
         if !deep {
             return Ok(());
         }
+        let mut model = found.clone();
         drop(db);
         // A second recovery changes nothing.
         let (db, handle) = self.open_again(&handle, &model)?;
@@ -271,18 +272,24 @@ impl<M: Medium, W: Work> Story<M, W> {
     }
 
     /// The contents, if they are what they may be.
-    fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<W::Model, String> {
-        let found = self.work.contents(db).map_err(|error| format!("cannot be read: {error}"))?;
-        let mut possible = self.models[acknowledged..].iter().take(self.in_flight + 1);
-        if !possible.any(|model| *model == found) {
+    fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<&W::Model, String> {
+        let unreadable = |error| format!("cannot be read: {error}");
+        let end = self.models.len().min(acknowledged + self.in_flight + 1);
+        let possible = &self.models[acknowledged..end];
+        let Some(number) = self.work.which(db, possible).map_err(unreadable)? else {
+            let found = self.work.contents(db).map_err(unreadable)?;
             let earlier = self.models.iter().rposition(|model| *model == found);
             return Err(format!(
                 "has, after {acknowledged} acknowledged transactions, the contents {}",
-                earlier.map_or("of no moment".into(), |at| format!("of after {at}"))
+                match earlier {
+                    None => "of no moment".into(),
+                    Some(at) if possible.contains(&found) => format!("of after {at} in disorder"),
+                    Some(at) => format!("of after {at}"),
+                }
             ));
-        }
-        self.work.reads_differ(db, &found)?;
-        Ok(found)
+        };
+        self.work.reads_differ(db, &possible[number])?;
+        Ok(&possible[number])
     }
 
     /// Crashes again at every point of the recovery and of the first transactions after it. What

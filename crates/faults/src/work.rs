@@ -18,6 +18,19 @@ pub trait Work: Clone + Send + Sync {
     /// It cannot be read, or holds what nobody has written.
     fn contents(&self, db: &Database<Recorded>) -> Result<Self::Model, Error>;
 
+    /// The first of these models that the database holds, if it holds one of them.
+    ///
+    /// # Errors
+    /// As [`Self::contents`].
+    fn which(
+        &self,
+        db: &Database<Recorded>,
+        models: &[Self::Model],
+    ) -> Result<Option<usize>, Error> {
+        let found = self.contents(db)?;
+        Ok(models.iter().position(|model| *model == found))
+    }
+
     /// What is wrong with a database whose [`Self::contents`] are `model`, read in whatever other
     /// way; and its own check, which has to find neither damage nor space that leaked.
     ///
@@ -30,11 +43,11 @@ pub trait Work: Clone + Send + Sync {
     /// # Errors
     /// The first difference.
     fn differs(&self, db: &Database<Recorded>, model: &Self::Model) -> Result<(), String> {
-        let found = self.contents(db).map_err(|error| format!("cannot be read: {error}"))?;
-        if found != *model {
-            return Err("holds something else".into());
+        let held = self.which(db, std::slice::from_ref(model));
+        match held.map_err(|error| format!("cannot be read: {error}"))? {
+            Some(_) => self.reads_differ(db, model),
+            None => Err("holds something else".into()),
         }
-        self.reads_differ(db, model)
     }
 
     /// Transactions to go on with. The same seed gives the same ones.
@@ -64,6 +77,10 @@ impl Work for Items {
 
     fn contents(&self, db: &Database<Recorded>) -> Result<Model, Error> {
         items::contents(db)
+    }
+
+    fn which(&self, db: &Database<Recorded>, models: &[Model]) -> Result<Option<usize>, Error> {
+        items::which_in(&db.try_partition(0)?, &Tables::of(db), models)
     }
 
     fn reads_differ(&self, db: &Database<Recorded>, model: &Model) -> Result<(), String> {

@@ -50,10 +50,10 @@ pub trait Hosted: Environment + sealed::Sealed {
 }
 
 macro_rules! hosted {
-    ($environment:ty $(, #[$inline:meta])?) => {
+    ($environment:ty $(, #[$($inline:tt)*])?) => {
         impl sealed::Sealed for $environment {}
         impl Hosted for $environment {
-            $(#[$inline])?
+            $(#[$($inline)*])?
             fn create(
                 kind: EngineKind,
                 resources: Resources<Self>,
@@ -63,7 +63,7 @@ macro_rules! hosted {
                 create(kind, resources, catalog, options)
             }
 
-            $(#[$inline])?
+            $(#[$($inline)*])?
             fn open(
                 kind: EngineKind,
                 resources: Resources<Self>,
@@ -77,9 +77,10 @@ macro_rules! hosted {
 }
 
 hosted!(Native);
-// Only tests and the laboratory use these: compiled where they are used.
-hosted!(Recorded, #[inline]);
-hosted!(Emulation, #[inline]);
+// Tests, the examiner and the laboratory use these. What `#[inline]` marks is compiled where it is
+// used, so that applications do without; the feature is for programs that would do that often.
+hosted!(Recorded, #[cfg_attr(any(test, not(feature = "instruments")), inline)]);
+hosted!(Emulation, #[cfg_attr(any(test, not(feature = "instruments")), inline)]);
 hosted!(Tracing, #[inline]);
 
 fn create<E: Environment>(

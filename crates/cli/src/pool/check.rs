@@ -151,8 +151,11 @@ fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<()
         );
     }
     let closed = database.close();
-    let good =
-        whole && found.report.leaked == 0 && found.report.dangling == 0 && header_damage.is_none();
+    let good = whole
+        && found.report.leaked == 0
+        && found.report.dangling == 0
+        && header_damage.is_none()
+        && closed.is_ok();
     text += if good { "no damage found\n" } else { "" };
     let checked = Checked {
         opens: true,

@@ -96,7 +96,7 @@ fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> u64 {
     let whole = run.go(&count).unwrap();
     assert_eq!((whole.errors, whole.reopened), (0, 0), "{engine}");
     let points = MANY - counted.get();
-    let (mut errors, mut reopened) = (0, 0);
+    let (mut errors, mut reopened, mut unheard) = (0, 0, Vec::new());
     for (point, goes_on) in (0..points).flat_map(|point| [(point, false), (point, true)]) {
         run.goes_on = goes_on;
         let place = OnRecord::new(&run);
@@ -105,11 +105,15 @@ fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> u64 {
             Ok(ran) => {
                 errors += ran.errors;
                 reopened += ran.reopened;
+                if ran.errors + ran.failed_steps == 0 {
+                    unheard.push(point);
+                }
             }
             Err(what) => panic!("{engine}, {resource:?} {point}, goes on {goes_on}: {what}"),
         }
     }
     println!("{engine}, {resource:?}: {points} points, {errors} errors, {reopened} reopened");
+    assert!(unheard.is_empty(), "{engine}, {resource:?}: nobody was told of {unheard:?}");
     points
 }
 
