@@ -8,6 +8,8 @@ use perdura::EngineKind;
 
 fn examined(engine: EngineKind, states: u64) {
     let nested = 20_000;
+    // So many states the standard story has, where it has more than are wanted: crashes in recovery
+    // come for a share of them.
     let settings = Settings { states, nested, bound: 4, ..Settings::of(engine) };
     let report = examine(&settings, &AtomicU64::new(0));
     println!("{report:?}");
@@ -17,17 +19,17 @@ fn examined(engine: EngineKind, states: u64) {
 
 #[test]
 fn nvm_inp() {
-    examined(EngineKind::NvmInp, 34_000);
+    examined(EngineKind::NvmInp, 57_000);
 }
 
 #[test]
 fn nvm_cow() {
-    examined(EngineKind::NvmCow, 34_000);
+    examined(EngineKind::NvmCow, 99_000);
 }
 
 #[test]
 fn nvm_log() {
-    examined(EngineKind::NvmLog, 34_000);
+    examined(EngineKind::NvmLog, 60_000);
 }
 
 #[test]
