@@ -472,12 +472,12 @@ mod tests {
     #[test]
     fn beyond_the_bound_every_two_lines_are_seen_in_all_four_combinations() {
         // Miri takes minutes for a hundred.
-        let lines = if cfg!(miri) { 12 } else { 100 };
+        let lines: usize = if cfg!(miri) { 12 } else { 100 };
         let memory = Recording::new(1 << 16).unwrap();
-        memory.grow((lines * 64).next_multiple_of(4096)).unwrap();
+        memory.grow((lines * 64).next_multiple_of(4096) as u64).unwrap();
         memory.start();
         for line in 0..lines {
-            memory.store(Off::new(line * 64), 1);
+            memory.store(Off::new(line as u64 * 64), 1);
         }
         let trace = memory.stop();
         let mut replay = Replay::new(&trace);
