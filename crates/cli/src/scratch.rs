@@ -100,7 +100,7 @@ impl Scratch {
     ///
     /// # Errors
     /// There is less room than `bytes`; `instead` says what else to ask for.
-    pub(crate) fn require(&self, bytes: u64, instead: &str) -> Result<(), Failure> {
+    pub(crate) fn require(&self, bytes: u64, instead: Option<&str>) -> Result<(), Failure> {
         let room = self.room()?;
         let free = match room.medium_is_memory {
             // Memory as a file system gives no more than there is.
@@ -111,8 +111,9 @@ impl Scratch {
             return Ok(());
         }
         let (bytes, free) = (units::bytes(bytes), units::bytes(free));
+        let instead = instead.map_or_else(String::new, |what| format!("ask for {what}, or "));
         let why = format!(
-            "this takes about {bytes}, and {free} are free; ask for {instead}, or choose another directory with --path"
+            "this takes about {bytes}, and {free} are free; {instead}choose another directory with --path"
         );
         Err(Failure::about(self.path.display(), why))
     }

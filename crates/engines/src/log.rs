@@ -59,6 +59,8 @@ pub struct Log<E: Environment> {
     pool: E::Durable,
     /// Load of the MemTable before which freezing it is not tried again.
     patience: u64,
+    /// Times that the log could not go on in a new segment, or be trimmed; the tree counts its own.
+    failures: u64,
     user_bytes: u64,
     background: WorkDone,
     before: Row,
@@ -128,6 +130,7 @@ impl<E: Environment> Parts<E> {
             _buffer: self.buffer,
             pool: resources.durable.memory().clone(),
             patience: 0,
+            failures: 0,
             user_bytes: 0,
             background: WorkDone::default(),
             before: Row::new(),
@@ -160,7 +163,7 @@ impl<E: Environment> Log<E> {
     /// Sets the MemTable aside and goes on in a new one and in a new segment of the log.
     fn freeze(&mut self) -> Result<(), EngineError> {
         self.tree.make_way()?;
-        let log = self.log.wal.rotate()?;
+        let log = self.log.wal.rotate().inspect_err(|_| self.failures += 1)?;
         self.tree.freeze(log);
         self.patience = 0;
         Ok(())
@@ -170,7 +173,7 @@ impl<E: Environment> Log<E> {
     fn trim_log(&mut self) -> Result<(), EngineError> {
         let first = self.tree.log_start().sequence;
         if self.log.wal.first_sequence() < first {
-            self.log.wal.remove_before(first)?;
+            self.log.wal.remove_before(first).inspect_err(|_| self.failures += 1)?;
         }
         Ok(())
     }
@@ -466,7 +469,7 @@ impl<E: Environment> Engine for Log<E> {
             flushes: stats.flushes,
             merges: stats.merges,
             stalls: stats.stalls,
-            failures: stats.failures,
+            failures: stats.failures + self.failures,
             waiting_bytes: stats.waiting_bytes,
             inline: stats.done - self.background,
             background: self.background,

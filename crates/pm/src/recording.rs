@@ -21,6 +21,8 @@ use crate::offset::{LINE_BYTES, Off, Range};
 
 /// Bytes that the kernel maps at a time.
 const PAGE: usize = 4096;
+/// A page of fresh memory: compared as a whole, many bytes at a time.
+static ZEROS: [u8; PAGE] = [0; PAGE];
 
 /// Where in the source a store, a flush or a fence was asked for.
 pub type Site = &'static Location<'static>;
@@ -233,7 +235,7 @@ impl Recording {
         memory.0.mapping.extend(image.len() as u64)?;
         // Fresh memory is zero: a page that is written to costs a fault, and crash tests map many.
         for (number, page) in (0..).zip(image.chunks(PAGE)) {
-            if page.iter().any(|byte| *byte != 0) {
+            if page != &ZEROS[..page.len()] {
                 memory.0.mapping.copy(Off::new(number * PAGE as u64), page);
             }
         }

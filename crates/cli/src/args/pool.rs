@@ -57,8 +57,9 @@ pub(crate) enum PoolCommand {
     Load(LoadArgs),
 }
 
-const BACKUP_HELP: &str = "The database must not be open elsewhere; a process that has it open backs it up by itself, while it goes on: \
-`Database::backup`. The file gets its name when all of it is durable; nothing is ever overwritten.
+const BACKUP_HELP: &str = "A database that another process has open is copied as it is at one moment: the process is stopped until its \
+files are copied, as long as that takes, then goes on, whatever becomes of this command; the backup is made of the copy. \
+A process that must not stand still backs its database up by itself: `Database::backup`. The file gets its name when all of it is durable; nothing is ever overwritten.
 
 Example:
   perdura pool backup /dev/shm/accounts accounts-monday.backup";
@@ -162,6 +163,10 @@ pub(crate) struct BackupArgs {
     /// is left.
     #[arg(long)]
     pub(crate) accept_loss: bool,
+    /// Directory for the copy of a database that another process has open [default: the
+    /// database's, whose medium it has there]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
     /// Write what was done as JSON to a file, or to standard output with `-`.
     #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
     pub(crate) json: Option<JsonTarget>,
@@ -196,6 +201,10 @@ pub(crate) struct DumpArgs {
     /// Dump a pool of domain `process` that was open when the machine went down, too: what is left.
     #[arg(long)]
     pub(crate) accept_loss: bool,
+    /// Directory for the copy of a database that another process has open [default: the
+    /// database's, whose medium it has there]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// `perdura pool load`.

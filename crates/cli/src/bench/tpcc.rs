@@ -122,7 +122,7 @@ pub(crate) fn run(args: &TpccArgs) -> Result<(), Failure> {
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
     let kept = if args.common.keep { plan.contestants.len() as u64 } else { 1 };
-    scratch.require(kept * needed_bytes(&plan, &spec), "fewer --warehouses or --txns")?;
+    scratch.require(kept * needed_bytes(&plan, &spec), Some("fewer --warehouses or --txns"))?;
     let mut bar = Bar::new();
     let pieces = Pieces::new(&plan, &spec)?;
     let mut runs = Vec::new();

@@ -1,11 +1,13 @@
-//! What the commands that copy have in common: how far they are, and what came of it.
+//! What the commands that copy have in common: what they copy, how far they are, what came of it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use perdura::{CopyProgress, CopyStep, CopySummary, Database, Error, Options, PoolError};
 use serde::Serialize;
 
 use super::not_open;
+use super::still::{self, Taken};
 use crate::failure::Failure;
 use crate::output::{JsonTarget, report};
 use crate::progress::Bar;
@@ -41,24 +43,72 @@ impl Shown {
     }
 }
 
-/// Opens the database to copy it.
-///
-/// # Errors
-/// As [`super::open`]; one that is in use is copied by who uses it, with `call`.
-pub(super) fn open_to_copy(
-    file: &Path,
-    accept_loss: bool,
-    call: &str,
-) -> Result<Database, Failure> {
-    let options = Options::new().accept_loss(accept_loss);
-    Database::open(file, &options).map_err(|error| match error {
-        Error::Pool(PoolError::InUse { .. }) => {
-            let hint =
-                format!("or let the process that has it open call `{call}`, while it goes on");
-            Failure::about(file.display(), format!("{error}, {hint}"))
+/// A database that is copied.
+pub(super) struct Source {
+    pub(super) database: Database,
+    /// What was done about a process that has it open.
+    taken: Option<Taken>,
+}
+
+/// Who stood still for a copy, and for how long.
+#[derive(Clone, Copy)]
+pub(super) struct Stood {
+    process: i32,
+    stopped: Duration,
+}
+
+impl Source {
+    /// Opens the database at `file` to copy it; if another process has it open, a copy of it as it
+    /// is now, which lies in `directory` until this is closed.
+    ///
+    /// # Errors
+    /// As [`super::open`] and [`still::take`].
+    pub(super) fn open(
+        file: &Path,
+        accept_loss: bool,
+        directory: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let options = Options::new().accept_loss(accept_loss);
+        let plain = || Database::open(file, &options);
+        match plain() {
+            Ok(database) => return Ok(Self { database, taken: None }),
+            Err(Error::Pool(PoolError::InUse { .. })) => {}
+            Err(error) => return Err(not_open(file, &error)),
         }
-        error => not_open(file, &error),
-    })
+        let Some(taken) = still::take(file, directory)? else {
+            // It was closed just now; or who has it cannot be seen from here.
+            let database = plain().map_err(|error| not_open(file, &error))?;
+            return Ok(Self { database, taken: None });
+        };
+        let database = Database::open(&taken.pool, &options).map_err(|error| {
+            let hint = match error {
+                Error::Pool(PoolError::DomainTooStrong { .. }) => {
+                    "; choose a directory on the database's medium with --path"
+                }
+                _ => "",
+            };
+            Failure::about(file.display(), format!("its copy: {error}{hint}"))
+        })?;
+        Ok(Self { database, taken: Some(taken) })
+    }
+
+    /// Closes it; a copy is removed. Who stood still for it, if somebody did.
+    ///
+    /// # Errors
+    /// It does not close.
+    pub(super) fn close(self) -> Result<Option<Stood>, Error> {
+        let Self { database, taken } = self;
+        database.close()?;
+        Ok(taken.map(|taken| Stood { process: taken.process, stopped: taken.stopped }))
+    }
+}
+
+impl Stood {
+    /// A line about it.
+    pub(super) fn text(self) -> String {
+        let (process, ms) = (self.process, self.stopped.as_secs_f64() * 1e3);
+        format!("process {process}, which has it open, stood still for {ms:.1} ms meanwhile\n")
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -77,6 +127,9 @@ struct Copied<'a> {
     skipped: u64,
     bytes: u64,
     tables: Vec<Counted<'a>>,
+    /// How long a process that had the database open stood still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_ms: Option<f64>,
 }
 
 /// Says what came of a copy. `done` begins the line for people.
@@ -87,6 +140,7 @@ pub(super) fn report_copy(
     done: &str,
     (from, to): (&str, &str),
     summary: &CopySummary,
+    stood: Option<Stood>,
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
     let mut text = format!(
@@ -98,6 +152,9 @@ pub(super) fn report_copy(
     if summary.skipped > 0 {
         text += &format!("{} tuples were there already and stayed\n", grouped(summary.skipped));
     }
+    if let Some(stood) = stood {
+        text += &stood.text();
+    }
     let tables = summary.tables.iter().map(|(name, tuples)| Counted { name, tuples: *tuples });
     let value = Copied {
         perdura: env!("CARGO_PKG_VERSION"),
@@ -107,6 +164,7 @@ pub(super) fn report_copy(
         skipped: summary.skipped,
         bytes: summary.bytes,
         tables: tables.collect(),
+        stopped_ms: stood.map(|stood| stood.stopped.as_secs_f64() * 1e3),
     };
     report(&text, &value, json)
 }

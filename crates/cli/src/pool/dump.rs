@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use perdura::{Database, Error, Table};
 
-use super::copy::{Shown, open_to_copy};
+use super::copy::{Shown, Source};
 use crate::args::DumpArgs;
 use crate::failure::Failure;
 
 pub(super) fn run(args: &DumpArgs) -> Result<(), Failure> {
-    let database = open_to_copy(&args.file, args.accept_loss, "Database::dump")?;
+    let source = Source::open(&args.file, args.accept_loss, args.path.as_deref())?;
+    let database = &source.database;
     let about = |error: Error| Failure::about(args.file.display(), error);
     let tables: Vec<Table> = args
         .table
@@ -24,10 +25,14 @@ pub(super) fn run(args: &DumpArgs) -> Result<(), Failure> {
                 .dump(path, &tables, &mut |at| shown.see(at))
                 .map_err(|error| Failure::about(path.display(), error))?;
         }
-        _ => to_standard_output(&database, &tables, &mut shown)?,
+        _ => to_standard_output(database, &tables, &mut shown)?,
     }
     drop(shown);
-    database.close().map_err(about)
+    if let Some(stood) = source.close().map_err(about)? {
+        // Standard output may be the dump.
+        eprint!("{}", stood.text());
+    }
+    Ok(())
 }
 
 fn to_standard_output(

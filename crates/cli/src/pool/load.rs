@@ -45,7 +45,7 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let to = args.file.display().to_string();
     let made = if there { "" } else { "created and " };
     let done = format!("{to}: {made}loaded from {name}");
-    report_copy(&done, (&name, &to), &summary, args.json.as_ref())
+    report_copy(&done, (&name, &to), &summary, None, args.json.as_ref())
 }
 
 /// Loads the lines into the database that is there, or into a new one.

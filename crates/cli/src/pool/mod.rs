@@ -11,6 +11,7 @@ mod dump;
 mod info;
 mod load;
 mod restore;
+pub(crate) mod still;
 
 use std::path::Path;
 

@@ -27,5 +27,5 @@ pub(super) fn run(args: &RestoreArgs) -> Result<(), Failure> {
         made.engine,
         made.pool.domain_text()
     );
-    report_copy(&done, (&from, &to), &summary, args.json.as_ref())
+    report_copy(&done, (&from, &to), &summary, None, args.json.as_ref())
 }

@@ -4,7 +4,9 @@
 //! the error has been borne; and the transaction aborts, or goes on.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
+use crate::common::{Explained, unexplained};
 use faults::failing::{Place, Run};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{Database, EngineKind, Error, Media, Recorded};
@@ -84,8 +86,9 @@ impl Place for OnRecord<'_> {
     }
 }
 
-/// Visits every point; returns how many there are.
-fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> u64 {
+/// Visits every point; returns how many there are, and what failed without anybody being told: no
+/// error, and nothing in the statistics.
+fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> (u64, Vec<String>) {
     const MANY: u64 = 1 << 40;
     let mut run = Run::new(engine);
     let place = OnRecord::new(&run);
@@ -96,7 +99,7 @@ fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> u64 {
     let whole = run.go(&count).unwrap();
     assert_eq!((whole.errors, whole.reopened), (0, 0), "{engine}");
     let points = MANY - counted.get();
-    let (mut errors, mut reopened, mut unheard) = (0, 0, Vec::new());
+    let (mut errors, mut reopened, mut unheard) = (0, 0, BTreeSet::new());
     for (point, goes_on) in (0..points).flat_map(|point| [(point, false), (point, true)]) {
         run.goes_on = goes_on;
         let place = OnRecord::new(&run);
@@ -106,15 +109,19 @@ fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> u64 {
                 errors += ran.errors;
                 reopened += ran.reopened;
                 if ran.errors + ran.failed_steps == 0 {
-                    unheard.push(point);
+                    let site = place.medium.borrow().1.refused();
+                    unheard.insert(match site {
+                        Some(site) => format!("{}:{}", site.file(), site.line()),
+                        None => format!("growth {point}"),
+                    });
                 }
             }
             Err(what) => panic!("{engine}, {resource:?} {point}, goes on {goes_on}: {what}"),
         }
     }
     println!("{engine}, {resource:?}: {points} points, {errors} errors, {reopened} reopened");
-    assert!(unheard.is_empty(), "{engine}, {resource:?}: nobody was told of {unheard:?}");
-    points
+    let unheard = unheard.into_iter().collect();
+    (points, unheard)
 }
 
 /// A place that says at the end how much was left.
@@ -148,22 +155,53 @@ impl Place for Counting<'_> {
 #[test]
 fn every_growth_of_the_pool_fails_in_turn() {
     for engine in EngineKind::ALL {
-        let points = every_one_fails_in_turn(engine, Resource::Growth);
+        let (points, unheard) = every_one_fails_in_turn(engine, Resource::Growth);
         assert!(points >= if engine.uses_files() { 1 } else { 8 }, "{engine}: {points}");
+        // NVM-CoW finds room by other means: it ends the batch, after which what was superseded can be
+        // used again.
+        let most = usize::from(engine == EngineKind::NvmCow);
+        assert!(unheard.len() <= most, "{engine}: nobody was told of {unheard:?}");
     }
 }
 
+/// What may fail once and nobody has to know.
+const SEAL: Explained = (
+    "storage/src/wal.rs",
+    "rotate",
+    "&seal",
+    "without the seal only the loss of a whole file goes unnoticed, and it is not synced either",
+);
+const INPUT: Explained = (
+    "lsm/work.rs",
+    "install",
+    "self.files.remove(&name);",
+    "what the manifest names no more; the next opening removes it",
+);
+const AHEAD: Explained = (
+    "cow/file.rs",
+    "reserve",
+    "self.file().reserve(",
+    "where there is no room to reserve ahead, what is needed is reserved",
+);
+
 #[test]
 fn every_call_that_changes_a_file_fails_in_turn() {
-    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
-        let points = every_one_fails_in_turn(engine, Resource::Files { once: true });
+    for (engine, explained) in [
+        (EngineKind::Inp, &[SEAL][..]),
+        (EngineKind::Cow, &[AHEAD]),
+        (EngineKind::Log, &[SEAL, INPUT]),
+    ] {
+        let (points, unheard) = every_one_fails_in_turn(engine, Resource::Files { once: true });
         assert!(points >= 100, "{engine}: {points}");
+        let (open, stale) = unexplained(unheard, explained);
+        assert_eq!((open, stale), (vec![], vec![]), "{engine}");
     }
 }
 
 #[test]
 fn the_disk_is_full_from_every_call_on() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
-        every_one_fails_in_turn(engine, Resource::Files { once: false });
+        let (_, unheard) = every_one_fails_in_turn(engine, Resource::Files { once: false });
+        assert!(unheard.is_empty(), "{engine}: nobody was told of {unheard:?}");
     }
 }

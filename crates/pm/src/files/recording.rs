@@ -178,6 +178,9 @@ struct State {
     /// Bytes that the files may take together.
     limit: Option<u64>,
     once: bool,
+    /// Who makes the call that is looked at, and who made the last one that failed.
+    caller: Option<Site>,
+    refused: Option<Site>,
     hook: Hook,
     counting: bool,
     counters: Counters,
@@ -197,6 +200,7 @@ impl State {
         if self.once {
             self.budget = None;
         }
+        self.refused = self.caller;
         Err(io::ErrorKind::StorageFull.into())
     }
 
@@ -340,8 +344,18 @@ impl RecordingFiles {
 
     #[track_caller]
     fn before(&self) {
-        let hook = self.state().hook.clone();
-        hook.call(Location::caller());
+        let site = Location::caller();
+        let mut state = self.state();
+        state.caller = Some(site);
+        let hook = state.hook.clone();
+        drop(state);
+        hook.call(site);
+    }
+
+    /// The place in the source whose call was the last to fail, by [`Self::fail_after`] or
+    /// [`Self::fail_once_after`].
+    pub fn refused(&self) -> Option<Site> {
+        self.state().refused
     }
 
     /// How many more mutating calls succeed, if [`Self::fail_after`] or [`Self::fail_once_after`] has
