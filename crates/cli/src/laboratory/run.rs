@@ -35,6 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         seed: args.seed,
     };
     let plan = Plan::new(&results, &experiments, sizes(&args.scale), identity)?;
+    plan.check_room(&scratch.room()?)?;
     let started = Instant::now();
     tell_beginning(&plan);
     {
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             seed: args.seed,
             launcher: &Kills,
             watch: &bar,
+            room: &|| scratch.room().ok(),
             calibrations: Calibrations::default(),
         };
         plan.run(&mut results, &bench, &bar)?;
