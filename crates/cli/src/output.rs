@@ -4,6 +4,7 @@
 //! - Results go to standard output, everything else to standard error.
 //! - A reader that has gone ends the command quietly.
 
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -62,10 +63,39 @@ pub(crate) fn report(
     match target {
         JsonTarget::Stdout => print(&encoded),
         JsonTarget::File(path) => {
-            std::fs::write(path, encoded).map_err(|error| Failure::about(path.display(), error))?;
+            write_whole(path, encoded.as_bytes())
+                .map_err(|error| Failure::about(path.display(), error))?;
             print(text)
         }
     }
+}
+
+/// Writes a file whole, or leaves what was there: the bytes go to a file beside it, which takes its
+/// place when all of them are stored. What is no plain file (a device, a pipe) is written to as it is.
+///
+/// # Errors
+/// There is no room, or the system refuses; nothing is left behind.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let known = match fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => return fs::write(path, bytes),
+        Ok(meta) => Some(meta.permissions()),
+        Err(_) => None,
+    };
+    // A link stays one: what it leads to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = File::create(&part).and_then(|mut file| {
+        file.write_all(bytes)?;
+        known.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    });
+    if written.is_err() {
+        remove_quietly(&part);
+    }
+    written
 }
 
 /// Refuses a JSON file that cannot be written before the work is done rather than after.
@@ -75,7 +105,7 @@ pub(crate) fn report(
 pub(crate) fn check_target(json: Option<&JsonTarget>) -> Result<(), Failure> {
     let Some(JsonTarget::File(path)) = json else { return Ok(()) };
     let existed = path.exists();
-    std::fs::OpenOptions::new()
+    File::options()
         .append(true)
         .create(true)
         .open(path)
@@ -87,8 +117,8 @@ pub(crate) fn check_target(json: Option<&JsonTarget>) -> Result<(), Failure> {
 }
 
 fn remove_quietly(path: &Path) {
-    // An empty file that stays does no harm: the report replaces it.
-    let _ = std::fs::remove_file(path);
+    // What stays does no harm: it is empty, or has a name that nobody asks for.
+    let _ = fs::remove_file(path);
 }
 
 /// A table with a head: the first `left` columns are words, the others numbers.
@@ -123,7 +153,28 @@ pub(crate) fn table(head: &[String], rows: &[Vec<String>], left: usize) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use super::{table, write_whole};
+
+    #[test]
+    fn what_is_written_takes_the_place_of_what_was_there() {
+        use std::fs;
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        write_whole(&file, b"one").expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("set");
+        symlink("file", &link).expect("made");
+        write_whole(&link, b"another").expect("written");
+        assert_eq!(fs::read(&file).expect("there"), b"another");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink(), "a link stays one");
+        let mode = fs::metadata(&file).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "whoever could not read it still cannot");
+        assert_eq!(fs::read_dir(directory.path()).expect("read").count(), 2, "nothing else");
+
+        let nowhere = directory.path().join("nowhere").join("file");
+        write_whole(&nowhere, b"").expect_err("there is no such directory");
+    }
 
     #[test]
     fn words_stand_left_and_numbers_right() {

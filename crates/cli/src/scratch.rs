@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub(crate) use lab::room::Room;
 use perdura::{Domain, Medium, free_bytes, medium_of};
 
 use crate::failure::Failure;
@@ -30,17 +31,6 @@ pub(crate) const JANITOR: &str = "__janitor";
 const PREFIX: &str = "perdura-scratch-";
 /// Memory as a file system, on every Linux.
 const SHARED_MEMORY: &str = "/dev/shm";
-
-/// What there is room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
-    /// Free bytes of the medium.
-    pub(crate) medium_bytes: u64,
-    /// Memory that the kernel can give.
-    pub(crate) memory_bytes: u64,
-    /// Whether what is stored on the medium takes memory.
-    pub(crate) medium_is_memory: bool,
-}
 
 /// A directory of this command's own.
 pub(crate) struct Scratch {

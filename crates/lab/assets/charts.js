@@ -280,11 +280,37 @@ function chartsOf(id, rows) {
       return MIXES.filter((mix) => list.some((row) => row.x === mix)).map((mix) => {
         const part = list.filter((row) => row.x === mix);
         return { title: `${mix}, ${many} tuples`, rows: part, make: (dark) => ranking(part, { dark, xTitle: "transactions a second" }) };
-      });
+      }).concat(["balanced", "write-heavy"].map((mix) => {
+        const part = of("p99 to durability").filter((row) => row.panel === size && row.x === mix);
+        return {
+          title: `p99 to durability, ${mix}, ${many} tuples`, rows: part,
+          make: (dark) => ranking(part, { dark, xTitle: "microseconds", ascending: true }),
+        };
+      }).filter((chart) => chart.rows.length > 0));
     }
-    case "PEERS-GROWTH":
+    case "PEERS-GROWTH": {
+      const parts = of("time for a level or a line").map((row) => ({ ...row, series: row.panel }));
       return panels(of("time of a transaction"), MIXES, (part, dark) =>
-        lines(part, { dark, xTitle: "tuples", yTitle: "microseconds (log scale)" }));
+        lines(part, { dark, xTitle: "tuples", yTitle: "microseconds (log scale)" }))
+        .concat(parts.length === 0 ? [] : [{
+          title: "nvm-inp, for each level and line", rows: parts,
+          make: (dark) => lines(parts, { dark, xTitle: "tuples", yTitle: "nanoseconds", logY: false }),
+        }]);
+    }
+    case "PEERS-CHURN": {
+      const part = of("stored");
+      return part.length === 0 ? [] : [{
+        title: "stored", rows: part,
+        make: (dark) => lines(part, { dark, xTitle: "operations after the warm-up", yTitle: "bytes", logX: false, logY: false }),
+      }];
+    }
+    case "PEERS-THREADS": {
+      const part = of("scaling");
+      return part.length === 0 ? [] : [{
+        title: "two threads over one", rows: part,
+        make: (dark) => bars(part, { dark, yTitle: "times", order: MIXES }),
+      }];
+    }
     case "PEERS-SPACE": {
       const list = of("space for a byte of user data");
       const largest = Math.max(...list.map((row) => row.x));

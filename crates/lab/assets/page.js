@@ -244,7 +244,7 @@ function experiment(entry) {
   const element = make("section", { id: entry.id },
     make("h3", {}, make("span", { class: "id" }, entry.id), entry.title),
     make("p", {}, entry.about, entry.paper ? make("span", { class: "soft" }, ` Paper: ${entry.paper}.`) : null),
-    entry.scaled ? make("p", { class: "soft small" }, `Smaller than in the paper: ${entry.scaled}.`) : null,
+    entry.scaled ? make("p", { class: "soft small" }, `${entry.paper ? "Smaller than in the paper" : "Smaller than wanted"}: ${entry.scaled}.`) : null,
     emulated ? make("p", { class: "soft small" }, "Computed by a model of the memory from native runs and counts; lines show its interval, from all misses overlapping to none.") : null,
     claims.length ? make("p", { class: "small" }, claims.flatMap((claim) => [badge(claim.verdict, claim.claim), " "])) : null,
     make("div", { class: "charts" }, pairs(entry.id, ours, theirs)),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use workloads::{tpcc, ycsb};
 
 use crate::error::LabError;
+use crate::room::Room;
 
 /// A workload whose process is to be killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +93,8 @@ pub struct Bench<'a> {
     pub launcher: &'a dyn Launcher,
     /// Watches.
     pub watch: &'a dyn Watch,
+    /// Says what there is room for now, if that can be known.
+    pub room: &'a dyn Fn() -> Option<Room>,
     /// The emulator's measure of this machine.
     pub calibrations: crate::timing::Calibrations,
 }

@@ -113,6 +113,15 @@ pub enum LabError {
     /// Our own claims cannot be read.
     #[error("the claims of this build: {0}")]
     Claims(String),
+    /// There is not enough room for what is to be measured.
+    #[error(
+        "there is not enough room for what is missing, and nothing was begun:\n{}\nfree some, choose another directory with --path, or name only experiments that fit",
+        lacking.join("\n")
+    )]
+    NoRoom {
+        /// Each study, with what it takes and what there is.
+        lacking: Vec<String>,
+    },
     /// A measurement failed.
     #[error("{what}: {why}")]
     Measurement {

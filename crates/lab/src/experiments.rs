@@ -57,13 +57,13 @@ experiments! {
         "Cache lines fetched and written back for a transaction.",
         "5.3, Figure 11", Tpcc;
     "P1-F12", "Recovery after SIGKILL",
-        "From the open call until the database is consistent, by transactions since the last checkpoint.",
+        "From the open call until the database is consistent, by transactions since the last checkpoint. Not in it, as in the paper: what engines collect, merge and rediscover afterwards.",
         "5.4, Figure 12", Recovery;
     "P1-F13", "Where the time goes",
         "Share of storage, recovery, index and other; low skew, 320 ns.",
         "5.5, Figure 13", Ycsb;
     "P1-F14", "Storage by component",
-        "The largest footprint of a run; YCSB balanced at low skew, and TPC-C.",
+        "The largest footprint of a run; YCSB balanced at low skew, and TPC-C. Space that an engine has taken and does not use (free slots and chunks, reserves of logs) is in it.",
         "5.6, Figure 14", Footprint;
     "P1-T3", "Bytes written, beside the cost model",
         "An insert, an update and a delete of a tuple of 916 bytes.",
@@ -75,14 +75,20 @@ experiments! {
         "NVM engines, 10 to 10,000 ns for each sync, low skew, 320 ns.",
         "Appendix C, Figure 16", Ycsb;
     "PEERS-MIX", "Engines and what a user would pick instead",
-        "One thread, durable commits, low skew: throughput and latency to durability.",
+        "One thread, durable commits, low skew: throughput, and the latency to durability that one transaction in a hundred exceeds.",
         "", Peers;
     "PEERS-GROWTH", "Growth",
-        "Time of a transaction by the number of tuples.",
+        "Time of a transaction by the number of tuples; of NVM-InP also for each level of the index and each line fetched, counted behind a cache of 20 MB.",
         "", Peers;
     "PEERS-SPACE", "Space",
         "Bytes on the medium for a byte of user data, after the runs.",
         "", Peers;
+    "PEERS-CHURN", "Space while tuples come and go",
+        "Bytes on the medium, by operations after a warm-up of a fifth as many: 70% change a value and its size, 30% delete a tuple and insert it anew. The most of each fifth.",
+        "", Churn;
+    "PEERS-THREADS", "Two partitions on two threads",
+        "Throughput on two threads over that on one, of the same two partitions; durable commits, low skew.",
+        "", Threads;
     "PEERS-REOPEN", "Reopening after SIGKILL",
         "From the open call to the first durable commit, by the number of tuples.",
         "", Reopening;

@@ -5,6 +5,7 @@
 //! | [`experiments`] | what can be asked? |
 //! | [`studies`] | what is measured for it, with what? |
 //! | [`run`] | what is missing, and how long does that take? |
+//! | [`room`] | is there room for it? |
 //! | [`results`] | where does it stay? |
 //! | [`emulation`] | what would it take on non-volatile memory? |
 //! | [`cost`] | what does the paper's cost model say? |
@@ -27,6 +28,7 @@ mod point;
 pub mod reference;
 pub mod report;
 pub mod results;
+pub mod room;
 pub mod run;
 mod scale;
 pub mod studies;

@@ -2,16 +2,17 @@
 //!
 //! Cells that are there already are left alone; each one that is measured is saved before the next
 //! one begins. So a run that was stopped, however it was, goes on where it was when it is started
-//! again.
+//! again. What there is no room for is not begun.
 
 use std::cell::{Cell as Shared, RefCell};
 use std::time::{Duration, Instant};
 
 use crate::bench::{Bench, Watch};
 use crate::error::LabError;
-use crate::experiments::{Experiment, studies};
+use crate::experiments::{EXPERIMENTS, Experiment, studies};
 use crate::host::Host;
 use crate::results::{Key, Results};
+use crate::room::{Room, Takes};
 use crate::scale::Sizes;
 use crate::studies::{Stage, Study};
 
@@ -140,8 +141,33 @@ impl Plan {
         all
     }
 
+    /// Looks whether there is room for all that is missing.
+    ///
+    /// # Errors
+    /// [`LabError::NoRoom`] names each study for which there is not.
+    pub fn check_room(&self, room: &Room) -> Result<(), LabError> {
+        let mut most: Vec<(Study, Takes)> = Vec::new();
+        for part in &self.parts {
+            let cells = part.stage.cells();
+            for takes in part.missing.iter().map(|&number| cells[number].takes) {
+                match most.iter_mut().find(|(study, _)| *study == part.study) {
+                    Some((_, known)) => *known = known.max(takes),
+                    None => most.push((part.study, takes)),
+                }
+            }
+        }
+        let lacking = most.into_iter().filter_map(|(study, takes)| {
+            let of = |experiment: &&Experiment| experiment.study == study;
+            let ids: Vec<&str> = EXPERIMENTS.iter().filter(of).map(|one| one.id).collect();
+            let why = room.lacks(&takes)?;
+            Some(format!("{} (for {}): {why}", study.name(), ids.join(", ")))
+        });
+        let lacking: Vec<String> = lacking.collect();
+        if lacking.is_empty() { Ok(()) } else { Err(LabError::NoRoom { lacking }) }
+    }
+
     /// Measures all that is missing. A measurement that fails does not keep the others from being
-    /// made.
+    /// made, nor does one for which there is no room at the moment when it should begin.
     ///
     /// # Errors
     /// The results cannot be written, and nothing more is measured; or, once all others are made,
@@ -164,9 +190,18 @@ impl Plan {
             let cells = part.stage.cells();
             let begun = Shared::new(Instant::now());
             let mut missing = &part.missing[..];
-            while !missing.is_empty() {
+            while let Some((&first, rest)) = missing.split_first() {
+                let room = (bench.room)();
+                let lacks = |number: usize| room.and_then(|room| room.lacks(&cells[number].takes));
+                if let Some(why) = lacks(first) {
+                    failures.push(format!("{}: there is no room: {why}", cells[first].label));
+                    missing = rest;
+                    continue;
+                }
+                let fitting = missing.iter().take_while(|&&number| lacks(number).is_none()).count();
+                let (now, later) = missing.split_at(fitting);
                 let saved = Shared::new(0);
-                let outcome = part.stage.measure(bench, missing, &mut |number, points| {
+                let outcome = part.stage.measure(bench, now, &mut |number, points| {
                     let cell = &cells[number];
                     let key = key(&self.identity, part.study, &self.sizes, &cell.configuration);
                     let seconds = begun.replace(Instant::now()).elapsed().as_secs_f64();
@@ -178,15 +213,16 @@ impl Plan {
                     audience.far(clock.far());
                     Ok(())
                 });
-                missing = &missing[saved.get()..];
-                match (outcome, missing.split_first()) {
-                    (Ok(()), _) => break,
-                    (Err(error), Some((&failed, rest))) if !error.is_of_results() => {
+                match outcome {
+                    Ok(()) => missing = later,
+                    // What failed is the first that was not saved.
+                    Err(error) if !error.is_of_results() && saved.get() < fitting => {
+                        let failed = missing[saved.get()];
                         failures.push(format!("{}: {error}", cells[failed].label));
                         begun.set(Instant::now());
-                        missing = rest;
+                        missing = &missing[saved.get() + 1..];
                     }
-                    (Err(error), _) => return Err(error),
+                    Err(error) => return Err(error),
                 }
             }
         }

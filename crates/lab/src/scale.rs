@@ -20,6 +20,12 @@ const PAPER_TUPLES: u64 = 2_000_000;
 const PAPER_TXNS: u64 = 8_000_000;
 /// Bytes of the last-level cache of P1's machine.
 const PAPER_CACHE_BYTES: u64 = 20 << 20;
+/// Tuples of the largest database in the comparison with peers, and of the largest that is reopened.
+const MOST_TUPLES: u64 = 10_000_000;
+const MOST_REOPENED: u64 = 4_000_000;
+/// Tuples and operations of the churn after which space is to be what it was.
+const CHURNED_TUPLES: u64 = 200_000;
+const CHURNED: u64 = 8_000_000;
 /// Bytes that a tuple of YCSB takes at most at once while it is measured: in a pool, in the
 /// emulated memory of a traditional engine with its log and checkpoint, and in caches.
 const TUPLE_BYTES: u64 = 6_000;
@@ -101,8 +107,14 @@ pub struct Sizes {
     pub nodes: (u64, u64),
     /// Peers: tuples, and transactions of a run with each.
     pub peers: Vec<(u64, u64)>,
+    /// Peers: transactions of each mixture that are counted in emulated memory.
+    pub growth_txns: u64,
     /// Peers: tuples when they are killed.
     pub reopened: Vec<u64>,
+    /// Churn: tuples, and operations after the warm-up.
+    pub churn: (u64, u64),
+    /// Two threads: tuples, and transactions of a run.
+    pub threads: (u64, u64),
     /// Bandwidth: bytes written with each size of chunk.
     pub bandwidth_bytes: u64,
     /// Bandwidth: writes of each size of chunk at most.
@@ -139,7 +151,10 @@ impl Sizes {
             kills: 1,
             nodes: (300, 300),
             peers: vec![(300, 300)],
+            growth_txns: 200,
             reopened: vec![200],
+            churn: (100, 1000),
+            threads: (300, 300),
             bandwidth_bytes: 1 << 12,
             bandwidth_writes: 50,
         }
@@ -164,7 +179,10 @@ impl Sizes {
             kills: 3,
             nodes: (50_000, 50_000),
             peers: vec![(10_000, 40_000), (200_000, 100_000), (1_000_000, 100_000)],
+            growth_txns: 20_000,
             reopened: vec![10_000, 100_000],
+            churn: (40_000, CHURNED),
+            threads: (200_000, 100_000),
             bandwidth_bytes: 64 << 20,
             bandwidth_writes: 100_000,
         }
@@ -196,11 +214,14 @@ impl Sizes {
             recovery_tpcc: (100_000, 3000),
             kills: 5,
             nodes: (tuples, PAPER_TXNS * tuples / PAPER_TUPLES / 4),
-            peers: sizes(&[10_000, 200_000, 2_000_000, 10_000_000])
+            peers: sizes(&[10_000, 200_000, 2_000_000, MOST_TUPLES])
                 .into_iter()
                 .map(|tuples| (tuples, 800_000))
                 .collect(),
-            reopened: sizes(&[10_000, 100_000, 1_000_000, 4_000_000]),
+            growth_txns: 100_000,
+            reopened: sizes(&[10_000, 100_000, 1_000_000, MOST_REOPENED]),
+            churn: (CHURNED_TUPLES, CHURNED),
+            threads: (200_000, 800_000),
             bandwidth_bytes: 1 << 30,
             bandwidth_writes: 1_000_000,
         }
@@ -258,6 +279,27 @@ impl Sizes {
     #[must_use]
     pub fn scaled_recovery(&self) -> String {
         scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES)])
+    }
+
+    /// What is smaller in the comparison with peers than what is wanted of it.
+    #[must_use]
+    pub fn scaled_peers(&self) -> String {
+        let most = self.peers.iter().map(|(tuples, _)| *tuples).max().unwrap_or(0);
+        scaled(&[("tuples, at most", most, MOST_TUPLES)])
+    }
+
+    /// What is smaller where peers are reopened.
+    #[must_use]
+    pub fn scaled_reopened(&self) -> String {
+        let most = self.reopened.iter().copied().max().unwrap_or(0);
+        scaled(&[("tuples, at most", most, MOST_REOPENED)])
+    }
+
+    /// What is smaller in the churn.
+    #[must_use]
+    pub fn scaled_churn(&self) -> String {
+        let (tuples, operations) = self.churn;
+        scaled(&[("tuples", tuples, CHURNED_TUPLES), ("operations", operations, CHURNED)])
     }
 
     /// What is smaller in the recovery of TPC-C.
@@ -362,5 +404,19 @@ mod tests {
         assert!(sizes.scaled_tpcc().contains("warehouses: 2 instead of 8"));
         assert_eq!(sizes.ycsb_engine().memtable, (32 << 20) / 20);
         assert!(sizes.scaled_ycsb().contains("MemTable"), "{}", sizes.scaled_ycsb());
+        assert_eq!(sizes.scaled_peers(), "tuples, at most: 1000000 instead of 10000000");
+        assert_eq!(sizes.scaled_reopened(), "tuples, at most: 100000 instead of 4000000");
+        assert_eq!(sizes.scaled_churn(), "tuples: 40000 instead of 200000");
+    }
+
+    #[test]
+    fn what_memory_does_not_allow_is_said() {
+        let enough = Sizes::new(Scale::Full, 128 << 30);
+        assert_eq!(enough.peers.last(), Some(&(10_000_000, 800_000)));
+        assert_eq!((enough.scaled_peers(), enough.scaled_reopened()), Default::default());
+        let small = Sizes::new(Scale::Full, 16 << 30);
+        let most = small.peers.last().expect("some").0;
+        assert!((100_000..2_000_000).contains(&most), "{most}");
+        assert_eq!(small.scaled_peers(), format!("tuples, at most: {most} instead of 10000000"));
     }
 }

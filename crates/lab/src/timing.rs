@@ -14,7 +14,7 @@ use crate::emulation::{
     NvmParameters, emulate, in_child,
 };
 use crate::error::LabError;
-use crate::point::{Point, PointBuilder, median};
+use crate::point::{Point, PointBuilder, X, median};
 
 /// P1's latencies of memory, in nanoseconds: DRAM, twice as slow, eight times as slow.
 pub const LATENCIES: [f64; 3] = [160.0, 320.0, 1280.0];
@@ -75,14 +75,14 @@ impl Counted {
         loads: &str,
         stores: &str,
         engine: &str,
-        x: &str,
+        x: impl Into<X>,
         panel: &str,
         txns: u64,
     ) -> Vec<Point> {
-        let counts = &self.counts;
+        let (counts, x) = (&self.counts, x.into());
         let each = |total: u64| total as f64 / txns.max(1) as f64;
-        let (loading, storing) =
-            (Point::of(loads, engine, x).panel(panel), Point::of(stores, engine, x).panel(panel));
+        let loading = Point::of(loads, engine, x.clone()).panel(panel);
+        let storing = Point::of(stores, engine, x).panel(panel);
         let stored = |metric, total| storing.counted(metric, "per txn", each(total));
         vec![
             loading.counted("nvm loads", "per txn", each(counts.nvm_loads())),

@@ -43,6 +43,7 @@ fn counts(seed: u64) -> Vec<Point> {
         seed,
         launcher: &Nobody,
         watch: &(),
+        room: &|| None,
         calibrations: Calibrations::default(),
     };
     plan.expect("planned").run(&mut results, &bench, &()).expect("measured");

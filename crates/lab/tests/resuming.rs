@@ -6,7 +6,9 @@ use std::path::Path;
 use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
 use lab::experiments::named;
 use lab::results::Results;
+use lab::room::Room;
 use lab::run::{Identity, Plan};
+use lab::studies::Study;
 use lab::timing::Calibrations;
 use lab::{Host, LabError, Scale, Sizes};
 
@@ -57,6 +59,7 @@ fn run(
         seed: 1,
         launcher: &launcher,
         watch: &(),
+        room: &|| None,
         calibrations: Calibrations::default(),
     };
     let outcome = plan(results, commit).run(results, &bench, &());
@@ -105,9 +108,46 @@ fn what_a_kill_lost_is_an_error_and_no_result() {
         seed: 1,
         launcher: &Loses,
         watch: &(),
+        room: &|| None,
         calibrations: Calibrations::default(),
     };
     let error = plan(&results, "one").run(&mut results, &bench, &()).expect_err("lost");
     assert!(error.to_string().contains("3 transactions were lost"), "{error}");
     assert!(results.measurements().expect("read").is_empty());
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_begun() {
+    let sizes = Sizes::new(Scale::Tiny, 0);
+    let stages = Study::Recovery.stages(&sizes);
+    let cells: Vec<_> = stages.iter().flat_map(|stage| stage.cells()).collect();
+    let most = cells.iter().map(|cell| cell.takes.medium_bytes).max().expect("some");
+    let room =
+        |medium_bytes| Room { medium_bytes, memory_bytes: u64::MAX, medium_is_memory: false };
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut results = Results::open_or_create(&directory.path().join("results.db")).expect("made");
+    let plan = plan(&results, "one");
+    plan.check_room(&room(most)).expect("just enough");
+    let refused = plan.check_room(&room(most - 1)).expect_err("a byte too little").to_string();
+    for word in ["recovery", "P1-F12", "it takes about", "are free", "--path", "only experiments"] {
+        assert!(refused.contains(word), "{word}: {refused}");
+    }
+
+    // It became less since: what fits is measured all the same.
+    let (launcher, now) =
+        (Pretended { kills: Cell::new(0), breaks_at: usize::MAX }, room(most - 1));
+    let bench = Bench {
+        directory: directory.path(),
+        seed: 1,
+        launcher: &launcher,
+        watch: &(),
+        room: &|| Some(now),
+        calibrations: Calibrations::default(),
+    };
+    let error = plan.run(&mut results, &bench, &()).expect_err("some do not fit").to_string();
+    assert!(error.contains("there is no room: it takes about"), "{error}");
+    let fitting = cells.iter().filter(|cell| cell.takes.medium_bytes < most).count();
+    assert!(fitting > 0 && fitting < cells.len(), "{fitting}");
+    assert_eq!(launcher.kills.get(), fitting);
+    assert_eq!(results.measurements().expect("read").len(), fitting);
 }

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use lab::compare::{Change, Compared, compare};
 use lab::results::{Configured, Results, Selection};
+use lab::{Host, LabError};
+use serde::Serialize;
 
+use super::frame::Frame;
 use crate::args::CompareArgs;
 use crate::failure::Failure;
 use crate::output::{report, table};
@@ -17,16 +20,17 @@ const SHOWN: usize = 40;
 /// # Errors
 /// Results that cannot be read, or [`Failure::Found`] with `--fail-over`.
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
-    let (a, first) = side(&args.a, &args.results.results, args.scale.as_deref())?;
+    let one = Side::of(&args.a, &args.results.results, args.scale.as_deref())?;
     // Runs of different sizes say nothing about each other.
-    let (b, second) = side(&args.b, &args.results.results, Some(&first.scale))?;
+    let other = Side::of(&args.b, &args.results.results, Some(&one.selection.scale))?;
+    let (first, second) = (&one.selection, &other.selection);
     if first.seed != second.seed {
-        let (one, other) = (first.seed, second.seed);
+        let (a, b) = (first.seed, second.seed);
         return Err(Failure::Failed(format!(
-            "A was measured from seed {one} and B from seed {other}: keys and values differ, and so would counts; measure one of them again with --seed"
+            "A was measured from seed {a} and B from seed {b}: keys and values differ, and so would counts; measure one of them again with --seed"
         )));
     }
-    let found = compare(&a, &b);
+    let found = compare(&one.points, &other.points);
     if found.compared.is_empty() {
         let why = format!(
             "{} and {} have nothing in common that was measured with the same configuration",
@@ -37,7 +41,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let told = |selection: &Selection| {
         format!("{} on {} ({})", selection.commit, selection.host, selection.scale)
     };
-    let mut text = format!("A: {}\nB: {}\n\n", told(&first), told(&second));
+    let mut text = format!("A: {}\nB: {}\n\n", told(first), told(second));
     let changed = |one: &&Compared| matches!(one.change, Change::Worse | Change::Better);
     let rows: Vec<Vec<String>> =
         found.compared.iter().filter(changed).take(SHOWN).map(row).collect();
@@ -55,41 +59,87 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         found.count(Change::Unknown),
         found.only_one_side,
     );
-    report(&text, &found, args.json.as_ref())?;
+    let told = Told {
+        frame: Frame::new(&one.host, found.compared.as_slice()),
+        a: ToldSide::of(&one),
+        b: ToldSide::of(&other),
+        only_one_side: found.only_one_side,
+    };
+    report(&text, &told, args.json.as_ref())?;
     let Some(share) = args.fail_over else { return Ok(()) };
     let worse = found.worse_than(share).len();
     if worse == 0 {
         return Ok(());
     }
-    eprintln!("perdura: {worse} figures are worse by more than {}%", share * 100.0);
+    let figures = if worse == 1 { "1 figure is".into() } else { format!("{worse} figures are") };
+    // Shares are binary fractions: 15% is not quite 0.15.
+    let percent = (share * 1e6).round() / 1e4;
+    eprintln!("perdura: {figures} worse by more than {percent}%");
     Err(Failure::Found)
 }
 
-/// The points that a word means: of a file of results, a commit, or a host.
-fn side(
-    word: &str,
-    results: &Path,
-    scale: Option<&str>,
-) -> Result<(Vec<Configured>, Selection), Failure> {
-    let path = Path::new(word);
-    if path.is_file() {
-        let results = Results::open(path)?;
-        let selection = results.select(None, None, scale)?;
-        return Ok((results.configured(&selection)?, selection));
-    }
-    let results = Results::open(results)?;
-    let selection = match results.select(Some(word), None, scale) {
-        Err(lab::LabError::Nothing { what: "commit", known: commits, .. }) => {
-            results.select(None, Some(word), scale).map_err(|error| match error {
-                lab::LabError::Nothing { what: "host", given, known } => Failure::Failed(format!(
-                    "'{given}' is no file of results, no commit ({commits}) and no host ({known})"
-                )),
-                other => other.into(),
-            })?
+/// What a word means, a file of results, a commit, or a host: points and where they come from.
+struct Side {
+    points: Vec<Configured>,
+    selection: Selection,
+    host: Host,
+}
+
+impl Side {
+    fn of(word: &str, results: &Path, scale: Option<&str>) -> Result<Self, Failure> {
+        let path = Path::new(word);
+        if path.is_file() {
+            let results = Results::open(path)?;
+            let selection = results.select(None, None, scale)?;
+            return Self::read(&results, selection);
         }
-        other => other?,
-    };
-    Ok((results.configured(&selection)?, selection))
+        let results = Results::open(results)?;
+        let selection = match results.select(Some(word), None, scale) {
+            Err(LabError::Nothing { what: "commit", known: commits, .. }) => {
+                results.select(None, Some(word), scale).map_err(|error| match error {
+                    LabError::Nothing { what: "host", given, known } => Failure::Failed(format!(
+                        "'{given}' is no file of results, no commit ({commits}) and no host ({known})"
+                    )),
+                    other => other.into(),
+                })?
+            }
+            other => other?,
+        };
+        Self::read(&results, selection)
+    }
+
+    fn read(results: &Results, selection: Selection) -> Result<Self, Failure> {
+        let points = results.configured(&selection)?;
+        let host = results.host(&selection.host)?;
+        Ok(Self { points, selection, host })
+    }
+}
+
+/// A comparison as programs read it: the runs are the numbers that both sides have, and the machine
+/// is that of A.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    frame: Frame<'a, &'a [Compared]>,
+    a: ToldSide<'a>,
+    b: ToldSide<'a>,
+    only_one_side: usize,
+}
+
+/// Where the numbers of a side come from.
+#[derive(Serialize)]
+struct ToldSide<'a> {
+    commit: &'a str,
+    host: &'a Host,
+    scale: &'a str,
+    seed: u64,
+}
+
+impl<'a> ToldSide<'a> {
+    fn of(side: &'a Side) -> Self {
+        let Selection { commit, scale, seed, .. } = &side.selection;
+        Self { commit, host: &side.host, scale, seed: *seed }
+    }
 }
 
 fn row(one: &Compared) -> Vec<String> {

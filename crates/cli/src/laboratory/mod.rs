@@ -4,6 +4,7 @@
 //! are killed.
 
 mod compare;
+mod frame;
 mod launcher;
 mod progress;
 mod report;
@@ -77,6 +78,9 @@ fn sizes(args: &ScaleArgs) -> Sizes {
 
 /// Refuses a file that cannot be written before the work is done rather than after.
 fn check_writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::about(path.display(), "this is a directory; name a file in it"));
+    }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     if parent.is_dir() {

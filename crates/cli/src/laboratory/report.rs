@@ -1,71 +1,21 @@
 //! `perdura lab report`.
 
-use std::fs;
-
+use lab::LabError;
 use lab::claims::{Tested, Verdict};
 use lab::report::{Report, csv};
 use lab::results::Results;
-use lab::{LabError, Point, X};
 use serde::Serialize;
 
 use super::check_writable;
+use super::frame::Points;
 use crate::args::ReportArgs;
 use crate::failure::Failure;
-use crate::output::{check_target, report, table};
-
-/// A point as programs read it; others rely on the keys to the letter.
-#[derive(Serialize)]
-struct Row<'a> {
-    experiment: &'a str,
-    panel: &'a str,
-    series: &'a str,
-    x: &'a X,
-    metric: &'a str,
-    unit: &'a str,
-    value: f64,
-    low: f64,
-    high: f64,
-    n: u32,
-    exact: bool,
-    emulated: Option<&'a str>,
-}
-
-/// Points as programs read them.
-#[derive(Serialize)]
-pub(super) struct Points<'a> {
-    perdura: &'static str,
-    lab: Vec<Row<'a>>,
-}
-
-impl<'a> Points<'a> {
-    pub(super) fn new(points: &'a [Point]) -> Self {
-        let row = |point: &'a Point| Row {
-            experiment: &point.experiment,
-            panel: &point.panel,
-            series: &point.series,
-            x: &point.x,
-            metric: &point.metric,
-            unit: &point.unit,
-            value: point.value,
-            low: point.low,
-            high: point.high,
-            n: point.n,
-            exact: point.exact,
-            emulated: point.emulated.as_deref(),
-        };
-        let lab = points.iter().map(row).collect();
-        Self { perdura: env!("CARGO_PKG_VERSION"), lab }
-    }
-}
+use crate::output::{check_target, report, table, write_whole};
 
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
     points: Points<'a>,
-    host: &'a lab::Host,
-    commit: &'a str,
-    scale: &'a str,
-    seed: u64,
     claims: &'a [Tested],
     targets: &'a [Tested],
 }
@@ -77,6 +27,7 @@ struct Whole<'a> {
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     check_target(args.json.as_ref())?;
     check_writable(&args.out)?;
+    args.csv.as_deref().map_or(Ok(()), check_writable)?;
     let results = Results::open(&args.results.results)?;
     let of = &args.selection;
     let selection =
@@ -84,18 +35,15 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let authors = args.reference.as_deref().map(lab::reference::read).transpose()?;
     let made = Report::new(&results, selection, authors)?;
     let write = |path: &std::path::Path, text: &str| {
-        fs::write(path, text).map_err(|error| Failure::from(LabError::io(path, error)))
+        let written = write_whole(path, text.as_bytes());
+        written.map_err(|error| Failure::from(LabError::io(path, error)))
     };
     write(&args.out, &made.html()?)?;
     if let Some(path) = &args.csv {
         write(path, &csv(&made.points))?;
     }
     let whole = Whole {
-        points: Points::new(&made.points),
-        host: &made.host,
-        commit: &made.selection.commit,
-        scale: &made.selection.scale,
-        seed: made.selection.seed,
+        points: Points::new(&made.host, &made.selection, &made.points),
         claims: &made.claims,
         targets: &made.targets,
     };

@@ -9,9 +9,9 @@ use lab::results::{Results, Selection};
 use lab::run::Plan;
 use lab::timing::Calibrations;
 
+use super::frame::Points;
 use super::launcher::Kills;
 use super::progress::{LabBar, duration};
-use super::report::Points;
 use super::{identity, sizes};
 use crate::args::RunArgs;
 use crate::failure::Failure;
@@ -28,13 +28,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut results = Results::open_or_create(&args.results.results)?;
     let scratch = Scratch::new(args.path.as_deref(), false)?;
     let identity = identity(&scratch, args.seed);
+    let host = identity.host.clone();
     let selection = Selection {
         commit: identity.commit.clone(),
-        host: identity.host.key(),
+        host: host.key(),
         scale: sizes(&args.scale).scale.name().into(),
         seed: args.seed,
     };
     let plan = Plan::new(&results, &experiments, sizes(&args.scale), identity)?;
+    plan.check_room(&scratch.room()?)?;
     let started = Instant::now();
     tell_beginning(&plan);
     {
@@ -45,6 +47,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             seed: args.seed,
             launcher: &Kills,
             watch: &bar,
+            room: &|| scratch.room().ok(),
             calibrations: Calibrations::default(),
         };
         plan.run(&mut results, &bench, &bar)?;
@@ -59,7 +62,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         duration(started.elapsed()),
         args.results.results.display(),
     );
-    report(&text, &Points::new(&points), args.json.as_ref())
+    report(&text, &Points::new(&host, &selection, &points), args.json.as_ref())
 }
 
 fn tell_beginning(plan: &Plan) {

@@ -7,6 +7,7 @@ use lab::results::{Measurement, Results};
 use lab::run::Plan;
 use serde::Serialize;
 
+use super::frame::Frame;
 use super::progress::duration;
 use super::{COMMIT, identity, sizes};
 use crate::args::StatusArgs;
@@ -14,13 +15,17 @@ use crate::failure::Failure;
 use crate::output::{report, table};
 use crate::scratch::Scratch;
 
+/// The runs are what is in the file, of whichever commit, machine, scale and seed.
 #[derive(Serialize)]
-struct Status {
+struct Status<'a> {
+    #[serde(flatten)]
+    frame: Frame<'a, &'a [Run]>,
     commit: &'static str,
-    host: String,
+    /// What the runs call this machine.
+    host_key: &'a str,
     scale: &'static str,
+    seed: u64,
     studies: Vec<Study>,
-    others: Vec<Other>,
 }
 
 #[derive(Serialize)]
@@ -32,9 +37,9 @@ struct Study {
     left_seconds: f64,
 }
 
-/// Results of another commit, machine or scale in the same file.
+/// Measurements that belong together.
 #[derive(Serialize)]
-struct Other {
+struct Run {
     commit: String,
     host: String,
     scale: String,
@@ -51,7 +56,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let scratch = Scratch::new(args.path.as_deref(), false)?;
     let identity = identity(&scratch, args.seed);
     let sizes = sizes(&args.scale);
-    let (host, scale) = (identity.host.key(), sizes.scale.name());
+    let (host, scale) = (identity.host.clone(), sizes.scale.name());
+    let key = host.key();
     let all: Vec<_> = EXPERIMENTS.iter().collect();
     let plan = Plan::new(&results, &all, sizes, identity)?;
     let studies: Vec<Study> = plan
@@ -69,22 +75,25 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
             left_seconds: status.left_s,
         })
         .collect();
-    let status = Status { commit: COMMIT, host, scale, studies, others: others(&results)? };
-    report(&people(&status), &status, args.json.as_ref())
+    let runs = runs(&results)?;
+    let frame = Frame::new(&host, runs.as_slice());
+    let seed = args.seed;
+    let status = Status { frame, commit: COMMIT, host_key: &key, scale, seed, studies };
+    report(&people(&status, &runs), &status, args.json.as_ref())
 }
 
-fn others(results: &Results) -> Result<Vec<Other>, Failure> {
-    let mut others: Vec<Other> = Vec::new();
+fn runs(results: &Results) -> Result<Vec<Run>, Failure> {
+    let mut runs: Vec<Run> = Vec::new();
     for Measurement { key, .. } in results.measurements()? {
-        let same = |other: &&mut Other| {
-            other.commit == key.commit
-                && other.host == key.host
-                && other.scale == key.scale
-                && other.seed == key.seed
+        let same = |run: &&mut Run| {
+            run.commit == key.commit
+                && run.host == key.host
+                && run.scale == key.scale
+                && run.seed == key.seed
         };
-        match others.iter_mut().find(same) {
-            Some(other) => other.measurements += 1,
-            None => others.push(Other {
+        match runs.iter_mut().find(same) {
+            Some(run) => run.measurements += 1,
+            None => runs.push(Run {
                 commit: key.commit,
                 host: key.host,
                 scale: key.scale,
@@ -93,10 +102,10 @@ fn others(results: &Results) -> Result<Vec<Other>, Failure> {
             }),
         }
     }
-    Ok(others)
+    Ok(runs)
 }
 
-fn people(status: &Status) -> String {
+fn people(status: &Status<'_>, runs: &[Run]) -> String {
     let head = ["measured by", "for", "done", "of", "left"].map(str::to_owned);
     let rows: Vec<Vec<String>> = status
         .studies
@@ -118,22 +127,21 @@ fn people(status: &Status) -> String {
     let mut text = format!(
         "Commit {}, host {}, {}\n\n{}",
         status.commit,
-        status.host,
+        status.host_key,
         status.scale,
         table(&head, &rows, 2)
     );
     text += "\nAll that is in the file\n\n";
     let head = ["commit", "host", "scale", "seed", "measurements"].map(str::to_owned);
-    let rows: Vec<Vec<String>> = status
-        .others
+    let rows: Vec<Vec<String>> = runs
         .iter()
-        .map(|other| {
+        .map(|run| {
             vec![
-                other.commit.clone(),
-                other.host.clone(),
-                other.scale.clone(),
-                other.seed.to_string(),
-                other.measurements.to_string(),
+                run.commit.clone(),
+                run.host.clone(),
+                run.scale.clone(),
+                run.seed.to_string(),
+                run.measurements.to_string(),
             ]
         })
         .collect();

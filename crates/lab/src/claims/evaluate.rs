@@ -290,9 +290,12 @@ fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<Strin
             .filter(|point| point.metric == claim.metric && point.x != X::from("total"))
             .map(|point| format!("{} {}", point.x, number(point.value)))
             .collect(),
-        "P1-F12" | "P1-T3" => of
-            .filter(|point| point.x == place.x)
-            .filter(|point| point.metric.contains("redone") || point.metric.contains(", "))
+        "P1-F12" | "P1-T3" | "PEERS-GROWTH" => of
+            .filter(|point| point.x == place.x && point.metric != claim.metric)
+            .filter(|point| {
+                let part = ["redone", ", ", "levels", "lines fetched", "time of a transaction"];
+                part.iter().any(|part| point.metric.contains(part))
+            })
             .map(|point| format!("{} {}", number(point.value), point.metric))
             .collect(),
         _ => return None,
@@ -301,45 +304,94 @@ fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<Strin
     (!told.is_empty()).then(|| format!("{what}: {}", told.join(", ")))
 }
 
-/// Counts that go with a value: what the engines of a ratio did for a transaction.
+/// What is counted for a transaction.
+const COUNTS: [&str; 6] =
+    ["nvm loads", "nvm stores", "flushed lines", "fences", "syncs", "file bytes"];
+
+/// Counts that go with a value: what the engines did for a transaction, at each of the places that it
+/// is made of and, where the best of an axis is asked for, where the paper has it.
 fn evidence(claim: &Claim, selected: &Selected, points: &[Point]) -> Option<String> {
-    const COUNTS: [&str; 6] =
-        ["nvm loads", "nvm stores", "flushed lines", "fences", "syncs", "file bytes"];
-    if COUNTS.contains(&claim.metric.as_str()) || selected.over.is_none() {
+    if COUNTS.contains(&claim.metric.as_str()) {
         return None;
     }
-    let over = selected.over.as_ref()?;
-    if over.series == selected.place.series {
-        return None;
+    let mut places: Vec<Place> =
+        std::iter::once(&selected.place).chain(&selected.over).cloned().collect();
+    if let Some(papers) = claim.best.get(claim.best.len() / 2) {
+        places.push(Place { x: papers.clone(), ..selected.place.clone() });
     }
-    let counts = |series: &str, panel: &str, x: &X| {
-        let mut told = Vec::new();
-        for metric in COUNTS {
-            let found = points.iter().find(|point| {
-                point.metric == metric
-                    && point.series == series
-                    && (point.panel == panel || point.panel.is_empty())
-                    && (point.x == *x || matches!(x, X::Number(_)))
-                    && point.unit.contains("txn")
-            });
-            if let Some(point) = found.filter(|point| point.value != 0.0) {
-                told.push(format!("{} {metric}", number(point.value)));
-            }
+    // Two places may be of one run: memory of another latency changes no count.
+    let mut runs: Vec<Run> = Vec::new();
+    for run in places.iter().filter_map(|place| Run::of(place, !claim.best.is_empty())) {
+        if !runs.contains(&run) {
+            runs.push(run);
         }
-        told
-    };
-    let (one, two) = (&selected.place, over);
-    let (first, second) =
-        (counts(&one.series, &one.panel, &one.x), counts(&two.series, &two.panel, &two.x));
-    if first.is_empty() && second.is_empty() {
+    }
+    let told: Vec<(String, Option<String>)> =
+        runs.iter().map(|run| (run.name(&runs), run.counts(points))).collect();
+    if told.iter().all(|(_, counts)| counts.is_none()) {
         return None;
     }
-    let text = |all: Vec<String>| if all.is_empty() { "none".into() } else { all.join(", ") };
-    Some(format!(
-        "Counted for a transaction: {}: {}; {}: {}",
-        one.series,
-        text(first),
-        two.series,
-        text(second)
-    ))
+    let told = told.into_iter().map(|(name, counts)| match counts {
+        Some(counts) => format!("{name}: {counts}"),
+        None => format!("{name}: none"),
+    });
+    Some(format!("Counted for a transaction: {}", told.collect::<Vec<_>>().join("; ")))
+}
+
+/// The emulated run that a value comes from: where its counts stand.
+#[derive(Debug, Clone, PartialEq)]
+struct Run {
+    experiments: &'static [&'static str],
+    series: String,
+    /// `None`: the mean over all plots.
+    panel: Option<String>,
+    x: X,
+}
+
+impl Run {
+    /// Of the value at a place; `None` if nothing was counted for it.
+    fn of(place: &Place, all_panels: bool) -> Option<Self> {
+        const YCSB: &[&str] = &["P1-F9", "P1-F10"];
+        let (experiments, panel, x): (&'static [&'static str], _, _) =
+            match place.experiment.as_str() {
+                "P1-F5" | "P1-F6" | "P1-F7" => (YCSB, place.panel.clone(), place.x.clone()),
+                // Both are looked at with low skew, and have a plot for each mixture.
+                "P1-F13" | "P1-F16" => (YCSB, "low".into(), X::from(place.panel.as_str())),
+                "P1-F8" => (&["P1-F11"], String::new(), "tpcc".into()),
+                "P1-F15" => (&["P1-F15"], place.panel.clone(), place.x.clone()),
+                _ => return None,
+            };
+        let panel = (!all_panels).then_some(panel);
+        Some(Self { experiments, series: place.series.clone(), panel, x })
+    }
+
+    /// What tells it from the others.
+    fn name(&self, all: &[Self]) -> String {
+        let mut name = vec![self.series.clone()];
+        if all.iter().any(|other| other.panel != self.panel) {
+            name.extend(self.panel.clone());
+        }
+        if all.iter().any(|other| other.x != self.x) {
+            name.push(self.x.to_string());
+        }
+        name.join(" ")
+    }
+
+    /// All that was counted and is not zero; `None` if nothing is.
+    fn counts(&self, points: &[Point]) -> Option<String> {
+        let told = COUNTS.iter().filter_map(|metric| {
+            let found = points.iter().filter(|point| {
+                self.experiments.contains(&point.experiment.as_str())
+                    && point.metric == *metric
+                    && point.series == self.series
+                    && self.panel.as_ref().is_none_or(|panel| point.panel == *panel)
+                    && point.x == self.x
+            });
+            let found: Vec<f64> = found.map(|point| point.value).collect();
+            let mean = found.iter().sum::<f64>() / found.len().max(1) as f64;
+            (mean != 0.0).then(|| format!("{} {metric}", number(mean)))
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
 }

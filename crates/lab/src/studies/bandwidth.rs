@@ -14,6 +14,7 @@ use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
+use crate::room::Takes;
 use crate::scale::Sizes;
 
 const CHUNK_BYTES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -42,7 +43,8 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             });
             let label = format!("durable writes, {name}, {how}");
             let weight = (writes * 9 * u64::from(repeat)) as f64 * 1e-6;
-            cells.push(Cell::new(label, &configuration, "", weight));
+            let takes = Takes::on_medium(AREA_BYTES + (16 << 20));
+            cells.push(Cell::new(label, &configuration, "", weight, takes));
             of.push((interface, access));
         }
     }

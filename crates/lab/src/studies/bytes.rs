@@ -17,6 +17,7 @@ use crate::cost::{CostModel, Operation};
 use crate::emulation::{Breakdown, Counts, Emulation, Meter, MeterOptions, Nvm};
 use crate::error::LabError;
 use crate::point::Point;
+use crate::room::Takes;
 
 /// Fields of variable length, and the bytes of one.
 const FIELDS: u16 = 9;
@@ -46,7 +47,8 @@ pub(super) fn stages() -> Vec<Box<dyn Stage>> {
             "memtable_bytes": MEMTABLE_BYTES, "growth": GROWTH,
         });
         let label = format!("bytes written, {engine}");
-        let cells = [Cell::new(label, &configuration, "", 1.0)];
+        let takes = Takes::emulated(engine, TUPLES + OPERATIONS);
+        let cells = [Cell::new(label, &configuration, "", 1.0, takes)];
         Box::new(BytesStage { engine, cells }) as Box<dyn Stage>
     };
     EngineKind::ALL.into_iter().map(stage).collect()

@@ -14,6 +14,7 @@ use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
+use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
 
 /// How often the footprint is taken.
@@ -60,12 +61,14 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> FootprintStage {
             &one,
             &sizes.scaled_ycsb(),
             ycsb.transactions as f64 * 1e-5,
+            Takes::ycsb(engine, ycsb.tuples, ycsb.transactions),
         ),
         Cell::new(
             format!("storage of {engine}, TPC-C"),
             &two,
             &sizes.scaled_tpcc(),
             shop.tuples() as f64 * 4e-6 + shop.transactions as f64 * 5e-5,
+            Takes::shop(&shop, shop.transactions),
         ),
     ];
     let sizes = [sizes.ycsb_engine(), sizes.tpcc_engine()];
@@ -164,5 +167,68 @@ impl FootprintStage {
             *peak = now;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura::{ColumnType, Schema, TableSchema, Value};
+
+    use super::*;
+
+    const LOG_RESERVE: u64 = 1 << 20;
+
+    fn database(path: &std::path::Path, engine: EngineKind) -> Database {
+        let table = TableSchema::new("t").column("key", ColumnType::U64);
+        let table = table.column("value", ColumnType::Bytes { max: 500 }).key(&["key"]);
+        let options = Options::new().engine(engine).wal_reserve_bytes(LOG_RESERVE);
+        let options = options.memtable_bytes(64 << 10).domain(Domain::Process);
+        workloads::create_modelled(path, &Schema::new().table(table), &options).expect("made")
+    }
+
+    /// Lengths of all files.
+    fn stored(path: &std::path::Path) -> u64 {
+        let meta = std::fs::symlink_metadata(path).expect("there");
+        if !meta.is_dir() {
+            return meta.len();
+        }
+        let entries = std::fs::read_dir(path).expect("read");
+        entries.map(|entry| stored(&entry.expect("read").path())).sum()
+    }
+
+    #[test]
+    fn what_an_engine_has_taken_and_does_not_use_is_in_its_footprint() {
+        for engine in EngineKind::ALL {
+            let directory = tempfile::tempdir().expect("a directory");
+            let database = database(&directory.path().join("pool"), engine);
+            let footprint = || database.footprint().expect("told");
+            let empty = footprint();
+            if matches!(engine, EngineKind::Inp | EngineKind::Log) {
+                assert!(empty.log >= LOG_RESERVE, "{engine}: nothing is logged yet: {empty:?}");
+            }
+            let table = database.table("t").expect("there");
+            let tuple = |key| [Value::U64(key), Value::Bytes(&[7; 500])];
+            for key in 0..2000 {
+                database.write(|tx| tx.insert(&table, &tuple(key))).expect("inserted");
+            }
+            let full = footprint();
+            let files = stored(directory.path());
+            // Every byte of pool and files counts, those that are only reserved too.
+            assert!(full.total() >= files, "{engine}: {full:?}, {files} on the medium");
+            if !engine.uses_files() {
+                assert_eq!(full.total(), files, "{engine}: {full:?}");
+            }
+            for key in 0..2000 {
+                let deleted = database.write(|tx| tx.delete(&table, &tuple(key)[..1]));
+                deleted.expect("deleted");
+            }
+            while database.background(1 << 20).expect("done") > 0 {}
+            let freed = footprint();
+            // What a pool has, it keeps: chunks that nobody uses count until they are used again.
+            if !engine.uses_files() {
+                assert!(freed.total() >= full.total(), "{engine}: {freed:?} after {full:?}");
+                assert_eq!(freed.total(), stored(directory.path()), "{engine}: {freed:?}");
+            }
+        }
     }
 }

@@ -12,11 +12,13 @@
 
 mod bandwidth;
 mod bytes;
+mod churn;
 mod footprint;
 mod native;
 mod nodes;
 mod peers;
 mod recovery;
+mod threads;
 mod tpcc;
 mod ycsb;
 
@@ -25,6 +27,7 @@ use serde_json::Value;
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
+use crate::room::Takes;
 use crate::scale::Sizes;
 
 /// One thing that is measured and saved.
@@ -39,13 +42,21 @@ pub struct Cell {
     /// About how long it takes, in seconds on the machine on which this was written: for the
     /// estimate of the time left.
     pub weight: f64,
+    /// About what it takes at most, with what its stage sets up for it.
+    pub takes: Takes,
 }
 
 impl Cell {
-    fn new(label: impl Into<String>, configuration: &Value, scaled: &str, weight: f64) -> Self {
+    fn new(
+        label: impl Into<String>,
+        configuration: &Value,
+        scaled: &str,
+        weight: f64,
+        takes: Takes,
+    ) -> Self {
         // `serde_json` sorts the keys of an object.
         let (configuration, label) = (configuration.to_string(), label.into());
-        Self { configuration, label, scaled: scaled.to_owned(), weight }
+        Self { configuration, label, scaled: scaled.to_owned(), weight, takes }
     }
 }
 
@@ -90,11 +101,15 @@ pub enum Study {
     Peers,
     /// Reopening of peers and engines, by size.
     Reopening,
+    /// Two partitions on two threads.
+    Threads,
+    /// Space while tuples come, go and change their size.
+    Churn,
 }
 
 impl Study {
     /// All of them, in the order in which they are done.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Bandwidth,
         Self::Bytes,
         Self::Recovery,
@@ -103,6 +118,8 @@ impl Study {
         Self::Ycsb,
         Self::Nodes,
         Self::Reopening,
+        Self::Churn,
+        Self::Threads,
         Self::Peers,
     ];
 
@@ -119,6 +136,8 @@ impl Study {
             Self::Footprint => "footprint",
             Self::Peers => "peers",
             Self::Reopening => "reopening",
+            Self::Threads => "threads",
+            Self::Churn => "churn",
         }
     }
 
@@ -135,6 +154,8 @@ impl Study {
             Self::Footprint => footprint::stages(sizes),
             Self::Peers => peers::stages(sizes),
             Self::Reopening => recovery::peers(sizes),
+            Self::Threads => threads::stages(sizes),
+            Self::Churn => churn::stages(sizes),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
+use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes, cache_for};
 use crate::timing::{self, EmulatedStore, Times};
 
@@ -83,7 +84,8 @@ fn stage(engine: EngineKind, node_bytes: u32, sizes: &Sizes) -> NodeStage {
         sizes.nodes_engine().note(&mut configuration);
         let label = format!("{engine}, {mix}, nodes of {node_bytes} bytes");
         let weight = tuples as f64 * 3e-6 + transactions as f64 * 1e-5;
-        cells.push(Cell::new(label, &configuration, &sizes.scaled_nodes(), weight));
+        let takes = Takes::emulated(engine, tuples) + Takes::ycsb(engine, tuples, transactions);
+        cells.push(Cell::new(label, &configuration, &sizes.scaled_nodes(), weight, takes));
         specs.push(spec);
     }
     let (repeat, sizes) = (sizes.repeat, sizes.nodes_engine());
@@ -122,13 +124,9 @@ impl Stage for NodeStage {
             let place = Point::of("P1-F15", self.engine.name(), u64::from(self.node_bytes));
             let place = place.panel(spec.mix.name());
             let txns = spec.transactions;
-            let loads = counted.counts.nvm_loads() as f64 / txns as f64;
-            let stores = counted.counts.nvm_stores() as f64 / txns as f64;
-            let points = [
-                timing::throughput(&place, txns, time, &model),
-                place.counted("nvm loads", "per txn", loads),
-                place.counted("nvm stores", "per txn", stores),
-            ];
+            let (name, x) = (self.engine.name(), u64::from(self.node_bytes));
+            let mut points = vec![timing::throughput(&place, txns, time, &model)];
+            points.extend(counted.points("P1-F15", "P1-F15", name, x, spec.mix.name(), txns));
             done(cell, &points)?;
         }
         Ok(())

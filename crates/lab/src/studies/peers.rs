@@ -3,6 +3,13 @@
 //!
 //! One thread, one partition, durable commits, low skew. Engines run in `adr`; NVM-InP runs in
 //! `process` as well, which is what peers promise on memory as a file system.
+//!
+//! The mixtures run on one database, those that write more after those that write less. Then those
+//! whose reads are compared read again: the data have been churned by all the updates.
+//!
+//! Growth: a transaction should cost no more than the levels of the index that it goes down and the
+//! lines that it has to fetch. Of NVM-InP the lines are counted on emulated memory behind P1's cache,
+//! which stays the same at every size; the levels are those of a tree of [`FANOUT`] children a node.
 
 use std::path::Path;
 
@@ -12,18 +19,30 @@ use serde_json::json;
 use workloads::ycsb::{self, Mix, Skew, Spec, Workload};
 use workloads::{Commit, Measurement, RunOptions, Store};
 
-use super::native::{loaded, throughput};
+use super::native::{loaded, one_worker};
 use super::{Cell, Done, Stage};
 use crate::bench::{Bench, Contestant};
 use crate::error::LabError;
-use crate::point::{Point, X};
+use crate::point::{Point, PointBuilder, X};
+use crate::room::Takes;
 use crate::scale::Sizes;
+use crate::timing::EmulatedStore;
+
+/// Children of an index node of the default size, at most: 256 bytes, 16 for a key and what it leads
+/// to.
+const FANOUT: f64 = 16.0;
+/// The cache behind which growth is counted: that of P1's machine, at every size.
+const GROWTH_CACHE_BYTES: u64 = 20 << 20;
+
+/// Whose growth is held against what is counted of it.
+const GROWING: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Adr);
 
 struct PeerStage {
     contestant: Contestant,
     specs: Vec<Spec>,
     cells: Vec<Cell>,
     repeat: u32,
+    growth_txns: u64,
 }
 
 /// One stage a contestant, a cell for each size.
@@ -37,10 +56,14 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
         let (mut specs, mut cells) = (Vec::new(), Vec::new());
         let name = contestant.name();
         for &(tuples, transactions) in &sizes.peers {
-            let configuration = json!({
+            let mut configuration = json!({
                 "contestant": name, "tuples": tuples, "txns": transactions,
                 "repeat": sizes.repeat,
             });
+            if contestant == GROWING {
+                configuration["counted_txns"] = sizes.growth_txns.into();
+                configuration["cache_bytes"] = GROWTH_CACHE_BYTES.into();
+            }
             let label = format!("{name}, {tuples} tuples");
             let runs = f64::from(sizes.repeat) * 4.0;
             let slow = matches!(
@@ -51,7 +74,15 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             );
             let each = if slow { 1.2e-5 } else { 1.5e-6 };
             let weight = tuples as f64 * 3.0 * each + transactions as f64 * runs * each;
-            cells.push(Cell::new(label, &configuration, "", weight));
+            let takes = match contestant {
+                // What is counted in emulated memory is gone before the rest begins.
+                Contestant::Engine(kind, _) => Takes::ycsb(kind, tuples, transactions)
+                    .max(Takes::emulated(EngineKind::NvmInp, tuples)),
+                Contestant::Peer(kind) => {
+                    Takes::peer(kind.cache_bytes(), kind.is_durable(), tuples, transactions)
+                }
+            };
+            cells.push(Cell::new(label, &configuration, &sizes.scaled_peers(), weight, takes));
             specs.push(Spec {
                 tuples,
                 transactions,
@@ -62,7 +93,8 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
                 seed: 0,
             });
         }
-        stages.push(Box::new(PeerStage { contestant, specs, cells, repeat: sizes.repeat }));
+        let (repeat, growth_txns) = (sizes.repeat, sizes.growth_txns);
+        stages.push(Box::new(PeerStage { contestant, specs, cells, repeat, growth_txns }));
     }
     stages
 }
@@ -85,7 +117,12 @@ impl Stage for PeerStage {
             let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
             let place = bench.place("peers")?;
             let path = place.path();
-            let race = Race { name: &name, spec: &spec, repeat: self.repeat };
+            let growth = match self.contestant == GROWING {
+                true => self.count_growth(&spec, bench)?,
+                false => Vec::new(),
+            };
+            let churned = self.reads_again();
+            let race = Race { name: &name, spec: &spec, repeat: self.repeat, growth, churned };
             let points = match self.contestant {
                 Contestant::Engine(kind, domain) => race.engine(kind, domain, path)?,
                 Contestant::Peer(kind) => {
@@ -99,11 +136,46 @@ impl Stage for PeerStage {
     }
 }
 
+impl PeerStage {
+    /// Whether reads are measured once more after the updates: those of NVM-InP and of what they are
+    /// compared with.
+    fn reads_again(&self) -> bool {
+        matches!(
+            self.contestant,
+            Contestant::Engine(EngineKind::NvmInp, _)
+                | Contestant::Peer(PeerKind::Lmdb | PeerKind::BTreeMap)
+        )
+    }
+
+    /// Lines that a transaction of each mixture fetches, counted on emulated memory.
+    fn count_growth(&self, spec: &Spec, bench: &Bench<'_>) -> Result<Vec<f64>, LabError> {
+        let kind = EngineKind::NvmInp;
+        let failed = LabError::measuring(kind.name());
+        let transactions = self.growth_txns;
+        let generate = |mix| {
+            let spec = Spec { mix, transactions, ..spec.clone() };
+            Workload::generate(&spec).map_err(|error| failed(&error))
+        };
+        bench.watch.phase(&format!("{kind}, {} tuples: emulated", spec.tuples));
+        let first = generate(Mix::ReadOnly)?;
+        let store = EmulatedStore::load(kind, &Options::new(), GROWTH_CACHE_BYTES, &first)?;
+        let lines = |mix| -> Result<f64, LabError> {
+            let counts = store.count(&generate(mix)?)?.counts;
+            Ok(counts.nvm_loads() as f64 / transactions.max(1) as f64)
+        };
+        Mix::ALL.into_iter().map(lines).collect()
+    }
+}
+
 /// One contestant at one size.
 struct Race<'a> {
     name: &'a str,
     spec: &'a Spec,
     repeat: u32,
+    /// By mixture, lines that a transaction fetches; empty if they were not counted.
+    growth: Vec<f64>,
+    /// Whether reads are measured once more in the end.
+    churned: bool,
 }
 
 impl Visitor for Race<'_> {
@@ -132,24 +204,11 @@ impl Race<'_> {
     /// All mixtures, those that write more after those that write less; then the space.
     fn run<S: Store>(&self, store: &S) -> Result<Vec<Point>, LabError> {
         let failed = LabError::measuring(self.name);
-        let options = RunOptions {
-            workers: 1,
-            commit: Commit::Durable,
-            sample_every: 16,
-            pin: Some(::peers::pin_to_core),
-        };
         let tuples = self.spec.tuples;
         let mut points = Vec::new();
-        for mix in Mix::ALL {
-            let spec = Spec { mix, ..self.spec.clone() };
-            let workload = Workload::generate(&spec).map_err(|error| failed(&error))?;
-            let mut rounds: Vec<Measurement> = Vec::new();
-            for _ in 0..self.repeat {
-                let round = ycsb::run(store, &workload, &options, &());
-                rounds.push(round.map_err(|error| failed(&error))?);
-            }
-            let seconds: Vec<f64> = rounds.iter().map(|round| round.seconds).collect();
-            let per_second = throughput(spec.transactions, &seconds);
+        for (number, mix) in Mix::ALL.into_iter().enumerate() {
+            let rounds = self.rounds(store, mix)?;
+            let per_second = per_second(&rounds);
             let place = Point::of("PEERS-MIX", self.name, mix.name()).panel(&tuples.to_string());
             points.push(place.measured("throughput", "txn/s", &per_second));
             let p99 = |round: &Measurement| round.latency_ns.value_at_quantile(0.99) as f64 / 1e3;
@@ -158,6 +217,9 @@ impl Race<'_> {
             let place = Point::of("PEERS-GROWTH", self.name, X::from(tuples)).panel(mix.name());
             let each: Vec<f64> = per_second.iter().map(|per_second| 1e6 / per_second).collect();
             points.push(place.measured("time of a transaction", "us", &each));
+            if let Some(lines) = self.growth.get(number) {
+                points.extend(growth(&place, tuples, *lines, &each));
+            }
         }
         let bytes = store.footprint_bytes().map_err(|error| failed(&error))?;
         if bytes > 0 {
@@ -165,6 +227,39 @@ impl Race<'_> {
             let share = bytes as f64 / self.spec.user_bytes() as f64;
             points.push(place.measured("space for a byte of user data", "B", &[share]));
         }
+        if self.churned {
+            let mix = Mix::ReadOnly;
+            let per_second = per_second(&self.rounds(store, mix)?);
+            let place = Point::of("PEERS-MIX", self.name, mix.name()).panel(&tuples.to_string());
+            points.push(place.measured("throughput, after churn", "txn/s", &per_second));
+        }
         Ok(points)
     }
+
+    /// A mixture, as often as it is to be measured.
+    fn rounds<S: Store>(&self, store: &S, mix: Mix) -> Result<Vec<Measurement>, LabError> {
+        let failed = LabError::measuring(self.name);
+        let options = RunOptions { sample_every: 16, ..one_worker() };
+        let spec = Spec { mix, ..self.spec.clone() };
+        let workload = Workload::generate(&spec).map_err(|error| failed(&error))?;
+        let round = |_| ycsb::run(store, &workload, &options, &()).map_err(|error| failed(&error));
+        (0..self.repeat).map(round).collect()
+    }
+}
+
+/// Transactions a second of each round.
+fn per_second(rounds: &[Measurement]) -> Vec<f64> {
+    rounds.iter().map(Measurement::throughput_txn_s).collect()
+}
+
+/// What a transaction is expected to cost, and what it costs for each part of that: `each` is its
+/// time in microseconds, `lines` are those that it fetches.
+fn growth(place: &PointBuilder, tuples: u64, lines: f64, each: &[f64]) -> [Point; 3] {
+    let levels = (tuples as f64).ln() / FANOUT.ln();
+    let part: Vec<f64> = each.iter().map(|us| us * 1e3 / (levels + lines)).collect();
+    [
+        place.counted("levels of the index", "count", levels),
+        place.counted("lines fetched", "per txn", lines),
+        place.measured("time for a level or a line", "ns", &part),
+    ]
 }

@@ -10,10 +10,13 @@ use super::{Cell, Done, Stage};
 use crate::bench::{Bench, Contestant, Killed, Reopened};
 use crate::error::LabError;
 use crate::point::{Point, X};
+use crate::room::Takes;
 use crate::scale::Sizes;
 
 /// Transactions before the kill where the size of the data is what matters.
 const TXNS_BEFORE_KILL: u64 = 10_000;
+/// Transactions that a process has left when it is killed, about.
+const IN_HAND_BYTES: u64 = 128 << 20;
 
 struct RecoveryStage {
     contestant: Contestant,
@@ -70,7 +73,7 @@ pub(super) fn peers(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
         let mut stage = stage(contestant, sizes.kills, "PEERS-REOPEN");
         for &tuples in &sizes.reopened {
             let spec = ycsb(tuples, TXNS_BEFORE_KILL.min(tuples));
-            stage.add(Killed::Ycsb(spec), ("", tuples), "");
+            stage.add(Killed::Ycsb(spec), ("", tuples), &sizes.scaled_reopened());
         }
         stages.push(Box::new(stage));
     }
@@ -90,6 +93,24 @@ fn ycsb(tuples: u64, transactions: u64) -> Spec {
 }
 
 impl RecoveryStage {
+    /// Of the process that is killed, with what it has in hand so that it never runs out of work; the
+    /// one that looks comes after it.
+    fn takes(&self, job: &Killed) -> Takes {
+        Takes::in_memory(IN_HAND_BYTES) + self.takes_without(job)
+    }
+
+    fn takes_without(&self, job: &Killed) -> Takes {
+        match (job, self.contestant) {
+            (Killed::Ycsb(spec), Contestant::Engine(kind, _)) => {
+                Takes::ycsb(kind, spec.tuples, spec.transactions)
+            }
+            (Killed::Ycsb(spec), Contestant::Peer(kind)) => {
+                Takes::peer(kind.cache_bytes(), kind.is_durable(), spec.tuples, spec.transactions)
+            }
+            (Killed::Tpcc(spec), _) => Takes::shop(spec, spec.transactions),
+        }
+    }
+
     fn add(&mut self, job: Killed, (panel, x): (&'static str, u64), scaled: &str) {
         let name = self.contestant.name();
         let (configuration, label, weight) = match &job {
@@ -111,7 +132,8 @@ impl RecoveryStage {
             ),
         };
         let weight = weight * f64::from(self.kills);
-        self.cells.push(Cell::new(label, &configuration, scaled, weight));
+        let takes = self.takes(&job);
+        self.cells.push(Cell::new(label, &configuration, scaled, weight, takes));
         self.jobs.push(job);
         self.places.push((panel, x));
     }

@@ -11,6 +11,7 @@ use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
+use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
 use crate::timing::{self, EmulatedShop, LATENCIES, Times};
 
@@ -37,7 +38,11 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> TpccStage {
     sizes.tpcc_engine().note(&mut configuration);
     let weight = spec.tuples() as f64 * 1e-5 + sizes.tpcc_txns as f64 * 2e-4;
     let label = format!("TPC-C {engine}");
-    let cells = [Cell::new(label, &configuration, &sizes.scaled_tpcc(), weight)];
+    let txns = spec.transactions * u64::from(sizes.repeat);
+    let native = Takes::shop(&spec, txns);
+    // One after the other: the native databases are gone when memory is emulated.
+    let takes = native.max(Takes::emulated_shop(&spec, spec.transactions));
+    let cells = [Cell::new(label, &configuration, &sizes.scaled_tpcc(), weight, takes)];
     let (cache_bytes, repeat) = (sizes.tpcc_cache_bytes, sizes.repeat);
     TpccStage { engine, spec, cells, cache_bytes, repeat, sizes: sizes.tpcc_engine() }
 }

@@ -20,6 +20,7 @@ use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
+use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
 use crate::timing::{self, Counted, EmulatedStore, LATENCIES, Times};
 
@@ -75,7 +76,9 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
             let slow = if engine == EngineKind::Cow { 4.0 } else { 1.0 };
             let updates = 1.0 + mix.update_percent() as f64 / 50.0 * slow;
             let weight = sizes.tuples as f64 * 6e-6 + sizes.txns as f64 * 1e-5 * updates;
-            cells.push(Cell::new(label, &configuration, &sizes.scaled_ycsb(), weight));
+            let takes = Takes::emulated(engine, spec.tuples)
+                + Takes::ycsb(engine, spec.tuples, spec.transactions);
+            cells.push(Cell::new(label, &configuration, &sizes.scaled_ycsb(), weight, takes));
             specs.push(spec);
         }
     }

@@ -1,6 +1,12 @@
 //! `perdura lab`: from nothing to a report, and what is refused.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod frames;
+mod look;
+mod room;
+mod saved;
+mod trouble;
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,0 +1,140 @@
+//! What becomes of a comparison that is worse, and of a report that cannot be written.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::common::{Ran, perdura};
+use super::saved::results;
+use super::{lab, run};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+#[test]
+fn a_comparison_fails_where_something_is_worse_beyond_the_share_and_noise() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let files = [
+        ("old", 1000.0, 10.0),
+        ("slower", 900.0, 10.0),
+        ("faster", 1100.0, 10.0),
+        ("noisy", 985.0, 10.0),
+        ("costlier", 1000.0, 11.0),
+        ("thriftier", 1000.0, 9.0),
+    ];
+    for (name, throughput, stores) in files {
+        results(directory.path(), name, throughput, stores);
+    }
+    let file = |name: &str| directory.path().join(format!("{name}.db"));
+    let compared = |name: &str, share: &str| {
+        run(&["lab", "compare", text(&file("old")), text(&file(name)), "--fail-over", share])
+    };
+    for (name, share, code) in [
+        ("slower", "5%", 1),
+        ("slower", "0.05", 1),
+        // A tenth less is no more than 15%.
+        ("slower", "15%", 0),
+        ("slower", "0.07%", 1),
+        ("faster", "5%", 0),
+        // The ranges of the repetitions touch.
+        ("noisy", "0%", 0),
+        ("costlier", "5%", 1),
+        ("costlier", "10%", 0),
+        ("thriftier", "0%", 0),
+        ("old", "0%", 0),
+    ] {
+        let ran = compared(name, share);
+        assert_eq!(ran.code, Some(code), "{name} {share}: {ran:?}");
+        let said = ran.err.contains("1 figure is worse by more than");
+        assert_eq!(said, code == 1, "{name} {share}: {ran:?}");
+        assert!(ran.out.contains("worse,"), "the table is there in any case: {ran:?}");
+    }
+    let little = compared("slower", "0.07%");
+    assert!(little.err.ends_with("worse by more than 0.07%\n"), "{little:?}");
+    // Without the option it is told, and no failure.
+    let told = run(&["lab", "compare", text(&file("old")), text(&file("slower"))]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.out.contains("10.0% worse"), "{told:?}");
+}
+
+/// All names in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("read");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("read").file_name();
+    let mut names: Vec<String> =
+        entries.map(|entry| name(entry).into_string().expect("text")).collect();
+    names.sort();
+    names
+}
+
+/// Writes a report into `directory`, into which no file of more than 100 KiB can be written.
+fn limited(results: &Path, directory: &Path, more: &[&str]) -> Ran {
+    let script = "trap '' XFSZ; ulimit -f 200; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(perdura().get_program());
+    command.args(["lab", "report", "--results", text(results), "--out"]);
+    command.arg(directory.join("report.html")).args(more);
+    Ran::from(command.output().expect("a shell"))
+}
+
+#[test]
+fn a_report_for_which_there_is_no_room_leaves_no_half_of_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let known = results(directory.path(), "known", 1000.0, 10.0);
+    let place = directory.path().join("reports");
+    fs::create_dir(&place).expect("made");
+
+    let nothing = limited(&known, &place, &[]);
+    assert_eq!(nothing.code, Some(1), "{nothing:?}");
+    assert!(nothing.err.contains("report.html: ") && nothing.out.is_empty(), "{nothing:?}");
+    assert_eq!(names(&place), [] as [&str; 0], "nothing is left");
+
+    let page = place.join("report.html");
+    let good = lab(&["report", "--out", text(&page)], &known);
+    assert_eq!(good.code, Some(0), "{good:?}");
+    let before = fs::read(&page).expect("written");
+    let again = limited(&known, &place, &[]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(fs::read(&page).expect("there") == before, "the one of before is whole");
+    assert_eq!(names(&place), ["report.html"]);
+}
+
+#[test]
+fn a_full_disk_is_told_with_what_to_do() {
+    if !Path::new("/dev/full").exists() {
+        eprintln!("there is no /dev/full: not tested");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let known = results(directory.path(), "known", 1000.0, 10.0);
+    let page = directory.path().join("report.html");
+    for arguments in [
+        &["report", "--out", "/dev/full"][..],
+        &["report", "--out", text(&page), "--csv", "/dev/full"],
+    ] {
+        let full = lab(arguments, &known);
+        assert_eq!(full.code, Some(1), "{full:?}");
+        assert!(full.err.contains("/dev/full: the disk is full"), "{full:?}");
+        assert!(full.err.contains("free some space"), "{full:?}");
+    }
+    let full = lab(&["report", "--out", text(&page), "--json", "/dev/full"], &known);
+    assert_eq!(full.code, Some(1), "{full:?}");
+    assert!(full.err.contains("/dev/full: "), "{full:?}");
+    assert!(Path::new("/dev/full").exists(), "a device stays one");
+    assert_eq!(names(directory.path()), ["known.db", "report.html"]);
+}
+
+#[test]
+fn a_report_that_cannot_be_there_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let known = results(directory.path(), "known", 1000.0, 10.0);
+    let into = lab(&["report", "--out", text(directory.path())], &known);
+    assert_eq!(into.code, Some(1), "{into:?}");
+    assert!(into.err.contains("this is a directory"), "{into:?}");
+    // Nobody, whoever it is, makes files there.
+    let forbidden = lab(&["report", "--out", "/proc/report.html"], &known);
+    assert_eq!(forbidden.code, Some(1), "{forbidden:?}");
+    assert!(forbidden.err.contains("/proc/report.html: "), "{forbidden:?}");
+    assert_eq!(names(directory.path()), ["known.db"]);
+}

@@ -1,0 +1,107 @@
+//! What Perdura's own targets need is measured, at the smallest sizes: every series, every latency,
+//! every size of the axis. One test in a process of its own: emulated runs fork it.
+
+use std::path::Path;
+
+use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
+use lab::experiments::named;
+use lab::results::{Results, Selection};
+use lab::run::{Identity, Plan};
+use lab::timing::Calibrations;
+use lab::{Host, Point, Scale, Sizes, X};
+
+struct Nobody;
+
+impl Launcher for Nobody {
+    fn kill(&self, _: Contestant, _: &Killed, _: &Path) -> Result<Reopened, String> {
+        Err("nobody is killed here".into())
+    }
+}
+
+fn measured() -> Vec<Point> {
+    // Not on a disk, if that can be: peers sync after each update.
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let directory = directory.expect("a directory");
+    let mut results = Results::open_or_create(&directory.path().join("results.db")).expect("made");
+    let ids = ["PEERS-MIX", "PEERS-CHURN", "PEERS-THREADS"].map(str::to_owned);
+    let experiments = named(&ids).expect("known");
+    let host = Host {
+        name: "here".into(),
+        cpu: "c".into(),
+        cores: 2,
+        flush: "clwb".into(),
+        medium: "tmpfs".into(),
+        kernel: "6.1".into(),
+        memory_bytes: 1 << 30,
+    };
+    let key = host.key();
+    let identity = Identity { commit: "c".into(), host, seed: 3 };
+    let plan = Plan::new(&results, &experiments, Sizes::new(Scale::Tiny, 0), identity);
+    let bench = Bench {
+        directory: directory.path(),
+        seed: 3,
+        launcher: &Nobody,
+        watch: &(),
+        room: &|| None,
+        calibrations: Calibrations::default(),
+    };
+    plan.expect("planned").run(&mut results, &bench, &()).expect("measured");
+    let selection = Selection { commit: "c".into(), host: key, scale: "tiny".into(), seed: 3 };
+    results.points(&selection).expect("read")
+}
+
+#[test]
+fn all_that_the_targets_are_about_is_measured() {
+    let points = measured();
+    let of = |experiment: &str, metric: &str| -> Vec<&Point> {
+        let wanted = |point: &&Point| point.experiment == experiment && point.metric == metric;
+        points.iter().filter(wanted).collect()
+    };
+    let series = |points: &[&Point]| -> Vec<String> {
+        let mut names: Vec<String> = points.iter().map(|point| point.series.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+
+    // Of everybody at every mixture: how long one transaction in a hundred takes until it is durable.
+    let throughput = of("PEERS-MIX", "throughput");
+    let p99 = of("PEERS-MIX", "p99 to durability");
+    assert!(series(&p99).len() >= 15, "{:?}", series(&p99));
+    assert_eq!(p99.len(), throughput.len());
+    for point in &p99 {
+        assert!(point.value > 0.0 && point.unit == "us", "{point:?}");
+        assert!(!point.exact && point.emulated.is_none(), "{point:?}");
+    }
+
+    let churned = of("PEERS-MIX", "throughput, after churn");
+    assert_eq!(series(&churned), ["btreemap", "lmdb", "nvm-inp", "nvm-inp process"]);
+    assert!(churned.iter().all(|point| point.x == X::from("read-only") && point.value > 0.0));
+
+    let growth = of("PEERS-GROWTH", "time for a level or a line");
+    assert_eq!((series(&growth), growth.len()), (vec!["nvm-inp".to_owned()], 4));
+    for point in growth {
+        let at = |metric| {
+            let found = of("PEERS-GROWTH", metric);
+            let same = |other: &&&Point| {
+                (&other.series, &other.panel, &other.x) == (&point.series, &point.panel, &point.x)
+            };
+            found.iter().find(same).expect("beside it").value
+        };
+        let parts = at("levels of the index") + at("lines fetched");
+        let expected = at("time of a transaction") * 1e3 / parts;
+        assert!((point.value / expected - 1.0).abs() < 1e-9, "{point:?}: {expected}");
+    }
+
+    let stored = of("PEERS-CHURN", "stored");
+    let operations: Vec<String> = stored.iter().map(|point| point.x.to_string()).collect();
+    assert_eq!(operations, ["0", "200", "400", "600", "800", "1000"]);
+    assert!(stored.iter().all(|point| point.value > 0.0));
+
+    let scaling = of("PEERS-THREADS", "scaling");
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2) {
+        assert_eq!((series(&scaling).len(), scaling.len()), (2, 8), "{scaling:?}");
+    } else {
+        assert!(scaling.is_empty(), "one core has nothing to share");
+    }
+}
