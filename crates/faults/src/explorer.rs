@@ -39,6 +39,9 @@ pub struct Story<M: Medium, W: Work = Items> {
     pub created: bool,
 }
 
+/// States, each by a number that two have in common only if they are alike and the same was promised.
+pub type Known = HashSet<u64>;
+
 /// How much to look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
@@ -134,22 +137,43 @@ impl<M: Medium, W: Work> Story<M, W> {
     /// first violation.
     pub fn explore(&self, fault: Option<&Mutation>, effort: Effort) -> Explored {
         match fault {
-            None => self.walk(&self.trace, None, effort),
-            Some(fault) => {
-                let (trace, injected) = M::mutate(&self.trace, fault);
-                let mut explored = self.walk(&trace, Some(fault), effort);
-                explored.injected += injected;
-                explored
-            }
+            None => self.walk(&self.trace, None, effort, &Known::new()),
+            Some(fault) => self.explore_beyond(&Known::new(), fault, effort),
         }
     }
 
-    fn walk(&self, trace: &M::Trace, fault: Option<&Mutation>, effort: Effort) -> Explored {
+    /// The states that [`Self::explore`] would look at without a fault.
+    pub fn known(&self, effort: Effort) -> Known {
+        let (mut known, Effort { bound, part, seed, .. }) = (Known::new(), effort);
+        M::walk(&self.trace, bound, part, seed, &mut |state| {
+            known.insert(with_promise::<M>(&state));
+            ControlFlow::Continue(())
+        });
+        known
+    }
+
+    /// As [`Self::explore`] with a fault, but what the program leaves behind without it too is not
+    /// looked at: it does not show the fault.
+    pub fn explore_beyond(&self, known: &Known, fault: &Mutation, effort: Effort) -> Explored {
+        let (trace, injected) = M::mutate(&self.trace, fault);
+        let mut explored = self.walk(&trace, Some(fault), effort, known);
+        explored.injected += injected;
+        explored
+    }
+
+    fn walk(
+        &self,
+        trace: &M::Trace,
+        fault: Option<&Mutation>,
+        effort: Effort,
+        known: &Known,
+    ) -> Explored {
         let Effort { bound, part, seed, again } = effort;
         let mut explored = Explored::default();
         let (mut seen, mut crashed_again) = (HashSet::new(), 0u64);
         let walked = M::walk(trace, bound, part, seed, &mut |state| {
-            if self.is_nothing_yet(&state) || !seen.insert(with_promise::<M>(&state)) {
+            let number = with_promise::<M>(&state);
+            if self.is_nothing_yet(&state) || known.contains(&number) || !seen.insert(number) {
                 return ControlFlow::Continue(());
             }
             explored.states += 1;
@@ -318,7 +342,7 @@ impl<M: Medium, W: Work> Story<M, W> {
         let deeper = Again { every: 37, per_mille: 100, depth: again.depth - 1, ..again };
         let effort = Effort::once(6).then(deeper);
         let explored = match fault {
-            None => after.walk(&after.trace, None, effort),
+            None => after.walk(&after.trace, None, effort, &Known::new()),
             Some(fault) => after.explore(Some(fault), effort),
         };
         match explored.violation {

@@ -103,7 +103,7 @@ fn sites_of_work(how: How, trace: &DiskTrace) -> Vec<Site> {
 /// Without one of its syncs an engine must fail the tests above, unless it is explained.
 fn without_one_sync(engine: EngineKind, plots: &[Plot], bound: u64, explained: &[Explained]) {
     let stories: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
-    let stories: Vec<_> = stories.iter().map(|story| (story, bound)).collect();
+    let stories: Vec<_> = stories.iter().map(|story| (story, Effort::once(bound))).collect();
     let swept = sweep(&stories, How::NoSync, sites_of_work);
     println!("{engine}: {} places sync", swept.places);
     assert!(swept.places >= 2);

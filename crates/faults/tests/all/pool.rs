@@ -126,10 +126,9 @@ fn sites_of_work(how: How, trace: &Trace) -> Vec<Site> {
 
 /// Without one of its flushes or fences an engine must fail the tests above: else either they are
 /// blind or the instruction superfluous.
-fn sweep_all(stories: &[(Story<PoolMedium>, u64)]) {
-    let stories: Vec<_> = stories.iter().map(|(story, bound)| (story, *bound)).collect();
-    let flushes = sweep(&stories, How::NoFlush, sites_of_work);
-    let fences = sweep(&stories, How::NoFence, sites_of_work);
+fn sweep_all(stories: &[(&Story<PoolMedium>, Effort)]) {
+    let flushes = sweep(stories, How::NoFlush, sites_of_work);
+    let fences = sweep(stories, How::NoFence, sites_of_work);
     println!("{} places flush, {} fence", flushes.places, fences.places);
     assert!(flushes.places >= 5 && fences.places >= 2);
     assert_eq!((flushes.unnoticed, fences.unnoticed), (vec![], vec![]));
@@ -141,15 +140,15 @@ fn sweep_in_place(engine: EngineKind, transactions: usize) {
     let long = plot(engine, 11, transactions, 60).run_in_pool();
     sweep_all(&[
         // The short ones first, then a few states of each point: most faults show there.
-        (inserts_with_updates(engine), 10),
-        (two_operations_on_one_tuple(engine, true), 5_000),
-        (two_operations_on_one_tuple(engine, false), 5_000),
-        (few_keys.clone(), 2),
-        (many_keys.clone(), 2),
-        (long.clone(), 2),
-        (few_keys, 10),
-        (many_keys, 10),
-        (long, 20),
+        (&inserts_with_updates(engine), Effort::once(10)),
+        (&two_operations_on_one_tuple(engine, true), Effort::once(5_000)),
+        (&two_operations_on_one_tuple(engine, false), Effort::once(5_000)),
+        (&few_keys, Effort::once(2)),
+        (&many_keys, Effort::once(2)),
+        (&long, Effort::once(2)),
+        (&few_keys, Effort::once(10)),
+        (&many_keys, Effort::once(10)),
+        (&long, Effort::once(20)),
     ]);
 }
 
@@ -167,8 +166,8 @@ fn the_crash_test_of_nvm_log_fails_without_any_one_flush_or_fence() {
 fn the_crash_test_of_nvm_cow_fails_without_any_one_flush_or_fence() {
     let engine = EngineKind::NvmCow;
     sweep_all(&[
-        (plot(engine, 11, 90, 60).run_in_pool(), 20),
-        (plot(engine, 13, 120, 60).groups_of(4).run_in_pool(), 20),
+        (&plot(engine, 11, 90, 60).run_in_pool(), Effort::once(20)),
+        (&plot(engine, 13, 120, 60).groups_of(4).run_in_pool(), Effort::once(20)),
     ]);
 }
 
@@ -188,7 +187,7 @@ fn around_the_work(engine: EngineKind, flushes: &[Explained], fences: &[Explaine
             sites.retain(|site| !work.contains(site));
             sites
         };
-        let swept = sweep(&[(&story, 10)], how, around);
+        let swept = sweep(&[(&story, Effort::once(10))], how, around);
         println!("{engine}, {how:?}: {} places in creation and closing alone", swept.places);
         let (open, stale) = unexplained(swept.unnoticed, explained);
         assert_eq!((open, stale), (vec![], vec![]), "{engine}, {how:?}");

@@ -6,7 +6,7 @@
 //!
 //! Minutes: `cargo test -p perdura-faults --test all stores:: -- --ignored --nocapture`
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use crate::common::{Explained, unexplained};
@@ -94,14 +94,19 @@ fn swept(engine: EngineKind, stories: &[(Story<PoolMedium>, u64)], explained: &[
     let in_recovery: Vec<_> = stories.iter().map(|(story, _)| sites_in_recovery(story)).collect();
     let mut places = in_story.clone();
     places.extend(in_recovery.iter().flatten().map(|(site, _)| site));
-    let glance = |fault: &Mutation, (story, bound): &(Story<PoolMedium>, u64)| {
-        // Small stories whole, of large ones every fifth crash point.
+    // Small stories whole, of large ones every fifth crash point; then all of them.
+    let glances = stories.iter().map(|(story, bound)| {
         let stride = if *bound > 8 { 1 } else { 5 };
-        let effort = Effort { part: Part { stride, ..Part::ALL }, ..Effort::once(*bound) };
-        story.explore(Some(fault), effort).violation.is_some()
-    };
-    let once = |fault: &Mutation, (story, bound): &(Story<PoolMedium>, u64)| {
-        story.explore(Some(fault), Effort::once(*bound)).violation.is_some()
+        (story, Effort { part: Part { stride, ..Part::ALL }, ..Effort::once(*bound) })
+    });
+    let whole = stories.iter().map(|(story, bound)| (story, Effort::once(*bound)));
+    let once: Vec<_> = glances.chain(whole).collect();
+    // What the program leaves behind without the fault, too.
+    let known: Vec<_> = once.iter().map(|(story, effort)| story.known(*effort)).collect();
+    let once = |fault: &Mutation, range: Range<usize>| {
+        once[range.clone()].iter().zip(&known[range]).any(|((story, effort), known)| {
+            story.explore_beyond(known, fault, *effort).violation.is_some()
+        })
     };
     let nested = |fault: &Mutation, (story, bound): &(Story<PoolMedium>, u64)| {
         let effort = Effort::once(*bound).then(Again::every(60, 1));
@@ -127,10 +132,10 @@ fn swept(engine: EngineKind, stories: &[(Story<PoolMedium>, u64)], explained: &[
         let is_explained =
             unexplained([format!("{}:{}", site.file(), site.line())], explained).0.is_empty();
         let in_story = in_story.contains(&site);
-        let noticed = in_story && stories.iter().any(|story| glance(&fault, story))
+        let noticed = in_story && once(&fault, 0..stories.len())
             || again(&fault, site)
             || !is_explained
-                && (in_story && stories.iter().any(|story| once(&fault, story))
+                && (in_story && once(&fault, stories.len()..2 * stories.len())
                     || stories.iter().any(|story| nested(&fault, story)));
         println!("{engine}: {site} {noticed}, {} s", begun.elapsed().as_secs());
         noticed
