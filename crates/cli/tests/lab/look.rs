@@ -15,10 +15,17 @@ fn program(name: &str) -> Option<PathBuf> {
     env::split_paths(&paths).map(|path| path.join(name)).find(|path| path.is_file())
 }
 
+/// The interpreter itself: what the path has of that name may be a script, which needs more.
+fn python() -> Option<PathBuf> {
+    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let said = String::from_utf8(asked.ok()?.stdout).ok()?;
+    Some(PathBuf::from(said.trim())).filter(|path| path.is_file())
+}
+
 /// The script, to be run where `path` has all programs that there are; `None` without Python.
 fn look(path: Option<&Path>, report: &Path) -> Option<Ran> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/look");
-    let mut command = Command::new(program("python3")?);
+    let mut command = Command::new(python()?);
     command.arg(script).arg(report).env_remove("BROWSER_BINARY");
     if let Some(path) = path {
         command.env("PATH", path);
@@ -52,7 +59,7 @@ fn without_a_browser_the_look_says_so() {
 
 #[test]
 fn a_plot_that_cannot_be_drawn_fails_the_look() {
-    if !browser() || program("python3").is_none() {
+    if !browser() || python().is_none() {
         eprintln!("there is no browser, or no Python: not tested");
         return;
     }
