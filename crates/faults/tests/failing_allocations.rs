@@ -23,8 +23,6 @@ use faults::failing::{Place, Plan, Run};
 use faults::items::schema;
 use perdura::{Database, Domain, EngineKind, Error, Native};
 
-/// Points of an engine that are visited in every build; all of them with `PERDURA_EVERY_POINT=1`.
-const SAMPLE: u64 = 500;
 /// Seconds after which a child hangs.
 const PATIENCE_S: u32 = 60;
 
@@ -169,7 +167,7 @@ fn remove(path: &Path) {
 fn every_allocation_fails_in_turn(engine: EngineKind) {
     const MANY: u64 = 1 << 40;
     let started = Instant::now();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mut run = Run::new(engine);
     run.options = run.options.domain(Domain::Process).pool_limit(64 << 20).volatile_limit(64 << 20);
     let (plan, said) = (Plan::new(&run), shared());
@@ -180,13 +178,10 @@ fn every_allocation_fails_in_turn(engine: EngineKind) {
     run.left(&place, &plan, Some(plan.acknowledged())).unwrap();
     remove(&place.path);
     let points = said.allocations.load(Ordering::SeqCst);
-    let every = std::env::var_os("PERDURA_EVERY_POINT").is_some();
-    let stride = if every { 1 } else { points.div_ceil(SAMPLE) };
-    let (mut visited, mut died, mut errors) = (0, 0, 0);
-    for point in (0..points).step_by(stride as usize) {
+    let (mut died, mut errors) = (0, 0);
+    for point in 0..points {
         let status = live(&place, &plan, point, said);
         let name = format!("{engine}, allocation {point} of {points}");
-        visited += 1;
         if libc::WIFSIGNALED(status) {
             assert_eq!(libc::WTERMSIG(status), libc::SIGABRT, "{name}: hangs or is damaged");
             died += 1;
@@ -200,10 +195,11 @@ fn every_allocation_fails_in_turn(engine: EngineKind) {
         remove(&place.path);
     }
     println!(
-        "{engine}: {visited} of {points} points, {died} died, {errors} errors, {:.1} s",
+        "{engine}: {points} points, {died} died, {errors} errors, {:.1} s",
         started.elapsed().as_secs_f64()
     );
-    assert!(died > 0 && visited >= points.min(SAMPLE) / 2);
+    // A few may fail without harm, or are not made in each run.
+    assert!(points > 1000 && died + 10 > points, "{engine}: {died} of {points} died");
 }
 
 /// Does some of the engines' work in a process of its own, whose number it returns.
@@ -214,6 +210,9 @@ fn in_a_process(engines: impl Iterator<Item = EngineKind>) -> libc::pid_t {
     if process > 0 {
         return process;
     }
+    // Where it is asked for, who dies without memory looks for the names of its callers for ever.
+    // SAFETY: the only thread of this process.
+    unsafe { std::env::set_var("RUST_BACKTRACE", "0") };
     let ended = catch_unwind(AssertUnwindSafe(|| engines.for_each(every_allocation_fails_in_turn)));
     let code = ended.map_or_else(
         |panic| {
