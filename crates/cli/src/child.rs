@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::job::Job;
 use crate::output::print;
 use crate::plan::database_options;
-use crate::pool::still;
+use crate::pool::waker;
 use crate::scratch;
 
 pub(crate) use opening::{Opening, Reads};
@@ -164,7 +164,7 @@ pub(crate) fn dispatch() -> Option<ExitCode> {
     let argument = arguments.next();
     let work: fn(&Task) -> Result<(), Failure> = match first.to_str()? {
         scratch::JANITOR => return Some(scratch::janitor(Path::new(&argument?))),
-        still::WAKER => return Some(still::waker(argument?.to_str()?)),
+        waker::WAKER => return Some(waker::waker(argument?.to_str()?)),
         VICTIM => victim,
         WITNESS => witness,
         crash::SOAKED => return Some(crash::soaked(argument.into_iter().chain(arguments))),

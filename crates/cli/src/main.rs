@@ -11,11 +11,13 @@
 //! | `tour`, `bench`, `pool`, `crash`, `laboratory` | the commands |
 //! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
 //! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
+//! | `attendant` | who does what is left when a command has ended? |
 //! | `scratch`, `host`, `progress`, `output`, `units`, `failure` | where, on what, how far, to whom |
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod attendant;
 mod bench;
 mod child;
 mod contestant;

@@ -6,22 +6,20 @@
 //! - Only a directory that [`Scratch::new`] made itself is ever removed.
 //!
 //! How:
-//! 1. A second process of this binary, the janitor, holds the reading end of a pipe whose other
-//!    end only the command has. It is in a process group of its own, so Ctrl-C does not reach it.
-//! 2. When the command ends, however, the kernel closes the pipe; the janitor reads its end and
-//!    removes the directory.
-//! 3. An orderly end removes the directory itself and then waits for the janitor.
+//! 1. A second process of this binary, the janitor, is an [attendant](crate::attendant) of the
+//!    command: when that ends, however, it removes the directory.
+//! 2. An orderly end removes the directory itself and then waits for the janitor.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use lab::room::Room;
 use perdura::{Domain, Medium, free_bytes, medium_of};
 
+use crate::attendant::{Attendant, attend};
 use crate::failure::Failure;
 use crate::units;
 
@@ -37,7 +35,7 @@ pub(crate) struct Scratch {
     path: PathBuf,
     medium: Medium,
     /// `None` if the directory is to be kept.
-    janitor: Option<Child>,
+    janitor: Option<Attendant>,
 }
 
 impl Scratch {
@@ -110,10 +108,8 @@ impl Scratch {
 
     /// Keeps the directory after all: somebody will want to look at what is in it.
     pub(crate) fn preserve(&mut self) {
-        if let Some(mut janitor) = self.janitor.take() {
-            // One that has gone by itself has removed nothing: its pipe is still open.
-            let _ = janitor.kill();
-            let _ = janitor.wait();
+        if let Some(janitor) = self.janitor.take() {
+            janitor.dismiss();
         }
     }
 
@@ -139,11 +135,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let Some(janitor) = &mut self.janitor else { return };
+        let Some(janitor) = self.janitor.take() else { return };
         // The janitor tries again, and nobody is left to be told of a failure.
         let _ = fs::remove_dir_all(&self.path);
-        drop(janitor.stdin.take());
-        let _ = janitor.wait();
+        janitor.work();
     }
 }
 
@@ -175,20 +170,11 @@ fn available_memory() -> Option<u64> {
 }
 
 /// Starts the janitor.
-fn hire(path: &Path) -> Result<Child, Failure> {
-    let binary = std::env::current_exe().map_err(|error| Failure::about("perdura", error))?;
-    Command::new(binary)
-        .arg(JANITOR)
-        .arg(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| {
-            let _ = fs::remove_dir(path);
-            Failure::about("the process that cleans up", error)
-        })
+fn hire(path: &Path) -> Result<Attendant, Failure> {
+    Attendant::hire(JANITOR, path.as_ref()).map_err(|error| {
+        let _ = fs::remove_dir(path);
+        Failure::about("the process that cleans up", error)
+    })
 }
 
 /// The janitor: waits until the command has ended and removes its directory.
@@ -197,8 +183,10 @@ pub(crate) fn janitor(path: &Path) -> ExitCode {
     if !name.starts_with(PREFIX) {
         return ExitCode::from(2);
     }
-    // An error means as much as the end: there is nobody at the other end.
-    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    // Whose command is gone before it is ready has as much to do.
+    if matches!(attend(Duration::MAX, || {}), Ok(false)) {
+        return ExitCode::SUCCESS;
+    }
     // A child of the command may still be writing for a moment: it ends when its own pipe closes.
     for _ in 0..50 {
         match fs::remove_dir_all(path) {

@@ -242,7 +242,7 @@ fn what_cannot_be_copied_is_named_and_nothing_is_made() {
 }
 
 #[test]
-fn who_has_a_database_open_copies_it_by_itself() {
+fn the_backup_of_an_application_is_restored_by_the_command() {
     let place = Place::new(EngineKind::NvmInp, 1, 5);
     let open = Database::open(place.at("db"), &Options::new()).expect("a database");
     open.backup(place.at("backup")).expect("a backup");

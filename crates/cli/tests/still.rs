@@ -22,6 +22,8 @@ const EACH: i64 = 1000;
 const PARTITIONS: u32 = 2;
 /// Bytes of a pool to begin with.
 const SMALL: u64 = 2 << 20;
+/// So many that copying them takes a while.
+const LARGE: u64 = 300 << 20;
 
 fn schema() -> Schema {
     let account = TableSchema::new("account")
@@ -134,8 +136,15 @@ impl Writer {
     }
 
     fn state(&self) -> char {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it lives");
-        stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state")
+        state(self.child.id()).expect("it lives")
+    }
+
+    /// Waits until it stands still, or the backup has ended; whether it does.
+    fn stands_still(&self, backup: &mut Child) -> bool {
+        wait_until("the backup neither stops it nor ends", || {
+            self.state() == 'T' || backup.try_wait().expect("a child").is_some()
+        });
+        self.state() == 'T'
     }
 }
 
@@ -144,6 +153,68 @@ impl Drop for Writer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a signal to a process, if it is there.
+fn send(signal: &str, process: u32) {
+    let mut kill = Command::new("kill");
+    // Who is gone needs none.
+    kill.args([signal, &process.to_string()]).stderr(Stdio::null()).status().expect("kill");
+}
+
+fn state(process: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit(") ").next()?.chars().next()
+}
+
+/// Processes that a process has started.
+fn children(process: u32) -> Vec<u32> {
+    let numbers = fs::read_dir("/proc").expect("/proc").filter_map(|entry| {
+        let name = entry.ok()?.file_name();
+        name.to_str()?.parse().ok()
+    });
+    let child = |number: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+        stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
+    };
+    numbers.filter(|number| child(number) == Some(process)).collect()
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is() {
+        assert!(since.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A backup that takes a while.
+fn begin_backup(path: &Path, to: &Path) -> Child {
+    perdura()
+        .args(["pool", "backup", text(path), text(to)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a backup")
+}
+
+/// Waits for a backup that has to succeed.
+fn end_backup(backup: Child) {
+    let done = backup.wait_with_output().expect("its end");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Whether a command has left its directory behind.
+fn scratch_in(directory: &Path) -> bool {
+    let mut names = fs::read_dir(directory).unwrap().map(|one| one.unwrap().file_name());
+    names.any(|name| name.to_string_lossy().starts_with("perdura-scratch"))
+}
+
+fn restored(backup: &Path) -> [u64; PARTITIONS as usize] {
+    let copy = backup.with_extension("copy");
+    let ran = run(&["pool", "restore", text(backup), text(&copy)]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    rounds_of_one_moment(&copy)
 }
 
 fn directory() -> tempfile::TempDir {
@@ -187,16 +258,13 @@ fn a_database_that_is_being_written_is_backed_up_as_it_is_at_one_moment() {
         create(&path, engine, SMALL);
         let writer = Writer::start(&path);
         for number in 0..3 {
-            let [to, copy] =
-                ["backup", "copy"].map(|name| place.path().join(format!("{name}-{number}")));
+            let to = place.path().join(format!("backup-{number}"));
             let before = writer.rounds();
             let ran = run(&["pool", "backup", text(&path), text(&to)]);
             assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{engine}: {}", ran.out);
             assert!(ran.out.contains("stood still for"), "{engine}: {}", ran.out);
             let after = writer.goes_on();
-            let ran = run(&["pool", "restore", text(&to), text(&copy)]);
-            assert_eq!(ran.code, Some(0), "{engine}: {}", ran.err);
-            let rounds = rounds_of_one_moment(&copy);
+            let rounds = restored(&to);
             assert!(
                 before <= rounds[1] && rounds[0] <= after,
                 "{engine}: {before} {rounds:?} {after}"
@@ -204,10 +272,7 @@ fn a_database_that_is_being_written_is_backed_up_as_it_is_at_one_moment() {
         }
         drop(writer);
         rounds_of_one_moment(&path);
-        let names: Vec<_> =
-            fs::read_dir(place.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
-        let left = names.iter().any(|name| name.to_string_lossy().starts_with("perdura-scratch"));
-        assert!(!left, "{engine}: {names:?}");
+        assert!(!scratch_in(place.path()), "{engine}");
     }
 }
 
@@ -242,28 +307,75 @@ fn a_database_that_is_being_written_is_dumped_too() {
 fn a_process_goes_on_when_the_backup_of_its_database_is_killed() {
     let place = directory();
     let path = place.path().join("db");
-    // So large that copying it takes a while.
-    create(&path, EngineKind::NvmInp, 300 << 20);
+    create(&path, EngineKind::NvmInp, LARGE);
     let writer = Writer::start(&path);
     let mut killed_while_it_stood = 0;
     for number in 0..5 {
-        let to = place.path().join(format!("backup-{number}"));
-        let mut backup = perdura()
-            .args(["pool", "backup", text(&path), text(&to)])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a backup");
-        while writer.state() != 'T' && backup.try_wait().expect("a child").is_none() {
-            thread::sleep(Duration::from_micros(100));
+        let mut backup = begin_backup(&path, &place.path().join(format!("backup-{number}")));
+        let stood = writer.stands_still(&mut backup);
+        // In every second round those that it has started are told to end, too, as the end of a
+        // service does it.
+        if number % 2 == 1 {
+            children(backup.id()).into_iter().for_each(|child| send("-TERM", child));
         }
         backup.kill().expect("killed");
-        killed_while_it_stood += u32::from(writer.state() == 'T');
+        killed_while_it_stood += u32::from(stood);
         backup.wait().expect("gone");
         writer.goes_on();
+        wait_until("the copy is still there", || !scratch_in(place.path()));
     }
     println!("killed {killed_while_it_stood} times while the writer stood still");
     assert!(killed_while_it_stood > 0, "copying was too fast each time: try with more");
+}
+
+#[test]
+fn backups_at_the_same_time_are_of_one_moment_each() {
+    let place = directory();
+    let path = place.path().join("db");
+    create(&path, EngineKind::NvmInp, LARGE / 4);
+    let writer = Writer::start(&path);
+    let to = |number| place.path().join(format!("backup-{number}"));
+    let backups = [0, 1, 2].map(|number| begin_backup(&path, &to(number)));
+    backups.into_iter().for_each(end_backup);
+    writer.goes_on();
+    for number in 0..3 {
+        restored(&to(number));
+    }
+}
+
+#[test]
+fn a_process_that_is_let_go_on_is_copied_again() {
+    let place = directory();
+    let path = place.path().join("db");
+    create(&path, EngineKind::NvmInp, LARGE);
+    let writer = Writer::start(&path);
+    let to = |number| place.path().join(format!("backup-{number}"));
+    // By somebody, once.
+    let mut backup = begin_backup(&path, &to(0));
+    assert!(writer.stands_still(&mut backup), "copying was too fast: try with more");
+    send("-CONT", writer.child.id());
+    end_backup(backup);
+    restored(&to(0));
+    // By the waker, since the command stands still itself.
+    let mut backup = begin_backup(&path, &to(1));
+    assert!(writer.stands_still(&mut backup), "copying was too fast: try with more");
+    send("-STOP", backup.id());
+    writer.goes_on();
+    assert_eq!(state(backup.id()), Some('T'));
+    send("-CONT", backup.id());
+    end_backup(backup);
+    restored(&to(1));
+    // By somebody, always: it cannot be copied, and says so.
+    let mut backup = begin_backup(&path, &to(2));
+    while backup.try_wait().expect("a child").is_none() {
+        send("-CONT", writer.child.id());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let ended = backup.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("go on"), "{said}");
+    writer.goes_on();
+    assert!(!scratch_in(place.path()));
 }
 
 #[test]
@@ -272,19 +384,17 @@ fn a_process_that_was_stopped_before_stays_so() {
     let path = place.path().join("db");
     create(&path, EngineKind::NvmLog, SMALL);
     let writer = Writer::start(&path);
-    let send = |signal: &str| {
-        let done = Command::new("kill").args([signal, &writer.child.id().to_string()]).status();
-        assert!(done.expect("kill").success());
-    };
-    send("-STOP");
-    let since = Instant::now();
-    while writer.state() != 'T' {
-        assert!(since.elapsed() < Duration::from_secs(10), "it does not stop");
-    }
+    send("-STOP", writer.child.id());
+    // All of its threads: the last one stops when it runs next.
+    wait_until("it does not stop", || {
+        let threads = fs::read_dir(format!("/proc/{}/task", writer.child.id())).expect("threads");
+        let mut names = threads.map(|one| one.unwrap().file_name().into_string().unwrap());
+        names.all(|name| state(name.parse().expect("a number")) == Some('T'))
+    });
     let to = place.path().join("backup");
     let ran = run(&["pool", "backup", text(&path), text(&to)]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert_eq!(writer.state(), 'T');
-    send("-CONT");
+    send("-CONT", writer.child.id());
     writer.goes_on();
 }

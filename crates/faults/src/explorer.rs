@@ -154,7 +154,12 @@ impl<M: Medium, W: Work> Story<M, W> {
 
     /// As [`Self::explore`] with a fault, but what the program leaves behind without it too is not
     /// looked at: it does not show the fault.
+    ///
+    /// # Panics
+    /// It is to crash again after a state: the fault is in recovery, too, which has to be run for
+    /// that from states that are known.
     pub fn explore_beyond(&self, known: &Known, fault: &Mutation, effort: Effort) -> Explored {
+        assert!(known.is_empty() || effort.again.depth == 0, "recovery is not known");
         let (trace, injected) = M::mutate(&self.trace, fault);
         let mut explored = self.walk(&trace, Some(fault), effort, known);
         explored.injected += injected;

@@ -216,7 +216,7 @@ fn shows<E: Environment, T>(
 ) -> Result<bool, Error> {
     let mut same = true;
     tx.scan(table, scan, |row| {
-        same = wanted.next().is_some_and(|one| is(row, &one));
+        same = same && wanted.next().is_some_and(|one| is(row, &one));
         if same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(same && wanted.next().is_none())

@@ -2,6 +2,8 @@
 // The page: from the data of the report to what is read.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
+// "full/8" is one in eight transactions of the full size.
+const SCALE = DATA.scale.replace(/^([^/]+)(?:\/(\d+))?$/, (_, size, oneIn) => `--${size}${oneIn ? ` --one-in ${oneIn}` : ""}`);
 const main = document.getElementById("main");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -204,7 +206,7 @@ function choosing() {
   section("choose", "What to choose",
     make("p", {}, size
       ? "Six storage engines of Perdura beside what one would take instead, in the same loop on the same machine."
-      : ["Six storage engines of Perdura on this machine. What one would take instead comes beside them with ", make("code", {}, `perdura lab run PEERS --${DATA.scale}`), "."]),
+      : ["Six storage engines of Perdura on this machine. What one would take instead comes beside them with ", make("code", {}, `perdura lab run PEERS ${SCALE}`), "."]),
     answers, table,
     make("div", { class: "note" },
       make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise."),
@@ -224,7 +226,7 @@ function pairs(id, ours, theirs) {
 }
 
 // What is in a file of results already is not done again: so another file.
-const again = (id) => `perdura lab run ${id} --${DATA.scale} --seed ${DATA.seed} --results again.db && perdura lab report --results again.db`;
+const again = (id) => `perdura lab run ${id} ${SCALE} --seed ${DATA.seed} --results again.db && perdura lab report --results again.db`;
 
 function rerun(id) {
   const command = again(id);

@@ -240,7 +240,7 @@ fn key(identity: &Identity, study: Study, sizes: &Sizes, configuration: &str) ->
     Key {
         study: study.name().to_owned(),
         configuration: configuration.to_owned(),
-        scale: sizes.scale.name().to_owned(),
+        scale: sizes.name(),
         commit: identity.commit.clone(),
         host: identity.host.key(),
         seed: identity.seed,

@@ -8,7 +8,6 @@
 //! short run.
 
 use std::fmt;
-use std::str::FromStr;
 
 use perdura::Options;
 use serde::{Deserialize, Serialize};
@@ -18,6 +17,8 @@ use serde_json::Value;
 const PAPER_TUPLES: u64 = 2_000_000;
 /// Transactions of P1's YCSB.
 const PAPER_TXNS: u64 = 8_000_000;
+/// Transactions of TPC-C; P1 does not say how many.
+const TPCC_TXNS: u64 = 800_000;
 /// Bytes of the last-level cache of P1's machine.
 const PAPER_CACHE_BYTES: u64 = 20 << 20;
 /// Tuples of the largest database in the comparison with peers, and of the largest that is reopened.
@@ -60,21 +61,15 @@ impl fmt::Display for Scale {
     }
 }
 
-impl FromStr for Scale {
-    type Err = String;
-
-    fn from_str(given: &str) -> Result<Self, String> {
-        let all = [Self::Tiny, Self::Quick, Self::Full];
-        let found = all.into_iter().find(|scale| scale.name() == given);
-        found.ok_or_else(|| format!("unknown scale '{given}': use quick or full"))
-    }
-}
-
 /// The sizes of all experiments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sizes {
     /// Which they are.
     pub scale: Scale,
+    /// One in so many transactions of the full size is run, of YCSB, TPC-C, nodes and peers, for
+    /// machines or people that have not got the time for all of them. Data, caches and what engines
+    /// keep stay those of the scale.
+    pub one_in: u64,
     /// YCSB: tuples.
     pub tuples: u64,
     /// YCSB: transactions of a run.
@@ -135,6 +130,7 @@ impl Sizes {
     fn tiny() -> Self {
         Self {
             scale: Scale::Tiny,
+            one_in: 1,
             tuples: 400,
             txns: 600,
             partitions: 2,
@@ -163,6 +159,7 @@ impl Sizes {
     fn quick() -> Self {
         Self {
             scale: Scale::Quick,
+            one_in: 1,
             tuples: 100_000,
             txns: 100_000,
             partitions: 8,
@@ -199,6 +196,7 @@ impl Sizes {
         };
         Self {
             scale: Scale::Full,
+            one_in: 1,
             tuples,
             txns: PAPER_TXNS * tuples / PAPER_TUPLES,
             partitions: 8,
@@ -206,7 +204,7 @@ impl Sizes {
             warehouses: 8,
             items: 100_000,
             customers: 3000,
-            tpcc_txns: 800_000,
+            tpcc_txns: TPCC_TXNS,
             cache_bytes: cache_for(tuples),
             tpcc_cache_bytes: PAPER_CACHE_BYTES,
             recovery_tuples: tuples,
@@ -224,6 +222,25 @@ impl Sizes {
             threads: (200_000, 800_000),
             bandwidth_bytes: 1 << 30,
             bandwidth_writes: 1_000_000,
+        }
+    }
+
+    /// The same, with one in so many transactions.
+    #[must_use]
+    pub fn one_in(mut self, one_in: u64) -> Self {
+        let less = |transactions: &mut u64| *transactions = (*transactions / one_in).max(1);
+        [&mut self.txns, &mut self.tpcc_txns, &mut self.nodes.1].into_iter().for_each(less);
+        self.peers.iter_mut().for_each(|(_, transactions)| less(transactions));
+        self.one_in *= one_in;
+        self
+    }
+
+    /// The name under which results are kept: `full`, or `full/8` with one in eight transactions.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.one_in {
+            1 => self.scale.name().to_owned(),
+            one_in => format!("{}/{one_in}", self.scale),
         }
     }
 
@@ -260,6 +277,7 @@ impl Sizes {
             ("warehouses", u64::from(self.warehouses), 8),
             ("items", u64::from(self.items), 100_000),
             ("customers of a district", u64::from(self.customers), 3000),
+            ("transactions", self.tpcc_txns, TPCC_TXNS),
             ("cache, bytes", self.tpcc_cache_bytes, PAPER_CACHE_BYTES),
         ]))
     }
@@ -395,6 +413,23 @@ mod tests {
         let small = Sizes::new(Scale::Full, 4 << 30);
         assert!(small.tuples < 400_000, "{}", small.tuples);
         assert!(small.scaled_ycsb().contains("instead of 2000000"), "{}", small.scaled_ycsb());
+    }
+
+    #[test]
+    fn less_transactions_change_nothing_else() {
+        let full = Sizes::new(Scale::Full, 64 << 30);
+        let less = full.clone().one_in(8);
+        assert_eq!((full.name(), less.name()), ("full".into(), "full/8".into()));
+        assert_eq!(
+            (less.txns, less.tpcc_txns, less.nodes),
+            (1_000_000, 100_000, (2_000_000, 250_000))
+        );
+        assert_eq!(less.peers[0], (10_000, 100_000));
+        assert_eq!(less.scaled_ycsb(), "transactions: 1000000 instead of 8000000");
+        assert_eq!(less.scaled_tpcc(), "transactions: 100000 instead of 800000");
+        assert_eq!(less.ycsb_engine(), full.ycsb_engine());
+        let same = Sizes { one_in: 1, txns: full.txns, tpcc_txns: full.tpcc_txns, ..less };
+        assert_eq!(Sizes { nodes: full.nodes, peers: full.peers.clone(), ..same }, full);
     }
 
     #[test]

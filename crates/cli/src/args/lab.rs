@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 
 use crate::output::JsonTarget;
 
@@ -43,16 +43,19 @@ pub(crate) struct ResultsArgs {
 
 /// Which scale.
 #[derive(Debug, Args)]
-#[group(multiple = false)]
 pub(crate) struct ScaleArgs {
     /// Small sizes: all of P1 in twenty minutes on two cores. This is the default.
-    #[arg(long)]
+    #[arg(long, group = "scale")]
     pub(crate) quick: bool,
     /// The paper's sizes as far as memory allows: hours.
-    #[arg(long)]
+    #[arg(long, group = "scale")]
     pub(crate) full: bool,
+    /// With `--full`: run one in N transactions; data, caches and logs keep their sizes. Such
+    /// results are kept apart, as scale `full/N`.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "full", conflicts_with_all = ["quick", "tiny"], value_parser = value_parser!(u64).range(1..=1000))]
+    pub(crate) one_in: u64,
     /// Next to nothing, for tests.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, group = "scale")]
     pub(crate) tiny: bool,
 }
 
@@ -116,7 +119,7 @@ pub(crate) struct SelectionArgs {
     /// Machine, or the beginning of its name [default: that of the last measurement].
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// Scale: quick or full [default: that of the last measurement].
+    /// Scale: quick, full, or full/N [default: that of the last measurement].
     #[arg(long, value_name = "SCALE")]
     pub(crate) scale: Option<String>,
 }

@@ -73,7 +73,7 @@ fn sizes(args: &ScaleArgs) -> Sizes {
     let asked = [(args.quick, Scale::Quick), (args.full, Scale::Full), (args.tiny, Scale::Tiny)];
     let asked = asked.into_iter().find(|(asked, _)| *asked);
     let scale = asked.map_or(Scale::Quick, |(_, scale)| scale);
-    Sizes::new(scale, memory_bytes())
+    Sizes::new(scale, memory_bytes()).one_in(args.one_in)
 }
 
 /// Refuses a file that cannot be written before the work is done rather than after.

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let selection = Selection {
         commit: identity.commit.clone(),
         host: host.key(),
-        scale: sizes(&args.scale).scale.name().into(),
+        scale: sizes(&args.scale).name(),
         seed: args.seed,
     };
     let plan = Plan::new(&results, &experiments, sizes(&args.scale), identity)?;

@@ -23,7 +23,7 @@ struct Status<'a> {
     commit: &'static str,
     /// What the runs call this machine.
     host_key: &'a str,
-    scale: &'static str,
+    scale: &'a str,
     seed: u64,
     studies: Vec<Study>,
 }
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let scratch = Scratch::new(args.path.as_deref(), false)?;
     let identity = identity(&scratch, args.seed);
     let sizes = sizes(&args.scale);
-    let (host, scale) = (identity.host.clone(), sizes.scale.name());
+    let (host, scale) = (identity.host.clone(), sizes.name());
     let key = host.key();
     let all: Vec<_> = EXPERIMENTS.iter().collect();
     let plan = Plan::new(&results, &all, sizes, identity)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let runs = runs(&results)?;
     let frame = Frame::new(&host, runs.as_slice());
     let seed = args.seed;
-    let status = Status { frame, commit: COMMIT, host_key: &key, scale, seed, studies };
+    let status = Status { frame, commit: COMMIT, host_key: &key, scale: &scale, seed, studies };
     report(&people(&status, &runs), &status, args.json.as_ref())
 }
 

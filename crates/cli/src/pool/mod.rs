@@ -11,7 +11,9 @@ mod dump;
 mod info;
 mod load;
 mod restore;
-pub(crate) mod still;
+mod still;
+mod threads;
+pub(crate) mod waker;
 
 use std::path::Path;
 

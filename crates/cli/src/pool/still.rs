@@ -5,39 +5,41 @@
 //! whole, in all partitions (`docs/guarantees.md`). So pool and files are copied as they are, and the
 //! copy is opened as after a kill. The process has nothing to do for it and pays nothing until then.
 //!
-//! Invariant: whatever ends this command, SIGKILL too, the other process goes on.
-//!
 //! How:
 //! 1. `/proc` says who has the pool's lock.
-//! 2. A second process of this binary, the waker, holds the reading end of a pipe whose other end
-//!    only this command has. It lets the process go on when the pipe ends without a last word.
-//! 3. SIGSTOP; it is waited for until all threads have stopped.
+//! 2. A lock on the pool's directory: one command at a time, so that none lets the process go on
+//!    while another copies.
+//! 3. SIGSTOP; it is waited for until all threads have stopped. From here to the end the
+//!    [waker](super::waker) sees to it that the process goes on, whatever becomes of this command.
 //! 4. Pool and files are copied to a scratch directory, whose removal is certain.
-//! 5. SIGCONT, and the last word to the waker.
+//! 5. It is looked whether it stood still all the while: somebody may have let it go on. If not,
+//!    all over again.
+//! 6. SIGCONT, and the last word to the waker.
 
-use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::threads::Threads;
+use super::waker::WAKER;
+use crate::attendant::Attendant;
 use crate::failure::Failure;
 use crate::scratch::Scratch;
 
-/// First argument of the waker.
-pub(crate) const WAKER: &str = "__waker";
-/// What the waker says when it is ready, and what it hears when it is not needed any more.
-const WORD: &[u8] = b".\n";
 /// How long a process may take to stop: one that waits for a disk does not stop before.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked whether it has stopped.
 const GLANCE: Duration = Duration::from_micros(200);
+/// After how many glances it is told to stop again: somebody may have let it go on.
+const AGAIN: u32 = 100;
+/// How often it is copied anew because it went on meanwhile.
+const ATTEMPTS: u32 = 5;
 
 /// A copy of a database as it was at one moment.
 pub(super) struct Taken {
@@ -55,24 +57,49 @@ pub(super) struct Taken {
 /// The copy lies in `directory`, by default that of the pool: there it has the pool's medium.
 ///
 /// # Errors
-/// The process may not be stopped, or does not stop; there is no room.
+/// The process may not be stopped, does not stop, or is let go on again and again; there is no room.
 pub(super) fn take(file: &Path, directory: Option<&Path>) -> Result<Option<Taken>, Failure> {
     let about = |error: io::Error| Failure::about(file.display(), error);
     let file = &fs::canonicalize(file).map_err(about)?;
-    let Some(holder) = Holder::of(file)? else { return Ok(None) };
     let own = file.parent().unwrap_or(Path::new("/"));
-    let scratch = Scratch::new(Some(directory.unwrap_or(own)), false)?;
-    let files = files_beside(file);
-    // What may still grow until it stands still; all of it is looked at again by the copy.
-    let bytes = bytes_of(file).map_err(about)? + bytes_of(&files).map_err(about)?;
-    scratch.require(bytes + bytes / 8, None)?;
-    let name = file.file_name().unwrap_or_default();
-    let pool = scratch.directory("copy")?.join(name);
-    let still = holder.stop(file)?;
-    let copied = fs::copy(file, &pool).and_then(|_| copy_directory(&files, &files_beside(&pool)));
-    let (process, stopped) = (still.holder.number, still.go_on());
-    copied.map_err(about)?;
-    Ok(Some(Taken { pool, process, stopped, _scratch: scratch }))
+    let _turn = turn(own)?;
+    for _ in 0..ATTEMPTS {
+        let Some(holder) = Holder::of(file)? else { return Ok(None) };
+        let scratch = Scratch::new(Some(directory.unwrap_or(own)), false)?;
+        let files = files_beside(file);
+        // What may still grow until it stands still; all of it is looked at again by the copy.
+        let bytes = bytes_of(file).map_err(about)? + bytes_of(&files).map_err(about)?;
+        scratch.require(bytes + bytes / 8, None)?;
+        let pool = scratch.directory("copy")?.join(file.file_name().unwrap_or_default());
+        let still = holder.stop(file)?;
+        let copied =
+            fs::copy(file, &pool).and_then(|_| copy_directory(&files, &files_beside(&pool)));
+        let (process, stood_still) = (still.holder.number, still.stands());
+        let stopped = still.go_on();
+        // One that went on may have removed a file, too.
+        if stood_still {
+            copied.map_err(about)?;
+            return Ok(Some(Taken { pool, process, stopped, _scratch: scratch }));
+        }
+    }
+    let why = "somebody lets the process that has it open go on while it is copied, each time";
+    Err(Failure::about(file.display(), why))
+}
+
+/// Waits until no other command copies a database in this directory; it is this one's turn until
+/// what comes back is dropped.
+fn turn(directory: &Path) -> Result<File, Failure> {
+    let about = |error: io::Error| Failure::about(directory.display(), error);
+    let lock = File::open(directory).map_err(about)?;
+    match lock.try_lock() {
+        Ok(()) => return Ok(lock),
+        Err(TryLockError::Error(error)) => return Err(about(error)),
+        Err(TryLockError::WouldBlock) => {}
+    }
+    let directory = directory.display();
+    eprintln!("{directory}: waiting for another command that copies a database there");
+    lock.lock().map_err(about)?;
+    Ok(lock)
 }
 
 /// Where the files of a database lie.
@@ -151,16 +178,27 @@ impl Holder {
         let about = |why: String| Failure::about(file.display(), why);
         let number = self.number;
         let unknown = |error| about(format!("cannot look at process {number}: {error}"));
-        if all_stopped(number).map_err(unknown)? {
-            return Ok(Still { holder: self, since: Instant::now(), waker: None });
+        let look = || Threads::of(number).map_err(unknown);
+        let since = Instant::now();
+        let threads = look()?;
+        if threads.all_stopped() {
+            return Ok(Still { holder: self, since, threads, waker: None });
         }
-        let waker = Waker::hire(number)?;
-        let still = Still { holder: self, since: Instant::now(), waker: Some(waker) };
-        still.signal(Signal::STOP).map_err(|error| {
-            about(format!("is open in process {number}, which cannot be stopped: {error}"))
-        })?;
-        while !all_stopped(number).map_err(unknown)? {
-            if still.since.elapsed() > PATIENCE {
+        let waker = Attendant::hire(WAKER, number.to_string().as_ref())
+            .map_err(|error| Failure::about("the process that lets the other one go on", error))?;
+        let mut still = Still { holder: self, since, threads, waker: Some(waker) };
+        for glance in 0.. {
+            if glance % AGAIN == 0 {
+                still.signal(Signal::STOP).map_err(|error| {
+                    about(format!("is open in process {number}, which cannot be stopped: {error}"))
+                })?;
+            }
+            let before = std::mem::replace(&mut still.threads, look()?);
+            // The last switch of one that stops is counted after it is called stopped.
+            if still.threads.all_stopped() && still.threads == before {
+                break;
+            }
+            if since.elapsed() > PATIENCE {
                 let why = format!("process {number}, which has it open, does not stop");
                 return Err(about(format!("{why} within {} s", PATIENCE.as_secs())));
             }
@@ -193,31 +231,24 @@ fn has_open(process: i32, file: &fs::Metadata) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether no thread of a process runs.
-fn all_stopped(process: i32) -> io::Result<bool> {
-    for entry in fs::read_dir(format!("/proc/{process}/task"))? {
-        // A thread that has ended meanwhile does not run either.
-        let Ok(stat) = fs::read_to_string(entry?.path().join("stat")) else { continue };
-        // The name comes before, in brackets, and may hold anything.
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        if !matches!(state, Some('T' | 't' | 'Z' | 'X')) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// A process that stands still; it goes on when this is dropped.
 struct Still {
     holder: Holder,
     since: Instant,
+    /// As they are while it does.
+    threads: Threads,
     /// `None` if somebody else has stopped it: then it stays as it is.
-    waker: Option<Waker>,
+    waker: Option<Attendant>,
 }
 
 impl Still {
     fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.holder.process, signal)?)
+    }
+
+    /// Whether it did so from the beginning until now, and lives. Then it has its lock, too.
+    fn stands(&self) -> bool {
+        Threads::of(self.holder.number).is_ok_and(|threads| threads == self.threads)
     }
 
     /// Lets it go on; how long it stood still.
@@ -237,63 +268,6 @@ impl Drop for Still {
             waker.dismiss();
         }
     }
-}
-
-/// The process that lets another one go on if this one cannot.
-struct Waker(Child);
-
-impl Waker {
-    /// Starts it, and waits until it is ready.
-    fn hire(process: i32) -> Result<Self, Failure> {
-        let failed =
-            |error: io::Error| Failure::about("the process that lets the other one go on", error);
-        let binary = std::env::current_exe().map_err(failed)?;
-        let child = Command::new(binary)
-            .arg(WAKER)
-            .arg(process.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // Ctrl-C does not reach it.
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        let mut waker = Self(child);
-        let mut said = Vec::new();
-        if let Some(out) = waker.0.stdout.take() {
-            BufReader::new(out).read_until(b'\n', &mut said).map_err(failed)?;
-        }
-        if said != WORD {
-            return Err(failed(io::ErrorKind::BrokenPipe.into()));
-        }
-        Ok(waker)
-    }
-
-    /// It is not needed any more.
-    fn dismiss(mut self) {
-        if let Some(mut pipe) = self.0.stdin.take() {
-            // One that is gone needs no word.
-            let _ = pipe.write_all(WORD);
-        }
-        let _ = self.0.wait();
-    }
-}
-
-/// The waker: waits for its last word, and lets the process go on if there is none.
-pub(crate) fn waker(process: &str) -> ExitCode {
-    let found = process.parse().ok().and_then(Pid::from_raw);
-    let opened = found.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-    let Some(Ok(process)) = opened else { return ExitCode::from(2) };
-    if io::stdout().write_all(WORD).and_then(|()| io::stdout().flush()).is_err() {
-        return ExitCode::from(1);
-    }
-    let mut heard = Vec::new();
-    // An error means as much as the end: there is nobody at the other end.
-    let _ = io::stdin().lock().read_to_end(&mut heard);
-    if heard != WORD && pidfd_send_signal(process, Signal::CONT).is_err() {
-        return ExitCode::from(1);
-    }
-    ExitCode::SUCCESS
 }
 
 #[cfg(test)]

@@ -73,6 +73,12 @@ fn what_cannot_be_is_refused_with_what_to_do() {
 
     let share = lab(&["compare", "a", "b", "--fail-over", "five"], &results);
     assert_eq!(share.code, Some(2), "{share:?}");
+    for arguments in
+        [&["--one-in", "8"][..], &["--quick", "--one-in", "8"], &["--full", "--one-in", "0"]]
+    {
+        let ran = run(&[&["lab", "run", "P1-F1"], arguments].concat());
+        assert!(ran.code == Some(2) && ran.err.contains("one-in"), "{ran:?}");
+    }
     let nowhere = lab(&["report", "--out", "/nowhere/at/all/report.html"], &results);
     assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
     assert!(nowhere.err.contains("no such directory"), "{nowhere:?}");
@@ -94,6 +100,10 @@ fn from_a_run_to_a_report_and_a_comparison() {
     }
     assert_eq!(point["experiment"], "P1-F1");
     assert_eq!(done("bytes", &results), Some((6, 6)));
+    let apart = json(&lab(&["status", "--full", "--one-in", "8", "--json", "-"], &results));
+    assert_eq!(apart["scale"], "full/8");
+    let done_there = |study: &Value| study["done"].as_u64() == Some(0);
+    assert!(apart["studies"].as_array().expect("studies").iter().all(done_there), "{apart}");
 
     let reference = in_it("published.csv");
     let head = "figure,workload,engine,mix,skew,latency_ns,x,metric,unit,value\n";

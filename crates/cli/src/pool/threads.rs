@@ -1,0 +1,96 @@
+//! What the threads of a process are at, as `/proc` tells it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+/// The threads of a process at a moment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Threads(BTreeMap<String, Thread>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Thread {
+    /// `T` for stopped, `Z` for ended, `R` for running: proc(5).
+    state: char,
+    /// How often it has given up its processor, by itself or not. It has to in order to stop: who
+    /// stands still with the same count twice did not run in between.
+    switches: u64,
+}
+
+impl Threads {
+    /// Those of a process.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(super) fn of(process: i32) -> io::Result<Self> {
+        let mut threads = BTreeMap::new();
+        for entry in fs::read_dir(format!("/proc/{process}/task"))? {
+            let entry = entry?;
+            // One that has ended meanwhile does not run either.
+            let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+            let thread = Thread::read(&status).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "/proc tells no state of a thread")
+            })?;
+            threads.insert(entry.file_name().to_string_lossy().into_owned(), thread);
+        }
+        Ok(Self(threads))
+    }
+
+    /// Whether it lives, and none of them runs.
+    pub(super) fn all_stopped(&self) -> bool {
+        let still = self.0.values().all(|thread| matches!(thread.state, 'T' | 't' | 'Z' | 'X'));
+        still && self.0.values().any(|thread| matches!(thread.state, 'T' | 't'))
+    }
+}
+
+impl Thread {
+    /// Reads it as proc(5) writes it.
+    fn read(status: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.split_whitespace().next()
+        };
+        let switches = ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
+            .map(|name| field(name)?.parse::<u64>().ok());
+        let [Some(by_itself), Some(not)] = switches else { return None };
+        Some(Self { state: field("State")?.chars().next()?, switches: by_itself + not })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_read_as_the_kernel_writes_them() {
+        let status = |state: &str, switches: u64| {
+            format!(
+                "Name:\tState:\nState:\t{state}\nTgid:\t7\nvoluntary_ctxt_switches:\t{switches}\n\
+                 nonvoluntary_ctxt_switches:\t5\n"
+            )
+        };
+        let read = |text: &str| Thread::read(text);
+        assert_eq!(read(&status("T (stopped)", 2)), Some(Thread { state: 'T', switches: 7 }));
+        assert_eq!(read(&status("S (sleeping)", 0)), Some(Thread { state: 'S', switches: 5 }));
+        assert_eq!(read("State:\tT (stopped)\n"), None);
+
+        let threads = |states: &str| {
+            let thread = |(at, state)| (format!("{at}"), Thread { state, switches: 0 });
+            Threads(states.chars().enumerate().map(thread).collect())
+        };
+        assert!(threads("T").all_stopped() && threads("ZTt").all_stopped());
+        assert!(!threads("TS").all_stopped() && !threads("R").all_stopped());
+        assert!(!threads("ZZ").all_stopped() && !threads("").all_stopped(), "it is dead");
+    }
+
+    #[test]
+    fn who_ran_in_between_has_another_count() {
+        let own = std::process::id().cast_signed();
+        let before = Threads::of(own).expect("this process");
+        assert!(!before.all_stopped());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert_ne!(before, Threads::of(own).expect("this process"));
+        assert!(Threads::of(i32::MAX).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! The process that lets another one go on if the command that stopped it cannot.
+//!
+//! Invariant: whatever becomes of the command (its end, SIGKILL, Ctrl-C, Ctrl-Z), the process that
+//! it stopped goes on. Only who kills both of them with SIGKILL has to do it himself.
+//!
+//! How: it is an [attendant](crate::attendant) of the command, and looks now and then whether the
+//! command has been stopped itself.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
+
+use super::threads::Threads;
+use crate::attendant::attend;
+
+/// First argument of the waker; the second one is the number of the process.
+pub(crate) const WAKER: &str = "__waker";
+/// How often it looks whether the command has been stopped.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// The waker.
+pub(crate) fn waker(process: &str) -> ExitCode {
+    let Some(process) = process.parse().ok().and_then(Pid::from_raw) else {
+        return ExitCode::from(2);
+    };
+    match attend_to(process) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(1),
+    }
+}
+
+fn attend_to(process: Pid) -> io::Result<()> {
+    let process = pidfd_open(process, PidfdFlags::empty())?;
+    let go_on = || pidfd_send_signal(&process, Signal::CONT);
+    let command = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let is_needed = attend(GLANCE, || {
+        if Threads::of(command).is_ok_and(|threads| threads.all_stopped()) {
+            // The command sees afterwards that it copied no single moment. If this fails, the
+            // process is gone.
+            let _ = go_on();
+        }
+    })?;
+    if is_needed {
+        go_on()?;
+    }
+    Ok(())
+}
