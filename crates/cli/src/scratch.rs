@@ -48,11 +48,14 @@ impl Scratch {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("{PREFIX}{}-{}", std::process::id(), time.as_nanos());
         let path = parent.join(name);
-        fs::create_dir(&path).map_err(|error| {
-            let hint = "choose another directory with --path";
-            Failure::about(parent.display(), format!("cannot make a directory: {error}; {hint}"))
-        })?;
+        // Before there is something to remove.
         let janitor = if keep { None } else { Some(hire(&path)?) };
+        if let Err(error) = fs::create_dir(&path) {
+            janitor.into_iter().for_each(Attendant::dismiss);
+            let hint = "choose another directory with --path";
+            let why = format!("cannot make a directory: {error}; {hint}");
+            return Err(Failure::about(parent.display(), why));
+        }
         let medium = Medium { name: String::new(), natural: Domain::Process };
         let mut scratch = Self { path, medium, janitor };
         scratch.medium =
@@ -171,10 +174,8 @@ fn available_memory() -> Option<u64> {
 
 /// Starts the janitor.
 fn hire(path: &Path) -> Result<Attendant, Failure> {
-    Attendant::hire(JANITOR, path.as_ref()).map_err(|error| {
-        let _ = fs::remove_dir(path);
-        Failure::about("the process that cleans up", error)
-    })
+    Attendant::hire(JANITOR, path.as_ref())
+        .map_err(|error| Failure::about("the process that cleans up", error))
 }
 
 /// The janitor: waits until the command has ended and removes its directory.

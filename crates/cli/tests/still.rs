@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{perdura, run};
 use perdura::{ColumnType, Database, EngineKind, Options, Row, Schema, TableSchema, Value};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Where the writer's database is, for the process that is the writer.
 const WRITER: &str = "PERDURA_TEST_WRITER";
@@ -135,16 +136,19 @@ impl Writer {
         self.rounds()
     }
 
-    fn state(&self) -> char {
-        state(self.child.id()).expect("it lives")
+    /// Whether all of its threads have stopped: the last one does when it runs next.
+    fn has_stopped(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("threads");
+        let mut names = threads.map(|one| one.unwrap().file_name().into_string().unwrap());
+        names.all(|name| state(name.parse().expect("a number")) == Some('T'))
     }
 
     /// Waits until it stands still, or the backup has ended; whether it does.
     fn stands_still(&self, backup: &mut Child) -> bool {
         wait_until("the backup neither stops it nor ends", || {
-            self.state() == 'T' || backup.try_wait().expect("a child").is_some()
+            self.has_stopped() || backup.try_wait().expect("a child").is_some()
         });
-        self.state() == 'T'
+        self.has_stopped()
     }
 }
 
@@ -156,10 +160,10 @@ impl Drop for Writer {
 }
 
 /// Sends a signal to a process, if it is there.
-fn send(signal: &str, process: u32) {
-    let mut kill = Command::new("kill");
+fn send(signal: Signal, process: u32) {
+    let process = Pid::from_raw(process.cast_signed()).expect("a process");
     // Who is gone needs none.
-    kill.args([signal, &process.to_string()]).stderr(Stdio::null()).status().expect("kill");
+    let _ = kill_process(process, signal);
 }
 
 fn state(process: u32) -> Option<char> {
@@ -217,9 +221,14 @@ fn restored(backup: &Path) -> [u64; PARTITIONS as usize] {
     rounds_of_one_moment(&copy)
 }
 
+/// In memory, if that has room for a few large pools.
 fn directory() -> tempfile::TempDir {
-    let memory = tempfile::tempdir_in("/dev/shm");
-    memory.or_else(|_| tempfile::tempdir()).expect("a directory")
+    let is_large = |place: &tempfile::TempDir| {
+        let file = fs::File::open(place.path()).expect("there");
+        perdura::free_bytes(&file).is_ok_and(|bytes| bytes > 6 * LARGE)
+    };
+    let memory = tempfile::tempdir_in("/dev/shm").ok().filter(is_large);
+    memory.map_or_else(tempfile::tempdir, Ok).expect("a directory")
 }
 
 fn text(path: &Path) -> &str {
@@ -316,7 +325,7 @@ fn a_process_goes_on_when_the_backup_of_its_database_is_killed() {
         // In every second round those that it has started are told to end, too, as the end of a
         // service does it.
         if number % 2 == 1 {
-            children(backup.id()).into_iter().for_each(|child| send("-TERM", child));
+            children(backup.id()).into_iter().for_each(|child| send(Signal::TERM, child));
         }
         backup.kill().expect("killed");
         killed_while_it_stood += u32::from(stood);
@@ -326,6 +335,21 @@ fn a_process_goes_on_when_the_backup_of_its_database_is_killed() {
     }
     println!("killed {killed_while_it_stood} times while the writer stood still");
     assert!(killed_while_it_stood > 0, "copying was too fast each time: try with more");
+}
+
+#[test]
+fn a_process_that_dies_while_it_is_copied_is_backed_up_as_it_died() {
+    let place = directory();
+    let path = place.path().join("db");
+    create(&path, EngineKind::NvmInp, LARGE);
+    let mut writer = Writer::start(&path);
+    let to = place.path().join("backup");
+    let mut backup = begin_backup(&path, &to);
+    assert!(writer.stands_still(&mut backup), "copying was too fast: try with more");
+    writer.child.kill().expect("killed");
+    writer.child.wait().expect("gone");
+    end_backup(backup);
+    assert_eq!(restored(&to), rounds_of_one_moment(&path));
 }
 
 #[test]
@@ -353,22 +377,22 @@ fn a_process_that_is_let_go_on_is_copied_again() {
     // By somebody, once.
     let mut backup = begin_backup(&path, &to(0));
     assert!(writer.stands_still(&mut backup), "copying was too fast: try with more");
-    send("-CONT", writer.child.id());
+    send(Signal::CONT, writer.child.id());
     end_backup(backup);
     restored(&to(0));
     // By the waker, since the command stands still itself.
     let mut backup = begin_backup(&path, &to(1));
     assert!(writer.stands_still(&mut backup), "copying was too fast: try with more");
-    send("-STOP", backup.id());
+    send(Signal::STOP, backup.id());
     writer.goes_on();
     assert_eq!(state(backup.id()), Some('T'));
-    send("-CONT", backup.id());
+    send(Signal::CONT, backup.id());
     end_backup(backup);
     restored(&to(1));
     // By somebody, always: it cannot be copied, and says so.
     let mut backup = begin_backup(&path, &to(2));
     while backup.try_wait().expect("a child").is_none() {
-        send("-CONT", writer.child.id());
+        send(Signal::CONT, writer.child.id());
         thread::sleep(Duration::from_millis(5));
     }
     let ended = backup.wait_with_output().expect("its end");
@@ -384,17 +408,13 @@ fn a_process_that_was_stopped_before_stays_so() {
     let path = place.path().join("db");
     create(&path, EngineKind::NvmLog, SMALL);
     let writer = Writer::start(&path);
-    send("-STOP", writer.child.id());
-    // All of its threads: the last one stops when it runs next.
-    wait_until("it does not stop", || {
-        let threads = fs::read_dir(format!("/proc/{}/task", writer.child.id())).expect("threads");
-        let mut names = threads.map(|one| one.unwrap().file_name().into_string().unwrap());
-        names.all(|name| state(name.parse().expect("a number")) == Some('T'))
-    });
+    send(Signal::STOP, writer.child.id());
+    wait_until("it does not stop", || writer.has_stopped());
     let to = place.path().join("backup");
     let ran = run(&["pool", "backup", text(&path), text(&to)]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert_eq!(writer.state(), 'T');
-    send("-CONT", writer.child.id());
+    assert!(ran.out.contains("had been stopped before"), "{}", ran.out);
+    assert!(writer.has_stopped());
+    send(Signal::CONT, writer.child.id());
     writer.goes_on();
 }

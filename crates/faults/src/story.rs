@@ -362,6 +362,42 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
+/// A transaction of NVM-CoW that needs segments of its batch's list again which an earlier one has
+/// needed and which were given back since: they hold what they held.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn lists_that_grow_again() -> Story<PoolMedium> {
+    /// Tuples of the first transaction, for seven segments at least, and of the last, for five.
+    const TUPLES: (u64, u64) = (3500, 2500);
+    let item =
+        |count| Item { name: "n".into(), payload: vec![], count, flag: b"f".into(), score: 0.0 };
+    let mut models = vec![Model::default()];
+    models[0].items.extend((0..TUPLES.0).map(|key| (key, item(2))));
+    models[0].items.insert(0, item(1));
+    let first = |db: &Database<Recorded>, tables: &Tables| {
+        db.write(|tx| (0..TUPLES.0).try_for_each(|key| insert_item(tx, tables, key, &item(2))))?;
+        // Each of the two lists has its turn: the large one is given back.
+        (0..2).try_for_each(|count| db.write(|tx| update_item(tx, tables, 0, &item(count), 4)))
+    };
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        for (from, to) in [(0, 1), (1, TUPLES.1), (TUPLES.1, TUPLES.1 + 1)] {
+            let mut model = models[models.len() - 1].clone();
+            let mut tx = db.begin()?;
+            for key in from..to {
+                tx.delete(&tables.item, &[perdura::Value::U64(key)])?;
+                model.items.remove(&key);
+            }
+            assert!(tx.commit()?.is_durable());
+            models.push(model);
+            memory.note(models.len() as u64 - 1);
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(EngineKind::NvmCow, first, act).expect("it runs");
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+}
+
 /// Makes a database in a pool, does `first`, and records `act`.
 fn told(
     engine: EngineKind,

@@ -90,7 +90,7 @@ function plot(name, chart, whose) {
 
 function head() {
   const { host, commit, scale, seed, date } = DATA;
-  const sizes = scale === "full" ? "the paper's sizes" : "small sizes";
+  const sizes = scale === "full" ? "the paper's sizes" : scale.startsWith("full/") ? "the paper's sizes, fewer transactions" : "small sizes";
   document.getElementById("top").append(
     make("h1", {}, "Storage engines for non-volatile memory, on this machine"),
     make("p", { class: "soft" }, `Laboratory report of Perdura: ${host.cpu}, ${host.cores} cores, ${host.medium}; commit ${commit}, ${sizes}, seed ${seed}, ${date}.`));

@@ -39,20 +39,25 @@ impl Host {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn another_machine_has_another_key_and_another_kernel_has_not() {
-        let host = Host {
+    /// A machine that is nowhere.
+    pub(crate) fn host() -> Host {
+        Host {
             name: "here".into(),
             cpu: "c".into(),
             cores: 2,
             flush: "clwb".into(),
             medium: "tmpfs".into(),
             kernel: "6.1".into(),
-            memory_bytes: 1,
-        };
+            memory_bytes: 1 << 30,
+        }
+    }
+
+    #[test]
+    fn another_machine_has_another_key_and_another_kernel_has_not() {
+        let host = host();
         assert_eq!(host.key(), Host { kernel: "6.2".into(), ..host.clone() }.key());
         assert_ne!(host.key(), Host { cores: 4, ..host.clone() }.key());
     }

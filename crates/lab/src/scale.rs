@@ -24,6 +24,8 @@ const PAPER_CACHE_BYTES: u64 = 20 << 20;
 /// Tuples of the largest database in the comparison with peers, and of the largest that is reopened.
 const MOST_TUPLES: u64 = 10_000_000;
 const MOST_REOPENED: u64 = 4_000_000;
+/// Transactions of a run in the comparison with peers.
+const PEERS_TXNS: u64 = 800_000;
 /// Tuples and operations of the churn after which space is to be what it was.
 const CHURNED_TUPLES: u64 = 200_000;
 const CHURNED: u64 = 8_000_000;
@@ -214,7 +216,7 @@ impl Sizes {
             nodes: (tuples, PAPER_TXNS * tuples / PAPER_TUPLES / 4),
             peers: sizes(&[10_000, 200_000, 2_000_000, MOST_TUPLES])
                 .into_iter()
-                .map(|tuples| (tuples, 800_000))
+                .map(|tuples| (tuples, PEERS_TXNS))
                 .collect(),
             growth_txns: 100_000,
             reopened: sizes(&[10_000, 100_000, 1_000_000, MOST_REOPENED]),
@@ -228,6 +230,7 @@ impl Sizes {
     /// The same, with one in so many transactions.
     #[must_use]
     pub fn one_in(mut self, one_in: u64) -> Self {
+        let one_in = one_in.max(1);
         let less = |transactions: &mut u64| *transactions = (*transactions / one_in).max(1);
         [&mut self.txns, &mut self.tpcc_txns, &mut self.nodes.1].into_iter().for_each(less);
         self.peers.iter_mut().for_each(|(_, transactions)| less(transactions));
@@ -277,7 +280,7 @@ impl Sizes {
             ("warehouses", u64::from(self.warehouses), 8),
             ("items", u64::from(self.items), 100_000),
             ("customers of a district", u64::from(self.customers), 3000),
-            ("transactions", self.tpcc_txns, TPCC_TXNS),
+            ("transactions (P1 names no number)", self.tpcc_txns, TPCC_TXNS),
             ("cache, bytes", self.tpcc_cache_bytes, PAPER_CACHE_BYTES),
         ]))
     }
@@ -303,7 +306,8 @@ impl Sizes {
     #[must_use]
     pub fn scaled_peers(&self) -> String {
         let most = self.peers.iter().map(|(tuples, _)| *tuples).max().unwrap_or(0);
-        scaled(&[("tuples, at most", most, MOST_TUPLES)])
+        let txns = self.peers.iter().map(|(_, txns)| *txns).min().unwrap_or(0);
+        scaled(&[("tuples, at most", most, MOST_TUPLES), ("transactions", txns, PEERS_TXNS)])
     }
 
     /// What is smaller where peers are reopened.
@@ -417,7 +421,7 @@ mod tests {
 
     #[test]
     fn less_transactions_change_nothing_else() {
-        let full = Sizes::new(Scale::Full, 64 << 30);
+        let full = Sizes::new(Scale::Full, 128 << 30);
         let less = full.clone().one_in(8);
         assert_eq!((full.name(), less.name()), ("full".into(), "full/8".into()));
         assert_eq!(
@@ -426,7 +430,12 @@ mod tests {
         );
         assert_eq!(less.peers[0], (10_000, 100_000));
         assert_eq!(less.scaled_ycsb(), "transactions: 1000000 instead of 8000000");
-        assert_eq!(less.scaled_tpcc(), "transactions: 100000 instead of 800000");
+        assert!(
+            less.scaled_tpcc().ends_with(": 100000 instead of 800000"),
+            "{}",
+            less.scaled_tpcc()
+        );
+        assert_eq!(less.scaled_peers(), "transactions: 100000 instead of 800000");
         assert_eq!(less.ycsb_engine(), full.ycsb_engine());
         let same = Sizes { one_in: 1, txns: full.txns, tpcc_txns: full.tpcc_txns, ..less };
         assert_eq!(Sizes { nodes: full.nodes, peers: full.peers.clone(), ..same }, full);
@@ -439,7 +448,9 @@ mod tests {
         assert!(sizes.scaled_tpcc().contains("warehouses: 2 instead of 8"));
         assert_eq!(sizes.ycsb_engine().memtable, (32 << 20) / 20);
         assert!(sizes.scaled_ycsb().contains("MemTable"), "{}", sizes.scaled_ycsb());
-        assert_eq!(sizes.scaled_peers(), "tuples, at most: 1000000 instead of 10000000");
+        let peers = sizes.scaled_peers();
+        assert!(peers.starts_with("tuples, at most: 1000000 instead of 10000000; "), "{peers}");
+        assert!(peers.ends_with("transactions: 40000 instead of 800000"), "{peers}");
         assert_eq!(sizes.scaled_reopened(), "tuples, at most: 100000 instead of 4000000");
         assert_eq!(sizes.scaled_churn(), "tuples: 40000 instead of 200000");
     }

@@ -1,16 +1,19 @@
 //! A run that is stopped in the middle goes on where it was, and does nothing twice.
 
+mod common;
+
 use std::cell::Cell;
 use std::path::Path;
 
+use common::identity;
 use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
 use lab::experiments::named;
 use lab::results::Results;
 use lab::room::Room;
-use lab::run::{Identity, Plan};
+use lab::run::Plan;
 use lab::studies::Study;
 use lab::timing::Calibrations;
-use lab::{Host, LabError, Scale, Sizes};
+use lab::{LabError, Scale, Sizes};
 
 /// Kills nobody, and breaks down after some kills.
 struct Pretended {
@@ -29,22 +32,10 @@ impl Launcher for Pretended {
     }
 }
 
-fn identity(commit: &str) -> Identity {
-    let host = Host {
-        name: "here".into(),
-        cpu: "c".into(),
-        cores: 2,
-        flush: "clwb".into(),
-        medium: "tmpfs".into(),
-        kernel: "6.1".into(),
-        memory_bytes: 1 << 30,
-    };
-    Identity { commit: commit.into(), host, seed: 1 }
-}
-
 fn plan(results: &Results, commit: &str) -> Plan {
     let experiments = named(&["P1-F12".into()]).expect("known");
-    Plan::new(results, &experiments, Sizes::new(Scale::Tiny, 0), identity(commit)).expect("planned")
+    Plan::new(results, &experiments, Sizes::new(Scale::Tiny, 0), identity(commit, 1))
+        .expect("planned")
 }
 
 fn run(

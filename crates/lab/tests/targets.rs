@@ -1,58 +1,14 @@
 //! What Perdura's own targets need is measured, at the smallest sizes: every series, every latency,
 //! every size of the axis. One test in a process of its own: emulated runs fork it.
 
-use std::path::Path;
+mod common;
 
-use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
-use lab::experiments::named;
-use lab::results::{Results, Selection};
-use lab::run::{Identity, Plan};
-use lab::timing::Calibrations;
-use lab::{Host, Point, Scale, Sizes, X};
-
-struct Nobody;
-
-impl Launcher for Nobody {
-    fn kill(&self, _: Contestant, _: &Killed, _: &Path) -> Result<Reopened, String> {
-        Err("nobody is killed here".into())
-    }
-}
-
-fn measured() -> Vec<Point> {
-    // Not on a disk, if that can be: peers sync after each update.
-    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let directory = directory.expect("a directory");
-    let mut results = Results::open_or_create(&directory.path().join("results.db")).expect("made");
-    let ids = ["PEERS-MIX", "PEERS-CHURN", "PEERS-THREADS"].map(str::to_owned);
-    let experiments = named(&ids).expect("known");
-    let host = Host {
-        name: "here".into(),
-        cpu: "c".into(),
-        cores: 2,
-        flush: "clwb".into(),
-        medium: "tmpfs".into(),
-        kernel: "6.1".into(),
-        memory_bytes: 1 << 30,
-    };
-    let key = host.key();
-    let identity = Identity { commit: "c".into(), host, seed: 3 };
-    let plan = Plan::new(&results, &experiments, Sizes::new(Scale::Tiny, 0), identity);
-    let bench = Bench {
-        directory: directory.path(),
-        seed: 3,
-        launcher: &Nobody,
-        watch: &(),
-        room: &|| None,
-        calibrations: Calibrations::default(),
-    };
-    plan.expect("planned").run(&mut results, &bench, &()).expect("measured");
-    let selection = Selection { commit: "c".into(), host: key, scale: "tiny".into(), seed: 3 };
-    results.points(&selection).expect("read")
-}
+use common::measured;
+use lab::{Point, X};
 
 #[test]
 fn all_that_the_targets_are_about_is_measured() {
-    let points = measured();
+    let points = measured(&["PEERS-MIX", "PEERS-CHURN", "PEERS-THREADS"], 3);
     let of = |experiment: &str, metric: &str| -> Vec<&Point> {
         let wanted = |point: &&Point| point.experiment == experiment && point.metric == metric;
         points.iter().filter(wanted).collect()

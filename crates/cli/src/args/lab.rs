@@ -50,8 +50,8 @@ pub(crate) struct ScaleArgs {
     /// The paper's sizes as far as memory allows: hours.
     #[arg(long, group = "scale")]
     pub(crate) full: bool,
-    /// With `--full`: run one in N transactions; data, caches and logs keep their sizes. Such
-    /// results are kept apart, as scale `full/N`.
+    /// With `--full`: run one in N transactions of YCSB, TPC-C, the sizes of nodes and the peers;
+    /// data, caches and logs keep their sizes. Such results are kept apart, as scale `full/N`.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "full", conflicts_with_all = ["quick", "tiny"], value_parser = value_parser!(u64).range(1..=1000))]
     pub(crate) one_in: u64,
     /// Next to nothing, for tests.

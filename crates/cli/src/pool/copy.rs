@@ -54,7 +54,7 @@ pub(super) struct Source {
 #[derive(Clone, Copy)]
 pub(super) struct Stood {
     process: i32,
-    stopped: Duration,
+    stopped: Option<Duration>,
 }
 
 impl Source {
@@ -106,9 +106,18 @@ impl Source {
 impl Stood {
     /// A line about it.
     pub(super) fn text(self) -> String {
-        let (process, ms) = (self.process, self.stopped.as_secs_f64() * 1e3);
-        format!("process {process}, which has it open, stood still for {ms:.1} ms meanwhile\n")
+        let who = format!("process {}, which has it open,", self.process);
+        match self.stopped {
+            Some(stopped) => {
+                format!("{who} stood still for {:.1} ms meanwhile\n", milliseconds(stopped))
+            }
+            None => format!("{who} had been stopped before\n"),
+        }
     }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 #[derive(Debug, Serialize)]
@@ -127,7 +136,7 @@ struct Copied<'a> {
     skipped: u64,
     bytes: u64,
     tables: Vec<Counted<'a>>,
-    /// How long a process that had the database open stood still.
+    /// How long a process that had the database open stood still; 0 if it had been stopped before.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_ms: Option<f64>,
 }
@@ -164,7 +173,7 @@ pub(super) fn report_copy(
         skipped: summary.skipped,
         bytes: summary.bytes,
         tables: tables.collect(),
-        stopped_ms: stood.map(|stood| stood.stopped.as_secs_f64() * 1e3),
+        stopped_ms: stood.map(|stood| stood.stopped.map_or(0.0, milliseconds)),
     };
     report(&text, &value, json)
 }

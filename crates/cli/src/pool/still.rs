@@ -7,16 +7,16 @@
 //!
 //! How:
 //! 1. `/proc` says who has the pool's lock.
-//! 2. A lock on the pool's directory: one command at a time, so that none lets the process go on
-//!    while another copies.
-//! 3. SIGSTOP; it is waited for until all threads have stopped. From here to the end the
+//! 2. SIGSTOP; it is waited for until all threads have stopped. From here to the end the
 //!    [waker](super::waker) sees to it that the process goes on, whatever becomes of this command.
+//! 3. `/proc` is asked again: the process may have closed the database before it stopped, and another
+//!    one may have opened it.
 //! 4. Pool and files are copied to a scratch directory, whose removal is certain.
-//! 5. It is looked whether it stood still all the while: somebody may have let it go on. If not,
-//!    all over again.
-//! 6. SIGCONT, and the last word to the waker.
+//! 5. It is looked whether it stood still all the while: somebody may have let it go on, another
+//!    command that has copied it, too.
+//! 6. SIGCONT, and the last word to the waker. If 3 or 5 found something, all over again.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::threads::Threads;
@@ -38,8 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_micros(200);
 /// After how many glances it is told to stop again: somebody may have let it go on.
 const AGAIN: u32 = 100;
-/// How often it is copied anew because it went on meanwhile.
-const ATTEMPTS: u32 = 5;
+/// How often it is tried, at most: of several commands at a time each may disturb each other one once.
+const ATTEMPTS: u32 = 10;
 
 /// A copy of a database as it was at one moment.
 pub(super) struct Taken {
@@ -47,8 +48,8 @@ pub(super) struct Taken {
     pub(super) pool: PathBuf,
     /// Who has the database.
     pub(super) process: i32,
-    /// How long it stood still; zero if somebody had stopped it before.
-    pub(super) stopped: Duration,
+    /// How long it stood still; `None` if somebody had stopped it before.
+    pub(super) stopped: Option<Duration>,
     /// Goes with everything in it.
     _scratch: Scratch,
 }
@@ -62,7 +63,6 @@ pub(super) fn take(file: &Path, directory: Option<&Path>) -> Result<Option<Taken
     let about = |error: io::Error| Failure::about(file.display(), error);
     let file = &fs::canonicalize(file).map_err(about)?;
     let own = file.parent().unwrap_or(Path::new("/"));
-    let _turn = turn(own)?;
     for _ in 0..ATTEMPTS {
         let Some(holder) = Holder::of(file)? else { return Ok(None) };
         let scratch = Scratch::new(Some(directory.unwrap_or(own)), false)?;
@@ -71,10 +71,14 @@ pub(super) fn take(file: &Path, directory: Option<&Path>) -> Result<Option<Taken
         let bytes = bytes_of(file).map_err(about)? + bytes_of(&files).map_err(about)?;
         scratch.require(bytes + bytes / 8, None)?;
         let pool = scratch.directory("copy")?.join(file.file_name().unwrap_or_default());
-        let still = holder.stop(file)?;
+        let Some(still) = holder.stop(file)? else { continue };
+        let process = still.holder.number;
+        if Holder::of(file)?.is_none_or(|holder| holder.number != process) {
+            continue;
+        }
         let copied =
             fs::copy(file, &pool).and_then(|_| copy_directory(&files, &files_beside(&pool)));
-        let (process, stood_still) = (still.holder.number, still.stands());
+        let stood_still = still.stands();
         let stopped = still.go_on();
         // One that went on may have removed a file, too.
         if stood_still {
@@ -84,22 +88,6 @@ pub(super) fn take(file: &Path, directory: Option<&Path>) -> Result<Option<Taken
     }
     let why = "somebody lets the process that has it open go on while it is copied, each time";
     Err(Failure::about(file.display(), why))
-}
-
-/// Waits until no other command copies a database in this directory; it is this one's turn until
-/// what comes back is dropped.
-fn turn(directory: &Path) -> Result<File, Failure> {
-    let about = |error: io::Error| Failure::about(directory.display(), error);
-    let lock = File::open(directory).map_err(about)?;
-    match lock.try_lock() {
-        Ok(()) => return Ok(lock),
-        Err(TryLockError::Error(error)) => return Err(about(error)),
-        Err(TryLockError::WouldBlock) => {}
-    }
-    let directory = directory.display();
-    eprintln!("{directory}: waiting for another command that copies a database there");
-    lock.lock().map_err(about)?;
-    Ok(lock)
 }
 
 /// Where the files of a database lie.
@@ -173,8 +161,8 @@ impl Holder {
         Err(Failure::about(file.display(), why))
     }
 
-    /// Stops it, with all of its threads.
-    fn stop(self, file: &Path) -> Result<Still, Failure> {
+    /// Stops it, with all of its threads; `None` if it has ended.
+    fn stop(self, file: &Path) -> Result<Option<Still>, Failure> {
         let about = |why: String| Failure::about(file.display(), why);
         let number = self.number;
         let unknown = |error| about(format!("cannot look at process {number}: {error}"));
@@ -182,29 +170,49 @@ impl Holder {
         let since = Instant::now();
         let threads = look()?;
         if threads.all_stopped() {
-            return Ok(Still { holder: self, since, threads, waker: None });
+            return Ok(Some(Still { holder: self, since, threads, waker: None }));
         }
-        let waker = Attendant::hire(WAKER, number.to_string().as_ref())
-            .map_err(|error| Failure::about("the process that lets the other one go on", error))?;
+        let waker = match Attendant::hire(WAKER, number.to_string().as_ref()) {
+            Ok(waker) => waker,
+            Err(_) if look()?.have_ended() => return Ok(None),
+            Err(error) => {
+                return Err(Failure::about("the process that lets the other one go on", error));
+            }
+        };
         let mut still = Still { holder: self, since, threads, waker: Some(waker) };
         for glance in 0.. {
-            if glance % AGAIN == 0 {
-                still.signal(Signal::STOP).map_err(|error| {
-                    about(format!("is open in process {number}, which cannot be stopped: {error}"))
-                })?;
-            }
             let before = std::mem::replace(&mut still.threads, look()?);
+            if still.threads.have_ended() {
+                return Ok(None);
+            }
             // The last switch of one that stops is counted after it is called stopped.
             if still.threads.all_stopped() && still.threads == before {
                 break;
             }
             if since.elapsed() > PATIENCE {
-                let why = format!("process {number}, which has it open, does not stop");
-                return Err(about(format!("{why} within {} s", PATIENCE.as_secs())));
+                let seconds = PATIENCE.as_secs();
+                let hint = match number {
+                    1 => "; the first process of a container is stopped from outside of it only",
+                    _ => "",
+                };
+                return Err(about(format!(
+                    "process {number}, which has it open, does not stop within {seconds} s{hint}"
+                )));
+            }
+            if glance % AGAIN == 0 {
+                match still.signal(Signal::STOP) {
+                    Err(error) if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) => {
+                        return Err(about(format!(
+                            "is open in process {number}, which cannot be stopped: {error}"
+                        )));
+                    }
+                    // If it is gone, the next look says so.
+                    _ => {}
+                }
             }
             thread::sleep(GLANCE);
         }
-        Ok(still)
+        Ok(Some(still))
     }
 }
 
@@ -246,17 +254,16 @@ impl Still {
         Ok(pidfd_send_signal(&self.holder.process, signal)?)
     }
 
-    /// Whether it did so from the beginning until now, and lives. Then it has its lock, too.
+    /// Whether it did so from the beginning until now, and lives. So it has what it had: its lock.
     fn stands(&self) -> bool {
         Threads::of(self.holder.number).is_ok_and(|threads| threads == self.threads)
     }
 
-    /// Lets it go on; how long it stood still.
-    fn go_on(self) -> Duration {
-        let stopped = self.waker.is_some();
-        let since = self.since;
+    /// Lets it go on; how long it stood still because of this command.
+    fn go_on(self) -> Option<Duration> {
+        let since = self.waker.is_some().then_some(self.since);
         drop(self);
-        if stopped { since.elapsed() } else { Duration::ZERO }
+        since.map(|since| since.elapsed())
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
+use rustix::io::Errno;
+
 /// The threads of a process at a moment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Threads(BTreeMap<String, Thread>);
@@ -18,16 +20,26 @@ struct Thread {
 }
 
 impl Threads {
-    /// Those of a process.
+    /// Those of a process: none if there is no such process.
     ///
     /// # Errors
-    /// There is no such process.
+    /// It cannot be looked at.
     pub(super) fn of(process: i32) -> io::Result<Self> {
         let mut threads = BTreeMap::new();
-        for entry in fs::read_dir(format!("/proc/{process}/task"))? {
-            let entry = entry?;
-            // One that has ended meanwhile does not run either.
-            let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        let entries = match fs::read_dir(format!("/proc/{process}/task")) {
+            Err(error) if has_ended(&error) => return Ok(Self(threads)),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = match entry {
+                Err(error) if has_ended(&error) => continue,
+                entry => entry?,
+            };
+            let status = match fs::read_to_string(entry.path().join("status")) {
+                // It has ended meanwhile, and does not run either.
+                Err(error) if has_ended(&error) => continue,
+                status => status?,
+            };
             let thread = Thread::read(&status).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, "/proc tells no state of a thread")
             })?;
@@ -36,14 +48,29 @@ impl Threads {
         Ok(Self(threads))
     }
 
-    /// Whether it lives, and none of them runs.
+    /// Whether all of them have ended.
+    pub(super) fn have_ended(&self) -> bool {
+        self.0.values().all(Thread::has_ended)
+    }
+
+    /// Whether some live, and none of them runs.
     pub(super) fn all_stopped(&self) -> bool {
-        let still = self.0.values().all(|thread| matches!(thread.state, 'T' | 't' | 'Z' | 'X'));
-        still && self.0.values().any(|thread| matches!(thread.state, 'T' | 't'))
+        let stands = |thread: &Thread| thread.has_ended() || matches!(thread.state, 'T' | 't');
+        !self.have_ended() && self.0.values().all(stands)
     }
 }
 
+/// Whether what was looked at is not there any more.
+fn has_ended(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::SRCH].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|error| gone.contains(&error))
+}
+
 impl Thread {
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     /// Reads it as proc(5) writes it.
     fn read(status: &str) -> Option<Self> {
         let field = |name: &str| {
@@ -82,6 +109,7 @@ mod tests {
         assert!(threads("T").all_stopped() && threads("ZTt").all_stopped());
         assert!(!threads("TS").all_stopped() && !threads("R").all_stopped());
         assert!(!threads("ZZ").all_stopped() && !threads("").all_stopped(), "it is dead");
+        assert!(threads("ZZ").have_ended() && !threads("ZS").have_ended());
     }
 
     #[test]
@@ -91,6 +119,6 @@ mod tests {
         assert!(!before.all_stopped());
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert_ne!(before, Threads::of(own).expect("this process"));
-        assert!(Threads::of(i32::MAX).is_err());
+        assert!(Threads::of(i32::MAX).expect("no process").have_ended());
     }
 }

@@ -35,12 +35,15 @@ fn attend_to(process: Pid) -> io::Result<()> {
     let process = pidfd_open(process, PidfdFlags::empty())?;
     let go_on = || pidfd_send_signal(&process, Signal::CONT);
     let command = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let mut was_stopped = false;
     let is_needed = attend(GLANCE, || {
-        if Threads::of(command).is_ok_and(|threads| threads.all_stopped()) {
+        let is_stopped = Threads::of(command).is_ok_and(|threads| threads.all_stopped());
+        if is_stopped && !was_stopped {
             // The command sees afterwards that it copied no single moment. If this fails, the
             // process is gone.
             let _ = go_on();
         }
+        was_stopped = is_stopped;
     })?;
     if is_needed {
         go_on()?;

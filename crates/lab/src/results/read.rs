@@ -1,5 +1,7 @@
 //! Looking at what was measured.
 
+use std::collections::BTreeSet;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 
@@ -124,7 +126,15 @@ impl Results {
         let mut all = self.measurements()?;
         narrow(&mut all, "commit", commit, |key| &key.commit)?;
         narrow(&mut all, "host", host, |key| &key.host)?;
-        narrow(&mut all, "scale", scale, |key| &key.scale)?;
+        if let Some(scale) = scale {
+            // Not cut short: `full` is not `full/8`.
+            let known: BTreeSet<String> = all.iter().map(|one| one.key.scale.clone()).collect();
+            all.retain(|one| one.key.scale == scale);
+            if all.is_empty() {
+                let known = known.into_iter().collect::<Vec<_>>().join(", ");
+                return Err(LabError::Nothing { what: "scale", given: scale.to_owned(), known });
+            }
+        }
         let Some(Measurement { key, .. }) = all.pop() else {
             return Err(LabError::NoResults { path: self.path.clone() });
         };

@@ -1,20 +1,8 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::host::Host;
+use crate::host::tests::host;
 use crate::point::Point;
-
-fn host() -> Host {
-    Host {
-        name: "here".into(),
-        cpu: "c".into(),
-        cores: 2,
-        flush: "clwb".into(),
-        medium: "tmpfs".into(),
-        kernel: "6.1".into(),
-        memory_bytes: 1 << 30,
-    }
-}
 
 fn key(configuration: &str, commit: &str) -> Key {
     Key {

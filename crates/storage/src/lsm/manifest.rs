@@ -85,6 +85,13 @@ pub struct Version {
 }
 
 impl Version {
+    /// Whether an edit of this number that says so can be read again.
+    fn is_in_range(&self, edit: u64) -> bool {
+        let counters = [edit, self.log.sequence, self.log.txn, self.next_file];
+        counters.into_iter().all(|counter| counter <= MAX_COUNTER)
+            && self.runs.len() as u64 <= u64::from(MAX_RUNS)
+    }
+
     fn encode(&self, edit: u64, out: &mut Vec<u8>) {
         let start = out.len();
         let frame = Frame {
@@ -118,9 +125,7 @@ impl Version {
         let (frame, rest) = Frame::read_from_prefix(bytes).ok()?;
         let runs = frame.runs.get();
         let len = frame.bytes.get() as usize;
-        let counters = [frame.edit, frame.log_sequence, frame.log_txn, frame.next_file];
         if runs > MAX_RUNS
-            || counters.iter().any(|counter| counter.get() > MAX_COUNTER)
             || len as u64 != FRAME_BYTES + RUN_BYTES * u64::from(runs)
             || len > bytes.len()
             || crc32c::crc32c(&bytes[8..len]) != frame.checksum.get()
@@ -143,7 +148,7 @@ impl Version {
             .collect();
         let log = LogStart { sequence: frame.log_sequence.get(), txn: frame.log_txn.get() };
         let version = Self { runs, log, next_file: frame.next_file.get() };
-        Some((frame.edit.get(), version, len))
+        version.is_in_range(frame.edit.get()).then(|| (frame.edit.get(), version, len))
     }
 }
 
@@ -252,10 +257,15 @@ impl<F: Files> Manifest<F> {
     ///
     /// # Errors
     /// [`LsmError::Io`]: the version before counts still. [`LsmError::Poisoned`]: which of the two
-    /// counts is unknown until the partition is opened again.
+    /// counts is unknown until the partition is opened again. [`LsmError::Damaged`]: a number is
+    /// so large that no edit could be read again; it was not we who counted so far.
     pub fn edit(&mut self, version: &Version) -> Result<(), LsmError> {
         if self.poisoned {
             return Err(LsmError::Poisoned);
+        }
+        if !version.is_in_range(self.edit + 1) {
+            let what = "a number is at the end of its range";
+            return Err(LsmError::damaged(&name(self.partition), self.end, what));
         }
         if self.torn || self.end >= LONG_BYTES {
             return self.rewrite(version);
@@ -391,5 +401,27 @@ mod tests {
         assert_eq!([8, 16, 24, 32, 40].map(|at| bytes[at]), [1, 2, 3, 4, 1]);
         assert_eq!([48, 56, 64, 72, 80, 84].map(|at| bytes[at]), [6, 7, 8, 9, 10, 11]);
         assert_eq!(Version::decode(&bytes), Some((1, version, 88)));
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let start = |sequence, txn, next_file| Version {
+            runs: Vec::new(),
+            log: LogStart { sequence, txn },
+            next_file,
+        };
+        let files = pm::RecordingFiles::new();
+        let mut manifest = Manifest::create(files.clone(), 0, &start(1, 1, 1)).expect("created");
+        let (most, far) = (MAX_COUNTER, MAX_COUNTER + 1);
+        for version in [start(far, 1, 1), start(1, far, 1), start(1, 1, far)] {
+            let refused = manifest.edit(&version);
+            assert!(matches!(refused, Err(LsmError::Damaged { .. })), "{refused:?}");
+        }
+        let last = start(most, most, most);
+        manifest.edit(&last).expect("written");
+        manifest.edit = most;
+        let refused = manifest.edit(&last);
+        assert!(matches!(refused, Err(LsmError::Damaged { .. })), "{refused:?}");
+        assert_eq!(Manifest::open(files, 0).expect("as it was").1, last);
     }
 }
