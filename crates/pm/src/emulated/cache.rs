@@ -192,6 +192,8 @@ mod tests {
     }
 
     proptest! {
+        // An interpreter takes seconds for each.
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
         #[test]
         fn it_does_what_a_queue_for_each_set_does(
             sets in 1_u64..40,

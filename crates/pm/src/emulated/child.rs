@@ -66,7 +66,8 @@ fn wait(child: libc::pid_t) -> io::Result<libc::c_int> {
     }
 }
 
-#[cfg(test)]
+// An interpreter has no fork.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

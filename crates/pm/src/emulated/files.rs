@@ -404,6 +404,8 @@ mod tests {
     }
 
     proptest! {
+        // An interpreter takes seconds for each.
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
         #[test]
         fn a_file_reads_as_what_was_written_to_it(
             steps in prop::collection::vec((0_u64..200_000, 0_usize..9000, 0_u8..6), 1..60),
