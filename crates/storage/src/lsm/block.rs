@@ -203,6 +203,12 @@ impl<V: View> Block<V> {
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
+    /// How many levels it lies above the data.
+    #[inline]
+    pub fn height(&self) -> u8 {
+        self.0.bytes(12, 1)[0]
+    }
+
     /// How many records there are.
     #[inline]
     pub fn len(&self) -> usize {

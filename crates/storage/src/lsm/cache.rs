@@ -85,7 +85,9 @@ impl<M: Memory> BlockCache<M> {
         let which = (mixed.finish() >> 40) as usize % self.shards.len();
         let mut shard = lock(&self.shards[which]);
         let shard = &mut *shard;
-        if let Some(index) = shard.frames.find(key) {
+        // Of another length, it comes from a damaged pointer: the block in the file says so.
+        let held = shard.frames.find(key);
+        if let Some(index) = held.filter(|index| shard.frames.frame(*index).bytes == bytes) {
             let frame = shard.frames.frame(index);
             frame.used = true;
             self.memory.enter(Component::Storage);

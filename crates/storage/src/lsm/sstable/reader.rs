@@ -170,7 +170,16 @@ impl<R: File> SsTable<R> {
             return Err(self.damaged(at.at, "a pointer leads out of the file"));
         }
         let place = (self.info.file, at.at, at.bytes);
-        cache.with(place, |out| self.load(at, height, out), search)
+        let found = cache.with(
+            place,
+            |out| self.load(at, height, out),
+            |found| {
+                // One that was in the cache was asked for by another pointer, perhaps.
+                let its_height = in_block!(&found, block => block.height());
+                (its_height == height).then(|| search(found))
+            },
+        );
+        found?.ok_or_else(|| self.damaged(at.at, "a pointer leads to a block of another height"))
     }
 
     /// Whether the file may have an entry for the key with this hash; if not, it has none.
