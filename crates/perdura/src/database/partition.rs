@@ -1,0 +1,177 @@
+//! A partition of a database: transactions in it, and owning it.
+
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+use engines::below::{Catalog, Environment, Native};
+
+use super::Database;
+use crate::any_engine::AnyEngine;
+use crate::bell::Bell;
+use crate::error::Error;
+use crate::snapshot::Snapshot;
+use crate::transaction::{ReadTx, Reading, Tx, Writing};
+use crate::turns::Turns;
+
+/// One partition of a database. Its transactions run one after the other; those of different
+/// partitions at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Partition<'a, E: Environment = Native> {
+    pub(super) database: &'a Database<E>,
+    pub(super) number: usize,
+}
+
+impl<'a, E: Environment> Partition<'a, E> {
+    #[inline]
+    pub(super) fn write_lock(&self) -> RwLockWriteGuard<'a, AnyEngine<E>> {
+        self.database.partitions[self.number].write()
+    }
+
+    #[inline]
+    pub(super) fn read_lock(&self) -> RwLockReadGuard<'a, AnyEngine<E>> {
+        self.database.partitions[self.number].read()
+    }
+
+    /// Begins a transaction; waits for the one that is open in this partition.
+    #[inline]
+    pub fn begin(&self) -> Tx<'a, E> {
+        Tx {
+            engine: Writing::Locked(self.write_lock()),
+            bell: self.database.bell(),
+            catalog: &self.database.catalog,
+            partition: self.number,
+            statements: 0,
+            open: true,
+        }
+    }
+
+    /// Takes the partition for oneself, for as long as the result lives: a worker that owns a
+    /// partition (P1 3) pays for no lock, so that reads of the next transaction overlap with the
+    /// last fence of the one before.
+    ///
+    /// Everybody else waits meanwhile, also calls that look at the whole database, such as
+    /// [`Database::footprint`] and [`Database::check`]: do not make them in the thread that has
+    /// the partition. Only the thread in the background, if there is one, is let in between two
+    /// transactions ([`crate::Background::Thread`]).
+    pub fn exclusive(&self) -> Exclusive<'a, E> {
+        let turns = &self.database.partitions[self.number];
+        Exclusive {
+            turns,
+            engine: Some(turns.write()),
+            bell: self.database.bell(),
+            catalog: &self.database.catalog,
+            partition: self.number,
+        }
+    }
+
+    /// As [`Database::snapshot`], of this partition.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshots`]; the partition has stopped, or the medium has failed.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let source = self.database.snapshots[self.number].as_ref();
+        let reader = source.ok_or(Error::NoSnapshots { engine: self.database.kind })?.snapshot()?;
+        Ok(Snapshot { reader, catalog: self.database.catalog.clone() })
+    }
+
+    /// As [`Database::write`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    #[inline]
+    pub fn write<R>(
+        &self,
+        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut tx = self.begin();
+        let result = work(&mut tx)?;
+        let _ticket = tx.finish()?;
+        Ok(result)
+    }
+
+    /// As [`Database::read`], in this partition.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    #[inline]
+    pub fn read<R>(
+        &self,
+        work: impl FnOnce(&ReadTx<'a, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let engine = Reading::Locked(self.read_lock());
+        work(&ReadTx { engine, catalog: &self.database.catalog })
+    }
+}
+
+/// A partition that nobody else can use meanwhile; see [`Partition::exclusive`].
+#[derive(Debug)]
+pub struct Exclusive<'a, E: Environment = Native> {
+    turns: &'a Turns<AnyEngine<E>>,
+    /// None only while the thread in the background is let in.
+    engine: Option<RwLockWriteGuard<'a, AnyEngine<E>>>,
+    bell: Option<&'a Bell>,
+    catalog: &'a Catalog,
+    partition: usize,
+}
+
+impl<E: Environment> Exclusive<'_, E> {
+    #[cold]
+    fn let_in(&mut self) {
+        self.engine = None;
+        self.turns.let_in();
+        self.engine = Some(self.turns.write());
+    }
+
+    /// Begins a transaction.
+    #[inline]
+    pub fn begin(&mut self) -> Tx<'_, E> {
+        if self.turns.is_wanted() {
+            self.let_in();
+        }
+        Tx {
+            engine: Writing::Owned(self.engine.as_mut().expect("the partition is taken")),
+            bell: self.bell,
+            catalog: self.catalog,
+            partition: self.partition,
+            statements: 0,
+            open: true,
+        }
+    }
+
+    /// As [`Database::write`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    #[inline]
+    pub fn write<R>(
+        &mut self,
+        mut work: impl for<'t> FnMut(&mut Tx<'t, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut tx = self.begin();
+        let result = work(&mut tx)?;
+        let _ticket = tx.finish()?;
+        Ok(result)
+    }
+
+    /// As [`Database::read`], in this partition.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    #[inline]
+    pub fn read<R>(
+        &self,
+        work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        work(&ReadTx {
+            engine: Reading::Borrowed(self.engine.as_ref().expect("the partition is taken")),
+            catalog: self.catalog,
+        })
+    }
+
+    /// Makes everything committed so far in this partition durable.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        Ok(self.engine.as_mut().expect("the partition is taken").sync()?)
+    }
+}
