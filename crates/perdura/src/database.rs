@@ -257,6 +257,16 @@ impl<E: Hosted> Database<E> {
         closed: bool,
         begin: impl FnOnce() -> Result<(), Error>,
     ) -> Result<Self, Error> {
+        let memory = media.durable.clone();
+        unless_failed(&memory, Self::recover(media, options, closed, begin))
+    }
+
+    fn recover(
+        media: Media<E>,
+        options: &Options,
+        closed: bool,
+        begin: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
         let (heap, description) = describe(&media)?;
         let kind = agreed_engine(&description, options, &media.name)?;
@@ -641,6 +651,15 @@ impl<E: Environment> Drop for Database<E> {
     }
 }
 
+/// What came of memory, unless the medium has failed: then zeroes were read of it, and what was made of
+/// them is nonsense.
+pub(crate) fn unless_failed<T>(memory: &impl Memory, done: Result<T, Error>) -> Result<T, Error> {
+    match (done, memory.healthy()) {
+        (Err(_), Err(failed)) => Err(failed.into()),
+        (done, _) => done,
+    }
+}
+
 /// The heap in a pool called `name`.
 pub(crate) fn open_heap<M: Memory>(memory: M, name: &str) -> Result<Heap<M>, Error> {
     match Heap::open(memory) {
@@ -653,6 +672,10 @@ pub(crate) fn open_heap<M: Memory>(memory: M, name: &str) -> Result<Heap<M>, Err
 pub(crate) fn describe<E: Environment>(
     media: &Media<E>,
 ) -> Result<(Heap<E::Durable>, Description), Error> {
+    unless_failed(&media.durable, described(media))
+}
+
+fn described<E: Environment>(media: &Media<E>) -> Result<(Heap<E::Durable>, Description), Error> {
     let heap = open_heap(media.durable.clone(), &media.name)?;
     let Some((description, at)) = Description::read(&heap)? else {
         return Err(Error::Unfinished { path: media.name.clone() });
@@ -690,5 +713,44 @@ pub(crate) fn agreed_engine(
             found: description.engine.clone(),
             wanted: wanted.map_or("one that this build has".into(), |kind| kind.to_string()),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engines::below::{ColumnType, TableSchema};
+
+    use super::*;
+
+    /// Zeroes are read of a medium that has failed: that is no database whose creation was cut off,
+    /// which one may remove.
+    #[test]
+    fn a_medium_that_fails_while_it_is_opened_is_named_as_such() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("db");
+        let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
+        let schema = Schema::new().table(table);
+        for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+            let options = Options::new().engine(engine).domain(Domain::Process);
+            let created = Database::create(&path, &schema, &options).expect("created");
+            created.close().expect("closed");
+            let sound = std::fs::read(&path).expect("a pool");
+            let mut refused = 0;
+            for page in 0..sound.len() / 4096 {
+                let pool = Pool::open(&path, &Options::new().pool, Access::ReadWrite);
+                let pool = pool.expect("a pool");
+                let file = std::fs::File::options().write(true).open(&path).expect("a file");
+                file.set_len(page as u64 * 4096).expect("cut off");
+                let media = Media::native(pool.clone(), None, 0);
+                if let Err(error) = Database::open_on(media, &Options::new()) {
+                    assert!(error.to_string().contains("the medium failed"), "{page}: {error}");
+                    refused += 1;
+                }
+                drop(pool);
+                std::fs::write(&path, &sound).expect("back");
+            }
+            assert!(refused > 2, "{engine}: {refused}");
+            std::fs::remove_file(&path).expect("removed");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use engines::below::{Access, Description, HostFiles, Pool, PoolInfo, PoolOptions, Schema};
 
-use crate::database::{files_directory, open_heap};
+use crate::database::{files_directory, open_heap, unless_failed};
 use crate::error::Error;
 
 /// What a pool says of itself.
@@ -41,10 +41,15 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
         stored_bytes += files.and_then(|files| files.stored_bytes()).map_err(error)?;
     }
     // Private pages: what opening a heap finishes does not reach the file.
-    let heap = open_heap(pool, &info.path.display().to_string())?;
-    let Some((description, _)) = Description::read(&heap)? else {
-        return Err(Error::Unfinished { path: info.path.display().to_string() });
+    let described = || {
+        let path = info.path.display().to_string();
+        let heap = open_heap(pool.clone(), &path)?;
+        match Description::read(&heap)? {
+            Some((description, _)) => Ok((heap, description)),
+            None => Err(Error::Unfinished { path }),
+        }
     };
+    let (heap, description) = unless_failed(&pool, described())?;
     Ok(Inspection {
         pool: info,
         engine: description.engine,
