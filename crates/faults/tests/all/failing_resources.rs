@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use crate::common::{Explained, unexplained};
 use faults::failing::{Place, Run};
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Database, EngineKind, Error, Media, Recorded};
+use perdura::{Database, Domain, EngineKind, Error, Media, Native, Options, Recorded};
+use pm::{Access, Dram, Pool, PoolOptions};
 
 const LIMIT: u64 = 16 << 20;
 
@@ -203,5 +204,39 @@ fn the_disk_is_full_from_every_call_on() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
         let (_, unheard) = every_one_fails_in_turn(engine, Resource::Files { once: false });
         assert!(unheard.is_empty(), "{engine}: nobody was told of {unheard:?}");
+    }
+}
+
+/// Zeroes are read of a medium that has failed: that is no database whose creation was cut off,
+/// which one may remove. It fails as one that is cut off under its mapping.
+#[test]
+fn a_medium_that_fails_while_it_is_opened_is_named_as_such() {
+    const PAGE: u64 = 4096;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let schema = faults::items::schema();
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+        let options = Options::new().engine(engine).domain(Domain::Process);
+        Database::create(&path, &schema, &options).unwrap().close().unwrap();
+        let sound = std::fs::read(&path).unwrap();
+        let mut refused = 0;
+        for page in 0..sound.len() as u64 / PAGE {
+            let pool = Pool::open(&path, &PoolOptions::default(), Access::ReadWrite).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_len(page * PAGE).unwrap();
+            let media = Media::<Native> {
+                durable: pool,
+                files: None,
+                volatile: Box::new(|_| Dram::new(0)),
+                name: "pool".into(),
+            };
+            if let Err(error) = Database::open_on(media, &Options::new()) {
+                assert!(error.to_string().contains("the medium failed"), "{page}: {error}");
+                refused += 1;
+            }
+            std::fs::write(&path, &sound).unwrap();
+        }
+        assert!(refused > 2, "{engine}: {refused}");
+        std::fs::remove_file(&path).unwrap();
     }
 }
