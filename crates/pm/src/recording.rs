@@ -532,6 +532,7 @@ mod tests {
     /// The pool grows, is cut off at any point, opened, cut off at any point, grows again, and is
     /// cut off: one copy of the header is whole at every moment, and space that may be used stays.
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of states")]
     fn crashes_of_changes_of_the_header_in_a_row_leave_one_copy_whole() {
         let memory = Recording::pool(16 << 10, LIMIT).unwrap();
         let mut sizes = std::collections::BTreeSet::new();

@@ -400,7 +400,11 @@ mod tests {
     use crate::MeterOptions;
 
     fn files() -> MemoryFiles<Emulated<Arena>> {
-        MemoryFiles::emulated(&Meter::new(MeterOptions::default()), 1 << 24).unwrap()
+        let usual = MeterOptions::default();
+        // What a cache of this size is filled with takes an interpreter a minute.
+        let cache_bytes = if cfg!(miri) { 1 << 16 } else { usual.cache_bytes };
+        let meter = Meter::new(MeterOptions { cache_bytes, ..usual });
+        MemoryFiles::emulated(&meter, 1 << 24).unwrap()
     }
 
     // An interpreter takes a minute for files of this size.
