@@ -135,7 +135,8 @@ function choices() {
     reopenUnit = `first commit, after ${many(reopenAt)} transactions`;
   }
   let [space, spaceAt] = largest(of("PEERS-SPACE", "space for a byte of user data"));
-  let spaceUnit = `for a byte, ${many(spaceAt)} tuples`;
+  let spaceUnit = `on the medium for a byte, ${many(spaceAt)} tuples`;
+  const onMedium = space.length > 0;
   if (space.length === 0) {
     const user = of("P1-F14", "user data").filter((row) => row.panel === "ycsb");
     space = of("P1-F14", "footprint").filter((row) => row.panel === "ycsb" && row.x === "total")
@@ -153,7 +154,8 @@ function choices() {
     { title: "wear", unit: "lines written, writes 90%", of: (name) => find(wear, name) },
   ];
   const names = [...new Set(throughput.concat(reopen, wear).map((row) => row.series))];
-  return { names, columns: columns.filter((column) => names.some((name) => Number.isFinite(column.of(name)))), size: compared.length ? size : null };
+  const known = columns.filter((column) => names.some((name) => Number.isFinite(column.of(name))));
+  return { names, columns: known, size: compared.length ? size : null, onMedium };
 }
 
 function best(names, column) {
@@ -163,7 +165,7 @@ function best(names, column) {
 }
 
 function choosing() {
-  const { names, columns, size } = choices();
+  const { names, columns, size, onMedium } = choices();
   if (names.length === 0) {
     section("choose", "What to choose", make("p", {}, "Nothing has been measured for this page yet. ", make("code", {}, "perdura lab run PEERS --quick"), " does."));
     return;
@@ -183,7 +185,7 @@ function choosing() {
     answer("Fastest where most is written", writes, (value) => `${figure(value)} transactions a second, each durable in its domain`),
     answer("Fastest where all is read", reads, (value) => `${figure(value)} transactions a second`),
     answer("Back soonest after kill -9", back, (value) => `${figure(value)} ms to the first durable commit`),
-    answer("Takes the least space", space, (value) => `${figure(value)} bytes for a byte of data`),
+    answer("Takes the least space", space, (value) => `${figure(value)} bytes ${onMedium ? "on the medium " : ""}for a byte of data`),
     answer("Wears the memory least", wear, (value) => `${figure(value)} lines written a transaction`));
   const kinds = [["databases", names.filter((name) => !BOUNDS(name))], ["bounds", names.filter(BOUNDS)]];
   const most = columns.map((column) => Math.max(...names.filter((name) => !BOUNDS(name)).map((name) => column.of(name) || 0)));
@@ -198,8 +200,7 @@ function choosing() {
         make("span", {}, figure(value)));
     }));
   const sorted = (list) => (writes ? [...list].sort((a, b) => (writes.of(b) || 0) - (writes.of(a) || 0)) : list);
-  const table = make("div", { class: "scroll" }, make("table", {},
-    make("caption", {}, `One thread, ${size ? `${Number(size).toLocaleString("en")} tuples of 1 KB, ` : "YCSB at low skew, "}every transaction durable before the next. A star marks the best database of a column.`),
+  const table = make("div", { class: "scroll" }, make("table", { "aria-label": "What to choose" },
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, ""),
       columns.map((column) => make("th", { class: "number", scope: "col" }, column.title, make("br"), make("span", { class: "soft" }, column.unit))))),
     make("tbody", {}, kinds.flatMap(([, list]) => sorted(list).map(row)))));
@@ -207,9 +208,12 @@ function choosing() {
     make("p", {}, size
       ? "Six storage engines of Perdura beside what one would take instead, in the same loop on the same machine."
       : ["Six storage engines of Perdura on this machine. What one would take instead comes beside them with ", make("code", {}, `perdura lab run PEERS ${SCALE}`), "."]),
-    answers, table,
+    answers,
+    make("p", { class: "soft small" }, `One thread, ${size ? `${Number(size).toLocaleString("en")} tuples of 1 KB, ` : "YCSB at low skew, "}every transaction durable before the next. A star marks the best database of a column.`),
+    table,
     make("div", { class: "note" },
       make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise."),
+      onMedium && names.includes("inp") ? make("p", {}, "inp has all of its data in ordinary memory besides: what lies on the medium are a compressed checkpoint and the log.") : null,
       names.includes("nvm-inp process") ? make("p", {}, "“nvm-inp process” promises what the other databases promise here: all of it survives a kill, nothing a power cut.") : null,
       size === null ? null : make("p", {}, "The other databases sync files, which costs next to nothing where files lie in memory: their figures are upper bounds. Floors and maps are no databases but bounds: the least that a method costs, and the same loop with no durability at all.")));
 }

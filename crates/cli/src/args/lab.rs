@@ -145,6 +145,9 @@ pub(crate) struct ReportArgs {
     /// Write the points as CSV to a file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Write the report in a small form, as Markdown with tables instead of plots, to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) markdown: Option<PathBuf>,
 }
 
 /// `perdura lab compare`.

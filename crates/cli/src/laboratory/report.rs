@@ -27,7 +27,9 @@ struct Whole<'a> {
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     check_target(args.json.as_ref())?;
     check_writable(&args.out)?;
-    args.csv.as_deref().map_or(Ok(()), check_writable)?;
+    for path in [&args.csv, &args.markdown].into_iter().flatten() {
+        check_writable(path)?;
+    }
     let results = Results::open(&args.results.results)?;
     let of = &args.selection;
     let selection =
@@ -41,6 +43,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     write(&args.out, &made.html()?)?;
     if let Some(path) = &args.csv {
         write(path, &csv(&made.points))?;
+    }
+    if let Some(path) = &args.markdown {
+        write(path, &made.markdown())?;
     }
     let whole = Whole {
         points: Points::new(&made.host, &made.selection, &made.points),

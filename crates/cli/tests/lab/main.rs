@@ -107,9 +107,9 @@ fn from_a_run_to_a_report_and_a_comparison() {
     let head = "figure,workload,engine,mix,skew,latency_ns,x,metric,unit,value\n";
     let row = "1,micro,allocator,durable write,random,,16 B,bandwidth,B/s,5\n";
     std::fs::write(&reference, format!("{head}{row}")).expect("written");
-    let (page, csv) = (in_it("report.html"), in_it("points.csv"));
-    let arguments =
-        ["report", "--out", &page, "--reference", &reference, "--csv", &csv, "--json", "-"];
+    let [page, csv, small] = ["report.html", "points.csv", "report.md"].map(in_it);
+    let mut arguments = vec!["report", "--out", &page, "--reference", &reference, "--json", "-"];
+    arguments.extend(["--csv", &csv, "--markdown", &small]);
     let report = json(&lab(&arguments, &results));
     let claims = report["claims"].as_array().expect("claims");
     assert!(claims.len() >= 40);
@@ -124,6 +124,11 @@ fn from_a_run_to_a_report_and_a_comparison() {
     let html = std::fs::read_to_string(&page).expect("written");
     assert!(html.contains("vegaEmbed") && html.contains("P1-T3") && html.len() > 800_000);
     assert!(std::fs::read_to_string(&csv).expect("written").lines().count() > 50);
+    let small = std::fs::read_to_string(&small).expect("written");
+    for part in ["# Laboratory report", "### P1-F1: ", "| P1-F5-skew | ", " here | verdict | why |"]
+    {
+        assert!(small.contains(part), "{part}");
+    }
     std::fs::write(&reference, "a,b\n1,2\n").expect("written");
     let wrong = lab(&["report", "--out", &page, "--reference", &reference], &results);
     assert_eq!(wrong.code, Some(1), "{wrong:?}");

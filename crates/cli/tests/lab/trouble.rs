@@ -112,6 +112,7 @@ fn a_full_disk_is_told_with_what_to_do() {
     for arguments in [
         &["report", "--out", "/dev/full"][..],
         &["report", "--out", text(&page), "--csv", "/dev/full"],
+        &["report", "--out", text(&page), "--markdown", "/dev/full"],
     ] {
         let full = lab(arguments, &known);
         assert_eq!(full.code, Some(1), "{full:?}");

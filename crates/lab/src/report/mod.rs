@@ -3,6 +3,8 @@
 //! The page is put together by `assets/page.js` from the data that is embedded, and drawn by
 //! Vega-Lite, whose scripts are embedded too: the file needs no network.
 
+mod markdown;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;

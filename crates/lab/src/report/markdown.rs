@@ -1,0 +1,268 @@
+//! The report in a small form: text with tables, to be read where code is read.
+
+use std::fmt::Write as _;
+
+use super::{Data, Report, Shown};
+use crate::claims::{Tested, Verdict};
+use crate::point::{Point, X};
+
+/// Numbers of one metric in one panel of an experiment, as rows of series and columns of x.
+struct Grid<'a> {
+    metric: &'a str,
+    panel: &'a str,
+    unit: &'a str,
+    computed: bool,
+    columns: Vec<&'a X>,
+    rows: Vec<(&'a str, Vec<Option<f64>>)>,
+}
+
+impl Report {
+    /// What the page says, but for its plots: their numbers are in tables.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let data = self.data();
+        let mut text = head(&data);
+        compared(&mut text, &data, "PEERS", "Against what one would take instead");
+        tested(
+            &mut text,
+            "What Perdura wants to reach",
+            "As ratios within this run.",
+            "wanted",
+            self.targets.iter().filter(|target| target.verdict != Verdict::NotTestable),
+            |verdict| if verdict == Verdict::Reproduced { "reached" } else { "not reached" },
+        );
+        let counts: Vec<String> = Verdict::ALL
+            .into_iter()
+            .map(|verdict| {
+                let count = self.claims.iter().filter(|claim| claim.verdict == verdict).count();
+                format!("{count} {}", verdict.name())
+            })
+            .collect();
+        let about = format!(
+            "{}. The claims and how each is tested were written down before the first run.",
+            counts.join(", ")
+        );
+        tested(
+            &mut text,
+            "What the paper claims, and whether it is so here",
+            &about,
+            "paper",
+            self.claims.iter(),
+            Verdict::name,
+        );
+        compared(&mut text, &data, "P1", "The paper's figures");
+        text
+    }
+}
+
+fn head(data: &Data<'_>) -> String {
+    let host = data.host;
+    format!(
+        "# Laboratory report\n\n{}, {} cores, {:.0} GiB of memory, pools on {}, lines written back \
+         with {}, kernel {}. Commit {}, scale {}, seed {}, measured {} in {:.0} minutes.\n\n\
+         Throughput and times are medians; counts (lines, fences, bytes) are the same for the same \
+         seed on every machine. Tables marked *computed* come from a model of the memory, out of \
+         native runs and counts.\n\n",
+        host.cpu,
+        host.cores,
+        host.memory_bytes as f64 / f64::from(1 << 30),
+        host.medium,
+        host.flush,
+        host.kernel,
+        data.commit,
+        data.scale,
+        data.seed,
+        data.date,
+        data.seconds / 60.0
+    )
+}
+
+/// The experiments of a group, with their numbers.
+fn compared(text: &mut String, data: &Data<'_>, group: &str, title: &str) {
+    let mut written = false;
+    for entry in data.experiments.iter().filter(|entry| entry.id.starts_with(group)) {
+        let points: Vec<&Point> =
+            data.points.iter().filter(|point| point.experiment == entry.id).collect();
+        if points.is_empty() {
+            continue;
+        }
+        if !written {
+            let _ = write!(text, "## {title}\n\n");
+            written = true;
+        }
+        experiment(text, entry, &points);
+    }
+}
+
+fn experiment(text: &mut String, entry: &Shown<'_>, points: &[&Point]) {
+    let _ = write!(text, "### {}: {}\n\n{}\n\n", entry.id, entry.title, entry.about);
+    if !entry.scaled.is_empty() {
+        let _ = write!(text, "Smaller than wanted: {}.\n\n", entry.scaled);
+    }
+    for grid in grids(points) {
+        let panel = if grid.panel.is_empty() { String::new() } else { format!(", {}", grid.panel) };
+        let mark = if grid.computed { ", *computed*" } else { "" };
+        let _ = write!(text, "{}{panel} ({}{mark})\n\n", grid.metric, grid.unit);
+        let head = grid.columns.iter().map(|x| cell(&x.to_string()));
+        line(text, std::iter::once(String::new()).chain(head));
+        line(
+            text,
+            std::iter::once("---".to_owned()).chain(grid.columns.iter().map(|_| "---:".into())),
+        );
+        for (series, values) in &grid.rows {
+            let values = values.iter().map(|value| value.map_or("–".into(), figure));
+            line(text, std::iter::once(cell(series)).chain(values));
+        }
+        text.push('\n');
+    }
+}
+
+/// Points by metric and panel, both in the order in which they come.
+fn grids<'a>(points: &[&'a Point]) -> Vec<Grid<'a>> {
+    let mut grids: Vec<Grid<'a>> = Vec::new();
+    for point in points {
+        let alike = |metric: &str, panel: &str| metric == point.metric && panel == point.panel;
+        if !grids.iter().any(|grid| alike(grid.metric, grid.panel)) {
+            let of = points.iter().filter(|other| alike(&other.metric, &other.panel));
+            grids.push(grid(&of.copied().collect::<Vec<_>>()));
+        }
+    }
+    grids
+}
+
+/// The grid of points that have their metric and panel in common; there is one at least.
+fn grid<'a>(points: &[&'a Point]) -> Grid<'a> {
+    let mut columns: Vec<&X> = Vec::new();
+    let mut series: Vec<&str> = Vec::new();
+    for point in points {
+        if !columns.contains(&&point.x) {
+            columns.push(&point.x);
+        }
+        if !series.contains(&point.series.as_str()) {
+            series.push(&point.series);
+        }
+    }
+    // Names keep their order, which is that of the study.
+    if columns.iter().all(|x| matches!(x, X::Number(_))) {
+        columns.sort_by(|one, two| one.order(two));
+    }
+    let value = |name: &str, x: &X| {
+        points.iter().find(|point| point.series == name && point.x == *x).map(|point| point.value)
+    };
+    let rows = series
+        .iter()
+        .map(|name| (*name, columns.iter().map(|x| value(name, x)).collect()))
+        .collect();
+    let computed = points.iter().any(|point| point.emulated.is_some());
+    let first = points[0];
+    Grid { metric: &first.metric, panel: &first.panel, unit: &first.unit, computed, columns, rows }
+}
+
+fn tested<'a>(
+    text: &mut String,
+    title: &str,
+    about: &str,
+    wanted: &str,
+    claims: impl Iterator<Item = &'a Tested>,
+    word: impl Fn(Verdict) -> &'static str,
+) {
+    let claims: Vec<_> = claims.collect();
+    if claims.is_empty() {
+        return;
+    }
+    let _ = write!(text, "## {title}\n\n{about}\n\n");
+    let authors = claims.iter().any(|claim| claim.authors_value.is_some());
+    let mut head = vec!["", "claim", wanted, "here", "verdict", "why"];
+    if authors {
+        head.insert(3, "authors' points");
+    }
+    line(text, head.iter().map(|&word| word.to_owned()));
+    line(text, head.iter().map(|_| "---".to_owned()));
+    for claim in claims {
+        let mut cells = vec![&claim.claim, &claim.text, &claim.paper_value, &claim.our_value]
+            .into_iter()
+            .map(|text| cell(text))
+            .collect::<Vec<_>>();
+        if authors {
+            cells.insert(3, cell(claim.authors_value.as_deref().unwrap_or("–")));
+        }
+        cells.push(word(claim.verdict).to_owned());
+        cells.push(cell(&claim.reason));
+        line(text, cells.into_iter());
+    }
+    text.push('\n');
+}
+
+fn line(text: &mut String, cells: impl Iterator<Item = String>) {
+    for cell in cells {
+        let _ = write!(text, "| {cell} ");
+    }
+    text.push_str("|\n");
+}
+
+/// What may stand in a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+/// Three digits or more, and none that say nothing.
+fn figure(value: f64) -> String {
+    let digits = match value.abs() {
+        0.0 => 0,
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 0.1 => 2,
+        _ => 4,
+    };
+    let plain = format!("{:.digits$}", value.abs());
+    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{}{grouped}{rest}", if value < 0.0 { "-" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_grouped() {
+        let all = [0.0, 0.01234, 0.5, 12.34, 123.4, 1234.0, 1_234_567.8, -1500.0];
+        let words = ["0", "0.0123", "0.50", "12.3", "123", "1,234", "1,234,568", "-1,500"];
+        assert_eq!(all.map(figure), words);
+    }
+
+    #[test]
+    fn points_are_laid_out_by_series_and_x() {
+        let of = |series: &str, x: u64, panel: &str| Point::of("P1-F5", series, x).panel(panel);
+        let points = [
+            of("inp", 320, "low").measured("throughput", "txn/s", &[2000.0]),
+            of("inp", 160, "low").measured("throughput", "txn/s", &[3000.0]),
+            of("c|w", 160, "low").measured("throughput", "txn/s", &[1.5]),
+            of("inp", 160, "high").measured("throughput", "txn/s", &[4000.0]),
+        ];
+        let entry = Shown {
+            id: "P1-F5",
+            title: "Read-only",
+            about: "About.",
+            paper: "",
+            scaled: "fewer tuples".into(),
+        };
+        let mut text = String::new();
+        experiment(&mut text, &entry, &points.iter().collect::<Vec<_>>());
+        assert_eq!(
+            text,
+            "### P1-F5: Read-only\n\nAbout.\n\nSmaller than wanted: fewer tuples.\n\n\
+             throughput, low (txn/s)\n\n\
+             |  | 160 | 320 |\n| --- | ---: | ---: |\n\
+             | inp | 3,000 | 2,000 |\n| c\\|w | 1.50 | – |\n\n\
+             throughput, high (txn/s)\n\n\
+             |  | 160 |\n| --- | ---: |\n| inp | 4,000 |\n\n"
+        );
+    }
+}
