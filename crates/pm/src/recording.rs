@@ -294,9 +294,9 @@ impl Recording {
 
     /// Starts a new trace. Everything that is in the memory now counts as durable.
     pub fn start(&self) {
-        let image = self.contents();
+        // With the lock, so that a store of another thread is either in the image or in the trace.
         let mut log = self.log();
-        log.trace = Trace { image, events: Vec::new() };
+        log.trace = Trace { image: self.contents(), events: Vec::new() };
         log.recording = true;
     }
 
@@ -552,6 +552,35 @@ mod tests {
             }
         }
         assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [16 << 10, 32 << 10, 64 << 10]);
+    }
+
+    #[test]
+    fn a_trace_goes_on_where_its_image_ends() {
+        let memory = Recording::new(1 << 20).unwrap();
+        memory.grow(1 << 16).unwrap();
+        let (at, ended) = (Off::new(64), std::sync::atomic::AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 1.. {
+                    memory.store(at, value);
+                    if ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            for round in 0..if cfg!(miri) { 2 } else { 1000 } {
+                memory.start();
+                std::thread::yield_now();
+                let trace = memory.stop();
+                let mut last = u64::from_le_bytes(trace.image[64..72].try_into().unwrap());
+                for recorded in trace.events {
+                    let Event::Store { value, .. } = recorded.event else { continue };
+                    assert_eq!(value, last + 1, "round {round}: a store is in neither");
+                    last = value;
+                }
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
     }
 
     /// A crash between the two copies of a growth leaves the second one behind. A change that began
