@@ -3,7 +3,8 @@
 //! Counts are exact: any difference is a change. Of times, each repetition is one; a difference
 //! counts only where the ranges of both sides' repetitions do not touch, and a time that was taken
 //! once is not judged at all. Emulated times are left out: they follow from the native times and the
-//! counts, which are compared. What was measured with another configuration (on a machine with other
+//! counts, which are compared. What describes a run, and is neither better nor worse when there is
+//! more of it, is not judged. What was measured with another configuration (on a machine with other
 //! memory, or by a version with other sizes) is not compared at all.
 
 use serde::Serialize;
@@ -78,13 +79,29 @@ impl Comparison {
 
 /// Whether more of a metric is better.
 fn more_is_better(metric: &str) -> bool {
-    metric.contains("throughput") || metric == "bandwidth"
+    metric.contains("throughput") || matches!(metric, "bandwidth" | "scaling")
+}
+
+/// What says how a run was, and not how well it did. The kinds of lines fetched are parts of `nvm
+/// loads`, which is judged: one that becomes another kind is no loss.
+fn describes(metric: &str) -> bool {
+    let described = [
+        "redone and undone",
+        "user data",
+        "levels of the index",
+        "dependent lines",
+        "near lines",
+        "sequential lines",
+        "independent lines",
+        "lines stored to",
+    ];
+    metric.contains("model") || described.contains(&metric)
 }
 
 /// Compares what both sides have.
 #[must_use]
 pub fn compare(a: &[Configured], b: &[Configured]) -> Comparison {
-    let judged = |one: &&Configured| one.point.emulated.is_none();
+    let judged = |one: &&Configured| one.point.emulated.is_none() && !describes(&one.point.metric);
     let same = |first: &Configured, second: &Configured| {
         let (one, other) = (&first.point, &second.point);
         first.configuration == second.configuration
@@ -183,6 +200,22 @@ mod tests {
         assert_eq!(compare(&[count(2.0)], &[count(2.0)]).count(Change::Same), 1);
         assert_eq!(compare(&[count(2.0)], &[count(2.001)]).count(Change::Worse), 1);
         assert_eq!(compare(&[count(2.0)], &[count(1.999)]).count(Change::Better), 1);
+    }
+
+    #[test]
+    fn more_is_better_where_it_is_and_a_description_is_not_judged() {
+        let of = |metric: &str, value: f64| {
+            let values = [value - 0.1, value, value + 0.1];
+            with("{}", Point::of("E", "a", "b").measured(metric, "", &values))
+        };
+        let of = |value| {
+            let metrics = ["bandwidth", "scaling", "native throughput", "redone and undone"];
+            metrics.map(|metric| of(metric, value)).to_vec()
+        };
+        let found = compare(&of(2.0), &of(1.0));
+        assert_eq!((found.compared.len(), found.count(Change::Worse)), (3, 3));
+        let found = compare(&of(1.0), &of(2.0));
+        assert_eq!((found.compared.len(), found.count(Change::Better)), (3, 3));
     }
 
     #[test]

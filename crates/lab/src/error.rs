@@ -68,6 +68,22 @@ pub enum LabError {
         /// The file.
         path: PathBuf,
     },
+    /// The file of results cannot be opened or written to.
+    #[error("{}: {source}; name a file that can be written with --results", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// The file of results is damaged.
+    #[error("{}: {source}; keep it for what can be saved of it, and name a new file with --results", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
     /// The database of results failed otherwise.
     #[error("{}: {source}", path.display())]
     Results {
@@ -87,7 +103,7 @@ pub enum LabError {
     /// Nothing is known of what was named.
     #[error("{what} '{given}' has no results; there are: {known}")]
     Nothing {
-        /// Commit or host.
+        /// Commit, host, scale or seed.
         what: &'static str,
         /// What was asked for.
         given: String,
@@ -152,14 +168,37 @@ impl LabError {
         }
     }
 
-    /// Results cannot be written: there is no use in measuring on.
-    pub(crate) fn is_of_results(&self) -> bool {
-        matches!(self, Self::DiskFull { .. } | Self::Results { .. } | Self::Locked { .. })
+    /// Results cannot be written to this file: there is no use in measuring on. A medium that fills
+    /// up while it is measured is none of that.
+    pub(crate) fn is_of_results(&self, results: &Path) -> bool {
+        match self {
+            Self::DiskFull { path }
+            | Self::Results { path, .. }
+            | Self::Unwritable { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Locked { path } => path == results,
+            _ => false,
+        }
     }
 
     /// A measurement of `what` failed.
     pub fn measuring(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Self + use<> {
         let what = what.to_owned();
         move |why| Self::Measurement { what: what.clone(), why: why.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_medium_is_not_a_full_file_of_results() {
+        let full = |path: &str| {
+            LabError::io(Path::new(path), std::io::Error::from(std::io::ErrorKind::StorageFull))
+        };
+        let results = Path::new("/data/results.db");
+        assert!(full("/data/results.db").is_of_results(results));
+        assert!(!full("/dev/shm/pool").is_of_results(results));
     }
 }

@@ -183,6 +183,7 @@ impl Plan {
         let host = self.identity.host.key();
         bench.calibrations.learn(results.calibrations(&host)?);
         let clock = Clock::new(self.all - self.missing(), self.all, self.seconds());
+        let file = results.path().to_owned();
         let results = RefCell::new(results);
         audience.far(clock.far());
         let mut failures = Vec::new();
@@ -216,7 +217,7 @@ impl Plan {
                 match outcome {
                     Ok(()) => missing = later,
                     // What failed is the first that was not saved.
-                    Err(error) if !error.is_of_results() && saved.get() < fitting => {
+                    Err(error) if !error.is_of_results(&file) && saved.get() < fitting => {
                         let failed = missing[saved.get()];
                         failures.push(format!("{}: {error}", cells[failed].label));
                         begun.set(Instant::now());

@@ -273,6 +273,22 @@ impl Sizes {
         ]))
     }
 
+    /// Transactions of YCSB before its storage is looked at: as many for each tuple as in the paper,
+    /// with `--one-in`, too.
+    pub(crate) fn footprint_txns(&self) -> u64 {
+        self.tuples * (PAPER_TXNS / PAPER_TUPLES)
+    }
+
+    /// What is smaller than in the paper where the storage of YCSB is looked at.
+    #[must_use]
+    pub fn scaled_footprint(&self) -> String {
+        self.ycsb_engine().scaled(scaled(&[
+            ("tuples", self.tuples, PAPER_TUPLES),
+            ("transactions", self.footprint_txns(), PAPER_TXNS),
+            ("partitions", self.partitions as u64, 8),
+        ]))
+    }
+
     /// What is smaller than in the paper's TPC-C.
     #[must_use]
     pub fn scaled_tpcc(&self) -> String {
@@ -299,7 +315,7 @@ impl Sizes {
     /// What is smaller in the recovery of YCSB.
     #[must_use]
     pub fn scaled_recovery(&self) -> String {
-        scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES)])
+        scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES), ("partitions", 1, 8)])
     }
 
     /// What is smaller in the comparison with peers than what is wanted of it.
@@ -430,6 +446,8 @@ mod tests {
         );
         assert_eq!(less.peers[0], (10_000, 100_000));
         assert_eq!(less.scaled_ycsb(), "transactions: 1000000 instead of 8000000");
+        assert_eq!(less.scaled_footprint(), "", "what is stored is of all of them");
+        assert_eq!(less.scaled_recovery(), "partitions: 1 instead of 8");
         assert!(
             less.scaled_tpcc().ends_with(": 100000 instead of 800000"),
             "{}",
@@ -446,6 +464,10 @@ mod tests {
         let sizes = Sizes::new(Scale::Quick, 0);
         assert!(sizes.scaled_ycsb().contains("tuples: 100000 instead of 2000000"));
         assert!(sizes.scaled_tpcc().contains("warehouses: 2 instead of 8"));
+        assert!(sizes.scaled_ycsb().contains("transactions: 100000 instead of"));
+        let footprint = sizes.scaled_footprint();
+        assert!(footprint.contains("transactions: 400000 instead of"), "{footprint}");
+        assert!(!footprint.contains("cache, bytes"), "{footprint}");
         assert_eq!(sizes.ycsb_engine().memtable, (32 << 20) / 20);
         assert!(sizes.scaled_ycsb().contains("MemTable"), "{}", sizes.scaled_ycsb());
         let peers = sizes.scaled_peers();

@@ -337,33 +337,46 @@ impl Machine {
             counts.accesses as f64 + counts.file_calls as f64 * ACCESSES_OF_A_CALL
         };
         let flushes = |counts: &Counts| (counts.flush_requests + counts.syncs) as f64;
-        let charges = |counts: &Counts| {
-            let nvm = NvmParameters {
-                latency_ns,
-                gigabytes_per_second: None,
-                workers: 1,
-                ..NvmParameters::p1()
-            };
-            // Without flushes, so that what is over the native time is what latency adds.
-            let native = NativeTimes { durable: unflushed, unflushed };
-            emulate(counts, &native, &self.host, &nvm).seconds - unflushed
-        };
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-        let seconds = parts.map(|(name, counts)| {
-            let seconds = unflushed * share(work(&counts), work(&counted.counts))
-                + (durable - unflushed).max(0.0)
-                    * share(flushes(&counts), flushes(&counted.counts))
-                + charges(&counts);
-            (name, seconds.max(0.0))
-        });
-        let whole: f64 = seconds.iter().map(|(_, seconds)| seconds).sum();
-        let model = format!("{latency_ns} ns, shared out by counts");
-        let point = |(name, seconds): (&str, f64)| {
-            let percent = 100.0 * share(seconds, whole);
-            let place = Point::of("P1-F13", engine, name).panel(panel);
-            place.modelled("time share", "%", (percent, percent, percent), &model)
+        let nvm = NvmParameters {
+            latency_ns,
+            gigabytes_per_second: None,
+            workers: 1,
+            ..NvmParameters::p1()
         };
-        seconds.into_iter().map(point).collect()
+        // Without flushes, so that what is over the native time is what latency adds.
+        let without = NativeTimes { durable: unflushed, unflushed };
+        let seconds = parts.map(|(_, counts)| {
+            let native = unflushed * share(work(&counts), work(&counted.counts))
+                + (durable - unflushed).max(0.0)
+                    * share(flushes(&counts), flushes(&counted.counts));
+            let time = emulate(&counts, &without, &self.host, &nvm);
+            let of = |emulated: f64| (native + emulated - unflushed).max(0.0);
+            Emulated { seconds: of(time.seconds), low: of(time.low), high: of(time.high) }
+        });
+        let model = format!("{latency_ns} ns, shared out by counts");
+        let point = |(at, (name, _)): (usize, (&str, Counts))| {
+            let percent = percent_of(&seconds, at);
+            let place = Point::of("P1-F13", engine, name).panel(panel);
+            let interval = (percent.seconds, percent.low, percent.high);
+            place.modelled("time share", "%", interval, &model)
+        };
+        parts.into_iter().enumerate().map(point).collect()
+    }
+}
+
+/// The share of one part in the time of all, as small and as large as the intervals of all parts
+/// allow: each may overlap in its own way.
+fn percent_of(parts: &[Emulated], at: usize) -> Emulated {
+    let share = |part: fn(&Emulated) -> f64, others: fn(&Emulated) -> f64| {
+        let rest = parts.iter().enumerate().filter(|(other, _)| *other != at);
+        let (part, rest) = (part(&parts[at]), rest.map(|(_, one)| others(one)).sum::<f64>());
+        if part + rest > 0.0 { 100.0 * part / (part + rest) } else { 0.0 }
+    };
+    Emulated {
+        seconds: share(|one| one.seconds, |one| one.seconds),
+        low: share(|one| one.low, |one| one.high),
+        high: share(|one| one.high, |one| one.low),
     }
 }
 
@@ -371,4 +384,19 @@ impl Machine {
 pub(crate) fn throughput(place: &PointBuilder, txns: u64, time: Emulated, model: &str) -> Point {
     let rate = time.rate(txns as f64);
     place.modelled("throughput", "txn/s", (rate.seconds, rate.low, rate.high), model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_has_the_interval_that_its_parts_allow() {
+        let part = |seconds, low, high| Emulated { seconds, low, high };
+        let share = percent_of(&[part(2.0, 1.0, 3.0), part(2.0, 2.0, 2.0)], 0);
+        assert_eq!((share.seconds, share.high), (50.0, 60.0));
+        assert!((share.low - 100.0 / 3.0).abs() < 1e-9, "{}", share.low);
+        let none = percent_of(&[part(0.0, 0.0, 0.0)], 0);
+        assert_eq!((none.seconds, none.low, none.high), (0.0, 0.0, 0.0));
+    }
 }

@@ -11,7 +11,9 @@ use std::ops::ControlFlow;
 use perdura::{ColumnType, Database, Error, Options, Row, Scan, Schema, TableSchema, Tx, Value};
 
 fn main() -> Result<(), Error> {
-    let path = std::env::temp_dir().join("perdura-example-bank");
+    let directory = std::env::temp_dir().join("perdura-example-bank.d");
+    std::fs::create_dir_all(&directory).map_err(Error::user)?;
+    let path = directory.join("accounts");
     let schema = Schema::new().table(
         TableSchema::new("account")
             .column("id", ColumnType::U64)
@@ -64,6 +66,6 @@ fn main() -> Result<(), Error> {
             ControlFlow::Continue(())
         })
     })?;
-    println!("the database is {}; run this again, or remove it", path.display());
+    println!("the database is in {}; run this again, or remove that", directory.display());
     db.close()
 }

@@ -13,7 +13,10 @@ const WORKERS: u64 = 2;
 const EVENTS: u64 = 20_000;
 
 fn main() -> Result<(), Error> {
-    let path = std::env::temp_dir().join(format!("perdura-example-events-{}", std::process::id()));
+    let name = format!("perdura-example-events-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir(&directory).map_err(Error::user)?;
+    let path = directory.join("events");
     let schema = Schema::new().table(
         TableSchema::new("event")
             .column("device", ColumnType::U64)
@@ -68,5 +71,5 @@ fn main() -> Result<(), Error> {
     let report = db.check()?;
     println!("{} tuples in {} bytes of pool", report.tuples, db.stored_bytes()?);
     db.close()?;
-    std::fs::remove_file(&path).map_err(Error::user)
+    std::fs::remove_dir_all(&directory).map_err(Error::user)
 }

@@ -25,7 +25,9 @@ pub enum Error {
         /// The table.
         table: String,
     },
-    /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works.
+    /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works,
+    /// except that `nvm-log` may refuse a delete that takes a tombstone, with this error. A full
+    /// disk under files (`inp`, `cow`, `log`) is an error of the engine.
     #[error("{0}; delete something, or make room and try again")]
     Full(GrowError),
     /// A value, a key or the schema is not what it must be.

@@ -121,7 +121,9 @@ impl Options {
         self
     }
 
-    /// Bytes up to which the pool may grow. 64 GiB by default; only addresses are reserved.
+    /// Bytes up to which a new pool may ever grow. 64 GiB by default; only addresses are reserved.
+    /// It is fixed when the database is created: to raise it, back the database up and restore it
+    /// with a larger one.
     #[must_use]
     pub fn pool_limit(mut self, bytes: u64) -> Self {
         self.pool.limit_bytes = bytes;
@@ -229,7 +231,8 @@ impl Options {
         self
     }
 
-    /// Opens a pool of domain `process` that a reboot has hit, whatever it has lost.
+    /// Opens a pool of domain `process`, or a modelled one, that a reboot has hit, whatever it has
+    /// lost. Once it is closed it opens without this.
     #[must_use]
     pub fn accept_loss(mut self, accept: bool) -> Self {
         self.pool.accept_loss = accept;

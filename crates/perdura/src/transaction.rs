@@ -312,7 +312,8 @@ impl<E: Environment> Tx<'_, E> {
     /// Commits.
     ///
     /// # Errors
-    /// The medium failed: the transaction is not committed, and nothing more is acknowledged.
+    /// The medium failed: whether the transaction is there shows when the database is opened again,
+    /// and nothing more is acknowledged. Or it could only be aborted, and has been.
     #[inline]
     pub fn commit(mut self) -> Result<Ticket, Error> {
         self.finish()

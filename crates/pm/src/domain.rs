@@ -19,7 +19,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// All domains, in the order of the table in the design.
+    /// All domains, in the order of the table in `docs/guarantees.md`.
     pub const ALL: [Self; 4] = [Self::Process, Self::Adr, Self::Eadr, Self::Disk];
 
     /// The domain's name, as the command and the errors write it.

@@ -39,6 +39,7 @@ pub struct TableSchema {
     pub(crate) name: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) key: Vec<String>,
+    #[serde(default)]
     pub(crate) indexes: Vec<IndexSchema>,
 }
 

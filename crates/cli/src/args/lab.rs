@@ -122,6 +122,9 @@ pub(crate) struct SelectionArgs {
     /// Scale: quick, full, or full/N [default: that of the last measurement].
     #[arg(long, value_name = "SCALE")]
     pub(crate) scale: Option<String>,
+    /// Seed [default: that of the last measurement].
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
 }
 
 /// `perdura lab report`.
@@ -162,9 +165,12 @@ pub(crate) struct CompareArgs {
     /// Which results, where A and B are not files.
     #[command(flatten)]
     pub(crate) results: ResultsArgs,
-    /// Scale: quick or full [default: that of the last measurement of A].
+    /// Scale: quick, full, or full/N [default: that of the last measurement of A].
     #[arg(long, value_name = "SCALE")]
     pub(crate) scale: Option<String>,
+    /// Seed [default: that of the last measurement of A].
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
     /// Exit with 1 if anything is worse by more than this, beyond noise: 5% or 0.05.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) fail_over: Option<f64>,
@@ -176,6 +182,8 @@ pub(crate) struct CompareArgs {
 fn share(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share = number.trim().parse::<f64>().ok().map(|share| share / scale);
-    let share = share.filter(|share| share.is_finite() && *share >= 0.0);
+    // `5` would be 500%, which nobody means.
+    let most = if scale == 1.0 { 1.0 } else { f64::MAX };
+    let share = share.filter(|share| (0.0..=most).contains(share));
     share.ok_or_else(|| format!("`{text}` is no share; write 5% or 0.05"))
 }

@@ -29,7 +29,8 @@ pub(crate) enum PoolCommand {
     Check {
         /// The pool file.
         file: PathBuf,
-        /// Check a pool of domain `process` that was open when the machine went down, too.
+        /// Check a pool of domain `process`, or modelled, that was open when the machine went down,
+        /// too. It counts as closed afterwards, and opens without asking.
         #[arg(long)]
         accept_loss: bool,
         /// Take every tuple that can be read over into a new database; FILE stays as it is. One of
@@ -89,8 +90,9 @@ Example:
   gunzip < accounts.jsonl.gz | perdura pool load /dev/shm/copy - --engine nvm-log";
 
 /// The example of `pool create`; a test creates a pool from this schema.
-const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes. Types are "u64", "i64", "f64",
-{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}:
+const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes; "indexes" may be left out. Types are "u8",
+"u16", "u32", "u64", "i8", "i16", "i32", "i64", "f64", {"text": {"max": BYTES}} and
+{"bytes": {"max": BYTES}}:
 
   {"tables": [{
     "name": "account",
@@ -139,7 +141,7 @@ pub(crate) struct NewDatabase {
     /// Partitions [default: those of a backup or dump; else 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) partitions: Option<u32>,
-    /// Size up to which the pool may grow [default: 64GiB].
+    /// Size up to which the pool may ever grow [default: 64GiB].
     #[arg(long, value_name = "SIZE", value_parser = parse_number)]
     pub(crate) limit: Option<u64>,
 }
@@ -159,8 +161,8 @@ pub(crate) struct BackupArgs {
     pub(crate) file: PathBuf,
     /// The backup, which must not exist.
     pub(crate) to: PathBuf,
-    /// Back up a pool of domain `process` that was open when the machine went down, too: with what
-    /// is left.
+    /// Back up a pool of domain `process`, or modelled, that was open when the machine went down,
+    /// too: with what is left. It counts as closed afterwards.
     #[arg(long)]
     pub(crate) accept_loss: bool,
     /// Directory for the copy of a database that another process has open [default: the
@@ -198,7 +200,8 @@ pub(crate) struct DumpArgs {
     /// Where to write, a file that must not exist; `-` is standard output [default: -].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Dump a pool of domain `process` that was open when the machine went down, too: what is left.
+    /// Dump a pool of domain `process`, or modelled, that was open when the machine went down, too:
+    /// what is left. It counts as closed afterwards.
     #[arg(long)]
     pub(crate) accept_loss: bool,
     /// Directory for the copy of a database that another process has open [default: the
@@ -226,7 +229,8 @@ pub(crate) struct LoadArgs {
     /// The rest.
     #[command(flatten)]
     pub(crate) new: NewDatabase,
-    /// Load into a pool of domain `process` that was open when the machine went down, too.
+    /// Load into a pool of domain `process`, or modelled, that was open when the machine went down,
+    /// too. It counts as closed afterwards.
     #[arg(long)]
     pub(crate) accept_loss: bool,
     /// Write what was done as JSON to a file, or to standard output with `-`.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lab::compare::{Change, Compared, compare};
-use lab::results::{Configured, Results, Selection};
+use lab::results::{Configured, Results, Selection, Wanted};
 use lab::{Host, LabError};
 use serde::Serialize;
 
@@ -20,14 +20,16 @@ const SHOWN: usize = 40;
 /// # Errors
 /// Results that cannot be read, or [`Failure::Found`] with `--fail-over`.
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
-    let one = Side::of(&args.a, &args.results.results, args.scale.as_deref())?;
+    let wanted = Wanted { scale: args.scale.as_deref(), seed: args.seed, ..Wanted::default() };
+    let one = Side::of(&args.a, &args.results.results, wanted, None)?;
     // Runs of different sizes say nothing about each other.
-    let other = Side::of(&args.b, &args.results.results, Some(&one.selection.scale))?;
+    let wanted = Wanted { scale: Some(&one.selection.scale), ..wanted };
+    let other = Side::of(&args.b, &args.results.results, wanted, Some(&one.selection))?;
     let (first, second) = (&one.selection, &other.selection);
     if first.seed != second.seed {
         let (a, b) = (first.seed, second.seed);
         return Err(Failure::Failed(format!(
-            "A was measured from seed {a} and B from seed {b}: keys and values differ, and so would counts; measure one of them again with --seed"
+            "A was measured from seed {a} and B from seed {b}: keys and values differ, and so would counts; choose another with --seed, or measure one of them again"
         )));
     }
     let found = compare(&one.points, &other.points);
@@ -86,17 +88,31 @@ struct Side {
 }
 
 impl Side {
-    fn of(word: &str, results: &Path, scale: Option<&str>) -> Result<Self, Failure> {
+    /// Of several runs that the word may mean, the one that is most like the other side's.
+    fn of(
+        word: &str,
+        results: &Path,
+        wanted: Wanted<'_>,
+        other: Option<&Selection>,
+    ) -> Result<Self, Failure> {
+        let like = Wanted {
+            host: other.map(|other| other.host.as_str()),
+            seed: other.map(|other| other.seed),
+            ..Wanted::default()
+        };
         let path = Path::new(word);
         if path.is_file() {
             let results = Results::open(path)?;
-            let selection = results.select(None, None, scale)?;
+            let selection = results.select_like(wanted, like)?;
             return Self::read(&results, selection);
         }
         let results = Results::open(results)?;
-        let selection = match results.select(Some(word), None, scale) {
+        let of_commit = Wanted { commit: Some(word), ..wanted };
+        let selection = match results.select_like(of_commit, like) {
             Err(LabError::Nothing { what: "commit", known: commits, .. }) => {
-                results.select(None, Some(word), scale).map_err(|error| match error {
+                let of_host = Wanted { host: Some(word), ..wanted };
+                let like = Wanted { commit: other.map(|other| other.commit.as_str()), ..like };
+                results.select_like(of_host, like).map_err(|error| match error {
                     LabError::Nothing { what: "host", given, known } => Failure::Failed(format!(
                         "'{given}' is no file of results, no commit ({commits}) and no host ({known})"
                     )),

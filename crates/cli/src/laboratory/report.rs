@@ -1,9 +1,9 @@
 //! `perdura lab report`.
 
 use lab::LabError;
-use lab::claims::{Tested, Verdict};
+use lab::claims::{Tested, counts};
 use lab::report::{Report, csv};
-use lab::results::Results;
+use lab::results::{Results, Wanted};
 use serde::Serialize;
 
 use super::check_writable;
@@ -32,8 +32,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     }
     let results = Results::open(&args.results.results)?;
     let of = &args.selection;
-    let selection =
-        results.select(of.commit.as_deref(), of.host.as_deref(), of.scale.as_deref())?;
+    let selection = results.select(Wanted {
+        commit: of.commit.as_deref(),
+        host: of.host.as_deref(),
+        scale: of.scale.as_deref(),
+        seed: of.seed,
+    })?;
     let authors = args.reference.as_deref().map(lab::reference::read).transpose()?;
     let made = Report::new(&results, selection, authors)?;
     let write = |path: &std::path::Path, text: &str| {
@@ -65,12 +69,5 @@ fn people(claims: &[Tested]) -> String {
             vec![claim.claim.clone(), claim.paper_value.clone(), claim.our_value.clone(), verdict]
         })
         .collect();
-    let counts: Vec<String> = Verdict::ALL
-        .into_iter()
-        .map(|verdict| {
-            let count = claims.iter().filter(|claim| claim.verdict == verdict).count();
-            format!("{count} {}", verdict.name())
-        })
-        .collect();
-    format!("{}\n{}.\n", table(&head, &rows, 4), counts.join(", "))
+    format!("{}\n{}.\n", table(&head, &rows, 4), counts(claims))
 }

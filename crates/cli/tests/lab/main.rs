@@ -71,8 +71,11 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     assert!(other.err.contains("not a results file"), "{other:?}");
     assert_eq!(std::fs::read_to_string(&results).expect("as it was"), text);
 
-    let share = lab(&["compare", "a", "b", "--fail-over", "five"], &results);
-    assert_eq!(share.code, Some(2), "{share:?}");
+    // `5` without its sign would be 500%.
+    for share in ["five", "5", "-1%", "inf"] {
+        let ran = lab(&["compare", "a", "b", &format!("--fail-over={share}")], &results);
+        assert!(ran.code == Some(2) && ran.err.contains("write 5% or 0.05"), "{ran:?}");
+    }
     for arguments in
         [&["--one-in", "8"][..], &["--quick", "--one-in", "8"], &["--full", "--one-in", "0"]]
     {

@@ -1,5 +1,6 @@
-//! The figures that `FAULTS.md` asks of every build: every crash point of the standard story, so many
-//! distinct states, so many crashes in recovery. The kills are in the tests of the command.
+//! The figures that `docs/reliability.md` asks of every build: every crash point of the standard
+//! story, so many distinct states, so many crashes in recovery. The kills are in the tests of the
+//! command.
 
 use std::sync::atomic::AtomicU64;
 

@@ -52,8 +52,15 @@ impl Judged {
     /// Why, in numbers.
     fn reason(&self, claim: &Claim, points: &[Point]) -> String {
         let mut parts = Vec::new();
+        // What is made of several values has no place of its own.
+        let name = |one: &Selected| match claim.of {
+            Of::Mean if claim.greater => "the ratio of the means".to_owned(),
+            Of::Mean => "the mean of all".to_owned(),
+            _ if claim.best.is_empty() => one.text(),
+            _ => format!("{} {}, the mean over the plots", one.place.series, one.place.x),
+        };
         let told = |all: &[Selected]| {
-            let told = |one: &Selected| format!("{} = {}", one.text(), number(one.value));
+            let told = |one: &Selected| format!("{} = {}", name(one), number(one.value));
             let more = all.len().saturating_sub(4);
             let mut text: Vec<String> = all.iter().take(4).map(told).collect();
             if more > 0 {
@@ -68,7 +75,9 @@ impl Judged {
                 if self.emulated { ", at both ends of the interval" } else { "" }
             ));
         } else if !self.holds[0] {
-            parts.push(format!("not so: {}", told(&self.against)));
+            let of_means = claim.greater && claim.of == Of::Mean;
+            let against = if of_means { self.what.clone() } else { told(&self.against) };
+            parts.push(format!("not so: {against}"));
             if !self.for_it.is_empty() && !self.against.is_empty() {
                 let (good, all) = (self.for_it.len(), self.for_it.len() + self.against.len());
                 parts.push(format!("{good} of {all} values agree"));

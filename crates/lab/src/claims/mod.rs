@@ -255,6 +255,16 @@ pub struct Tested {
     pub emulated: bool,
 }
 
+/// How many claims have each verdict, in words: `17 reproduced, 26 not reproduced, ...`.
+#[must_use]
+pub fn counts(claims: &[Tested]) -> String {
+    let counts = Verdict::ALL.map(|verdict| {
+        let count = claims.iter().filter(|claim| claim.verdict == verdict).count();
+        format!("{count} {}", verdict.name())
+    });
+    counts.join(", ")
+}
+
 /// Tests claims on our points, and on the authors' if there are any.
 #[must_use]
 pub fn test(claims: &[Claim], ours: &[Point], authors: Option<&[Point]>) -> Vec<Tested> {

@@ -110,6 +110,17 @@ fn the_best_is_looked_for_over_all_plots() {
     assert_eq!(verdict(&claim, points(1.0, 2.0).as_flattened()), Verdict::Reproduced);
     let tested = evaluate(&claim, points(2.0, 1.0).as_flattened(), None);
     assert_eq!((tested.verdict, tested.our_value.as_str()), (Verdict::NotReproduced, "t 64"));
+    assert!(tested.reason.contains("t 64, the mean over the plots = 6.32"), "{}", tested.reason);
+}
+
+#[test]
+fn what_is_made_of_several_values_is_not_called_one_of_them() {
+    let of = |test: &str| claim(&format!("metric='throughput'\nof='mean'\n{test}"));
+    let points = [point("E", "t", "reads", 1_u64, 2.0), point("E", "t", "reads", 2_u64, 8.0)];
+    let reason = evaluate(&of("x=[1,2]\nbelow=3"), &points, None).reason;
+    assert!(reason.contains("the mean of all = 4.00"), "{reason}");
+    let reason = evaluate(&of("x=[1]\ngreater=true\nthan={x=[2]}"), &points, None).reason;
+    assert!(reason.contains("not so: 2.00 against 8.00"), "{reason}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Data, Report, Shown};
-use crate::claims::{Tested, Verdict};
+use crate::claims::{self, Tested, Verdict};
 use crate::point::{Point, X};
 
 /// Numbers of one metric in one panel of an experiment, as rows of series and columns of x.
@@ -13,7 +13,7 @@ struct Grid<'a> {
     unit: &'a str,
     computed: bool,
     columns: Vec<&'a X>,
-    rows: Vec<(&'a str, Vec<Option<f64>>)>,
+    rows: Vec<(&'a str, Vec<Option<&'a Point>>)>,
 }
 
 impl Report {
@@ -31,16 +31,9 @@ impl Report {
             self.targets.iter().filter(|target| target.verdict != Verdict::NotTestable),
             |verdict| if verdict == Verdict::Reproduced { "reached" } else { "not reached" },
         );
-        let counts: Vec<String> = Verdict::ALL
-            .into_iter()
-            .map(|verdict| {
-                let count = self.claims.iter().filter(|claim| claim.verdict == verdict).count();
-                format!("{count} {}", verdict.name())
-            })
-            .collect();
         let about = format!(
             "{}. The claims and how each is tested were written down before the first run.",
-            counts.join(", ")
+            claims::counts(&self.claims)
         );
         tested(
             &mut text,
@@ -60,9 +53,10 @@ fn head(data: &Data<'_>) -> String {
     format!(
         "# Laboratory report\n\n{}, {} cores, {:.0} GiB of memory, pools on {}, lines written back \
          with {}, kernel {}. Commit {}, scale {}, seed {}, measured {} in {:.0} minutes.\n\n\
-         Throughput and times are medians; counts (lines, fences, bytes) are the same for the same \
-         seed on every machine. Tables marked *computed* come from a model of the memory, out of \
-         native runs and counts.\n\n",
+         Throughput and times are medians, without their spread, which the page and the CSV have; \
+         counts (lines, fences, bytes) are the same for the same seed on every machine. Tables \
+         marked *computed* come from a model of the memory, out of native runs and counts; in \
+         brackets the interval from all misses overlapping to none of them.\n\n",
         host.cpu,
         host.cores,
         host.memory_bytes as f64 / f64::from(1 << 30),
@@ -110,7 +104,7 @@ fn experiment(text: &mut String, entry: &Shown<'_>, points: &[&Point]) {
             std::iter::once("---".to_owned()).chain(grid.columns.iter().map(|_| "---:".into())),
         );
         for (series, values) in &grid.rows {
-            let values = values.iter().map(|value| value.map_or("–".into(), figure));
+            let values = values.iter().map(|point| point.map_or("–".into(), told));
             line(text, std::iter::once(cell(series)).chain(values));
         }
         text.push('\n');
@@ -147,7 +141,7 @@ fn grid<'a>(points: &[&'a Point]) -> Grid<'a> {
         columns.sort_by(|one, two| one.order(two));
     }
     let value = |name: &str, x: &X| {
-        points.iter().find(|point| point.series == name && point.x == *x).map(|point| point.value)
+        points.iter().find(|point| point.series == name && point.x == *x).copied()
     };
     let rows = series
         .iter()
@@ -205,6 +199,15 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
+/// A number; one that was computed with its interval.
+fn told(point: &Point) -> String {
+    let value = figure(point.value);
+    match point.emulated.is_some() && point.low < point.high {
+        true => format!("{value} [{} .. {}]", figure(point.low), figure(point.high)),
+        false => value,
+    }
+}
+
 /// Three digits or more, and none that say nothing.
 fn figure(value: f64) -> String {
     let digits = match value.abs() {
@@ -244,7 +247,7 @@ mod tests {
             of("inp", 320, "low").measured("throughput", "txn/s", &[2000.0]),
             of("inp", 160, "low").measured("throughput", "txn/s", &[3000.0]),
             of("c|w", 160, "low").measured("throughput", "txn/s", &[1.5]),
-            of("inp", 160, "high").measured("throughput", "txn/s", &[4000.0]),
+            of("inp", 160, "high").modelled("throughput", "txn/s", (4000.0, 3.5e3, 4.5e3), "m"),
         ];
         let entry = Shown {
             id: "P1-F5",
@@ -261,8 +264,8 @@ mod tests {
              throughput, low (txn/s)\n\n\
              |  | 160 | 320 |\n| --- | ---: | ---: |\n\
              | inp | 3,000 | 2,000 |\n| c\\|w | 1.50 | – |\n\n\
-             throughput, high (txn/s)\n\n\
-             |  | 160 |\n| --- | ---: |\n| inp | 4,000 |\n\n"
+             throughput, high (txn/s, *computed*)\n\n\
+             |  | 160 |\n| --- | ---: |\n| inp | 4,000 [3,500 .. 4,500] |\n\n"
         );
     }
 }

@@ -99,8 +99,7 @@ impl Report {
     pub fn html(&self) -> Result<String, LabError> {
         let data = serde_json::to_string(&self.data())
             .map_err(|error| LabError::measuring("the report")(&error))?;
-        // A script ends with the first `</script`, wherever that stands.
-        let data = data.replace("</", "<\\/");
+        let data = within_script(&data);
         let mut page = TEMPLATE.to_owned();
         for (name, text) in [
             ("%STYLE%", STYLE),
@@ -198,9 +197,24 @@ fn date(seconds: i64) -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
+/// JSON as it may stand in a script: `</script` ends one wherever it stands, and `<!--` changes what
+/// does. A `<` can only be in a string.
+fn within_script(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_in_the_page_cannot_end_its_script() {
+        let names = ["<!--<script>", "</script>"].map(str::to_owned);
+        let embedded = within_script(&serde_json::to_string(&names).expect("JSON"));
+        assert!(!embedded.contains('<'), "{embedded}");
+        let read: [String; 2] = serde_json::from_str(&embedded).expect("JSON");
+        assert_eq!(read, names);
+    }
 
     #[test]
     fn days_are_told_as_calendars_do() {

@@ -29,7 +29,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::LabError;
 
-pub use read::{Configured, Measurement, Selection};
+pub use read::{Configured, Measurement, Selection, Wanted};
 pub use write::Key;
 
 /// Tells our files from others: "PLAB".
@@ -99,17 +99,35 @@ impl Results {
     /// # Errors
     /// It is something else, of another version, locked, or cannot be made.
     pub fn open_or_create(path: &Path) -> Result<Self, LabError> {
-        let fresh = std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0);
         let results = Self::connect(path, OpenFlags::default())?;
-        if fresh {
-            let make = format!(
-                "BEGIN EXCLUSIVE; {TABLES} PRAGMA application_id = {APPLICATION_ID}; \
-                 PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
-            );
+        if results.is_fresh()? {
+            results.connection.execute_batch("BEGIN EXCLUSIVE").map_err(results.failed())?;
+            // Two may have come this far: the second waited for the first one.
+            let make = match results.is_fresh()? {
+                true => format!(
+                    "{TABLES} PRAGMA application_id = {APPLICATION_ID}; \
+                     PRAGMA user_version = {FORMAT_VERSION}; COMMIT"
+                ),
+                false => "ROLLBACK".to_owned(),
+            };
             results.connection.execute_batch(&make).map_err(results.failed())?;
         }
         results.check()?;
         Ok(results)
+    }
+
+    /// Whether there is nothing in it yet, of ours or of somebody else. What was stopped while it
+    /// made the tables leaves a file that is not empty, and nothing in it.
+    fn is_fresh(&self) -> Result<bool, LabError> {
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let tables = self.connection.query_row(tables, [], read).map_err(self.failed())?;
+        Ok(tables == 0 && self.number("application_id")? == 0)
+    }
+
+    fn number(&self, pragma: &str) -> Result<i64, LabError> {
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        self.connection.query_row(&format!("PRAGMA {pragma}"), [], read).map_err(self.failed())
     }
 
     /// Opens a file of results to look at it.
@@ -121,6 +139,9 @@ impl Results {
             return Err(LabError::NoResults { path: path.to_owned() });
         }
         let results = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        if results.is_fresh()? {
+            return Err(LabError::NoResults { path: path.to_owned() });
+        }
         results.check()?;
         Ok(results)
     }
@@ -134,14 +155,10 @@ impl Results {
     }
 
     fn check(&self) -> Result<(), LabError> {
-        let number = |name| {
-            let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-            self.connection.query_row(&format!("PRAGMA {name}"), [], read).map_err(self.failed())
-        };
-        if number("application_id")? != APPLICATION_ID {
+        if self.number("application_id")? != APPLICATION_ID {
             return Err(LabError::NotResults { path: self.path.clone() });
         }
-        let found = number("user_version")?;
+        let found = self.number("user_version")?;
         if found != FORMAT_VERSION {
             let (path, known) = (self.path.clone(), FORMAT_VERSION);
             return Err(LabError::Version { path, found, known });
@@ -160,7 +177,9 @@ impl Results {
     /// # Errors
     /// [`LabError::Running`], or the lock cannot be made.
     pub fn lock(&self) -> Result<RunLock, LabError> {
-        let mut name = self.path.clone().into_os_string();
+        // The file has one lock, whatever it is called.
+        let file = std::fs::canonicalize(&self.path);
+        let mut name = file.map_err(|error| LabError::io(&self.path, error))?.into_os_string();
         name.push(".lock");
         let path = PathBuf::from(name);
         let file = File::options().write(true).create(true).truncate(false).open(&path);
@@ -186,6 +205,10 @@ fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> LabError + use<> {
             Some(ErrorCode::NotADatabase) => LabError::NotResults { path },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LabError::Locked { path },
             Some(ErrorCode::DiskFull) => LabError::DiskFull { path },
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
+                LabError::Unwritable { path, source }
+            }
+            Some(ErrorCode::DatabaseCorrupt) => LabError::Damaged { path, source },
             _ => LabError::Results { path, source },
         }
     }

@@ -36,6 +36,19 @@ pub struct Selection {
     pub seed: u64,
 }
 
+/// What a user says of a selection: names of commits and hosts may be cut short.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The commit.
+    pub commit: Option<&'a str>,
+    /// The machine.
+    pub host: Option<&'a str>,
+    /// The scale, whole: `full` is not `full/8`.
+    pub scale: Option<&'a str>,
+    /// The seed.
+    pub seed: Option<u64>,
+}
+
 /// A point, and the configuration of its measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configured {
@@ -113,34 +126,59 @@ impl Results {
     }
 
     /// The selection that a user means: of what was named, else of the measurement that was made
-    /// last. Commits and hosts may be cut short.
+    /// last.
     ///
     /// # Errors
     /// There is nothing like it, or too much.
-    pub fn select(
-        &self,
-        commit: Option<&str>,
-        host: Option<&str>,
-        scale: Option<&str>,
-    ) -> Result<Selection, LabError> {
+    pub fn select(&self, wanted: Wanted<'_>) -> Result<Selection, LabError> {
+        self.select_like(wanted, Wanted::default())
+    }
+
+    /// The same; of several that are meant one that is like another in its seed, host and commit, as
+    /// far as there is one.
+    ///
+    /// # Errors
+    /// There is nothing like it, or too much.
+    pub fn select_like(&self, wanted: Wanted<'_>, like: Wanted<'_>) -> Result<Selection, LabError> {
         let mut all = self.measurements()?;
-        narrow(&mut all, "commit", commit, |key| &key.commit)?;
-        narrow(&mut all, "host", host, |key| &key.host)?;
-        if let Some(scale) = scale {
-            // Not cut short: `full` is not `full/8`.
-            let known: BTreeSet<String> = all.iter().map(|one| one.key.scale.clone()).collect();
-            all.retain(|one| one.key.scale == scale);
-            if all.is_empty() {
-                let known = known.into_iter().collect::<Vec<_>>().join(", ");
-                return Err(LabError::Nothing { what: "scale", given: scale.to_owned(), known });
-            }
+        narrow(&mut all, "commit", wanted.commit, |key| &key.commit)?;
+        narrow(&mut all, "host", wanted.host, |key| &key.host)?;
+        if let Some(scale) = wanted.scale {
+            exactly(&mut all, "scale", scale.to_owned(), |key| key.scale.clone())?;
         }
+        if let Some(seed) = wanted.seed {
+            exactly(&mut all, "seed", seed.to_string(), |key| key.seed.to_string())?;
+        }
+        let mut prefer = |alike: &dyn Fn(&Key) -> bool| {
+            if all.iter().any(|one| alike(&one.key)) {
+                all.retain(|one| alike(&one.key));
+            }
+        };
+        prefer(&|key| like.seed == Some(key.seed));
+        prefer(&|key| like.host == Some(key.host.as_str()));
+        prefer(&|key| like.commit == Some(key.commit.as_str()));
         let Some(Measurement { key, .. }) = all.pop() else {
             return Err(LabError::NoResults { path: self.path.clone() });
         };
         let Key { commit, host, scale, seed, .. } = key;
         Ok(Selection { commit, host, scale, seed })
     }
+}
+
+/// Keeps the measurements that have just this.
+fn exactly(
+    all: &mut Vec<Measurement>,
+    what: &'static str,
+    given: String,
+    of: fn(&Key) -> String,
+) -> Result<(), LabError> {
+    let known: BTreeSet<String> = all.iter().map(|one| of(&one.key)).collect();
+    all.retain(|one| of(&one.key) == given);
+    if !all.is_empty() {
+        return Ok(());
+    }
+    let known = known.into_iter().collect::<Vec<_>>().join(", ");
+    Err(LabError::Nothing { what, given, known })
 }
 
 /// Keeps the measurements whose name begins with `given`.

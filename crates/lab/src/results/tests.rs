@@ -45,7 +45,7 @@ fn what_was_saved_is_read_back_to_the_bit() {
     let results = Results::open(&path).expect("opens");
     assert!(results.contains(&key("{}", "a1")).expect("read"));
     assert_eq!(results.measurements().expect("read").len(), 1);
-    let selection = results.select(None, None, None).expect("one");
+    let selection = results.select(Wanted::default()).expect("one");
     assert_eq!(selection.seed, u64::MAX);
     assert_eq!(results.points(&selection).expect("read"), points());
     assert_eq!(results.host(&host().key()).expect("known"), host());
@@ -59,11 +59,68 @@ fn a_selection_may_be_cut_short_but_must_be_one() {
     for commit in ["abc1", "abd2"] {
         results.save(&key("{}", commit), "", 1.0, &points()).expect("saved");
     }
-    let select = |commit| results.select(Some(commit), None, None);
+    let select = |commit| results.select(Wanted { commit: Some(commit), ..Wanted::default() });
     assert_eq!(select("abc").expect("one").commit, "abc1");
     assert!(matches!(select("ab"), Err(LabError::Ambiguous { .. })));
     assert!(matches!(select("x"), Err(LabError::Nothing { .. })));
-    assert_eq!(results.select(None, None, None).expect("the last").commit, "abd2");
+    assert_eq!(results.select(Wanted::default()).expect("the last").commit, "abd2");
+}
+
+#[test]
+fn a_selection_is_like_another_as_far_as_there_is_one() {
+    let (_directory, path) = file();
+    let mut results = Results::open_or_create(&path).expect("made");
+    let other = crate::Host { name: "other".into(), ..host() };
+    assert_ne!(host().key(), other.key());
+    for one in [&host(), &other] {
+        results.note_host(one).expect("noted");
+    }
+    // What was measured last is of another machine and another seed for each commit.
+    for (commit, host, seed) in [
+        ("first", &host(), 1),
+        ("second", &other, 2),
+        ("second", &host(), 1),
+        ("first", &other, 2),
+        ("third", &other, 3),
+    ] {
+        let key = Key { host: host.key(), seed, ..key("{}", commit) };
+        results.save(&key, "", 1.0, &points()).expect("saved");
+    }
+    let commit = |commit| Wanted { commit: Some(commit), ..Wanted::default() };
+    let last = results.select(commit("first")).expect("one");
+    assert_eq!((last.host, last.seed), (other.key(), 2));
+    let of_seed = results.select(Wanted { seed: Some(1), ..commit("first") }).expect("one");
+    assert_eq!((&of_seed.host, of_seed.seed), (&host().key(), 1));
+    let like = Wanted { host: Some(&of_seed.host), seed: Some(1), ..Wanted::default() };
+    let alike = results.select_like(commit("second"), like).expect("one");
+    assert_eq!((alike.host, alike.seed), (host().key(), 1));
+    // There is none alike: the last one.
+    assert_eq!(results.select_like(commit("third"), like).expect("one").seed, 3);
+    let error = results.select(Wanted { seed: Some(7), ..Wanted::default() });
+    let error = error.expect_err("there is none").to_string();
+    assert!(error.contains("seed '7' has no results; there are: 1, 2, 3"), "{error}");
+}
+
+#[test]
+fn a_file_whose_making_was_stopped_is_made_again() {
+    let (_directory, path) = file();
+    let stopped = rusqlite::Connection::open(&path).expect("opens");
+    stopped.execute_batch("CREATE TABLE t (a); DROP TABLE t").expect("an empty database");
+    drop(stopped);
+    assert!(std::fs::metadata(&path).expect("there").len() > 0);
+    assert!(matches!(Results::open(&path), Err(LabError::NoResults { .. })));
+    Results::open_or_create(&path).expect("made");
+    Results::open(&path).expect("opens");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_with_what_to_do() {
+    let (_directory, path) = file();
+    let nowhere = path.join("results.db");
+    for wrong in [&nowhere, &path.parent().expect("the directory").to_owned()] {
+        let error = Results::open_or_create(wrong).err().expect("refused").to_string();
+        assert!(error.contains("--results"), "{error}");
+    }
 }
 
 #[test]

@@ -37,8 +37,7 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
 fn stage(engine: EngineKind, sizes: &Sizes) -> FootprintStage {
     let ycsb = Spec {
         tuples: sizes.tuples,
-        // As many for each tuple as in the paper.
-        transactions: sizes.tuples * 4,
+        transactions: sizes.footprint_txns(),
         mix: Mix::Balanced,
         skew: Skew::Low,
         update_columns: 1,
@@ -59,7 +58,7 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> FootprintStage {
         Cell::new(
             format!("storage of {engine}, YCSB"),
             &one,
-            &sizes.scaled_ycsb(),
+            &sizes.scaled_footprint(),
             ycsb.transactions as f64 * 1e-5,
             Takes::ycsb(engine, ycsb.tuples, ycsb.transactions),
         ),

@@ -1,5 +1,5 @@
-//! What users and the world hand in (`FAULTS.md`, "Bad inputs" 12, 13, 15): each bad path, option
-//! and handle gives a clear error, or works, and nothing is lost.
+//! What users and the world hand in (`docs/reliability.md`, "Bad inputs" 12, 13, 15): each bad
+//! path, option and handle gives a clear error, or works, and nothing is lost.
 //!
 //! Damaged bytes are in `bad_pool.rs`, full pools in `full_pool.rs`, bad values and panics (18, 19)
 //! in `conformance/`.

@@ -1,5 +1,5 @@
-//! Damaged files of CoW (`FAULTS.md`, "Bad inputs"): each gives a clear error, or works, and never
-//! a panic. Places in the file are from `docs/format/directory.md`.
+//! Damaged files of CoW (`docs/reliability.md`, "Bad inputs"): each gives a clear error, or works,
+//! and never a panic. Places in the file are from `docs/format/directory.md`.
 
 use std::path::{Path, PathBuf};
 

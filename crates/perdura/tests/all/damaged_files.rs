@@ -1,6 +1,6 @@
-//! Files of an engine that are missing, cut off or another database's (`FAULTS.md`, "Bad inputs" 6,
-//! 9 to 11): the error names the file and says what to do, nothing is written, and with the right
-//! file in its place the database is as it was.
+//! Files of an engine that are missing, cut off or another database's (`docs/reliability.md`, "Bad
+//! inputs" 6, 9 to 11): the error names the file and says what to do, nothing is written, and with
+//! the right file in its place the database is as it was.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

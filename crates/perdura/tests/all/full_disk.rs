@@ -1,6 +1,6 @@
-//! A full disk (`FAULTS.md`, "Bad inputs" 20), for every engine that keeps files: wherever a call
-//! fails nothing acknowledged is lost, what cannot be undone stops the partition with an error that
-//! says so, and when there is room again everything goes on.
+//! A full disk (`docs/reliability.md`, "Bad inputs" 20), for every engine that keeps files:
+//! wherever a call fails nothing acknowledged is lost, what cannot be undone stops the partition
+//! with an error that says so, and when there is room again everything goes on.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

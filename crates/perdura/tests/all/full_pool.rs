@@ -1,4 +1,4 @@
-//! A full pool (`FAULTS.md`, "Bad inputs" 14): an ordinary error, wherever it comes.
+//! A full pool (`docs/reliability.md`, "Bad inputs" 14): an ordinary error, wherever it comes.
 //!
 //! After it the transaction can go on or abort, nothing that was there is lost, nothing leaks,
 //! reading and deleting work, what is deleted makes room, and the pool opens again. Growing fails

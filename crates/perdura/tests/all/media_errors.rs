@@ -1,6 +1,6 @@
-//! A medium that fails under a database (`FAULTS.md`, "Bad inputs" 16), at each of its pages in turn:
-//! header, allocator, log, leaf, free space. An error, never a dead process; nothing is acknowledged
-//! any more; and where the medium comes back, what was acknowledged is there.
+//! A medium that fails under a database (`docs/reliability.md`, "Bad inputs" 16), at each of its
+//! pages in turn: header, allocator, log, leaf, free space. An error, never a dead process; nothing
+//! is acknowledged any more; and where the medium comes back, what was acknowledged is there.
 //!
 //! The failure is a file that is cut off under its mapping, which gives SIGBUS as poisoned memory
 //! does. (UFFDIO_POISON needs rights that tests do not have everywhere.)

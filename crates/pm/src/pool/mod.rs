@@ -199,7 +199,7 @@ impl Pool {
         }
         let boot = this_boot(path, options)?;
         let rebooted = boot != header.boot_id && !header.clean;
-        // A model keeps only what its medium keeps: a modelled pool on tmpfs is a process pool.
+        // A model promises no more than a process pool, whatever its medium keeps.
         let survives_reboot = header.domain != Domain::Process && !header.modelled;
         if rebooted && !survives_reboot && !options.accept_loss && access == Access::ReadWrite {
             let domain = domain_text(header.domain, header.modelled);

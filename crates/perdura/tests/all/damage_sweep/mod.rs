@@ -1,6 +1,7 @@
-//! Damage at every place (`FAULTS.md`, "Bad inputs" 6 to 11), for every engine: a small database,
-//! closed or killed, of which each word of the pool that is in use, or each byte of a file, is
-//! changed in turn. It is opened, checked, read in every way, changed, closed and opened again.
+//! Damage at every place (`docs/reliability.md`, "Bad inputs" 6 to 11), for every engine: a small
+//! database, closed or killed, of which each word of the pool that is in use, or each byte of a
+//! file, is changed in turn. It is opened, checked, read in every way, changed, closed and opened
+//! again.
 //!
 //! Allowed is an error, or right contents; other contents only where nothing can tell, that is in
 //! the pools of the NVM engines, whose tuples have no checksum. Never a panic, a hang, or memory
