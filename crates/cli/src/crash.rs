@@ -65,7 +65,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
     }
     drop(bar);
     let text = people(&runs, &all);
-    let medium = Medium { name: "recording media".into(), natural: Domain::Process };
+    let medium = Medium::of_no_file("recording media");
     report(&text, &bench::Report::new(&Host::new(&medium), &runs), args.json.as_ref())?;
     let unnoticed: Vec<_> = runs
         .iter()

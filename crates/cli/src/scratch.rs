@@ -56,7 +56,7 @@ impl Scratch {
             let why = format!("cannot make a directory: {error}; {hint}");
             return Err(Failure::about(parent.display(), why));
         }
-        let medium = Medium { name: String::new(), natural: Domain::Process };
+        let medium = Medium::of_no_file("");
         let mut scratch = Self { path, medium, janitor };
         scratch.medium =
             probe(&scratch.path).map_err(|error| Failure::about(scratch.path.display(), error))?;

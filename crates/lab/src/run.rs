@@ -181,7 +181,7 @@ impl Plan {
         let _lock = results.lock()?;
         results.note_host(&self.identity.host)?;
         let host = self.identity.host.key();
-        bench.calibrations.learn(results.calibrations(&host)?);
+        bench.calibrations.learn(results.calibrations(&host, &self.identity.commit)?);
         let clock = Clock::new(self.all - self.missing(), self.all, self.seconds());
         let file = results.path().to_owned();
         let results = RefCell::new(results);
@@ -207,7 +207,11 @@ impl Plan {
                     let key = key(&self.identity, part.study, &self.sizes, &cell.configuration);
                     let seconds = begun.replace(Instant::now()).elapsed().as_secs_f64();
                     let mut results = results.borrow_mut();
-                    results.note_calibrations(&host, &bench.calibrations.all())?;
+                    results.note_calibrations(
+                        &host,
+                        &self.identity.commit,
+                        &bench.calibrations.all(),
+                    )?;
                     results.save(&key, &cell.scaled, seconds, points)?;
                     saved.set(saved.get() + 1);
                     clock.finished(cell.weight);

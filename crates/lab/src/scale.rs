@@ -212,7 +212,7 @@ impl Sizes {
             recovery_tuples: tuples,
             recovery_txns: vec![1000, 10_000, 100_000],
             recovery_tpcc: (100_000, 3000),
-            kills: 5,
+            kills: 3,
             nodes: (tuples, PAPER_TXNS * tuples / PAPER_TUPLES / 4),
             peers: sizes(&[10_000, 200_000, 2_000_000, MOST_TUPLES])
                 .into_iter()

@@ -9,6 +9,10 @@ use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod};
 use crate::offset::{Off, Range};
 
+/// What lies in front of this has small pages: whoever needs no more should not have to wait until a
+/// huge one is zeroed.
+const SMALL_BYTES: u64 = 16 << 20;
+
 /// Anonymous pages that are gone when the process is. Flush and fence do nothing.
 #[derive(Clone, Debug)]
 pub struct Dram(Arc<Mapping>);
@@ -19,7 +23,9 @@ impl Dram {
     /// # Errors
     /// The kernel has no room for the reservation.
     pub fn new(limit: u64) -> io::Result<Self> {
-        Ok(Self(Arc::new(Mapping::reserve(limit)?)))
+        let mapping = Mapping::reserve(limit)?;
+        mapping.prefer_huge_pages(SMALL_BYTES);
+        Ok(Self(Arc::new(mapping)))
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {

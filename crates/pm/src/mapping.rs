@@ -41,9 +41,14 @@ const RESERVED: (libc::c_int, libc::c_int) = if cfg!(miri) {
     (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)
 };
 
+/// Bytes of a huge page: what one entry of the processor's tables of addresses can map, of x86-64 and
+/// of aarch64 with pages of 4 KiB.
+pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
 /// Invariant: `base` starts a reservation of `reserved` bytes that lives as long as `self`; its
-/// first `len` bytes are mapped readable and writable, and `len` never shrinks. Where `torn` is
-/// set, addresses of the reservation behind `len` may belong to somebody else.
+/// first `len` bytes are mapped readable and writable, and `len` never shrinks. What is volatile may
+/// be readable and writable up to the end of a huge page behind that. Where `torn` is set, addresses
+/// of the reservation behind `len` may belong to somebody else.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
@@ -62,23 +67,46 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Reserves `reserved` bytes of addresses, of which none is usable. None at all is possible.
     pub(crate) fn reserve(reserved: u64) -> io::Result<Self> {
-        let size = usize::try_from(reserved).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let (access, flags) = RESERVED;
+        Self::reserve_aligned(reserved, HUGE_PAGE_BYTES)
+    }
+
+    /// The same, at a multiple of `alignment`, a power of two, if as much is reserved: pages of that
+    /// size fit into the addresses as they do into the file.
+    pub(crate) fn reserve_aligned(reserved: u64, alignment: u64) -> io::Result<Self> {
+        let size = reserved
+            .checked_next_multiple_of(page_bytes())
+            .and_then(|size| usize::try_from(size).ok())
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let alignment = usize::try_from(alignment).map_err(|_| io::ErrorKind::InvalidInput)?;
         let base = match size {
-            0 => std::ptr::dangling_mut::<u8>().cast(),
-            // SAFETY: a fresh private mapping at an address that the kernel chooses.
-            _ => unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) },
+            0 => std::ptr::dangling_mut::<u8>(),
+            // Miri cannot give back a part of a mapping.
+            _ if cfg!(miri) || size < alignment => addresses(size)?,
+            _ => addresses_at(size, alignment)?,
         };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
         Ok(Self {
-            base: base.cast(),
+            base,
             len: AtomicU64::new(0),
             reserved,
             torn: AtomicBool::new(false),
             kernels: bulk::kernels(),
         })
+    }
+
+    /// Tells the kernel that what is behind `from` may lie in huge pages, which it has to zero when
+    /// they are touched first: not worth it for what is small.
+    pub(crate) fn prefer_huge_pages(&self, from: u64) {
+        if from >= self.reserved || cfg!(miri) {
+            return;
+        }
+        // SAFETY: our own reservation. The kernel may refuse, and nothing is different then.
+        unsafe {
+            libc::madvise(
+                self.base.add(from as usize).cast(),
+                (self.reserved - from) as usize,
+                libc::MADV_HUGEPAGE,
+            );
+        }
     }
 
     /// Makes the first `to` bytes usable, as zero pages of this process. The kernel counts them
@@ -93,11 +121,13 @@ impl Mapping {
             return Ok(());
         }
         let from = self.len() / page_bytes() * page_bytes();
+        // Up to the end of a huge page, so that the kernel can give one.
+        let end = to.next_multiple_of(HUGE_PAGE_BYTES).min(self.reserved);
         // SAFETY: pages of our own reservation; those that were usable stay so.
         let result = unsafe {
             libc::mprotect(
                 self.base.add(from as usize).cast(),
-                (to.next_multiple_of(page_bytes()) - from) as usize,
+                (end.next_multiple_of(page_bytes()) - from) as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
             )
         };
@@ -106,6 +136,20 @@ impl Mapping {
         }
         self.set_len(to);
         Ok(())
+    }
+
+    /// Asks the kernel for huge pages in the place of the small ones of `part`, which starts and ends
+    /// at multiples of [`HUGE_PAGE_BYTES`]. What is in them stays. The kernel may have none to give.
+    pub(crate) fn collapse(&self, part: Range) {
+        assert!(part.end() <= self.len(), "it is usable");
+        // SAFETY: our own pages, whose contents stay.
+        unsafe {
+            libc::madvise(
+                self.base.add(part.start as usize).cast(),
+                part.len as usize,
+                libc::MADV_COLLAPSE,
+            );
+        }
     }
 
     /// Maps a part of `file` at the same place of the reservation, behind what is usable.
@@ -283,6 +327,34 @@ impl Mapping {
             }
         }
     }
+}
+
+/// Addresses of which none is usable.
+fn addresses(size: usize) -> io::Result<*mut u8> {
+    let (access, flags) = RESERVED;
+    // SAFETY: a fresh private mapping at an address that the kernel chooses.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(base.cast())
+}
+
+/// The same at a multiple of `alignment`: more is asked for, and what is too much given back.
+fn addresses_at(size: usize, alignment: usize) -> io::Result<*mut u8> {
+    let base = addresses(size.checked_add(alignment).ok_or(io::ErrorKind::OutOfMemory)?)?;
+    let before = base.align_offset(alignment);
+    // SAFETY: within what has just been reserved.
+    let start = unsafe { base.add(before) };
+    // SAFETY: as above.
+    let behind = unsafe { start.add(size) };
+    for (at, len) in [(base, before), (behind, alignment - before)] {
+        if len > 0 {
+            // SAFETY: whole pages of what has just been reserved; nobody knows of them.
+            unsafe { libc::munmap(at.cast(), len) };
+        }
+    }
+    Ok(start)
 }
 
 impl Drop for Mapping {

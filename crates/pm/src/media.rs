@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
 use crate::domain::Domain;
+use crate::pool::page_bytes;
 
 /// The kind of medium under a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,9 +15,17 @@ pub struct Medium {
     pub name: String,
     /// The strongest promise that the medium keeps by itself.
     pub natural: Domain,
+    /// Bytes of a page of a file on it: files and mappings are multiples of that.
+    pub page_bytes: u64,
 }
 
 impl Medium {
+    /// Of what lies in no file, and ends with the process.
+    #[must_use]
+    pub fn of_no_file(name: &str) -> Self {
+        Self { name: name.to_owned(), natural: Domain::Process, page_bytes: page_bytes() }
+    }
+
     /// Whether the kernel grants `MAP_SYNC` on it.
     pub(crate) fn maps_synchronously(&self) -> bool {
         matches!(self.natural, Domain::Adr | Domain::Eadr)
@@ -41,20 +50,27 @@ pub fn medium_of(file: &File) -> io::Result<Medium> {
     #[expect(clippy::allow_attributes, reason = "the type differs between targets")]
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
     let magic = stat.f_type as i64;
-    Ok(match magic {
-        TMPFS => Medium { name: "tmpfs".into(), natural: Domain::Process },
-        RAMFS => Medium { name: "ramfs".into(), natural: Domain::Process },
-        HUGETLBFS => Medium { name: "hugetlbfs".into(), natural: Domain::Process },
-        _ if maps_synchronously(file) => Medium {
-            name: "dax".into(),
-            natural: if caches_are_saved() { Domain::Eadr } else { Domain::Adr },
-        },
-        0xef53 => Medium { name: "ext4".into(), natural: Domain::Disk },
-        0x5846_5342 => Medium { name: "xfs".into(), natural: Domain::Disk },
-        0x9123_683e => Medium { name: "btrfs".into(), natural: Domain::Disk },
-        0x794c_7630 => Medium { name: "overlayfs".into(), natural: Domain::Disk },
-        other => Medium { name: format!("file system {other:#x}"), natural: Domain::Disk },
-    })
+    #[expect(clippy::allow_attributes, reason = "the type differs between targets")]
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+    let block_bytes = stat.f_bsize as u64;
+    let synchronous = || match caches_are_saved() {
+        true => Domain::Eadr,
+        false => Domain::Adr,
+    };
+    let (name, natural) = match magic {
+        TMPFS => ("tmpfs".into(), Domain::Process),
+        RAMFS => ("ramfs".into(), Domain::Process),
+        HUGETLBFS => ("hugetlbfs".into(), Domain::Process),
+        _ if maps_synchronously(file) => ("dax".into(), synchronous()),
+        0xef53 => ("ext4".into(), Domain::Disk),
+        0x5846_5342 => ("xfs".into(), Domain::Disk),
+        0x9123_683e => ("btrfs".into(), Domain::Disk),
+        0x794c_7630 => ("overlayfs".into(), Domain::Disk),
+        other => (format!("file system {other:#x}"), Domain::Disk),
+    };
+    // What hugetlbfs calls a block is a huge page.
+    let page_bytes = if magic == HUGETLBFS { block_bytes } else { page_bytes() };
+    Ok(Medium { name, natural, page_bytes })
 }
 
 /// Bytes that are free on the file system of `file`, for whoever asks.

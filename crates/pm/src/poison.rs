@@ -65,23 +65,13 @@ extern "C" fn on_sigbus(
     // SAFETY: the kernel passes a valid siginfo for SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
     if let Some(poisoned) = WATCHED.find(address) {
-        // SAFETY: the page lies within a pool's reservation, which is ours; a private zero page
-        // replaces it so that the access can finish. `poisoned` outlives its watch, which lives as
-        // long as the pool, which is in use.
-        unsafe {
-            let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
-            let at = libc::mmap(
-                (address & !(page - 1)) as *mut libc::c_void,
-                page,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                -1,
-                0,
-            );
-            if at != libc::MAP_FAILED {
-                (*poisoned).store(true, Ordering::SeqCst);
-                return;
-            }
+        // SAFETY: asks for a constant.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        // A mapping of hugetlbfs can be replaced by its own pages only.
+        if [page, 2 << 20, 1 << 30].into_iter().any(|bytes| zero_page(address, bytes)) {
+            // SAFETY: it outlives its watch, which lives as long as the pool, which is in use.
+            unsafe { (*poisoned).store(true, Ordering::SeqCst) };
+            return;
         }
     }
     // SAFETY: not ours: hand the signal to whoever was there before, as the kernel would have.
@@ -98,6 +88,23 @@ extern "C" fn on_sigbus(
             handler(signal);
         }
     }
+}
+
+/// Puts a private zero page of so many bytes in the place of the one at `address`, in a pool, so that
+/// the access can finish. A pool starts at a multiple of the bytes of its medium's pages.
+fn zero_page(address: usize, bytes: usize) -> bool {
+    // SAFETY: the page lies within a pool's reservation, which is ours.
+    let at = unsafe {
+        libc::mmap(
+            (address & !(bytes - 1)) as *mut libc::c_void,
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            -1,
+            0,
+        )
+    };
+    at != libc::MAP_FAILED
 }
 
 /// A number that differs in a forked child: a pool that was opened under another number belongs to

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! host         key, facts (JSON)
-//! calibration  what a line costs on a host, by the size of the memory (JSON)
+//! calibration  what a line costs on a host, by commit and the size of the memory (JSON)
 //! measurement  one cell of a study: study, configuration (JSON), scale, commit, host, seed; when it
 //!              was made, how long that took, what was scaled and how
 //! point        the numbers of a measurement: experiment, panel, series, x, metric, unit, value,
@@ -12,7 +12,8 @@
 //! Invariants:
 //! - A measurement is there with all its points or not at all: it is one transaction.
 //! - There is at most one measurement of a study, configuration, scale, commit, host and seed.
-//! - A host is calibrated once: what is computed from it does not change when a run goes on.
+//! - A host is calibrated once for each commit, whose memory may lie in other pages: what is computed
+//!   from it does not change when a run goes on.
 //! - `application_id` says that the file is one of ours, `user_version` in which format. A file of
 //!   another version is left alone.
 //! - At most one run writes at a time: it holds a lock on `<file>.lock`, which the kernel lets go of
@@ -35,7 +36,7 @@ pub use write::Key;
 /// Tells our files from others: "PLAB".
 const APPLICATION_ID: i64 = 0x504c_4142;
 /// Version of the format.
-pub const FORMAT_VERSION: i64 = 2;
+pub const FORMAT_VERSION: i64 = 3;
 /// How long to wait for another process that is in the middle of a transaction.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -46,9 +47,10 @@ CREATE TABLE host (
 ) STRICT;
 CREATE TABLE calibration (
     host TEXT NOT NULL REFERENCES host (key),
+    commit_id TEXT NOT NULL,
     bytes INTEGER NOT NULL,
     line TEXT NOT NULL,
-    PRIMARY KEY (host, bytes)
+    PRIMARY KEY (host, commit_id, bytes)
 ) STRICT;
 CREATE TABLE measurement (
     id INTEGER PRIMARY KEY,

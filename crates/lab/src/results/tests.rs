@@ -161,12 +161,13 @@ fn a_host_is_calibrated_once() {
         independent_ns: 2.0,
     };
     let key = host().key();
-    assert_eq!(results.calibrations(&key).expect("read"), []);
-    results.note_calibrations(&key, &[(1 << 20, line(100.0))]).expect("noted");
+    assert_eq!(results.calibrations(&key, "a").expect("read"), []);
+    results.note_calibrations(&key, "a", &[(1 << 20, line(100.0))]).expect("noted");
     results
-        .note_calibrations(&key, &[(1 << 20, line(200.0)), (1 << 21, line(300.0))])
+        .note_calibrations(&key, "a", &[(1 << 20, line(200.0)), (1 << 21, line(300.0))])
         .expect("noted");
-    let known = results.calibrations(&key).expect("read");
+    assert_eq!(results.calibrations(&key, "b").expect("read"), [], "another commit");
+    let known = results.calibrations(&key, "a").expect("read");
     assert_eq!(known, [(1 << 20, line(100.0)), (1 << 21, line(300.0))]);
 }
 

@@ -44,11 +44,12 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn calibrations(&self, host: &str) -> Result<Vec<(u64, Line)>, LabError> {
-        let query = "SELECT bytes, line FROM calibration WHERE host = ?1 ORDER BY bytes";
+    pub fn calibrations(&self, host: &str, commit: &str) -> Result<Vec<(u64, Line)>, LabError> {
+        let query = "SELECT bytes, line FROM calibration WHERE host = ?1 AND commit_id = ?2 \
+                     ORDER BY bytes";
         let mut statement = self.connection.prepare(query).map_err(self.failed())?;
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
-        let rows = statement.query_map([host], read).map_err(self.failed())?;
+        let rows = statement.query_map([host, commit], read).map_err(self.failed())?;
         let mut all = Vec::new();
         for row in rows {
             let (bytes, line) = row.map_err(self.failed())?;
@@ -65,11 +66,16 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn note_calibrations(&self, host: &str, all: &[(u64, Line)]) -> Result<(), LabError> {
+    pub fn note_calibrations(
+        &self,
+        host: &str,
+        commit: &str,
+        all: &[(u64, Line)],
+    ) -> Result<(), LabError> {
         for (bytes, line) in all {
             let line = serde_json::to_string(line).expect("plain facts encode");
-            let insert = "INSERT OR IGNORE INTO calibration VALUES (?1, ?2, ?3)";
-            let done = self.connection.execute(insert, params![host, *bytes as i64, line]);
+            let insert = "INSERT OR IGNORE INTO calibration VALUES (?1, ?2, ?3, ?4)";
+            let done = self.connection.execute(insert, params![host, commit, *bytes as i64, line]);
             done.map_err(self.failed())?;
         }
         Ok(())

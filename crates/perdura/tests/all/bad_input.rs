@@ -335,6 +335,10 @@ fn contradictory_options_are_refused_and_change_nothing() {
         (schema(), options().node_bytes(100)),
         (schema(), options().chunk_bytes(5000)),
         (schema(), options().pool_limit(4096)),
+        (schema(), options().pool_limit(u64::MAX)),
+        (schema(), options().pool_limit(u64::MAX - 4095)),
+        (schema(), options().engine(EngineKind::Inp).volatile_limit(u64::MAX)),
+        (schema(), options().engine(EngineKind::Log).volatile_limit(u64::MAX - 4095)),
         (schema(), options().domain(Domain::Eadr)),
     ] {
         assert!(Database::create(&fresh, &schema, &options).is_err(), "{options:?}");

@@ -17,6 +17,7 @@ mod damaged_files;
 mod full_disk;
 mod full_pool;
 mod fuzz_corpus;
+mod huge_pages;
 mod log;
 mod media_errors;
 mod nvm_cow_budgets;

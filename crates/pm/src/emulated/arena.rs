@@ -48,7 +48,7 @@ impl Memory for Arena {
         if to > limit {
             return Err(GrowError::Limit { limit });
         }
-        let to = grown(from, to, limit);
+        let to = grown(from, to, limit, page_bytes());
         self.0.extend(to).map_err(|source| GrowError::Medium { wanted: to, source })
     }
 

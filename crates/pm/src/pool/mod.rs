@@ -26,7 +26,7 @@ use crate::domain::Domain;
 use crate::error::{Bad, GrowError, PoolError};
 use crate::flush::{FlushInstruction, store_fence};
 use crate::header::{Header, HeaderDamage, POOL_DATA_START};
-use crate::mapping::{Mapping, NativeView, Sharing};
+use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::media::{Medium, medium_of};
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
@@ -93,8 +93,24 @@ struct Shared {
     info: PoolInfo,
     access: Access,
     sharing: Sharing,
+    huge_pages: bool,
     watch: Option<Watch>,
     registered: Option<Registered>,
+}
+
+impl Shared {
+    /// Puts huge pages where the pool has grown from one size to another: into each of their places
+    /// that is complete now, while nothing or little is in it.
+    fn collapse(&self, from: u64, to: u64) {
+        if !self.huge_pages {
+            return;
+        }
+        let (first, end) = (from / HUGE_PAGE_BYTES, to / HUGE_PAGE_BYTES);
+        if first < end {
+            let len = (end - first) * HUGE_PAGE_BYTES;
+            self.mapping.collapse(Range::new(first * HUGE_PAGE_BYTES, len));
+        }
+    }
 }
 
 /// A handle to an open pool. Clones share it; the last one closes it.
@@ -145,9 +161,13 @@ impl Pool {
                 natural: medium.natural,
             });
         }
-        let page = page_bytes();
-        let size = options.initial_bytes.next_multiple_of(page);
-        let limit = options.limit_bytes.next_multiple_of(page);
+        let page = medium.page_bytes;
+        let whole = |bytes: u64| bytes.checked_next_multiple_of(page);
+        let (Some(size), Some(limit)) = (whole(options.initial_bytes), whole(options.limit_bytes))
+        else {
+            let why = "its limit is more than there are addresses".to_owned();
+            return Err(PoolError::Sizes { path: path.into(), why });
+        };
         reserve_space(&file, 0, size).map_err(io_error(path, "reserve space for the pool"))?;
         let header = Header {
             uuid: random_uuid(),
@@ -162,6 +182,7 @@ impl Pool {
         let pool =
             Self::map(path, file, header, None, medium, Access::ReadWrite, options, registered)?;
         header.write(&pool);
+        pool.0.collapse(0, size);
         pool.still_good("make the pool's header durable")?;
         sync_name(path).map_err(io_error(path, "make the pool's name durable"))?;
         Ok(pool)
@@ -284,7 +305,17 @@ impl Pool {
             _ => None,
         };
         let reserved = if access == Access::Inspect { header.size } else { header.limit };
-        let mapping = Mapping::reserve(reserved).map_err(io_error(
+        let whole = |bytes: u64| bytes.is_multiple_of(medium.page_bytes);
+        if medium.page_bytes > page_bytes() && !(whole(header.size) && whole(header.limit)) {
+            let (size, page) = (header.size, medium.page_bytes);
+            let why = format!(
+                "its size of {size} bytes or its limit is no multiple of the {page} bytes of a page on {}; back it up and restore it there",
+                medium.name
+            );
+            return Err(PoolError::Sizes { path: path.into(), why });
+        }
+        let alignment = medium.page_bytes.max(HUGE_PAGE_BYTES);
+        let mapping = Mapping::reserve_aligned(reserved, alignment).map_err(io_error(
             path,
             "reserve addresses up to its limit; a smaller `pool_limit` needs fewer",
         ))?;
@@ -303,6 +334,8 @@ impl Pool {
             (_, Domain::Adr, Some(FlushInstruction::Clwb)) => Mode::Clwb,
             _ => Mode::Other,
         };
+        // Elsewhere the kernel does it by itself, or not at all.
+        let medium_is_tmpfs = medium.name == "tmpfs";
         let mut shared = Shared {
             mode: AtomicU8::new(mode as u8),
             fences: access == Access::ReadWrite && header.domain != Domain::Process,
@@ -325,6 +358,7 @@ impl Pool {
             },
             access,
             sharing,
+            huge_pages: options.huge_pages && medium_is_tmpfs,
             watch: None,
             registered: Some(registered),
             mapping,
@@ -508,7 +542,7 @@ impl Memory for Pool {
         if to > header.limit {
             return Err(GrowError::Limit { limit: header.limit });
         }
-        let to = grown(from, to, header.limit);
+        let to = grown(from, to, header.limit, shared.info.medium.page_bytes);
         let medium = |source| GrowError::Medium { wanted: to, source };
         let file_bytes = shared.file.metadata().map_err(medium)?.len();
         if file_bytes > from {
@@ -538,6 +572,7 @@ impl Memory for Pool {
             return Err(medium(io::Error::other("a sync of the pool's header failed")));
         }
         shared.mapping.set_len(to);
+        shared.collapse(from, to);
         Ok(())
     }
 
@@ -625,9 +660,9 @@ impl Memory for Pool {
 
 /// The size of a memory of `from` bytes that is to have `to` bytes at least: it grows in steps of a
 /// 128th, so that growing is rare and the space reserved ahead stays small.
-pub(crate) fn grown(from: u64, to: u64, limit: u64) -> u64 {
-    let step = (from / 128).next_multiple_of(page_bytes()).max(64 << 10);
-    to.max(from + step).next_multiple_of(page_bytes()).min(limit)
+pub(crate) fn grown(from: u64, to: u64, limit: u64, page: u64) -> u64 {
+    let step = (from / 128).next_multiple_of(page).max(64 << 10);
+    to.max(from + step).next_multiple_of(page).min(limit)
 }
 
 pub(crate) fn page_bytes() -> u64 {

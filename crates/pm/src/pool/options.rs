@@ -18,6 +18,8 @@ pub struct PoolOptions {
     pub accept_loss: bool,
     /// Turn media errors (SIGBUS) into a poisoned pool instead of a dead process.
     pub catch_media_errors: bool,
+    /// On tmpfs: ask the kernel for huge pages as the pool grows.
+    pub huge_pages: bool,
     /// Take this for the machine's boot instead of asking the kernel: for tests.
     pub boot_id: Option<[u8; 16]>,
 }
@@ -31,6 +33,7 @@ impl Default for PoolOptions {
             limit_bytes: 64 << 30,
             accept_loss: false,
             catch_media_errors: true,
+            huge_pages: true,
             boot_id: None,
         }
     }
