@@ -197,6 +197,10 @@ pub(crate) struct YcsbArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=10))]
     pub(crate) update_columns: u8,
+    /// Tell engines that an update is all that its transaction does: nvm-inp makes it and its
+    /// commit durable with one fence if it has at most two columns.
+    #[arg(long)]
+    pub(crate) statements: bool,
     /// For long runs: throughput, memory, files and pool of each fifth. Stores run one after the
     /// other.
     #[arg(long)]

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) background: Background,
     /// How often.
     pub(crate) repeat: u32,
+    /// Engines are told that an update is all that its transaction does.
+    pub(crate) statements: bool,
     partitions: usize,
     seed: u64,
 }
@@ -61,6 +63,7 @@ impl Plan {
             run: run_options(workers, commit),
             background: args.background.into(),
             repeat: args.repeat,
+            statements: false,
             partitions,
             seed: args.seed,
         })

@@ -76,6 +76,8 @@ pub(crate) struct Setup {
     pub(crate) domain: Option<Domain>,
     /// Who does what an engine puts off.
     pub(crate) background: Background,
+    /// An engine is told that an update is all that its transaction does.
+    pub(crate) statements: bool,
     /// How the driver runs.
     pub(crate) run: RunOptions,
     /// What to load; every later workload has its tuples, partitions and seed.
@@ -265,6 +267,7 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
                 database_options(setup.run.commit, setup.background),
             );
             create_store(kind, &setup.directory, partitions, &options, setup.domain).map(|store| {
+                let store = store.with_statements(setup.statements);
                 let promise = Promise::of_database(store.database());
                 let serve = Serve { setup, database: Some(store.database()), progress, promise };
                 serve.all(&store, orders, answers);

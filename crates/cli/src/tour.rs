@@ -105,6 +105,7 @@ fn measure(spec: &Spec, scratch: &Scratch, bar: &mut Bar) -> Result<Vec<Measured
                 medium: scratch.medium().clone(),
                 domain: Some(domain),
                 background: perdura::Background::Inline,
+                statements: false,
                 run: run_options(1, Commit::Durable),
                 workload: workload.clone(),
             };

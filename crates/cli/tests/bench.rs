@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{Ran, perdura, run};
 use serde_json::Value;
 
-const RUN_KEYS: [&str; 24] = [
+const RUN_KEYS: [&str; 25] = [
     "workload",
     "mix",
     "skew",
@@ -24,6 +24,7 @@ const RUN_KEYS: [&str; 24] = [
     "modelled",
     "commit",
     "background",
+    "statements",
     "group",
     "seed",
     "emulated",

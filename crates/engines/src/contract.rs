@@ -345,6 +345,22 @@ pub trait Engine: Send + Sync {
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError>;
 
+    /// [`Engine::update`] and [`Engine::commit`] at once, with no transaction open. An engine that
+    /// knows that nothing follows may need fewer fences for it.
+    ///
+    /// # Errors
+    /// As both. If the partition has not stopped, what was done is to be undone by
+    /// [`Engine::abort`].
+    fn update_and_commit(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(u64, bool), EngineError> {
+        self.update(table, key, changes)?;
+        self.commit()
+    }
+
     /// Deletes the tuple with this primary key.
     ///
     /// # Errors

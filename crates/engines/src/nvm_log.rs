@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::Purpose;
-use pm::{Component, Durable, Environment, Flushed, Memory, fence_for};
+use pm::{Bad, Component, Durable, Environment, Flushed, Memory, fence_for};
 use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
@@ -222,7 +222,9 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let root = resources.durable.root(&name)?;
         let root = root.ok_or(EngineError::Missing { what: name })?;
         let memory = resources.durable.memory().clone();
-        let (log, work) = UndoLog::open(&memory, root)?;
+        // It writes no statements: one would be damage.
+        let damaged = |_: &_| Err(Bad::Damaged { what: "undo log", at: root });
+        let (log, work) = UndoLog::open(&memory, root, damaged)?;
         let memtable_use = (log.noted(&memory, 0)?, log.noted(&memory, 1)?);
         let lane = resources.durable.lane(resources.partition);
         let directory = root + UNDO_HEAD_BYTES;

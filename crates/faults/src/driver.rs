@@ -226,6 +226,35 @@ impl Driver {
         expect(&done, operation.apply(model))
     }
 
+    /// Updates what no index follows as a transaction of its own, on the database and on the model;
+    /// both must agree on whether it succeeds.
+    ///
+    /// # Errors
+    /// They do not agree, or the update failed otherwise.
+    pub fn statement<E: Environment>(
+        &mut self,
+        db: &Database<E>,
+        tables: &Tables,
+        model: &mut Model,
+    ) -> Result<(), Error> {
+        let key = self.random.random_range(0..self.keys);
+        let (payload, score) = (self.bytes(), f64::from(self.random.random::<i16>()) / 8.0);
+        let changes = [(2, Value::Bytes(&payload)), (5, Value::F64(score))];
+        let changes = [&changes[..1], &changes[1..], &changes][self.random.random_range(0..3)];
+        let done = db.update(&tables.item, &[Value::U64(key)], changes);
+        let stored = model.items.get_mut(&key);
+        let should = stored.is_some();
+        if let Some(item) = stored {
+            for (column, _) in changes {
+                match column {
+                    2 => item.payload.clone_from(&payload),
+                    _ => item.score = score,
+                }
+            }
+        }
+        expect(&done, should)
+    }
+
     /// What [`Self::grouped`] would make of the model, without any database: the model after the
     /// transaction, if it commits.
     pub fn imagine(&mut self, model: &Model, operations: usize) -> Option<Model> {

@@ -11,7 +11,7 @@ use crate::catalogue::Fault;
 use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
 use crate::medium::{Medium, Part};
 use crate::script::{self, Workload};
-use crate::story::{Plot, STANDARD, inserts_with_updates, two_operations_on_one_tuple};
+use crate::story::{Plot, STANDARD, inserts_with_updates, statements, two_operations_on_one_tuple};
 use crate::work::Work;
 use crate::workers::in_parallel;
 
@@ -362,6 +362,7 @@ fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::po
         4 => plot(12, 60, 300).run_in_pool(),
         5 => plot(11, 80, 60).run_in_pool(),
         6 if engine == EngineKind::NvmCow => plot(13, 120, 60).groups_of(4).run_in_pool(),
+        6 if engine == EngineKind::NvmInp => statements(engine, 16, 60),
         _ => return None,
     })
 }

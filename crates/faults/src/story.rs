@@ -362,6 +362,35 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
+/// Updates of few tuples, each a transaction of its own in a thread of its own; between them others,
+/// of which some abort.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<PoolMedium> {
+    const KEYS: u64 = 4;
+    let mut driver = Driver::new(seed, KEYS);
+    let mut models = vec![Model::default()];
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        for transaction in 0..transactions {
+            let before = &models[models.len() - 1];
+            let mut model = before.clone();
+            let mut work = || match driver.random.random_bool(0.7) {
+                true => driver.statement(db, tables, &mut model).map(|()| true),
+                false => driver.transaction(db, tables, &mut model, 1 + transaction % 3),
+            };
+            std::thread::scope(|scope| scope.spawn(&mut work).join().expect("it runs"))?;
+            if model != *before {
+                models.push(model);
+            }
+            memory.note(models.len() as u64 - 1);
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+}
+
 /// A transaction of NVM-CoW that needs segments of its batch's list again which an earlier one has
 /// needed and which were given back since: they hold what they held.
 ///

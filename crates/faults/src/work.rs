@@ -1,6 +1,7 @@
 //! What a story does and what has to be there afterwards: the explorer looks at all alike.
 
 use perdura::{Database, Error, Recorded};
+use rand::Rng;
 
 use crate::driver::Driver;
 use crate::items::{self, Model, Tables};
@@ -67,6 +68,9 @@ pub trait Work: Clone + Send + Sync {
     ) -> Result<bool, Error>;
 }
 
+/// How many of them are updates that are transactions of their own.
+const STATEMENTS: f64 = 0.25;
+
 /// Random operations of every kind on [`crate::items`].
 #[derive(Clone, Copy, Debug)]
 pub struct Items;
@@ -98,6 +102,10 @@ impl Work for Items {
         model: &mut Model,
         operations: usize,
     ) -> Result<bool, Error> {
-        driver.transaction(db, &Tables::of(db), model, operations)
+        let tables = Tables::of(db);
+        if driver.random.random_bool(STATEMENTS) {
+            return driver.statement(db, &tables, model).map(|()| true);
+        }
+        driver.transaction(db, &tables, model, operations)
     }
 }

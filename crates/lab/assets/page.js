@@ -215,6 +215,7 @@ function choosing() {
       make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise."),
       onMedium && names.includes("inp") ? make("p", {}, "inp has all of its data in ordinary memory besides: what lies on the medium are a compressed checkpoint and the log.") : null,
       names.includes("nvm-inp process") ? make("p", {}, "“nvm-inp process” promises what the other databases promise here: all of it survives a kill, nothing a power cut.") : null,
+      names.includes("nvm-inp statements") ? make("p", {}, "“nvm-inp statements” is told that an update is all that its transaction does (Database::update): one fence, not three.") : null,
       size === null ? null : make("p", {}, "The other databases sync files, which costs next to nothing where files lie in memory: their figures are upper bounds. Floors and maps are no databases but bounds: the least that a method costs, and the same loop with no durability at all.")));
 }
 

@@ -31,7 +31,10 @@ fn all_that_the_targets_are_about_is_measured() {
     }
 
     let churned = of("PEERS-MIX", "throughput, after churn");
-    assert_eq!(series(&churned), ["btreemap", "lmdb", "nvm-inp", "nvm-inp process"]);
+    assert_eq!(
+        series(&churned),
+        ["btreemap", "lmdb", "nvm-inp", "nvm-inp process", "nvm-inp statements"]
+    );
     assert!(churned.iter().all(|point| point.x == X::from("read-only") && point.value > 0.0));
 
     let growth = of("PEERS-GROWTH", "time for a level or a line");

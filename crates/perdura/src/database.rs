@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLockReadGuard};
 
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
-    HeapOptions, HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema,
+    HeapOptions, HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema, Value,
 };
 use engines::{
     CheckReport, EngineKind, EngineOptions, EngineStats, Footprint, RecoveryReport, Resources,
@@ -414,6 +414,21 @@ impl<E: Environment> Database<E> {
         work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.only_partition()?.write(work)
+    }
+
+    /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
+    /// statement, as [`Tx::update_and_commit`]; durable unless commits are grouped.
+    ///
+    /// # Errors
+    /// As [`Tx::update`] and [`Tx::commit`]; [`Error::PartitionNeeded`].
+    #[inline]
+    pub fn update(
+        &self,
+        table: &Table,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), Error> {
+        self.only_partition()?.update(table, key, changes)
     }
 
     /// Runs `work` as a transaction that only reads.

@@ -48,6 +48,14 @@ impl LineSet {
         self.lines.clear();
     }
 
+    /// Takes the lines of another set over, which is empty then. This one is empty before: what is in
+    /// it has been flushed.
+    #[inline]
+    pub fn take(&mut self, others: &mut Self) {
+        debug_assert!(self.is_empty(), "a line would be lost");
+        std::mem::swap(&mut self.lines, &mut others.lines);
+    }
+
     /// The lines, in the order in which they were first added.
     pub fn lines(&self) -> &[Line] {
         &self.lines

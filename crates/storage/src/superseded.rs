@@ -10,6 +10,9 @@
 //! | `t + 1` has ended | [`Superseded::release`]: the slot can be given out again |
 //!
 //! A crash in between frees it: recovery finds it in the entries of `t`, or its bit clear.
+//!
+//! Between statements (transactions of one entry that leave the log's state word alone) recovery can
+//! ask for the entries of the last two, so the slot waits for one more: [`Superseded::pass`].
 
 use heap::Lane;
 use pm::{Bad, LineSet, Memory};
@@ -21,7 +24,9 @@ pub struct Superseded {
     to_clear: Vec<u64>,
     /// Cleared since: to release after the next end of a transaction.
     to_release: Vec<u64>,
-    /// Lines of cleared bits, to be flushed with the next log entry.
+    /// Cleared before that, by a statement: to release after the end of the next transaction.
+    held: Vec<u64>,
+    /// Lines of cleared bits, and of what else is to be flushed with the next log entry.
     pub lines: LineSet,
 }
 
@@ -50,7 +55,24 @@ impl Superseded {
     /// Gives out again what was cleared before the end of the last transaction.
     #[inline]
     pub fn release<M: Memory>(&mut self, lane: &mut Lane<M>) {
+        self.release_held(lane);
         while let Some(slot) = self.to_release.pop() {
+            lane.release(slot);
+        }
+    }
+
+    /// In the place of [`Self::release`], after the end of a statement: what it has cleared waits
+    /// until the next transaction has ended. Its chunk could go to another lane, and recovery would
+    /// look for the slot there.
+    #[inline]
+    pub fn pass<M: Memory>(&mut self, lane: &mut Lane<M>) {
+        self.release_held(lane);
+        std::mem::swap(&mut self.held, &mut self.to_release);
+    }
+
+    #[inline]
+    fn release_held<M: Memory>(&mut self, lane: &mut Lane<M>) {
+        while let Some(slot) = self.held.pop() {
             lane.release(slot);
         }
     }
@@ -62,7 +84,7 @@ impl Superseded {
     /// # Errors
     /// As [`Self::clear`].
     pub fn settle<M: Memory>(&mut self, lane: &mut Lane<M>, memory: &M) -> Result<(), Bad> {
-        if self.to_clear.is_empty() && self.to_release.is_empty() {
+        if self.to_clear.is_empty() && self.to_release.is_empty() && self.lines.is_empty() {
             return Ok(());
         }
         self.clear(lane)?;

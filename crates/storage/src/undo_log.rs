@@ -2,16 +2,19 @@
 //! entries are one line each and validate themselves. `docs/format/undo-log.md` draws it.
 //!
 //! Invariants:
-//! - The state word names the last finished transaction `t` and how it ended. Entries numbered
-//!   `t + 1` belong to the transaction that was open; entries numbered `t` of a committed
-//!   transaction say which slots its end frees.
+//! - The state word names a finished transaction `t` and how it ended; entries numbered `t` of a
+//!   committed one say which slots its end frees. All that have finished since were statements:
+//!   transactions of one entry, which say by themselves that they are committed.
+//! - The entries behind the last finished transaction belong to the one that was open.
 //! - Transactions use two chains of segments in turn, so that the entries of `t` stay until
 //!   `t + 1` has ended. All other entries count for nothing: their number is lower.
 //! - A number is used once. Opening finishes number `t + 1` even if it finds no entry, since parts
 //!   of one may have persisted.
 //!
 //! One fence makes an entry durable (it carries its number and checksum), one the end of the
-//! transaction (one 8-byte store of the state word).
+//! transaction (one 8-byte store of the state word). A statement takes one fence for both: its entry
+//! counts only if what it leads to has the checksum that stands in it. What it changes in place
+//! comes after that, and opening does it again.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -60,10 +63,12 @@ pub enum UndoKind {
 pub struct UndoEntry {
     transaction: u64,
     checksum: u32,
+    /// Its place in its transaction; of a statement, which has no other, the checksum of what the
+    /// new words of its fields lead to.
     sequence: u32,
     kind: u8,
-    /// How many of the fields count, and whether the entry goes on with the operation of the one
-    /// before it (the highest bit).
+    /// How many of the fields count, whether the entry goes on with the operation of the one
+    /// before it (the highest bit), and whether it is a transaction by itself (the one below).
     count: u8,
     table: u16,
     columns: [u16; 2],
@@ -73,6 +78,7 @@ pub struct UndoEntry {
 
 const _: () = assert!(size_of::<UndoEntry>() == 64);
 const CONTINUES: u8 = 0x80;
+const STATEMENT: u8 = 0x40;
 
 /// How many fields one entry holds.
 pub const FIELDS_PER_ENTRY: usize = 2;
@@ -125,6 +131,15 @@ impl UndoEntry {
         entry
     }
 
+    /// The entry for the update of at most [`FIELDS_PER_ENTRY`] fields as a transaction of its own,
+    /// for [`UndoLog::append_statement`]. `image` is the checksum of what the new words lead to.
+    pub fn statement(table: u16, tuple: u64, fields: &[NewField], image: u32) -> Self {
+        let mut entry = Self::update(table, tuple, fields, false);
+        entry.count |= STATEMENT;
+        entry.sequence = image;
+        entry
+    }
+
     /// What the entry undoes; `None` for damage.
     pub fn kind(&self) -> Option<UndoKind> {
         [UndoKind::Insert, UndoKind::Update, UndoKind::Delete, UndoKind::Replace]
@@ -162,9 +177,18 @@ impl UndoEntry {
         self.count & CONTINUES != 0
     }
 
+    fn is_statement(&self) -> bool {
+        self.count & STATEMENT != 0
+    }
+
+    /// The checksum of what the new words of a statement lead to.
+    pub fn statement_image(&self) -> u32 {
+        self.sequence
+    }
+
     /// The fields of an update.
     pub fn fields(&self) -> impl DoubleEndedIterator<Item = NewField> {
-        let count = usize::from(self.count & !CONTINUES).min(FIELDS_PER_ENTRY);
+        let count = usize::from(self.count & !(CONTINUES | STATEMENT)).min(FIELDS_PER_ENTRY);
         (0..count).map(|index| NewField {
             column: self.columns[index],
             old: self.fields[index][0],
@@ -181,17 +205,28 @@ impl UndoEntry {
     }
 
     fn is_valid(&self, transaction: u64, sequence: u32) -> bool {
+        self.transaction == transaction
+            && self.sequence == sequence
+            && !self.is_statement()
+            && self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
         let mut copy = *self;
-        copy.seal(transaction, sequence);
-        self.transaction == transaction && self.sequence == sequence && copy == *self
+        copy.seal(self.transaction, self.sequence);
+        copy == *self
     }
 }
 
 /// What opening the log found.
 #[derive(Debug, Default)]
 pub struct UndoWork {
-    /// Entries of the last transaction, which committed: its frees may be unfinished.
+    /// Entries of the transaction that the state word names, if it committed: its frees may be
+    /// unfinished.
     pub committed: Vec<UndoEntry>,
+    /// The last statements since then, at most two, oldest first: what they change in place, and
+    /// what that frees, may not have persisted.
+    pub statements: Vec<UndoEntry>,
     /// Entries of the transaction that was open, oldest first.
     pub open: Vec<UndoEntry>,
 }
@@ -204,6 +239,8 @@ pub struct UndoLog {
     chains: [Vec<u64>; 2],
     /// The number of the last finished transaction.
     finished: u64,
+    /// The state word names a committed transaction, whose entries say what it frees.
+    keeps_committed: bool,
     /// Entries of the open transaction so far.
     sequence: u32,
     /// Entries of those that have ended.
@@ -217,8 +254,7 @@ impl UndoLog {
     /// # Errors
     /// The memory is full.
     pub fn create<M: Memory>(lane: &mut Lane<M>, head: u64) -> Result<Self, StorageError> {
-        let mut log =
-            Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0, logged: 0 };
+        let mut log = Self::empty(head);
         let memory = lane.memory().clone();
         memory.copy(Off::new(head), &[0; UNDO_HEAD_BYTES as usize]);
         memory.store(log.state_word(), STATE_EMPTY);
@@ -230,16 +266,25 @@ impl UndoLog {
         Ok(log)
     }
 
+    fn empty(head: u64) -> Self {
+        let chains = [Vec::new(), Vec::new()];
+        Self { head, chains, finished: 0, keeps_committed: false, sequence: 0, logged: 0 }
+    }
+
     /// Opens the log whose head is at `head` and reads what is left to do. Until
     /// [`Self::finish_recovery`] nothing changes; but what was read, some of which a killed process
     /// may only have stored, is durable when this returns: what is done by it would otherwise meet
-    /// another log after the next crash.
+    /// another log after the next crash. `is_complete` says whether what a statement leads to has
+    /// the checksum in it, and flushes that.
     ///
     /// # Errors
     /// Damage.
-    pub fn open<M: Memory>(memory: &M, head: u64) -> Result<(Self, UndoWork), Bad> {
-        let mut log =
-            Self { head, chains: [Vec::new(), Vec::new()], finished: 0, sequence: 0, logged: 0 };
+    pub fn open<M: Memory>(
+        memory: &M,
+        head: u64,
+        is_complete: impl FnOnce(&UndoEntry) -> Result<bool, Bad>,
+    ) -> Result<(Self, UndoWork), Bad> {
+        let mut log = Self::empty(head);
         let state = memory.load(log.state_word(), Acquire)?;
         log.finished = state >> 2;
         for chain in 0..2 {
@@ -260,16 +305,30 @@ impl UndoLog {
                 return Err(Bad::Damaged { what: "undo log", at: head });
             }
         }
+        let named = log.finished;
         let committed = match state & 3 {
-            STATE_COMMITTED => log.entries(memory, log.finished)?,
+            STATE_COMMITTED => log.entries(memory, named)?,
             STATE_EMPTY => Vec::new(),
             _ => return Err(Bad::Damaged { what: "undo log state", at: head }),
         };
+        let mut statements = log.statements(memory)?;
+        if let Some(last) = statements.last()
+            && !is_complete(last)?
+        {
+            // Never acknowledged, and nothing of it stands in place.
+            statements.pop();
+        }
+        if let Some(last) = statements.last() {
+            log.finished = last.transaction;
+        }
         let open = log.entries(memory, log.finished + 1)?;
         memory.flush(Range::new(head, UNDO_HEAD_BYTES));
-        for (transaction, count) in
-            [(log.finished, committed.len()), (log.finished + 1, open.len())]
-        {
+        let read = [
+            (named, committed.len()),
+            (log.finished, statements.len().min(1)),
+            (log.finished + 1, open.len()),
+        ];
+        for (transaction, count) in read {
             let chain = (transaction & 1) as usize;
             // The line behind them, too: that there is no more may be news.
             let lines = log.chains[chain].len() as u64 * ENTRIES;
@@ -278,7 +337,28 @@ impl UndoLog {
             }
         }
         memory.fence();
-        Ok((log, UndoWork { committed, open }))
+        Ok((log, UndoWork { committed, statements, open }))
+    }
+
+    /// The statements behind the transaction that the state word names, oldest first, as far as
+    /// nothing has been written over them: a chain holds at most one.
+    fn statements<M: Memory>(&self, memory: &M) -> Result<Vec<UndoEntry>, Bad> {
+        let mut found = Vec::new();
+        for chain in 0..2 {
+            let entry: UndoEntry = memory.read(self.entry_at(chain, 0).plus(0))?;
+            let is_ours =
+                entry.transaction & 1 == chain as u64 && entry.transaction > self.finished;
+            if is_ours && entry.is_statement() && entry.is_whole() {
+                found.push(entry);
+            }
+        }
+        found.sort_by_key(|entry: &UndoEntry| entry.transaction);
+        match found[..] {
+            [first, second] if first.transaction + 1 != second.transaction => {
+                Err(Bad::Damaged { what: "undo log", at: self.head })
+            }
+            _ => Ok(found),
+        }
     }
 
     /// The number of the transaction that is open or comes next.
@@ -336,6 +416,50 @@ impl UndoLog {
         self.sequence += 1;
     }
 
+    /// Appends the entry of a statement, to an open transaction that has none; [`Self::reserve`] made
+    /// room. Call [`Self::statement_committed`] when `lines` have been flushed and fenced, and change
+    /// nothing in place before.
+    #[inline]
+    #[track_caller]
+    pub fn append_statement<M: Memory>(
+        &mut self,
+        memory: &M,
+        mut entry: UndoEntry,
+        lines: &mut LineSet,
+    ) {
+        assert!(self.is_empty() && entry.is_statement(), "a statement is a transaction by itself");
+        memory.enter(Component::Recovery);
+        entry.seal(self.transaction(), entry.sequence);
+        let at = self.entry_at((self.transaction() & 1) as usize, 0);
+        memory.copy(at, entry.as_bytes());
+        lines.add(Range::new(at.get(), LINE));
+    }
+
+    /// The statement that was appended is durable, and with that committed.
+    #[inline]
+    pub fn statement_committed(&mut self) {
+        self.finished += 1;
+        self.logged += 1;
+    }
+
+    /// Whether the entries of the last transaction say what it frees. A statement cannot follow
+    /// before that is durably done: its successor may be given those slots while the state word
+    /// still names the transaction.
+    #[inline]
+    pub fn keeps_committed(&self) -> bool {
+        self.keeps_committed
+    }
+
+    /// Says that what the last transaction frees is durably free. Durable with the next fence, for
+    /// which the caller flushes `lines`.
+    #[track_caller]
+    pub fn forget_committed<M: Memory>(&mut self, memory: &M, lines: &mut LineSet) {
+        memory.enter(Component::Recovery);
+        self.keeps_committed = false;
+        memory.store(self.state_word(), self.finished << 2 | STATE_EMPTY);
+        lines.add(self.state_word().range());
+    }
+
     /// Takes the entries from number `first` on out of the log, durably, because their operations
     /// have been undone.
     #[track_caller]
@@ -385,6 +509,7 @@ impl UndoLog {
     fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
         memory.enter(Component::Recovery);
         self.finished += 1;
+        self.keeps_committed = state == STATE_COMMITTED;
         self.logged += u64::from(self.sequence);
         self.sequence = 0;
         memory.store(self.state_word(), self.finished << 2 | state);
@@ -412,6 +537,7 @@ impl UndoLog {
     /// The words of [`Self::end`] have been stored.
     pub fn ended(&mut self) {
         self.finished += 1;
+        self.keeps_committed = false;
     }
 
     /// A number that [`Self::note`] stored; zero at first.
@@ -458,8 +584,10 @@ impl UndoLog {
         let segment = lane.allocate(UNDO_SEGMENT_BYTES, Purpose::Log)?;
         let memory = lane.memory();
         memory.store(Off::new(segment), 0);
+        // What was here before must not look like a statement.
+        memory.store(Off::new(segment + LINE), 0);
         let mut lines = LineSet::new();
-        lines.add(Range::new(segment, 8));
+        lines.add(Range::new(segment, LINE + 8));
         let link = match self.chains[chain].last() {
             Some(last) => Off::new(*last),
             None => self.first_segment(chain),

@@ -43,6 +43,7 @@ pub struct PerduraStore<E: Environment = Native> {
     name: String,
     path: PathBuf,
     partitions: usize,
+    statements: bool,
     stored_bytes: fn(&Database<E>) -> Result<u64, Error>,
 }
 
@@ -99,7 +100,14 @@ impl<E: Environment> PerduraStore<E> {
         stored_bytes: fn(&Database<E>) -> Result<u64, Error>,
     ) -> Result<Self, StoreError> {
         let table = database.table(TABLE).map_err(StoreError::engine)?;
-        Ok(Self { database, table, name, path: path.to_owned(), partitions, stored_bytes })
+        let path = path.to_owned();
+        Ok(Self { database, table, name, path, partitions, statements: false, stored_bytes })
+    }
+
+    /// Whether an update is told to be all that its transaction does ([`Exclusive::update`]).
+    #[must_use]
+    pub fn with_statements(self, statements: bool) -> Self {
+        Self { statements, ..self }
     }
 
     /// The database, for its counters.
@@ -134,6 +142,7 @@ impl<E: Environment> Store for PerduraStore<E> {
             partition: self.database.partition(partition).exclusive(),
             table: self.table.clone(),
             path: &self.path,
+            statements: self.statements,
             batch: Vec::new(),
         })
     }
@@ -160,6 +169,7 @@ pub struct PerduraSession<'a, E: Environment = Native> {
     partition: Exclusive<'a, E>,
     table: Table,
     path: &'a Path,
+    statements: bool,
     /// Tuples that are waiting to be inserted together.
     batch: Vec<(u64, [Column; COLUMNS])>,
 }
@@ -224,14 +234,22 @@ impl<E: Environment> Session for PerduraSession<'_, E> {
         let column = |at: usize| ((first_column + at + 1) as u16, Value::Bytes(&values[at]));
         if values.len() == 1 {
             let changes = [column(0)];
-            return self.partition.write(|tx| tx.update(table, &key, &changes)).map_err(failed);
+            let done = match self.statements {
+                true => self.partition.update(table, &key, &changes),
+                false => self.partition.write(|tx| tx.update(table, &key, &changes)),
+            };
+            return done.map_err(failed);
         }
         let mut changes = [(0_u16, Value::U64(0)); COLUMNS];
         for (at, change) in changes.iter_mut().enumerate().take(values.len()) {
             *change = column(at);
         }
         let changes = &changes[..values.len()];
-        self.partition.write(|tx| tx.update(table, &key, changes)).map_err(failed)
+        let done = match self.statements {
+            true => self.partition.update(table, &key, changes),
+            false => self.partition.write(|tx| tx.update(table, &key, changes)),
+        };
+        done.map_err(failed)
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

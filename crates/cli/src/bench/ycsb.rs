@@ -53,6 +53,8 @@ pub(super) struct Run {
     modelled: bool,
     commit: &'static str,
     background: &'static str,
+    /// Engines were told that an update is all that its transaction does.
+    statements: bool,
     group: Option<u32>,
     seed: u64,
     emulated: Option<()>,
@@ -85,7 +87,8 @@ type Round = (Measurement, Option<Vec<Fifth>>);
 /// # Errors
 /// Options that contradict each other, or a store that failed.
 pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common, &args.peers.peer.0)?;
+    let mut plan = Plan::new(&args.common, &args.peers.peer.0)?;
+    plan.statements = args.statements;
     if args.fifths && args.tuples.len() > 1 {
         return Err(Failure::Usage("--fifths needs one size of --tuples".into()));
     }
@@ -200,6 +203,7 @@ fn start(
             domain: plan.domain,
             run: plan.run.clone(),
             background: plan.background,
+            statements: plan.statements,
             workload: workload.clone(),
         };
         Racer::start(setup, bar)
@@ -268,6 +272,7 @@ fn summary(
         modelled: promise.modelled,
         commit: commit_name(plan.run.commit),
         background: background_name(plan.background),
+        statements: plan.statements && racer.contestant().engine().is_some(),
         group: commit_group(plan.run.commit),
         seed: spec.seed,
         emulated: None,
@@ -303,8 +308,9 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     let tuples =
         if sizes { String::new() } else { format!("{} tuples, ", grouped(runs[0].tuples)) };
     let mut text = format!(
-        "YCSB: {tuples}{} transactions, partitions: {}, workers: {}, commits {}, median of {}\n\n",
+        "YCSB: {tuples}{} transactions{}, partitions: {}, workers: {}, commits {}, median of {}\n\n",
         grouped(runs[0].txns),
+        if plan.statements { " (engines: updates as statements)" } else { "" },
         runs[0].partitions,
         plan.run.workers.min(runs[0].partitions),
         commit_text(plan.run.commit),

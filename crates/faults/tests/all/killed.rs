@@ -16,6 +16,8 @@ use perdura::recording::{
 use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
 
 const LIMIT: u64 = 4 << 20;
+/// One in so many transactions is a statement.
+const MIXED: usize = 3;
 
 /// So small that a few transactions split nodes, take chunks, freeze and merge MemTables.
 fn options(engine: EngineKind) -> Options {
@@ -32,12 +34,14 @@ fn open(memory: Recording) -> Result<Database<Recorded>, Error> {
     Database::open_on(Media::recorded(memory, RecordingFiles::new()), &options)
 }
 
-/// Runs transactions with a note for each that is acknowledged; `models` gets what is there then.
+/// Runs transactions with a note for each that is acknowledged; `models` gets what is there then. One
+/// in `statements` is an update that is a transaction of its own.
 fn run(
     db: &Database<Recorded>,
     memory: &Recording,
     (seed, keys): (u64, u64),
     transactions: usize,
+    statements: usize,
     models: &mut Vec<Model>,
 ) {
     let (tables, mut driver) = (Tables::of(db), Driver::new(seed, keys));
@@ -45,7 +49,10 @@ fn run(
         let mut model = models[models.len() - 1].clone();
         let operations = 1 + transaction % 5;
         let mut committed = false;
-        let work = || driver.transaction(db, &tables, &mut model, operations).unwrap();
+        let work = || match transaction % statements {
+            0 => driver.statement(db, &tables, &mut model).map(|()| true).unwrap(),
+            _ => driver.transaction(db, &tables, &mut model, operations).unwrap(),
+        };
         // Each in a thread of its own: no fence may be relied on that another thread makes.
         std::thread::scope(|scope| committed = scope.spawn(work).join().unwrap());
         if committed {
@@ -59,16 +66,17 @@ fn first_process(
     engine: EngineKind,
     (seed, keys): (u64, u64),
     transactions: usize,
+    statements: usize,
 ) -> (Trace, Vec<Model>) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
     let mut models = vec![Model::default()];
     // So that there is something to change before the story begins.
-    run(&db, &memory, (seed, keys), 40, &mut models);
+    run(&db, &memory, (seed, keys), 40, MIXED, &mut models);
     models.drain(..models.len() - 1);
     memory.start();
-    run(&db, &memory, (seed + 1, keys), transactions, &mut models);
+    run(&db, &memory, (seed + 1, keys), transactions, statements, &mut models);
     let trace = memory.stop();
     db.abandon();
     (trace, models)
@@ -84,7 +92,7 @@ fn next_process(killed: &Killed, models: &[Model]) -> (Trace, Vec<Model>) {
     // Opening has chosen between the two. An error says so at once; a crash need not.
     let mut next = vec![models[0].clone(), found];
     memory.note(1);
-    run(&db, &memory, (killed.position() as u64, 40), 3, &mut next);
+    run(&db, &memory, (killed.position() as u64, 40), 3, MIXED, &mut next);
     let trace = memory.stop();
     db.abandon();
     (trace, next)
@@ -135,24 +143,35 @@ fn power_cuts(
 
 fn kills_then_power_cuts(engine: EngineKind, every: usize) {
     for seed in [31, 32] {
-        let (trace, models) = first_process(engine, (seed, 40), 20);
-        let (mut kills, mut states) = (0, 0);
-        trace.kills(every, |killed| {
-            kills += 1;
-            let acknowledged = killed.last_note().unwrap_or(0) as usize;
-            let (next, models) = next_process(killed, &models[acknowledged..]);
-            let failed = power_cuts(killed, &next, &models, &mut states);
-            let place = trace.events[killed.position() - 1].site;
-            assert_eq!(failed, None, "{engine}, seed {seed}, killed behind {place}");
-        });
-        println!("{engine}, seed {seed}: {kills} kills, {states} states");
-        assert!(kills > 10 && states > 1_000, "{kills} kills, {states} states");
+        kills_of(engine, seed, every, first_process(engine, (seed, 40), 20, MIXED));
     }
+}
+
+fn kills_of(engine: EngineKind, seed: u64, every: usize, (trace, models): (Trace, Vec<Model>)) {
+    let (mut kills, mut states) = (0, 0);
+    trace.kills(every, |killed| {
+        kills += 1;
+        let acknowledged = killed.last_note().unwrap_or(0) as usize;
+        let (next, models) = next_process(killed, &models[acknowledged..]);
+        let failed = power_cuts(killed, &next, &models, &mut states);
+        let place = trace.events[killed.position() - 1].site;
+        assert_eq!(failed, None, "{engine}, seed {seed}, killed behind {place}");
+    });
+    println!("{engine}, seed {seed}: {kills} kills, {states} states");
+    assert!(kills > 10 && states > 1_000, "{kills} kills, {states} states");
 }
 
 #[test]
 fn nvm_inp_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::NvmInp, 23);
+}
+
+/// Nothing but statements, a kill behind each store: the next process goes by a log entry and values
+/// that were only stored.
+#[test]
+fn statements_of_nvm_inp_survive_a_power_cut_after_a_kill() {
+    let engine = EngineKind::NvmInp;
+    kills_of(engine, 33, 1, first_process(engine, (33, 8), 16, 1));
 }
 
 #[test]
@@ -170,7 +189,7 @@ fn nvm_log_survives_a_power_cut_after_a_kill() {
 fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
     let mut nexts = Vec::new();
     for (seed, keys) in [(31, 40), (32, 40)] {
-        let (trace, models) = first_process(engine, (seed, keys), 20);
+        let (trace, models) = first_process(engine, (seed, keys), 20, MIXED);
         trace.kills(7, |killed| {
             let acknowledged = killed.last_note().unwrap_or(0) as usize;
             nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));

@@ -5,7 +5,7 @@ use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
-use faults::story::{Plot, inserts_with_updates, two_operations_on_one_tuple};
+use faults::story::{Plot, inserts_with_updates, statements, two_operations_on_one_tuple};
 use faults::sweep::sweep;
 use perdura::EngineKind;
 use pm::{Event, Site, Trace};
@@ -37,6 +37,10 @@ fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Plot {
 fn nvm_inp_survives_a_power_cut_at_every_fence() {
     let engine = EngineKind::NvmInp;
     survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
+    for seed in [16, 17] {
+        let again = Again::every(500, 2);
+        survives("statements", &statements(engine, seed, 120), Effort::once(40).then(again));
+    }
     let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 60, 60), plot(engine, 12, 40, 300)];
     // Whatever the bound, every two lines are seen in all four combinations.
     power_cuts(engine, &plots, 10, Again::every(2_000, 2));
@@ -103,6 +107,13 @@ fn nvm_inp_survives_a_kill_at_every_store() {
 }
 
 #[test]
+fn statements_of_nvm_inp_survive_a_kill_at_every_store() {
+    let explored = statements(EngineKind::NvmInp, 18, 120).explore_kills(None, 1);
+    assert_eq!(explored.violation, None);
+    assert!(explored.points > 1_000, "{explored:?}");
+}
+
+#[test]
 fn nvm_log_survives_a_kill_at_every_store() {
     kills(EngineKind::NvmLog, 60, 1);
 }
@@ -138,14 +149,17 @@ fn sweep_in_place(engine: EngineKind, transactions: usize) {
     let few_keys = plot(engine, 14, 60, 3).run_in_pool();
     let many_keys = plot(engine, 12, 60, 300).run_in_pool();
     let long = plot(engine, 11, transactions, 60).run_in_pool();
+    let statements = statements(engine, 16, 80);
     sweep_all(&[
         // The short ones first, then a few states of each point: most faults show there.
         (&inserts_with_updates(engine), Effort::once(10)),
         (&two_operations_on_one_tuple(engine, true), Effort::once(5_000)),
         (&two_operations_on_one_tuple(engine, false), Effort::once(5_000)),
+        (&statements, Effort::once(2)),
         (&few_keys, Effort::once(2)),
         (&many_keys, Effort::once(2)),
         (&long, Effort::once(2)),
+        (&statements, Effort::once(40)),
         (&few_keys, Effort::once(10)),
         (&many_keys, Effort::once(10)),
         (&long, Effort::once(20)),

@@ -15,7 +15,7 @@ use faults::medium::{Medium, Part};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{
-    Plot, inserts_with_updates, lists_that_grow_again, two_operations_on_one_tuple,
+    Plot, inserts_with_updates, lists_that_grow_again, statements, two_operations_on_one_tuple,
 };
 use faults::sweep::sweep_with;
 use perdura::EngineKind;
@@ -181,6 +181,7 @@ fn nvm_inp() {
         (two_operations_on_one_tuple(engine, true), 60),
         (two_operations_on_one_tuple(engine, false), 60),
         (inserts_with_updates(engine), 4),
+        (statements(engine, 16, 60), 4),
         (plot(engine, 14, 60, 3).run_in_pool(), 4),
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 160, 60).run_in_pool(), 4),

@@ -2,7 +2,9 @@
 //! to durability, space, and how all of it grows with the data.
 //!
 //! One thread, one partition, durable commits, low skew. Engines run in `adr`; NVM-InP runs in
-//! `process` as well, which is what peers promise on memory as a file system.
+//! `process` as well, which is what peers promise on memory as a file system; and once more in `adr`
+//! with updates that are told to be transactions of one statement, which it makes durable with one
+//! fence (P1's takes three).
 //!
 //! The mixtures run on one database, those that write more after those that write less. Then those
 //! whose reads are compared read again: the data have been churned by all the updates.
@@ -39,6 +41,8 @@ const GROWING: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Adr);
 
 struct PeerStage {
     contestant: Contestant,
+    /// Whether an engine is told that an update is all that its transaction does.
+    statements: bool,
     specs: Vec<Spec>,
     cells: Vec<Cell>,
     repeat: u32,
@@ -52,15 +56,17 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let peers =
         PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
-    for contestant in engines.chain([process]).chain(peers) {
+    let plainly = |contestant| (contestant, false);
+    let contestants = engines.chain([process]).map(plainly).chain([(GROWING, true)]);
+    for (contestant, statements) in contestants.chain(peers.map(plainly)) {
         let (mut specs, mut cells) = (Vec::new(), Vec::new());
-        let name = contestant.name();
+        let name = name(contestant, statements);
         for &(tuples, transactions) in &sizes.peers {
             let mut configuration = json!({
                 "contestant": name, "tuples": tuples, "txns": transactions,
                 "repeat": sizes.repeat,
             });
-            if contestant == GROWING {
+            if contestant == GROWING && !statements {
                 configuration["counted_txns"] = sizes.growth_txns.into();
                 configuration["cache_bytes"] = GROWTH_CACHE_BYTES.into();
             }
@@ -94,9 +100,16 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             });
         }
         let (repeat, growth_txns) = (sizes.repeat, sizes.growth_txns);
-        stages.push(Box::new(PeerStage { contestant, specs, cells, repeat, growth_txns }));
+        let stage = PeerStage { contestant, statements, specs, cells, repeat, growth_txns };
+        stages.push(Box::new(stage));
     }
     stages
+}
+
+/// The name in tables and plots.
+fn name(contestant: Contestant, statements: bool) -> String {
+    let name = contestant.name();
+    if statements { format!("{name} statements") } else { name }
 }
 
 impl Stage for PeerStage {
@@ -110,21 +123,23 @@ impl Stage for PeerStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let name = self.contestant.name();
+        let name = name(self.contestant, self.statements);
         let failed = LabError::measuring(&name);
         for &cell in missing {
             bench.watch.phase(&self.cells[cell].label);
             let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
             let place = bench.place("peers")?;
             let path = place.path();
-            let growth = match self.contestant == GROWING {
+            let growth = match self.contestant == GROWING && !self.statements {
                 true => self.count_growth(&spec, bench)?,
                 false => Vec::new(),
             };
             let churned = self.reads_again();
             let race = Race { name: &name, spec: &spec, repeat: self.repeat, growth, churned };
             let points = match self.contestant {
-                Contestant::Engine(kind, domain) => race.engine(kind, domain, path)?,
+                Contestant::Engine(kind, domain) => {
+                    race.engine(kind, domain, self.statements, path)?
+                }
                 Contestant::Peer(kind) => {
                     with_store(kind, path, &spec, Commit::Durable, Access::Create, race)
                         .map_err(|error| failed(&error))??
@@ -194,11 +209,13 @@ impl Race<'_> {
         &self,
         kind: EngineKind,
         domain: Domain,
+        statements: bool,
         path: &Path,
     ) -> Result<Vec<Point>, LabError> {
         let failed = LabError::measuring(self.name);
         let workload = Workload::generate(self.spec).map_err(|error| failed(&error))?;
-        self.run(&loaded(&path.join("pool"), kind, &Options::new(), domain, &workload)?)
+        let store = loaded(&path.join("pool"), kind, &Options::new(), domain, &workload)?;
+        self.run(&store.with_statements(statements))
     }
 
     /// All mixtures, those that write more after those that write less; then the space.

@@ -2,13 +2,14 @@
 
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
-use engines::below::{Catalog, Environment, Native};
+use engines::below::{Catalog, Environment, Native, Value};
 
 use super::Database;
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::error::Error;
 use crate::snapshot::Snapshot;
+use crate::table::Table;
 use crate::transaction::{ReadTx, Reading, Tx, Writing};
 use crate::turns::Turns;
 
@@ -88,6 +89,22 @@ impl<'a, E: Environment> Partition<'a, E> {
         Ok(result)
     }
 
+    /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
+    /// statement, as [`Tx::update_and_commit`]; durable unless commits are grouped.
+    ///
+    /// # Errors
+    /// As [`Tx::update`] and [`Tx::commit`].
+    #[inline]
+    pub fn update(
+        &self,
+        table: &Table,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), Error> {
+        let _ticket = self.begin().finish_with_update(table, key, changes)?;
+        Ok(())
+    }
+
     /// As [`Database::read`], in this partition.
     ///
     /// # Errors
@@ -150,6 +167,22 @@ impl<E: Environment> Exclusive<'_, E> {
         let result = work(&mut tx)?;
         let _ticket = tx.finish()?;
         Ok(result)
+    }
+
+    /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
+    /// statement, as [`Tx::update_and_commit`]; durable unless commits are grouped.
+    ///
+    /// # Errors
+    /// As [`Tx::update`] and [`Tx::commit`].
+    #[inline]
+    pub fn update(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), Error> {
+        let _ticket = self.begin().finish_with_update(table, key, changes)?;
+        Ok(())
     }
 
     /// As [`Database::read`], in this partition.

@@ -99,6 +99,13 @@ impl<'a, E: Environment> Driver<'a, E> {
         self.db.write(|tx| tx.update(&self.table, &[Value::U64(key)], &changes)).unwrap();
     }
 
+    fn statement(&mut self, bytes: usize) {
+        let (key, column) = (self.any_key(), self.random.random_range(1..=COLUMNS as u16));
+        let value = self.value(bytes);
+        let changes = [(column, Value::Bytes(&value))];
+        self.db.update(&self.table, &[Value::U64(key)], &changes).unwrap();
+    }
+
     fn delete(&mut self) {
         let at = self.random.random_range(0..self.keys.len());
         let key = self.keys.swap_remove(at);
@@ -183,6 +190,32 @@ fn an_update_of_one_column_is_three_fences_and_at_most_eight_lines() {
     assert!(costs.iter().all(Cost::is_plain), "nothing structural in a steady state");
     assert!(costs.iter().all(|cost| cost.fences == 3), "exactly three fences");
     assert!(mean <= 8.0 && most <= 8, "mean {mean}, at most {most} lines");
+    db.abandon();
+}
+
+/// As a transaction of its own: the log entry, the value (two lines or three), and of the one before
+/// the tuple, the bit of its value and that of the value it replaced.
+#[test]
+fn an_update_as_a_statement_is_one_fence_and_at_most_seven_lines() {
+    let (db, memory) = recorded();
+    let mut driver = Driver::worn_in(&db, 1, 2000);
+    // The first one finishes what the last transaction has left.
+    let first = measure(&memory, 1, |_| driver.statement(100));
+    assert_eq!((first[0].fences, first[0].is_plain()), (2, true));
+    let costs = measure(&memory, 4000, |_| driver.statement(100));
+    let (mean, most) = summary("statement", &costs);
+    assert!(costs.iter().all(Cost::is_plain), "nothing structural in a steady state");
+    assert!(costs.iter().all(|cost| cost.fences == 1), "exactly one fence");
+    assert!(mean <= 7.0 && most <= 7, "mean {mean}, at most {most} lines");
+    // In turn with transactions that are none.
+    let costs = measure(&memory, 1000, |time| match time % 2 {
+        0 => driver.update(100),
+        _ => driver.statement(100),
+    });
+    for (time, cost) in costs.iter().enumerate() {
+        let (fences, lines) = if time % 2 == 0 { (3, 8 + 2) } else { (2, 6) };
+        assert!(cost.fences == fences && cost.lines <= lines, "{time}: {cost:?}");
+    }
     db.abandon();
 }
 

@@ -18,6 +18,7 @@
 mod change;
 mod entries;
 mod read;
+mod statement;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;

@@ -10,7 +10,8 @@ use storage::{UNDO_HEAD_BYTES, UndoEntry, UndoLog, UndoWork};
 
 const LIMIT: u64 = 1 << 20;
 
-/// Transactions of one to three entries that commit, or are undone newest first.
+/// Transactions of one to three entries that commit, or are undone newest first; and now and then two
+/// statements.
 fn story() -> (Trace, u64) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let heap =
@@ -35,16 +36,30 @@ fn story() -> (Trace, u64) {
             log.abort(&memory);
         }
         memory.fence();
+        if transaction % 3 != 0 {
+            continue;
+        }
+        for statement in 0..2 {
+            if log.keeps_committed() {
+                log.forget_committed(&memory, &mut lines);
+            }
+            let entry = UndoEntry::statement(0, statement * 8, &[], 0);
+            log.append_statement(&memory, entry, &mut lines);
+            lines.flush(&memory);
+            memory.fence();
+            log.statement_committed();
+        }
     }
     (memory.stop(), head)
 }
 
-type Work = (u64, Vec<UndoEntry>, Vec<UndoEntry>);
+type Work = (u64, Vec<UndoEntry>, Vec<UndoEntry>, Vec<UndoEntry>);
 
 fn opened(memory: &Recording, head: u64) -> Work {
     let heap = Heap::open(memory.clone()).unwrap();
-    let (log, UndoWork { committed, open }) = UndoLog::open(heap.memory(), head).unwrap();
-    (log.transaction(), committed, open)
+    let (log, work) = UndoLog::open(heap.memory(), head, |_| Ok(true)).unwrap();
+    let UndoWork { committed, statements, open } = work;
+    (log.transaction(), committed, statements, open)
 }
 
 struct Next {

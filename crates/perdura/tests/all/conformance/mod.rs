@@ -12,6 +12,7 @@ mod partitions;
 mod random;
 mod scans;
 mod snapshots;
+mod statements;
 mod tables;
 mod values;
 

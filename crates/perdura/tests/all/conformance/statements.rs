@@ -1,0 +1,223 @@
+//! Updates that are transactions of their own, and updates together with the commit of what came
+//! before them: they are what an update and a commit are.
+
+use faults::items::holds_in;
+use perdura::{Commit, Error, Partition, Value};
+
+use super::{Store, each, small};
+use crate::support::{
+    Driver, Item, Model, Tables, compare, insert_item, schema as items, update_item,
+};
+
+fn item(number: u64) -> Item {
+    Item {
+        name: format!("n{number}"),
+        payload: vec![number as u8; 100],
+        count: number as i64,
+        flag: b"f".to_vec(),
+        score: 0.25,
+    }
+}
+
+/// A store with the items 0 to 7, and its model.
+fn filled(options: perdura::Options) -> (Store, Model) {
+    let store = Store::new(&items(), options);
+    let tables = Tables::of(store.db());
+    let mut model = Model::default();
+    for key in 0..8 {
+        store.db().write(|tx| insert_item(tx, &tables, key, &item(key))).unwrap();
+        model.items.insert(key, item(key));
+    }
+    (store, model)
+}
+
+#[test]
+fn statements_among_other_transactions_leave_what_the_model_says() {
+    each(|engine| {
+        for seed in 0..4 {
+            let mut store = Store::new(&items(), small(engine));
+            let (mut driver, mut model) = (Driver::new(seed, 6), Model::default());
+            for transaction in 0..400 {
+                let tables = Tables::of(store.db());
+                match transaction % 10 {
+                    0..6 => driver.statement(store.db(), &tables, &mut model).unwrap(),
+                    at => {
+                        driver.transaction(store.db(), &tables, &mut model, at - 5).unwrap();
+                    }
+                }
+                match transaction % 37 {
+                    11 => store.reopen(),
+                    20 | 36 => store.crash(),
+                    _ => continue,
+                }
+                compare(store.db(), &model);
+            }
+            store.thrice(|db| compare(db, &model));
+        }
+    });
+}
+
+/// Indexed columns, more columns than a log entry has room for, the same column twice, none.
+#[test]
+fn any_update_can_be_a_statement() {
+    each(|engine| {
+        let (mut store, mut model) = filled(small(engine));
+        let tables = Tables::of(store.db());
+        let (key, long) = ([Value::U64(3)], vec![9; 300]);
+        let update = |changes: &[(u16, Value<'_>)]| {
+            store.db().update(&tables.item, &key, changes).unwrap();
+        };
+        update(&[]);
+        update(&[(1, Value::Text("indexed"))]);
+        update(&[(2, Value::Bytes(&[])), (3, Value::I64(-1))]);
+        update(&[(2, Value::Bytes(&[1; 50])), (2, Value::Bytes(&long))]);
+        update(&[(2, Value::Bytes(&long)), (5, Value::F64(1.0)), (5, Value::F64(2.0))]);
+        update(&[(5, Value::F64(3.0)), (4, Value::Bytes(b"flag"))]);
+        let expected = Item {
+            name: "indexed".into(),
+            payload: long.clone(),
+            count: -1,
+            flag: b"flag".to_vec(),
+            score: 3.0,
+        };
+        model.items.insert(3, expected);
+        store.thrice(|db| compare(db, &model));
+    });
+}
+
+#[test]
+fn a_statement_that_fails_changes_nothing() {
+    each(|engine| {
+        let (mut store, model) = filled(small(engine));
+        let tables = Tables::of(store.db());
+        let update =
+            |key, changes: &[(u16, Value<'_>)]| store.db().update(&tables.item, &[key], changes);
+        let one = [(5, Value::F64(1.0))];
+        assert!(matches!(update(Value::U64(99), &one), Err(Error::MissingKey { .. })));
+        for (key, change) in [
+            (Value::I64(1), one[0]),
+            (Value::U64(1), (0, Value::U64(1))),
+            (Value::U64(1), (6, Value::U64(1))),
+            (Value::U64(1), (5, Value::U64(1))),
+            (Value::U64(1), (2, Value::Bytes(&[0; 301]))),
+            (Value::U64(1), (1, Value::Text("a name that is too long"))),
+        ] {
+            let failed = update(key, &[change]);
+            assert!(matches!(failed, Err(Error::Invalid(_))), "{change:?}: {failed:?}");
+        }
+        let two = [(5, Value::F64(1.0)), (2, Value::Bytes(&[0; 301]))];
+        assert!(matches!(update(Value::U64(1), &two), Err(Error::Invalid(_))));
+        let other = Store::new(&items(), small(engine));
+        let foreign = Tables::of(other.db()).item;
+        let failed = store.db().update(&foreign, &[Value::U64(1)], &one);
+        assert!(matches!(failed, Err(Error::ForeignTable { .. })), "{failed:?}");
+        store.thrice(|db| compare(db, &model));
+    });
+}
+
+#[test]
+fn a_transaction_can_end_with_an_update() {
+    each(|engine| {
+        let (mut store, mut model) = filled(small(engine));
+        let tables = Tables::of(store.db());
+        let mut tx = store.db().begin().unwrap();
+        insert_item(&mut tx, &tables, 20, &item(20)).unwrap();
+        update_item(&mut tx, &tables, 3, &item(7), 2).unwrap();
+        let score = [(5, Value::F64(8.0))];
+        let ticket = tx.update_and_commit(&tables.item, &[Value::U64(20)], &score).unwrap();
+        assert!(ticket.is_durable());
+        model.items.insert(20, Item { score: 8.0, ..item(20) });
+        model.items.insert(3, Item { payload: item(7).payload, ..item(3) });
+        // If the update fails, nothing of it is left.
+        let mut tx = store.db().begin().unwrap();
+        tx.delete(&tables.item, &[Value::U64(3)]).unwrap();
+        let failed = tx.update_and_commit(&tables.item, &[Value::U64(3)], &score);
+        assert!(matches!(failed, Err(Error::MissingKey { .. })));
+        // Nothing before it: a statement, whose number is the next one.
+        let tx = store.db().begin().unwrap();
+        let next = tx.update_and_commit(&tables.item, &[Value::U64(4)], &score).unwrap();
+        assert!(next.is_durable() && next.number() > ticket.number());
+        model.items.insert(4, Item { score: 8.0, ..item(4) });
+        store.thrice(|db| compare(db, &model));
+    });
+}
+
+/// Statements that move values to slots of another size, so that the chunks of the old size become
+/// empty and another partition takes them. A kill after each.
+#[test]
+fn what_statements_free_can_go_to_another_partition() {
+    const KEYS: u64 = 160;
+    each(|engine| {
+        let mut store = Store::new(&items(), small(engine).partitions(2));
+        let tables = Tables::of(store.db());
+        let large = |key| Item { payload: vec![key as u8; 300], ..item(key) };
+        for key in 0..KEYS {
+            let first = store.db().partition(0);
+            first.write(|tx| insert_item(tx, &tables, key, &large(key))).unwrap();
+        }
+        for key in 0..KEYS {
+            let tables = Tables::of(store.db());
+            let change = [(2, Value::Bytes(&[key as u8; 20][..]))];
+            store.db().partition(0).update(&tables.item, &[Value::U64(key)], &change).unwrap();
+            let other = store.db().partition(1);
+            let insert = |number| insert_item_in(&other, &tables, number, &large(number));
+            (key * 3..key * 3 + 3).for_each(insert);
+            store.crash();
+        }
+        let tables = Tables::of(store.db());
+        let mut model = Model::default();
+        let smaller = |key: u64| Item { payload: vec![key as u8; 20], ..item(key) };
+        model.items.extend((0..KEYS).map(|key| (key, smaller(key))));
+        assert!(holds_in(&store.db().partition(0), &tables, &model).unwrap());
+        model.items = (0..KEYS * 3).map(|key| (key, large(key))).collect();
+        assert!(holds_in(&store.db().partition(1), &tables, &model).unwrap());
+    });
+}
+
+fn insert_item_in(partition: &Partition<'_>, tables: &Tables, key: u64, item: &Item) {
+    partition.write(|tx| insert_item(tx, tables, key, item)).unwrap();
+}
+
+/// Where commits are grouped, statements are members of the group.
+#[test]
+fn statements_in_groups_are_durable_when_their_ticket_or_a_sync_says_so() {
+    each(|engine| {
+        let (mut store, mut model) = filled(small(engine).commit(Commit::Grouped(1000)));
+        let tables = Tables::of(store.db());
+        store.db().sync().unwrap();
+        let mut all = true;
+        for round in 0..5 {
+            let tx = store.db().begin().unwrap();
+            let score = f64::from(round);
+            let change = [(5, Value::F64(score))];
+            let ticket = tx.update_and_commit(&tables.item, &[Value::U64(2)], &change).unwrap();
+            all &= ticket.is_durable();
+            model.items.insert(2, Item { score, ..item(2) });
+            if round == 3 {
+                store.db().wait(ticket).unwrap();
+            }
+        }
+        store.crash();
+        let last = compare_either(&store, &model, &item(2), 3.0);
+        assert!(last || !all, "every commit was durable");
+        let mut exclusive = store.db().partition(0).exclusive();
+        let tables = Tables::of(store.db());
+        exclusive.update(&tables.item, &[Value::U64(2)], &[(5, Value::F64(9.0))]).unwrap();
+        exclusive.sync().unwrap();
+        drop(exclusive);
+        model.items.insert(2, Item { score: 9.0, ..item(2) });
+        store.crash();
+        compare(store.db(), &model);
+    });
+}
+
+/// Whether the store holds the model; if not, then with another score of item 2.
+fn compare_either(store: &Store, model: &Model, two: &Item, score: f64) -> bool {
+    if faults::items::differs(store.db(), model).is_ok() {
+        return true;
+    }
+    let mut before = model.clone();
+    before.items.insert(2, Item { score, ..two.clone() });
+    compare(store.db(), &before);
+    false
+}
