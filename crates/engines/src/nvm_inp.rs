@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use heap::Purpose;
 use index::Append;
-use pm::{Environment, Flushed, Memory, Off, fence_for};
+use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::{
     Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES, UndoEntry,
     UndoLog, Value, user_bytes,
@@ -146,9 +146,11 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         let name = root_name(resources.partition);
         let root = resources.durable.root(&name)?;
         let root = root.ok_or(EngineError::Missing { what: name })?;
+        let memory = resources.durable.memory();
+        // It comes from the medium: nothing is reckoned from it before.
+        memory.view(Range::new(root, UNDO_HEAD_BYTES))?;
         let lane = resources.durable.lane(resources.partition);
         let tables = Tables::open(lane, catalog, Off::new(root + UNDO_HEAD_BYTES));
-        let memory = resources.durable.memory();
         let (log, work) = UndoLog::open(memory, root, |statement| tables.is_complete(statement))?;
         let mut partition = Self {
             memory: resources.durable.memory().clone(),
