@@ -70,7 +70,7 @@ fn grouped_commits_are_safe_once_synced_and_whole_before() {
 fn crashes_after_crashes_after_crashes_are_survived() {
     for engine in engines() {
         let (story, _) = Plot::new(engine, 8, 30, 40).run_in_files();
-        let again = Again::every(12, 3);
+        let again = Again::every(6, 3);
         let explored = story.explore(None, Effort::once(12).then(again));
         assert_eq!(explored.violation, None, "{engine}, seed 8");
         assert!(explored.nested > 50, "{explored:?}");
