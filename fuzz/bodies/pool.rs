@@ -29,7 +29,8 @@ fn schema() -> Schema {
                 .column("text", ColumnType::Text { max: 40 })
                 .column("bytes", ColumnType::Bytes { max: 200 })
                 .key(&["id"])
-                .index("by_text", &["text"]),
+                .index("by_text", &["text"])
+                .inline_columns(),
         )
         .table(
             TableSchema::new("two")
@@ -69,6 +70,7 @@ fn run(db: &Database<Recorded>, tables: &Tables, number: u64) -> Result<(), Erro
     let pair = [Value::Text(&text), Value::I64(number as i64)];
     match number % 4 {
         3 => db.write(|tx| tx.delete(&tables.one, &key)),
+        2 if number.is_multiple_of(3) => db.update(&tables.one, &key, &[(2, values[2])]),
         2 => db.write(|tx| tx.update(&tables.one, &key, &[(1, values[1]), (2, values[2])])),
         _ => db.write(|tx| tx.insert(&tables.one, &values)),
     }?;

@@ -201,6 +201,9 @@ pub(crate) struct YcsbArgs {
     /// commit durable with one fence if it has at most two columns.
     #[arg(long)]
     pub(crate) statements: bool,
+    /// Tell engines to keep columns within the tuple: nvm-inp does so, the others keep them as ever.
+    #[arg(long)]
+    pub(crate) inline: bool,
     /// For long runs: throughput, memory, files and pool of each fifth. Stores run one after the
     /// other.
     #[arg(long)]

@@ -109,7 +109,7 @@ pub(crate) fn create_database(
     }
 }
 
-/// Creates a database with the YCSB table in `directory`.
+/// Creates a database with the YCSB table in `directory`, its columns `inline` where the engine can.
 ///
 /// # Errors
 /// As [`create_database`].
@@ -119,10 +119,11 @@ pub(crate) fn create_store(
     partitions: usize,
     options: &Options,
     domain: Option<Domain>,
+    inline: bool,
 ) -> Result<PerduraStore, StoreError> {
     let path = pool_path(directory);
     let options = options.clone().engine(kind).partitions(partitions as u32);
-    let database = create_database(&path, &PerduraStore::schema(), &options, domain)
-        .map_err(StoreError::engine)?;
+    let schema = if inline { PerduraStore::inlined_schema() } else { PerduraStore::schema() };
+    let database = create_database(&path, &schema, &options, domain).map_err(StoreError::engine)?;
     PerduraStore::new(database, kind.name(), &path, partitions)
 }

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) repeat: u32,
     /// Engines are told that an update is all that its transaction does.
     pub(crate) statements: bool,
+    /// Engines are told to keep columns within the tuple.
+    pub(crate) inline: bool,
     partitions: usize,
     seed: u64,
 }
@@ -64,6 +66,7 @@ impl Plan {
             background: args.background.into(),
             repeat: args.repeat,
             statements: false,
+            inline: false,
             partitions,
             seed: args.seed,
         })

@@ -78,6 +78,8 @@ pub(crate) struct Setup {
     pub(crate) background: Background,
     /// An engine is told that an update is all that its transaction does.
     pub(crate) statements: bool,
+    /// An engine is told to keep columns within the tuple.
+    pub(crate) inline: bool,
     /// How the driver runs.
     pub(crate) run: RunOptions,
     /// What to load; every later workload has its tuples, partitions and seed.
@@ -266,7 +268,9 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
                 setup.workload.spec().partitions,
                 database_options(setup.run.commit, setup.background),
             );
-            create_store(kind, &setup.directory, partitions, &options, setup.domain).map(|store| {
+            let (directory, domain) = (&setup.directory, setup.domain);
+            let store = create_store(kind, directory, partitions, &options, domain, setup.inline);
+            store.map(|store| {
                 let store = store.with_statements(setup.statements);
                 let promise = Promise::of_database(store.database());
                 let serve = Serve { setup, database: Some(store.database()), progress, promise };

@@ -106,6 +106,7 @@ fn measure(spec: &Spec, scratch: &Scratch, bar: &mut Bar) -> Result<Vec<Measured
                 domain: Some(domain),
                 background: perdura::Background::Inline,
                 statements: false,
+                inline: false,
                 run: run_options(1, Commit::Durable),
                 workload: workload.clone(),
             };

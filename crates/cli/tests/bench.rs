@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{Ran, perdura, run};
 use serde_json::Value;
 
-const RUN_KEYS: [&str; 25] = [
+const RUN_KEYS: [&str; 26] = [
     "workload",
     "mix",
     "skew",
@@ -25,6 +25,7 @@ const RUN_KEYS: [&str; 25] = [
     "commit",
     "background",
     "statements",
+    "inline",
     "group",
     "seed",
     "emulated",

@@ -38,7 +38,7 @@ use pm::{Component, Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
 use storage::wal::{LogStart, Wal};
-use storage::{Catalog, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
+use storage::{Catalog, Image, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
     Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
@@ -338,15 +338,15 @@ impl<E: Environment> Engine for Inp<E> {
         if changes.is_empty() {
             return Ok(());
         }
-        let fields = self.tables.write_fields(table, tuple, changes)?;
+        let fields = self.tables.write_fields(table, tuple, changes, Image::Before)?;
         self.columns.clear();
         self.columns.extend(changes.iter().map(|(column, _)| *column));
         self.tables.read(table, tuple, Some(&self.columns), &mut self.before)?;
         let before = |index| self.before.get(index);
         let user = user_bytes(changes.iter().map(|(_, value)| value));
-        let changes = changes.iter().enumerate();
-        let changes = changes.map(|(index, (column, value))| (*column, before(index), *value));
-        operation::update(&mut self.log.operation, table, key, changes);
+        let logged = changes.iter().enumerate();
+        let logged = logged.map(|(index, (column, value))| (*column, before(index), *value));
+        operation::update(&mut self.log.operation, table, key, logged);
         self.stats.user_bytes += user;
         if let Err(error) = self.log_operation() {
             self.tables.give_back_fields(fields);
@@ -361,7 +361,7 @@ impl<E: Environment> Engine for Inp<E> {
         );
         let fields = Flushed::lines(self.tables.lane.memory(), &mut self.tables.lines, fields);
         let fields = fence_for(self.tables.lane.memory(), fields);
-        if let Err(error) = self.tables.replace_fields(fields) {
+        if let Err(error) = self.tables.replace_fields(fields, changes) {
             return self.state.stop(error);
         }
         self.tables.lines.clear();

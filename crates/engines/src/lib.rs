@@ -54,8 +54,8 @@ pub mod below {
         Source, Step, Trace, Tracing, boot_id, free_bytes, medium_of, random_uuid, read_header,
     };
     pub use storage::{
-        Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Row,
-        Schema, StorageError, TableLayout, TableSchema, Value, WorkDone, checkpoint, lsm::LsmError,
-        wal,
+        Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES,
+        MAX_INLINE_TUPLE, MAX_VALUE_BYTES, Row, Schema, StorageError, TableLayout, TableSchema,
+        Value, WorkDone, checkpoint, lsm::LsmError, wal,
     };
 }

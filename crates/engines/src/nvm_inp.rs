@@ -9,6 +9,7 @@
 //! | INSERT | write tuple, log entry with its pointer, invisible index entries | mark persisted, make index entries count |
 //! | UPDATE | write new fields, log entry with old and new | store into the tuple, mark persisted, mend indexes |
 //! | DELETE | log entry with the tuple's pointer | remove index entries; the space is reclaimed after the end |
+//! | UPDATE of an inlined column | copy what is there into an image, log entry with the image's pointer and checksum | overwrite the column |
 //! | COMMIT | fence; store the log's state word; fence | |
 //! | one UPDATE as a transaction | write new fields, log entry with new words and a checksum of both | store into the tuple, mark persisted: opening does it again |
 //!
@@ -16,6 +17,8 @@
 //! - What an operation changes in place is in a durable log entry before. Of a statement, a
 //!   transaction of one update, that entry is its commit, and what it changes in place becomes
 //!   durable with the first fence of the next transaction.
+//! - An image, of an inlined column, is never persisted: nothing is allocated before recovery has ended,
+//!   and it is released when no recovery can ask for it.
 //! - A slot is marked persisted only when a durable log entry, or the tuple that it belongs to,
 //!   leads to it: a crash leaks nothing.
 //! - What transaction `t` supersedes is cleared by the first operation after its commit and given
@@ -25,7 +28,7 @@
 //!   leave the state word alone, and recovery would go by it later.
 //!
 //! An update of one field with its commit costs 3 fences and at most 8 flushed lines; as a statement,
-//! which P1 has not, one fence and 7 lines. Deviations from the paper: `docs/paper/deviations.md`.
+//! which P1 has not, one fence and 7 lines, of an inlined column 8. Deviations from the paper: `docs/paper/deviations.md`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -34,8 +37,8 @@ use heap::Purpose;
 use index::Append;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::{
-    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES, UndoEntry,
-    UndoLog, Value, user_bytes,
+    Catalog, FIELDS_PER_ENTRY, Image, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES,
+    UndoEntry, UndoLog, Value, user_bytes,
 };
 
 use crate::contract::{
@@ -96,6 +99,7 @@ impl<E: Environment> NvmInp<E> {
         let undone = self.tables.undo(&work.open, &mut freed, |first| {
             log.retract(memory, first as u32);
         })?;
+        memory.healthy()?;
         self.log.finish_recovery(memory);
         memory.fence();
         for slot in freed {
@@ -119,7 +123,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         let bytes = UNDO_HEAD_BYTES + Tables::<E::Durable, Append>::cell_bytes(catalog);
         let root = lane.allocate(bytes.next_multiple_of(UNDO_HEAD_BYTES), Purpose::Log)?;
         let log = UndoLog::create(&mut lane, root)?;
-        let tables = Tables::create(lane, catalog, Off::new(root + UNDO_HEAD_BYTES))?;
+        let tables = Tables::create(lane, &catalog.inlined(), Off::new(root + UNDO_HEAD_BYTES))?;
         let mut partition = Self {
             memory: resources.durable.memory().clone(),
             tables,
@@ -150,7 +154,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         // It comes from the medium: nothing is reckoned from it before.
         memory.view(Range::new(root, UNDO_HEAD_BYTES))?;
         let lane = resources.durable.lane(resources.partition);
-        let tables = Tables::open(lane, catalog, Off::new(root + UNDO_HEAD_BYTES));
+        let tables = Tables::open(lane, &catalog.inlined(), Off::new(root + UNDO_HEAD_BYTES));
         let (log, work) = UndoLog::open(memory, root, |statement| tables.is_complete(statement))?;
         let mut partition = Self {
             memory: resources.durable.memory().clone(),
@@ -211,7 +215,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         // More are refused before they are logged.
         let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
         self.log.reserve(&mut self.tables.lane, entries)?;
-        let fields = self.tables.write_fields(table, tuple, changes)?;
+        let fields = self.tables.write_fields(table, tuple, changes, Image::Before)?;
         self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         self.settle(tuple);
         let memory = &self.memory;
@@ -224,7 +228,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         let fields = fence_for(memory, fields);
         memory.mark(RECORD);
         memory.mark(SYNC_LOG_ENTRY);
-        if let Err(bad) = self.tables.replace_fields(fields) {
+        if let Err(bad) = self.tables.replace_fields(fields, changes) {
             return self.state.stop(bad);
         }
         memory.mark(MODIFY);
@@ -251,11 +255,12 @@ impl<E: Environment> Engine for NvmInp<E> {
         }
         if self.log.keeps_committed() {
             self.superseded.settle(&mut self.tables.lane, &self.memory)?;
+            self.memory.healthy()?;
             self.log.forget_committed(&self.memory, &mut self.superseded.lines);
         }
         self.superseded.clear(&mut self.tables.lane)?;
         self.log.reserve(&mut self.tables.lane, 1)?;
-        let fields = self.tables.write_fields(table, tuple, changes)?;
+        let fields = self.tables.write_fields(table, tuple, changes, Image::After)?;
         self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         let memory = &self.memory;
         let image = self.tables.image_of_changes(table, changes);
@@ -267,7 +272,8 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.tables.lane.fenced();
         memory.mark(RECORD);
         memory.mark(SYNC_LOG_ENTRY);
-        if let Err(bad) = memory.healthy().and_then(|()| self.tables.replace_fields(fields)) {
+        let replaced = memory.healthy().and_then(|()| self.tables.replace_fields(fields, changes));
+        if let Err(bad) = replaced {
             return self.state.stop(bad);
         }
         self.log.statement_committed();
@@ -276,7 +282,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         // thread has flushed.
         self.superseded.lines.take(&mut self.tables.lines);
         self.unsettled = None;
-        self.superseded.pass(&mut self.tables.lane);
+        self.superseded.pass(&mut self.tables.lane, &mut self.tables.images);
         self.superseded.add(&mut self.tables.superseded);
         self.memory.mark(RECLAIM);
         Ok((self.durable(), true))
@@ -371,6 +377,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         }
         self.unsettled = None;
         self.superseded.release(&mut self.tables.lane);
+        self.tables.release_images();
         self.superseded.add(&mut self.tables.superseded);
         self.memory.mark(RECLAIM);
         if let Err(error) = self.tables.tidy_indexes() {
@@ -403,6 +410,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.tables.lane.fenced();
         self.unsettled = None;
         self.superseded.release(&mut self.tables.lane);
+        self.tables.release_images();
         for slot in freed {
             self.tables.lane.release(slot);
         }
@@ -428,7 +436,14 @@ impl<E: Environment> Engine for NvmInp<E> {
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
-        Ok(self.superseded.settle(&mut self.tables.lane, &self.memory)?)
+        self.superseded.settle(&mut self.tables.lane, &self.memory)?;
+        // What its fence has made durable is not said before it has.
+        self.memory.healthy()?;
+        // Nothing is left to do: opening need not do statements again.
+        self.log.forget_committed(&self.memory, &mut self.superseded.lines);
+        self.superseded.lines.flush(&self.memory);
+        self.memory.fence();
+        Ok(())
     }
 
     fn puts_off_work(&self) -> bool {

@@ -140,7 +140,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmInp,
         "the first statement says that the last transaction's frees are done without a fence",
         How::NoFence,
-        code("storage/src/superseded.rs", "settle", "memory.fence"),
+        code("engines/src/nvm_inp.rs", "update_and_commit", "superseded.settle"),
     ),
     fault(
         "nvm-inp/update-flush-behind-fence",
@@ -168,7 +168,14 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmInp,
         "UPDATE publishes a value that it has not written",
         How::NoCopy,
-        code("storage/src/table/change.rs", "write_value", "copy"),
+        code("storage/src/table/change.rs", "write_value", "write_slot"),
+    ),
+    fault(
+        "nvm-inp/update-image-not-written",
+        EngineKind::NvmInp,
+        "UPDATE overwrites an inlined column without having copied what was there",
+        How::NoCopy,
+        code("storage/src/table/image.rs", "write_image", "write_slot"),
     ),
     fault(
         "nvm-inp/update-changes-not-flushed",
@@ -483,7 +490,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmLog,
         "freezing does not flush the bits of what the last transaction superseded",
         How::NoFlush,
-        code("storage/src/superseded.rs", "settle", "flush"),
+        code("engines/src/nvm_log.rs", "put_off_work", "superseded.settle"),
     ),
     fault(
         "nvm-log/new-run-not-written",

@@ -238,6 +238,9 @@ impl Driver {
         model: &mut Model,
     ) -> Result<(), Error> {
         let key = self.random.random_range(0..self.keys);
+        if self.random.random_bool(0.4) {
+            return self.pair_statement(db, tables, model, key);
+        }
         let (payload, score) = (self.bytes(), f64::from(self.random.random::<i16>()) / 8.0);
         let changes = [(2, Value::Bytes(&payload)), (5, Value::F64(score))];
         let changes = [&changes[..1], &changes[1..], &changes][self.random.random_range(0..3)];
@@ -251,6 +254,31 @@ impl Driver {
                     _ => item.score = score,
                 }
             }
+        }
+        expect(&done, should)
+    }
+
+    /// The same with a pair, whose value is inlined: one that there is, if there is any, or one that
+    /// there may not be.
+    fn pair_statement<E: Environment>(
+        &mut self,
+        db: &Database<E>,
+        tables: &Tables,
+        model: &mut Model,
+        key: u64,
+    ) -> Result<(), Error> {
+        let stored = model.pairs.keys().cycle().nth(key as usize).cloned();
+        let (left, right) = match stored {
+            Some(pair) if self.random.random_bool(0.9) => pair,
+            _ => (format!("l{}", key % 7), key as i64),
+        };
+        let value = self.bytes();
+        let names = [Value::Text(&left), Value::I64(right)];
+        let done = db.update(&tables.pair, &names, &[(2, Value::Bytes(&value))]);
+        let stored = model.pairs.get_mut(&(left, right));
+        let should = stored.is_some();
+        if let Some(stored) = stored {
+            *stored = value;
         }
         expect(&done, should)
     }

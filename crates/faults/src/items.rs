@@ -11,10 +11,11 @@ use perdura::{
 
 /// The table with a single number as key and two secondary indexes.
 pub const ITEM: &str = "item";
-/// The table with a composite key.
+/// The table with a composite key, and a column that is inlined where the engine can do so.
 pub const PAIR: &str = "pair";
 
-/// One table with a single number as key and two secondary indexes, one with a composite key.
+/// One table with a single number as key and two secondary indexes, one with a composite key and an
+/// inlined column.
 pub fn schema() -> Schema {
     Schema::new()
         .table(
@@ -34,8 +35,15 @@ pub fn schema() -> Schema {
                 .column("left", ColumnType::Text { max: 8 })
                 .column("right", ColumnType::I64)
                 .column("value", ColumnType::Bytes { max: 300 })
-                .key(&["left", "right"]),
+                .key(&["left", "right"])
+                .inline_columns(),
         )
+}
+
+/// The same with the columns of both tables inlined.
+pub fn inlined_schema() -> Schema {
+    let tables = schema().tables().to_vec().into_iter();
+    tables.map(TableSchema::inline_columns).fold(Schema::new(), Schema::table)
 }
 
 /// A tuple of [`ITEM`] but for its key.

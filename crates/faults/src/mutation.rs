@@ -122,6 +122,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "storage/src/shadow/pool_master.rs",
     "storage/src/superseded.rs",
     "storage/src/table/change.rs",
+    "storage/src/table/image.rs",
     "storage/src/wal.rs",
 ];
 

@@ -230,12 +230,15 @@ impl Script {
     pub fn schema(&self) -> Schema {
         match &self.0.inputs {
             Inputs::Tpcc(_) => tpcc::schema(),
-            Inputs::Ycsb(_) => {
+            Inputs::Ycsb(workload) => {
                 let key = TableSchema::new(TABLE).column("key", ColumnType::U64);
                 let bytes = ColumnType::Bytes { max: COLUMN_BYTES as _ };
                 let table = (0..COLUMNS)
                     .fold(key, |table, column| table.column(format!("field{column}"), bytes));
-                Schema::new().table(table.key(&["key"]))
+                let table = table.key(&["key"]);
+                // Each number of columns that an update has comes with both.
+                let is_inlined = workload.spec().seed % 2 == 1;
+                Schema::new().table(if is_inlined { table.inline_columns() } else { table })
             }
         }
     }

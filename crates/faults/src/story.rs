@@ -6,7 +6,7 @@
 //! that do not fit into the cache, batches of several transactions, and snapshots that pin what is
 //! superseded.
 
-use perdura::{Commit, Database, EngineKind, Error, Media, Options, Recorded, Snapshot};
+use perdura::{Commit, Database, EngineKind, Error, Media, Options, Recorded, Schema, Snapshot};
 use pm::{Recording, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -14,7 +14,9 @@ use rand::{Rng, SeedableRng};
 use crate::driver::Driver;
 use crate::explorer::Story;
 use crate::files::{self, FileMedium};
-use crate::items::{Item, Model, Tables, compare, contents, insert_item, schema, update_item};
+use crate::items::{
+    Item, Model, Tables, compare, contents, inlined_schema, insert_item, schema, update_item,
+};
 use crate::pool::{self, PoolMedium};
 use crate::script::Workload;
 use crate::work::Items;
@@ -363,7 +365,7 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
 }
 
 /// Updates of few tuples, each a transaction of its own in a thread of its own; between them others,
-/// of which some abort.
+/// of which some abort. An odd seed has all columns inlined.
 ///
 /// # Panics
 /// The engine fails without any crash.
@@ -387,7 +389,9 @@ pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
+    // A table's columns are inlined or they are not.
+    let schema = if seed.is_multiple_of(2) { schema() } else { inlined_schema() };
+    let (medium, trace) = told_of(&schema, engine, |_, _| Ok(()), act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
@@ -433,11 +437,21 @@ fn told(
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
     act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
 ) -> Result<(PoolMedium, pm::Trace), Error> {
+    told_of(&schema(), engine, first, act)
+}
+
+/// The same with a database of this schema.
+fn told_of(
+    schema: &Schema,
+    engine: EngineKind,
+    first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
+    act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
+) -> Result<(PoolMedium, pm::Trace), Error> {
     let io = |source| Error::Io { path: "recording".into(), source };
     let memory = Recording::pool(64 << 10, pool::LIMIT).map_err(io)?;
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
     let options = options(engine);
-    let db = Database::create_on(media, &schema(), &options)?;
+    let db = Database::create_on(media, schema, &options)?;
     let tables = Tables::of(&db);
     first(&db, &tables)?;
     memory.start();

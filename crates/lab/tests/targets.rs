@@ -33,7 +33,15 @@ fn all_that_the_targets_are_about_is_measured() {
     let churned = of("PEERS-MIX", "throughput, after churn");
     assert_eq!(
         series(&churned),
-        ["btreemap", "lmdb", "nvm-inp", "nvm-inp process", "nvm-inp statements"]
+        [
+            "btreemap",
+            "lmdb",
+            "nvm-inp",
+            "nvm-inp inline",
+            "nvm-inp inline statements",
+            "nvm-inp process",
+            "nvm-inp statements",
+        ]
     );
     assert!(churned.iter().all(|point| point.x == X::from("read-only") && point.value > 0.0));
 

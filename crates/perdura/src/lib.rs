@@ -78,8 +78,9 @@ pub use backup::{Backup, BackupError};
 pub use database::{Database, Exclusive, Partition};
 pub use engines::below::{
     Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
-    HeaderDamage, Medium, Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded,
-    Row, Schema, TableSchema, Value, WorkDone, boot_id, free_bytes, medium_of,
+    HeaderDamage, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium, Native, ParseDomainError, PoolError,
+    PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema, Value, WorkDone, boot_id,
+    free_bytes, medium_of,
 };
 pub use engines::{
     CheckReport, EngineKind, EngineStats, Footprint, ParseEngineError, RecoveryReport,

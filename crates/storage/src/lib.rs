@@ -45,10 +45,11 @@ pub use error::StorageError;
 pub use inline::{InlineRow, encode_row};
 pub use key::TableKey;
 pub use schema::{
-    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,
+    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES,
+    Schema, TableLayout, TableSchema,
 };
 pub use superseded::Superseded;
-pub use table::{NewField, NewFields, NewTuple, Tables};
+pub use table::{Image, NewField, NewFields, NewTuple, Tables};
 pub use undo_log::{
     FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind,
     UndoLog, UndoWork,

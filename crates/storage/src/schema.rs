@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use index::{MAX_KEY_BYTES, NodeShape};
+use pm::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StorageError;
@@ -13,6 +14,10 @@ use crate::value::ColumnType;
 pub const MAX_VALUE_BYTES: u32 = 128 << 10;
 /// How many columns a table can have.
 pub const MAX_COLUMNS: usize = 1024;
+/// The longest column, by its declaration, that a table with inlined columns inlines, in bytes.
+pub const MAX_INLINE_BYTES: u32 = 1 << 10;
+/// Bytes of a tuple up to which columns are inlined.
+pub const MAX_INLINE_TUPLE: u64 = 4 << 10;
 
 /// A column of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -41,12 +46,20 @@ pub struct TableSchema {
     pub(crate) key: Vec<String>,
     #[serde(default)]
     pub(crate) indexes: Vec<IndexSchema>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) inline: bool,
 }
 
 impl TableSchema {
     /// A table without columns.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), columns: Vec::new(), key: Vec::new(), indexes: Vec::new() }
+        Self {
+            name: name.into(),
+            columns: Vec::new(),
+            key: Vec::new(),
+            indexes: Vec::new(),
+            inline: false,
+        }
     }
 
     /// Adds a column behind those that there are.
@@ -71,6 +84,17 @@ impl TableSchema {
         self
     }
 
+    /// Keeps text and bytes within the tuple instead of in slots of their own, in engines that can
+    /// do so (`nvm-inp`; the others do as without it). A tuple is then read from one place, and its
+    /// columns need no bits and no pointers of their own; in turn each tuple takes as much as its
+    /// columns may hold. Inlined are, in their order, the columns of at most [`MAX_INLINE_BYTES`] that
+    /// neither the key nor an index has, as long as the tuple has at most [`MAX_INLINE_TUPLE`] bytes.
+    #[must_use]
+    pub fn inline_columns(mut self) -> Self {
+        self.inline = true;
+        self
+    }
+
     /// The table's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -89,6 +113,11 @@ impl TableSchema {
     /// The secondary indexes.
     pub fn indexes(&self) -> &[IndexSchema] {
         &self.indexes
+    }
+
+    /// Whether [`Self::inline_columns`] has been asked for.
+    pub fn has_inline_columns(&self) -> bool {
+        self.inline
     }
 }
 
@@ -127,6 +156,15 @@ pub(crate) enum FieldForm {
     Short,
     /// A variable-length slot.
     Slot,
+    /// A place of its own within the tuple. The word says the same as that of a slot.
+    Inline,
+}
+
+impl FieldForm {
+    /// Whether the word leads to the value.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, Self::Slot | Self::Inline)
+    }
 }
 
 /// The key of the primary or of a secondary index.
@@ -159,6 +197,9 @@ pub struct TableLayout {
     pub schema: TableSchema,
     pub(crate) number: u16,
     pub(crate) forms: Vec<FieldForm>,
+    /// Where in the tuple the columns that are inlined have their places: empty if none is.
+    places: Vec<Range>,
+    tuple_bytes: u64,
     pub(crate) primary: KeyLayout,
     pub(crate) secondary: Vec<KeyLayout>,
     /// For each column, whether it belongs to the primary key.
@@ -174,9 +215,57 @@ impl TableLayout {
         self.primary.columns.iter().map(|column| usize::from(*column))
     }
 
-    /// Bytes of a tuple's slot: a word for each column.
+    /// Bytes of a tuple's slot: a word for each column, then the places of those that are inlined.
+    #[inline]
     pub fn tuple_bytes(&self) -> u64 {
+        self.tuple_bytes
+    }
+
+    /// Bytes of a tuple's words, one for each column.
+    #[inline]
+    pub(crate) fn words_bytes(&self) -> u64 {
         self.forms.len() as u64 * 8
+    }
+
+    /// Whether there are inlined columns.
+    #[inline]
+    pub(crate) fn inlines(&self) -> bool {
+        !self.places.is_empty()
+    }
+
+    /// Where column `column`, which is inlined, has its place in the tuple at `tuple`, and how many
+    /// bytes fit.
+    #[inline]
+    pub(crate) fn place(&self, tuple: u64, column: u16) -> Range {
+        let place = self.places[usize::from(column)];
+        Range::new(tuple.saturating_add(place.start), place.len)
+    }
+
+    /// The same table with its columns inlined if its declaration asks for it.
+    fn inlined(&self) -> Self {
+        let mut layout = self.clone();
+        if !self.schema.inline {
+            return layout;
+        }
+        layout.places = vec![Range::new(0, 0); self.forms.len()];
+        for (column, form) in layout.forms.iter_mut().enumerate() {
+            let bytes = u64::from(self.schema.columns[column].kind.max_bytes().unwrap_or(0));
+            let end = layout.tuple_bytes + bytes.next_multiple_of(8);
+            if *form == FieldForm::Slot
+                && !self.in_key[column]
+                && !self.indexed[column]
+                && bytes <= u64::from(MAX_INLINE_BYTES)
+                && end <= MAX_INLINE_TUPLE
+            {
+                *form = FieldForm::Inline;
+                layout.places[column] = Range::new(layout.tuple_bytes, bytes);
+                layout.tuple_bytes = end;
+            }
+        }
+        if layout.tuple_bytes == self.tuple_bytes {
+            layout.places.clear();
+        }
+        layout
     }
 
     /// The number of the column `name`.
@@ -210,7 +299,7 @@ impl TableLayout {
                 )));
             }
         }
-        let forms = schema
+        let forms: Vec<FieldForm> = schema
             .columns
             .iter()
             .map(|column| match column.kind.max_bytes() {
@@ -253,7 +342,9 @@ impl TableLayout {
         Ok(Self {
             schema: schema.clone(),
             number,
+            tuple_bytes: forms.len() as u64 * 8,
             forms,
+            places: Vec::new(),
             primary,
             secondary,
             in_key,
@@ -334,6 +425,13 @@ impl Catalog {
             tables.push(Arc::new(TableLayout::new(table, number as u16, node_bytes)?));
         }
         Ok(Self { tables, schema: schema.clone() })
+    }
+
+    /// The same with columns inlined in the tables that ask for it: for engines that can do so.
+    #[must_use]
+    pub fn inlined(&self) -> Self {
+        let tables = self.tables.iter().map(|table| Arc::new(table.inlined())).collect();
+        Self { tables, schema: self.schema.clone() }
     }
 
     /// A number that differs between schemas, to tell files of one database from those of another.

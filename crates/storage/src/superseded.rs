@@ -26,6 +26,9 @@ pub struct Superseded {
     to_release: Vec<u64>,
     /// Cleared before that, by a statement: to release after the end of the next transaction.
     held: Vec<u64>,
+    /// Images of inlined columns that the entries of the last statement and of the one before it
+    /// lead to.
+    images: [Vec<u64>; 2],
     /// Lines of cleared bits, and of what else is to be flushed with the next log entry.
     pub lines: LineSet,
 }
@@ -52,29 +55,28 @@ impl Superseded {
         Ok(())
     }
 
-    /// Gives out again what was cleared before the end of the last transaction.
+    /// Gives out again what was cleared before the end of the last transaction, and the images of
+    /// the statements before it.
     #[inline]
     pub fn release<M: Memory>(&mut self, lane: &mut Lane<M>) {
-        self.release_held(lane);
-        while let Some(slot) = self.to_release.pop() {
-            lane.release(slot);
+        let [last, before] = &mut self.images;
+        for slots in [&mut self.held, &mut self.to_release, before, last] {
+            release_all(lane, slots);
         }
     }
 
     /// In the place of [`Self::release`], after the end of a statement: what it has cleared waits
     /// until the next transaction has ended. Its chunk could go to another lane, and recovery would
-    /// look for the slot there.
+    /// look for the slot there. The images that its entry leads to, which are taken, wait until two
+    /// more statements have ended, or one transaction that is none.
     #[inline]
-    pub fn pass<M: Memory>(&mut self, lane: &mut Lane<M>) {
-        self.release_held(lane);
+    pub fn pass<M: Memory>(&mut self, lane: &mut Lane<M>, images: &mut Vec<u64>) {
+        release_all(lane, &mut self.held);
         std::mem::swap(&mut self.held, &mut self.to_release);
-    }
-
-    #[inline]
-    fn release_held<M: Memory>(&mut self, lane: &mut Lane<M>) {
-        while let Some(slot) = self.held.pop() {
-            lane.release(slot);
-        }
+        let [last, before] = &mut self.images;
+        release_all(lane, before);
+        std::mem::swap(before, last);
+        std::mem::swap(last, images);
     }
 
     /// Between transactions, clears the bits of what the last one superseded, durably. Where the
@@ -83,6 +85,7 @@ impl Superseded {
     ///
     /// # Errors
     /// As [`Self::clear`].
+    #[track_caller]
     pub fn settle<M: Memory>(&mut self, lane: &mut Lane<M>, memory: &M) -> Result<(), Bad> {
         if self.to_clear.is_empty() && self.to_release.is_empty() && self.lines.is_empty() {
             return Ok(());
@@ -97,5 +100,12 @@ impl Superseded {
     /// leads to it any more.
     pub fn for_each(&self, visit: impl FnMut(u64)) {
         self.to_clear.iter().copied().for_each(visit);
+    }
+}
+
+#[inline]
+fn release_all<M: Memory>(lane: &mut Lane<M>, slots: &mut Vec<u64>) {
+    while let Some(slot) = slots.pop() {
+        lane.release(slot);
     }
 }

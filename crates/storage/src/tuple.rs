@@ -2,11 +2,16 @@
 //! in its word; text and bytes of up to seven bytes do, too; longer ones lie in a variable-length
 //! slot, whose location stands in the word. `docs/format/tuple.md` draws it.
 //!
+//! A table with inlined columns has places for their values behind the words of its tuples, and
+//! their words lead there.
+//!
 //! The word of a variable-length field is `length << 45 | offset / 8`, zero for an empty value: the
 //! length stands beside the location, so that reading a tuple needs no look into the slot before
 //! the copy.
 
-use pm::{Bad, Component, Memory, Off, Range, View};
+use std::sync::atomic::Ordering::Acquire;
+
+use pm::{Bad, Component, LineSet, Memory, Off, Range, View};
 
 use crate::schema::{FieldForm, TableLayout};
 use crate::value::{ColumnType, Row, RowField};
@@ -56,6 +61,82 @@ pub(crate) fn field_at(tuple: u64, column: u16) -> Off<u64> {
     Off::new(tuple.saturating_add(u64::from(column) * 8))
 }
 
+/// Asks for the lines of the chosen columns, before the words that lead to them have come: an
+/// inlined column has its place in the tuple.
+#[inline]
+fn prefetch_inlined<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    tuple: u64,
+    columns: Option<&[u16]>,
+) {
+    if !layout.inlines() {
+        return;
+    }
+    match columns {
+        Some(columns) if columns.len() * 2 < layout.forms.len() => {
+            for column in columns {
+                if layout.forms.get(usize::from(*column)) == Some(&FieldForm::Inline) {
+                    memory.prefetch(layout.place(tuple, *column));
+                }
+            }
+        }
+        _ => memory.prefetch(Range::new(tuple, layout.tuple_bytes())),
+    }
+}
+
+/// Where a word says that an inlined column's value lies.
+///
+/// # Errors
+/// The word says something else.
+#[inline]
+pub(crate) fn inlined_range(
+    layout: &TableLayout,
+    tuple: u64,
+    column: u16,
+    word: u64,
+) -> Result<Range, Bad> {
+    let (place, range) = (layout.place(tuple, column), slot_range(word));
+    if word == 0 || range.start == place.start && (1..=place.len).contains(&range.len) {
+        return Ok(range);
+    }
+    Err(Bad::Damaged { what: "inlined column", at: tuple })
+}
+
+/// Puts the value of an inlined column in its place, and the word if it changes.
+///
+/// # Errors
+/// Damage.
+#[inline]
+#[track_caller]
+pub(crate) fn put_inlined<M: Memory>(
+    memory: &M,
+    lines: &mut LineSet,
+    layout: &TableLayout,
+    (tuple, column): (u64, u16),
+    bytes: &[u8],
+) -> Result<(), Bad> {
+    let place = layout.place(tuple, column);
+    if bytes.len() as u64 > place.len {
+        return Err(Bad::Damaged { what: "inlined column", at: tuple });
+    }
+    let at = field_at(tuple, column);
+    let before = memory.load(at, Acquire)?;
+    let word = match bytes.len() as u64 {
+        0 => 0,
+        len => {
+            memory.copy(Off::new(place.start), bytes);
+            lines.add(Range::new(place.start, len));
+            slot_word(place.start, len)
+        }
+    };
+    if before != word {
+        memory.store(at, word);
+        lines.add(at.range());
+    }
+    Ok(())
+}
+
 /// Copies the chosen columns of the tuple at `tuple` into `row`.
 #[inline]
 pub(crate) fn read_tuple<M: Memory>(
@@ -65,7 +146,8 @@ pub(crate) fn read_tuple<M: Memory>(
     columns: Option<&[u16]>,
     row: &mut Row,
 ) -> Result<(), Bad> {
-    let view = memory.view(Range::new(tuple, layout.tuple_bytes()))?;
+    prefetch_inlined(memory, layout, tuple, columns);
+    let view = memory.view(Range::new(tuple, layout.words_bytes()))?;
     read_words(memory, layout, |column| view.word(column * 8), columns, row, tuple)
 }
 
@@ -89,7 +171,7 @@ pub(crate) fn read_words<M: Memory>(
         let mut field = RowField { kind, word, len: 0 };
         match layout.forms[column] {
             FieldForm::Word => {}
-            FieldForm::Slot => {
+            FieldForm::Slot | FieldForm::Inline => {
                 let range = slot_range(word);
                 field = RowField { kind, word: filled, len: range.len as u32 };
                 filled += range.len;
@@ -133,7 +215,8 @@ pub(crate) fn read_tuple_bytes<M: Memory>(
     columns: &[u16],
     out: &mut [u8],
 ) -> Result<usize, Bad> {
-    let view = memory.view(Range::new(tuple, layout.tuple_bytes()))?;
+    prefetch_inlined(memory, layout, tuple, Some(columns));
+    let view = memory.view(Range::new(tuple, layout.words_bytes()))?;
     read_word_bytes(memory, layout, |column| view.word(column * 8), columns, out)
 }
 
@@ -153,7 +236,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
         total += match layout.forms[usize::from(*column)] {
             FieldForm::Word => 8,
             FieldForm::Short => short_bytes(word).1,
-            FieldForm::Slot => slot_range(word).len as usize,
+            FieldForm::Slot | FieldForm::Inline => slot_range(word).len as usize,
         };
     }
     if total > out.len() {
@@ -165,7 +248,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
         let (mut runs, mut bytes) = (0, 0);
         for column in some {
             let word = word_of(usize::from(*column));
-            if layout.forms[usize::from(*column)] == FieldForm::Slot {
+            if layout.forms[usize::from(*column)].is_long() {
                 parts[runs] = slot_range(word);
                 bytes += parts[runs].len as usize;
                 runs += 1;

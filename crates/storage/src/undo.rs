@@ -17,6 +17,7 @@ use pm::{Bad, Memory, Off};
 use index::LeafLayout;
 
 use crate::error::StorageError;
+use crate::schema::FieldForm;
 use crate::table::{NewField, Tables};
 use crate::tuple::{field_at, owned_slot};
 use crate::undo_log::{UndoEntry, UndoKind};
@@ -64,7 +65,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 Some(UndoKind::Update) => {
                     fields.clear();
                     fields.extend(operation.iter().flat_map(UndoEntry::fields));
-                    self.undo_update(table, tuple, &fields, freed)?;
+                    // Behind each older operation's fence came the next one's entry.
+                    let is_newest = undone == 1;
+                    self.undo_update((table, tuple), &fields, is_newest, freed)?;
                 }
                 Some(UndoKind::Delete) => {
                     for index in 0..=self.layout(table).secondary.len() {
@@ -86,7 +89,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[track_caller]
     fn undo_insert(&mut self, entry: &UndoEntry, freed: &mut Vec<u64>) -> Result<(), StorageError> {
         let (table, tuple) = (entry.table(), entry.tuple());
-        let mut words = vec![0u8; self.layout(table).tuple_bytes() as usize];
+        let mut words = vec![0u8; self.layout(table).words_bytes() as usize];
         self.memory().read_into(Off::new(tuple), &mut words)?;
         if crc32c::crc32c(&words) != entry.image() {
             // The tuple had not persisted when its log entry had: nothing was done with it yet,
@@ -113,9 +116,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[track_caller]
     fn undo_update(
         &mut self,
-        table: u16,
-        tuple: u64,
+        (table, tuple): (u16, u64),
         fields: &[NewField],
+        is_newest: bool,
         freed: &mut Vec<u64>,
     ) -> Result<(), StorageError> {
         let layout = self.layout(table).clone();
@@ -134,12 +137,18 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             }
         }
         for field in fields.iter().rev() {
+            let form = layout.forms[usize::from(field.column)];
+            if form == FieldForm::Inline {
+                let place = (tuple, field.column);
+                self.restore_image(&layout, place, field.old, field.new as u32, is_newest)?;
+                continue;
+            }
             let at = field_at(tuple, field.column);
             // The place comes from the log.
             self.memory().load(at, Acquire)?;
             self.memory().store(at, field.old);
             self.lines.add(at.range());
-            if let Some(slot) = owned_slot(layout.forms[usize::from(field.column)], field.new) {
+            if let Some(slot) = owned_slot(form, field.new) {
                 self.lane.clear_persisted(slot, &mut self.lines)?;
                 freed.push(slot);
             }

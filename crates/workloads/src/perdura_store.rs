@@ -61,6 +61,14 @@ impl PerduraStore {
         Schema::new().table(columns.key(&["key"]))
     }
 
+    /// The same with the columns within the tuple, in engines that can do so
+    /// ([`TableSchema::inline_columns`]).
+    #[must_use]
+    pub fn inlined_schema() -> Schema {
+        let tables = Self::schema().tables().to_vec().into_iter();
+        tables.map(TableSchema::inline_columns).fold(Schema::new(), Schema::table)
+    }
+
     /// Wraps an open database: `name` is printed, `path` is what errors name, and `partitions` is
     /// how many it was created with.
     ///

@@ -55,6 +55,8 @@ pub(super) struct Run {
     background: &'static str,
     /// Engines were told that an update is all that its transaction does.
     statements: bool,
+    /// They were told to keep columns within the tuple.
+    inline: bool,
     group: Option<u32>,
     seed: u64,
     emulated: Option<()>,
@@ -88,7 +90,7 @@ type Round = (Measurement, Option<Vec<Fifth>>);
 /// Options that contradict each other, or a store that failed.
 pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     let mut plan = Plan::new(&args.common, &args.peers.peer.0)?;
-    plan.statements = args.statements;
+    (plan.statements, plan.inline) = (args.statements, args.inline);
     if args.fifths && args.tuples.len() > 1 {
         return Err(Failure::Usage("--fifths needs one size of --tuples".into()));
     }
@@ -204,6 +206,7 @@ fn start(
             run: plan.run.clone(),
             background: plan.background,
             statements: plan.statements,
+            inline: plan.inline,
             workload: workload.clone(),
         };
         Racer::start(setup, bar)
@@ -273,6 +276,7 @@ fn summary(
         commit: commit_name(plan.run.commit),
         background: background_name(plan.background),
         statements: plan.statements && racer.contestant().engine().is_some(),
+        inline: plan.inline && racer.contestant().engine().is_some(),
         group: commit_group(plan.run.commit),
         seed: spec.seed,
         emulated: None,
@@ -310,7 +314,12 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     let mut text = format!(
         "YCSB: {tuples}{} transactions{}, partitions: {}, workers: {}, commits {}, median of {}\n\n",
         grouped(runs[0].txns),
-        if plan.statements { " (engines: updates as statements)" } else { "" },
+        match (plan.statements, plan.inline) {
+            (false, false) => "",
+            (true, false) => " (engines: updates as statements)",
+            (false, true) => " (engines: columns within the tuple)",
+            (true, true) => " (engines: updates as statements, columns within the tuple)",
+        },
         runs[0].partitions,
         plan.run.workers.min(runs[0].partitions),
         commit_text(plan.run.commit),

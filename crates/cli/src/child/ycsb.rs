@@ -18,7 +18,8 @@ pub(super) fn victim(task: &Task, spec: &Spec) -> Result<(), Failure> {
     match task.contestant()? {
         Contestant::Engine(kind) => {
             let (partitions, options) = (spec.partitions, task.options());
-            let store = create_store(kind, &task.directory, partitions, &options, task.domain()?)?;
+            let store =
+                create_store(kind, &task.directory, partitions, &options, task.domain()?, false)?;
             run(&store, task, &workload, Some(store.database()))
         }
         Contestant::Peer(kind) => {

@@ -3,7 +3,7 @@
 use index::Sorted;
 use pm::{Flushed, Memory, fence_for};
 use storage::operation::{Operation, Operations};
-use storage::{Catalog, Tables, Value};
+use storage::{Catalog, Image, Tables, Value};
 
 use super::publish;
 use crate::error::EngineError;
@@ -45,9 +45,9 @@ pub(super) fn redo<M: Memory>(
             }
             (number, Operation::Update { key, changes }) => {
                 if let Some(tuple) = found(tables, number, &key)? {
-                    let fields = tables.write_fields(number, tuple, &changes)?;
+                    let fields = tables.write_fields(number, tuple, &changes, Image::Before)?;
                     let fields = Flushed::lines(tables.lane.memory(), &mut tables.lines, fields);
-                    tables.replace_fields(fence_for(tables.lane.memory(), fields))?;
+                    tables.replace_fields(fence_for(tables.lane.memory(), fields), &changes)?;
                 }
             }
             (number, Operation::Delete { key, .. }) => {

@@ -224,14 +224,7 @@ fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
 
 #[test]
 fn the_test_of_nvm_inp_fails_without_one_flush_or_fence_of_its_recovery() {
-    const RETRACT: Explained = (
-        "engines/src/nvm_inp.rs",
-        "recover",
-        "log.retract",
-        "that no operation is undone again after an older one shows only with two on one tuple: \
-         `examiner::faults_of_recovery_need_a_second_crash_to_show` has them",
-    );
-    openings_without_one(EngineKind::NvmInp, &[RETRACT]);
+    openings_without_one(EngineKind::NvmInp, &[]);
 }
 
 #[test]

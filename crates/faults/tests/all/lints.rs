@@ -70,7 +70,7 @@ macro_rules! unflushed {
             (
                 "storage/src/table/change.rs",
                 "write_value",
-                "lane.memory().copy(Off::new(slot), bytes)",
+                "write_slot(lane, lines, bytes, Purpose::Table)",
                 "a slot that was given back: the operation failed, or its transaction aborted",
             ),
             $($more),*

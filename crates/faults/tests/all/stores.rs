@@ -182,6 +182,7 @@ fn nvm_inp() {
         (two_operations_on_one_tuple(engine, false), 60),
         (inserts_with_updates(engine), 4),
         (statements(engine, 16, 60), 4),
+        (statements(engine, 17, 60), 4),
         (plot(engine, 14, 60, 3).run_in_pool(), 4),
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 160, 60).run_in_pool(), 4),

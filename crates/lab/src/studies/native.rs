@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use perdura::{Domain, EngineKind, Options};
+use perdura::{Domain, EngineKind, Options, Schema};
 use serde_json::{Value, json};
 use workloads::ycsb::{self, Spec, Workload};
 use workloads::{Commit, PerduraStore, RunOptions, create_modelled, tpcc};
@@ -21,7 +21,7 @@ pub(super) fn one_worker() -> RunOptions {
     }
 }
 
-/// A loaded YCSB database.
+/// A loaded YCSB database of P1's form.
 ///
 /// # Errors
 /// It cannot be made.
@@ -32,10 +32,25 @@ pub(super) fn loaded(
     domain: Domain,
     workload: &Workload,
 ) -> Result<PerduraStore, LabError> {
+    loaded_with(&PerduraStore::schema(), path, engine, options, domain, workload)
+}
+
+/// A loaded YCSB database with this schema.
+///
+/// # Errors
+/// It cannot be made.
+pub(super) fn loaded_with(
+    schema: &Schema,
+    path: &Path,
+    engine: EngineKind,
+    options: &Options,
+    domain: Domain,
+    workload: &Workload,
+) -> Result<PerduraStore, LabError> {
     let failed = LabError::measuring(engine.name());
     let partitions = workload.spec().partitions;
     let options = options.clone().engine(engine).partitions(partitions as u32).domain(domain);
-    let database = create_modelled(path, &PerduraStore::schema(), &options);
+    let database = create_modelled(path, schema, &options);
     let database = database.map_err(|error| failed(&error))?;
     let store = PerduraStore::new(database, engine.name(), path, partitions);
     let store = store.map_err(|error| failed(&error))?;

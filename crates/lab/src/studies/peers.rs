@@ -2,9 +2,9 @@
 //! to durability, space, and how all of it grows with the data.
 //!
 //! One thread, one partition, durable commits, low skew. Engines run in `adr`; NVM-InP runs in
-//! `process` as well, which is what peers promise on memory as a file system; and once more in `adr`
-//! with updates that are told to be transactions of one statement, which it makes durable with one
-//! fence (P1's takes three).
+//! `process` as well, which is what peers promise on memory as a file system; and in `adr` in ways that
+//! P1 has not: with updates that are told to be transactions of one statement, which it makes durable
+//! with one fence (P1's takes three), with columns within the tuple, and with both.
 //!
 //! The mixtures run on one database, those that write more after those that write less. Then those
 //! whose reads are compared read again: the data have been churned by all the updates.
@@ -19,9 +19,9 @@ use ::peers::{Access, PeerKind, Visitor, with_store};
 use perdura::{Domain, EngineKind, Options};
 use serde_json::json;
 use workloads::ycsb::{self, Mix, Skew, Spec, Workload};
-use workloads::{Commit, Measurement, RunOptions, Store};
+use workloads::{Commit, Measurement, PerduraStore, RunOptions, Store};
 
-use super::native::{loaded, one_worker};
+use super::native::{loaded_with, one_worker};
 use super::{Cell, Done, Stage};
 use crate::bench::{Bench, Contestant};
 use crate::error::LabError;
@@ -39,10 +39,28 @@ const GROWTH_CACHE_BYTES: u64 = 20 << 20;
 /// Whose growth is held against what is counted of it.
 const GROWING: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Adr);
 
+/// What an engine is told beyond P1.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Way {
+    /// That an update is all that its transaction does.
+    statements: bool,
+    /// To keep columns within the tuple.
+    inline: bool,
+}
+
+/// P1's way.
+const PLAIN: Way = Way { statements: false, inline: false };
+
+/// The ways of NVM-InP beside it.
+const BEYOND: [Way; 3] = [
+    Way { statements: true, inline: false },
+    Way { statements: false, inline: true },
+    Way { statements: true, inline: true },
+];
+
 struct PeerStage {
     contestant: Contestant,
-    /// Whether an engine is told that an update is all that its transaction does.
-    statements: bool,
+    way: Way,
     specs: Vec<Spec>,
     cells: Vec<Cell>,
     repeat: u32,
@@ -56,17 +74,18 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let peers =
         PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
-    let plainly = |contestant| (contestant, false);
-    let contestants = engines.chain([process]).map(plainly).chain([(GROWING, true)]);
-    for (contestant, statements) in contestants.chain(peers.map(plainly)) {
+    let plainly = |contestant| (contestant, PLAIN);
+    let beyond = BEYOND.map(|way| (GROWING, way));
+    let contestants = engines.chain([process]).map(plainly).chain(beyond);
+    for (contestant, way) in contestants.chain(peers.map(plainly)) {
         let (mut specs, mut cells) = (Vec::new(), Vec::new());
-        let name = name(contestant, statements);
+        let name = name(contestant, way);
         for &(tuples, transactions) in &sizes.peers {
             let mut configuration = json!({
                 "contestant": name, "tuples": tuples, "txns": transactions,
                 "repeat": sizes.repeat,
             });
-            if contestant == GROWING && !statements {
+            if contestant == GROWING && way == PLAIN {
                 configuration["counted_txns"] = sizes.growth_txns.into();
                 configuration["cache_bytes"] = GROWTH_CACHE_BYTES.into();
             }
@@ -100,16 +119,22 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             });
         }
         let (repeat, growth_txns) = (sizes.repeat, sizes.growth_txns);
-        let stage = PeerStage { contestant, statements, specs, cells, repeat, growth_txns };
+        let stage = PeerStage { contestant, way, specs, cells, repeat, growth_txns };
         stages.push(Box::new(stage));
     }
     stages
 }
 
 /// The name in tables and plots.
-fn name(contestant: Contestant, statements: bool) -> String {
-    let name = contestant.name();
-    if statements { format!("{name} statements") } else { name }
+fn name(contestant: Contestant, way: Way) -> String {
+    let mut name = contestant.name();
+    if way.inline {
+        name += " inline";
+    }
+    if way.statements {
+        name += " statements";
+    }
+    name
 }
 
 impl Stage for PeerStage {
@@ -123,23 +148,21 @@ impl Stage for PeerStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let name = name(self.contestant, self.statements);
+        let name = name(self.contestant, self.way);
         let failed = LabError::measuring(&name);
         for &cell in missing {
             bench.watch.phase(&self.cells[cell].label);
             let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
             let place = bench.place("peers")?;
             let path = place.path();
-            let growth = match self.contestant == GROWING && !self.statements {
+            let growth = match self.contestant == GROWING && self.way == PLAIN {
                 true => self.count_growth(&spec, bench)?,
                 false => Vec::new(),
             };
             let churned = self.reads_again();
             let race = Race { name: &name, spec: &spec, repeat: self.repeat, growth, churned };
             let points = match self.contestant {
-                Contestant::Engine(kind, domain) => {
-                    race.engine(kind, domain, self.statements, path)?
-                }
+                Contestant::Engine(kind, domain) => race.engine(kind, domain, self.way, path)?,
                 Contestant::Peer(kind) => {
                     with_store(kind, path, &spec, Commit::Durable, Access::Create, race)
                         .map_err(|error| failed(&error))??
@@ -209,13 +232,18 @@ impl Race<'_> {
         &self,
         kind: EngineKind,
         domain: Domain,
-        statements: bool,
+        way: Way,
         path: &Path,
     ) -> Result<Vec<Point>, LabError> {
         let failed = LabError::measuring(self.name);
         let workload = Workload::generate(self.spec).map_err(|error| failed(&error))?;
-        let store = loaded(&path.join("pool"), kind, &Options::new(), domain, &workload)?;
-        self.run(&store.with_statements(statements))
+        let schema = match way.inline {
+            true => PerduraStore::inlined_schema(),
+            false => PerduraStore::schema(),
+        };
+        let pool = path.join("pool");
+        let store = loaded_with(&schema, &pool, kind, &Options::new(), domain, &workload)?;
+        self.run(&store.with_statements(way.statements))
     }
 
     /// All mixtures, those that write more after those that write less; then the space.

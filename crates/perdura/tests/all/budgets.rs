@@ -118,9 +118,19 @@ fn recorded() -> (Database<Recorded>, Recording) {
 }
 
 fn recorded_with(options: &Options) -> (Database<Recorded>, Recording) {
+    recorded_of(&schema(), options)
+}
+
+/// With the columns within the tuple.
+fn recorded_inlined() -> (Database<Recorded>, Recording) {
+    let table = schema().tables()[0].clone().inline_columns();
+    recorded_of(&Schema::new().table(table), &options())
+}
+
+fn recorded_of(schema: &Schema, options: &Options) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(POOL_BYTES, 64 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    (Database::create_on(media, &schema(), options).unwrap(), memory)
+    (Database::create_on(media, schema, options).unwrap(), memory)
 }
 
 /// What one transaction did.
@@ -216,6 +226,53 @@ fn an_update_as_a_statement_is_one_fence_and_at_most_seven_lines() {
         let (fences, lines) = if time % 2 == 0 { (3, 8 + 2) } else { (2, 6) };
         assert!(cost.fences == fences && cost.lines <= lines, "{time}: {cost:?}");
     }
+    db.abandon();
+}
+
+/// The log entry, the image of what was there and the column (two lines or three each), the state
+/// word. No bit, no pointer.
+#[test]
+fn an_update_of_an_inlined_column_is_three_fences_and_at_most_eight_lines() {
+    let (db, memory) = recorded_inlined();
+    let mut driver = Driver::worn_in(&db, 1, 2000);
+    let costs = measure(&memory, 4000, |_| driver.update(100));
+    let (mean, most) = summary("update, inlined", &costs);
+    assert!(costs.iter().all(Cost::is_plain), "nothing structural in a steady state");
+    assert!(costs.iter().all(|cost| cost.fences == 3), "exactly three fences");
+    assert!(mean <= 7.5 && most <= 8, "mean {mean}, at most {most} lines");
+    db.abandon();
+}
+
+/// The log entry, the image of what will be there, and the column of the one before, with its word
+/// if that has another length now.
+#[test]
+fn an_inlined_update_as_a_statement_is_one_fence_and_at_most_eight_lines() {
+    let (db, memory) = recorded_inlined();
+    let mut driver = Driver::worn_in(&db, 1, 2000);
+    let first = measure(&memory, 1, |_| driver.statement(100));
+    assert_eq!((first[0].fences, first[0].is_plain()), (1, true), "nothing is freed before");
+    let costs = measure(&memory, 4000, |_| driver.statement(100));
+    let (mean, most) = summary("statement, inlined", &costs);
+    assert!(costs.iter().all(Cost::is_plain), "nothing structural in a steady state");
+    assert!(costs.iter().all(|cost| cost.fences == 1), "exactly one fence");
+    assert!(mean <= 6.0 && most <= 8, "mean {mean}, at most {most} lines");
+    db.abandon();
+}
+
+/// One slot of 18 lines with one bit, whatever its columns. Deletes in between leave a bit to clear.
+#[test]
+fn an_insert_of_inlined_columns_is_three_fences_and_at_most_25_lines() {
+    let (db, memory) = recorded_inlined();
+    let mut driver = Driver::worn_in(&db, 3, 2000);
+    let mut costs = Vec::new();
+    for _ in 0..200 {
+        measure(&memory, 4, |_| driver.delete());
+        costs.extend(measure(&memory, 4, |_| driver.insert()));
+    }
+    let plain: Vec<Cost> = costs.iter().filter(|cost| cost.is_plain()).copied().collect();
+    let (mean, most) = summary("insert, inlined", &plain);
+    assert!(plain.len() > 700 && plain.iter().all(|cost| cost.fences == 3));
+    assert!(mean <= 24.5 && most <= 25, "mean {mean}, at most {most} lines");
     db.abandon();
 }
 

@@ -196,7 +196,7 @@ impl<M: Memory> Runs<M> {
             self.replaced.extend(owned_slot(form, old));
             base.fields.push(NewField { column: *column, old, new });
         }
-        Ok(NewFields { table: table as u16, tuple: found.value })
+        Ok(NewFields { table: table as u16, tuple: found.value, images: 0 })
     }
 
     /// Writes an entry with the changed columns and those of the MemTable's entry, if it has one.

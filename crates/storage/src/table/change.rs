@@ -8,13 +8,13 @@ use pm::{Bad, Component, Durable, Flushed, LineSet, Memory, Off, Range, fence_fo
 use zerocopy::IntoBytes;
 
 use super::{
-    NewField, NewFields, NewTuple, Table, TableIndex, Tables, key_of_words, prepare_entry,
+    Image, NewField, NewFields, NewTuple, Table, TableIndex, Tables, key_of_words, prepare_entry,
     prepare_for_words, publish_entry,
 };
 use crate::error::StorageError;
 use crate::key::{TableKey, check_value};
 use crate::schema::{FieldForm, MAX_COLUMNS, TableLayout};
-use crate::tuple::{field_at, owned_slot, short_word, slot_word};
+use crate::tuple::{field_at, owned_slot, put_inlined, short_word, slot_word};
 use crate::value::Value;
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
@@ -128,7 +128,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// First half of an update: writes the new values, and new index entries where an indexed
-    /// column changes, where nobody sees them. They are in [`Self::fields`].
+    /// column changes, where nobody sees them. They are in [`Self::fields`]. Of an inlined column it
+    /// writes an image, that of `image`, for the log entry to lead to.
     ///
     /// # Errors
     /// Wrong values, no such tuple, or no room; nothing has changed then.
@@ -138,6 +139,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         table: u16,
         tuple: u64,
         changes: &[(u16, Value<'_>)],
+        image: Image,
     ) -> Result<NewFields, StorageError> {
         let layout = &self.tables[usize::from(table)].layout;
         check_changes(layout, changes)?;
@@ -146,9 +148,20 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         self.fields.clear();
         self.outdated.clear();
         self.prepared.clear();
-        let new = NewFields { table, tuple };
+        let new = NewFields { table, tuple, images: self.images.len() };
         let mut indexed = false;
         for (column, value) in changes {
+            let layout = &self.tables[usize::from(table)].layout;
+            if layout.forms[usize::from(*column)] == FieldForm::Inline {
+                match self.write_image((table, tuple), *column, value, image) {
+                    Ok(field) => self.fields.push(field),
+                    Err(error) => {
+                        self.give_back_fields(new);
+                        return Err(error);
+                    }
+                }
+                continue;
+            }
             let Self { lane, tables, lines, fields, .. } = self;
             let layout = &tables[usize::from(table)].layout;
             indexed |= layout.indexed[usize::from(*column)];
@@ -227,25 +240,36 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 self.lane.release(slot);
             }
         }
+        self.give_back_images(new.images);
         self.prepared.clear();
         self.outdated.clear();
         self.lines.clear();
     }
 
     /// Second half of an update: new values become persisted, stand in the tuple, and the indexes
-    /// follow. The slots of the old values are in [`Self::superseded`].
+    /// follow. The slots of the old values are in [`Self::superseded`]. `changes` are those of the
+    /// first half.
     ///
     /// # Errors
     /// Damage.
     #[track_caller]
-    pub fn replace_fields(&mut self, new: Durable<NewFields>) -> Result<(), Bad> {
+    pub fn replace_fields(
+        &mut self,
+        new: Durable<NewFields>,
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), Bad> {
         self.unsettled = false;
-        let NewFields { table, tuple } = *new.get();
+        let NewFields { table, tuple, .. } = *new.get();
         let Self { lane, tables, lines, fields, superseded, .. } = self;
-        let forms = &tables[usize::from(table)].layout.forms;
+        let layout = &tables[usize::from(table)].layout;
         lane.memory().enter(Component::Storage);
-        for field in &*fields {
-            let form = forms[usize::from(field.column)];
+        for (field, (column, value)) in fields.iter().zip(changes) {
+            let form = layout.forms[usize::from(field.column)];
+            if form == FieldForm::Inline {
+                let bytes = value.as_bytes().unwrap_or_default();
+                put_inlined(lane.memory(), lines, layout, (tuple, *column), bytes)?;
+                continue;
+            }
             if let Some(slot) = owned_slot(form, field.new) {
                 lane.mark_persisted(slot, lines);
             }
@@ -435,6 +459,7 @@ pub(crate) fn check_tuple(layout: &TableLayout, values: &[Value<'_>]) -> Result<
 }
 
 /// Writes a tuple's fields and its words, which are in `words` then; returns where the tuple lies.
+/// If it fails, the slots that `words` own are the caller's to release.
 pub(crate) fn write_words<M: Memory>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
@@ -443,14 +468,47 @@ pub(crate) fn write_words<M: Memory>(
     words: &mut Vec<u64>,
 ) -> Result<u64, StorageError> {
     lane.memory().enter(Component::Storage);
-    for (form, value) in layout.forms.iter().zip(values) {
-        words.push(write_value(lane, lines, *form, value)?);
-    }
-    let offset = lane.allocate(layout.tuple_bytes(), Purpose::Table)?;
+    let offset = if layout.inlines() {
+        let offset = lane.allocate(layout.tuple_bytes(), Purpose::Table)?;
+        if let Err(error) = write_inlining(lane, lines, layout, offset, values, words) {
+            lane.release(offset);
+            return Err(error);
+        }
+        offset
+    } else {
+        for (form, value) in layout.forms.iter().zip(values) {
+            words.push(write_value(lane, lines, *form, value)?);
+        }
+        lane.allocate(layout.tuple_bytes(), Purpose::Table)?
+    };
     let bytes = words.as_bytes();
     lane.memory().copy(Off::new(offset), bytes);
     lines.add(Range::new(offset, bytes.len() as u64));
     Ok(offset)
+}
+
+/// Writes the fields of a tuple that has inlined ones and lies at `tuple`.
+fn write_inlining<M: Memory>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    layout: &TableLayout,
+    tuple: u64,
+    values: &[Value<'_>],
+    words: &mut Vec<u64>,
+) -> Result<(), StorageError> {
+    for (column, value) in values.iter().enumerate() {
+        let word = match (layout.forms[column], value.as_bytes()) {
+            (FieldForm::Inline, Some(bytes)) if !bytes.is_empty() => {
+                let place = layout.place(tuple, column as u16);
+                lane.memory().copy(Off::new(place.start), bytes);
+                lines.add(Range::new(place.start, bytes.len() as u64));
+                slot_word(place.start, bytes.len() as u64)
+            }
+            (form, _) => write_value(lane, lines, form, value)?,
+        };
+        words.push(word);
+    }
+    Ok(())
 }
 
 /// Writes what of a value does not fit into its field's word, and returns the word.
@@ -465,10 +523,22 @@ pub(crate) fn write_value<M: Memory>(
     if form == FieldForm::Short {
         return Ok(short_word(bytes));
     }
+    write_slot(lane, lines, bytes, Purpose::Table)
+}
+
+/// Writes bytes into a slot of their own, and returns its word: zero if there are none.
+#[inline]
+#[track_caller]
+pub(super) fn write_slot<M: Memory>(
+    lane: &mut Lane<M>,
+    lines: &mut LineSet,
+    bytes: &[u8],
+    purpose: Purpose,
+) -> Result<u64, StorageError> {
     if bytes.is_empty() {
         return Ok(0);
     }
-    let slot = lane.allocate(bytes.len() as u64, Purpose::Table)?;
+    let slot = lane.allocate(bytes.len() as u64, purpose)?;
     lane.memory().copy(Off::new(slot), bytes);
     lines.add(Range::new(slot, bytes.len() as u64));
     Ok(slot_word(slot, bytes.len() as u64))

@@ -17,6 +17,7 @@
 
 mod change;
 mod entries;
+mod image;
 mod read;
 mod statement;
 
@@ -35,6 +36,7 @@ use crate::value::{Row, Value};
 
 pub(crate) use change::*;
 pub(crate) use entries::*;
+pub use image::Image;
 
 #[derive(Debug)]
 pub(crate) struct Table<L> {
@@ -61,9 +63,11 @@ pub struct NewTuple {
 pub struct NewField {
     /// The column's number.
     pub column: u16,
-    /// The word that stands in the tuple.
+    /// The word that stands in the tuple. Of an inlined column, the word of the [`Image`] of what
+    /// was there before, if it is that one.
     pub old: u64,
-    /// The word that will stand there.
+    /// The word that will stand there. Of an inlined column the checksum of the image of what was
+    /// there before, or the word of that of what will be there.
     pub new: u64,
 }
 
@@ -75,6 +79,8 @@ pub struct NewFields {
     pub table: u16,
     /// Where the tuple lies.
     pub tuple: u64,
+    /// How many images the transaction had before.
+    pub(crate) images: usize,
 }
 
 /// All tables of a partition in one memory, with their allocator.
@@ -95,6 +101,10 @@ pub struct Tables<M: Memory, L> {
     pub(crate) outdated: Vec<(u16, TableKey)>,
     /// Slots that the open transaction has replaced or deleted.
     pub superseded: Vec<u64>,
+    /// Slots of the images of inlined columns that its log entries lead to, never persisted.
+    pub images: Vec<u64>,
+    /// A copy of an inlined column.
+    contents: Vec<u8>,
     /// Where the open transaction has removed index entries: table, index, key.
     pub(crate) removed: Vec<(u16, u16, TableKey)>,
     pub(crate) words: Vec<u64>,
@@ -179,6 +189,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             prepared: Vec::new(),
             outdated: Vec::new(),
             superseded: Vec::new(),
+            images: Vec::new(),
+            contents: Vec::new(),
             removed: Vec::new(),
             words: Vec::new(),
             unsettled: false,

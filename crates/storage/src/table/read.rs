@@ -89,6 +89,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             for tuple in &in_primary {
                 read_tuple(memory, &table.layout, *tuple, None, &mut row)?;
                 table.layout.check_row(&row, *tuple)?;
+                self.check_inlined(number as u16, *tuple)?;
                 self.slots_of_tuple(number as u16, *tuple, &mut slots)?;
             }
             tuples += in_primary.len() as u64;

@@ -29,9 +29,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[inline]
     pub fn image_of_changes(&self, table: u16, changes: &[(u16, Value<'_>)]) -> u32 {
         let forms = &self.layout(table).forms;
-        let in_slot = |column: u16| forms[usize::from(column)] == FieldForm::Slot;
-        let slots = changes.iter().filter(|(column, _)| in_slot(*column));
-        slots.fold(0, |image, (_, value)| {
+        let is_long = |column: u16| forms[usize::from(column)].is_long();
+        let long = changes.iter().filter(|(column, _)| is_long(*column));
+        long.fold(0, |image, (_, value)| {
             value.as_bytes().map_or(image, |bytes| crc32c::crc32c_append(image, bytes))
         })
     }
@@ -47,7 +47,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let mut image = 0;
         let mut bytes = Vec::new();
         for field in entry.fields() {
-            if owned_slot(layout.forms[usize::from(field.column)], field.new).is_some() {
+            if layout.forms[usize::from(field.column)].is_long() && field.new != 0 {
                 let place = slot_range(field.new);
                 bytes.resize(place.len as usize, 0);
                 self.memory().read_into(Off::new(place.start), &mut bytes)?;
@@ -67,8 +67,16 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     pub fn redo_statements(&mut self, statements: &[UndoEntry]) -> Result<(), StorageError> {
         for entry in statements {
             let layout = self.layout_of_statement(entry)?.clone();
+            if !self.is_complete(entry)? {
+                return Err(Bad::Damaged { what: "statement", at: entry.tuple() }.into());
+            }
             for field in entry.fields() {
                 let form = layout.forms[usize::from(field.column)];
+                if form == FieldForm::Inline {
+                    let place = (entry.tuple(), field.column);
+                    self.put_image(&layout, place, field.new)?;
+                    continue;
+                }
                 if let Some(slot) = owned_slot(form, field.new) {
                     self.lane.restore(slot, &mut self.lines)?;
                 }

@@ -7,6 +7,7 @@
 
 mod commits;
 mod errors;
+mod inline;
 mod operations;
 mod partitions;
 mod random;

@@ -2,7 +2,7 @@
 //! before them: they are what an update and a commit are.
 
 use faults::items::holds_in;
-use perdura::{Commit, Error, Partition, Value};
+use perdura::{Commit, EngineKind, Error, Partition, Value};
 
 use super::{Store, each, small};
 use crate::support::{
@@ -113,6 +113,26 @@ fn a_statement_that_fails_changes_nothing() {
         assert!(matches!(failed, Err(Error::ForeignTable { .. })), "{failed:?}");
         store.thrice(|db| compare(db, &model));
     });
+}
+
+/// After a kill opening does the last two again; after closing there is nothing to do.
+#[test]
+fn a_database_that_was_closed_has_no_statement_to_do_again() {
+    let (mut store, _) = filled(small(EngineKind::NvmInp));
+    for closed in [true, false] {
+        let tables = Tables::of(store.db());
+        for score in 0..3 {
+            let change = [(5, Value::F64(f64::from(score)))];
+            store.db().update(&tables.item, &[Value::U64(2)], &change).unwrap();
+        }
+        if closed {
+            store.reopen();
+        } else {
+            store.crash();
+        }
+        let report = store.db().recovery_report();
+        assert_eq!(report.redone, if closed { 0 } else { 2 }, "{report:?}");
+    }
 }
 
 #[test]

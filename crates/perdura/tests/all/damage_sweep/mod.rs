@@ -246,8 +246,8 @@ fn item(number: u64) -> Item {
 fn change(db: &Database<Recorded>, tables: &Tables, judge: &mut Judge) -> bool {
     let mut all = true;
     type Work<'w> = &'w dyn Fn(&mut Tx<'_, Recorded>) -> Result<(), Error>;
-    let mut run = |judge: &mut Judge, work: Work<'_>, changes: &dyn Fn(&mut Model)| {
-        match db.write(|tx| work(tx)) {
+    let mut end = |judge: &mut Judge, done: Result<(), Error>, changes: &dyn Fn(&mut Model)| {
+        match done {
             Ok(()) => judge.changed(true, changes),
             // It was told in advance.
             Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) => {}
@@ -256,6 +256,23 @@ fn change(db: &Database<Recorded>, tables: &Tables, judge: &mut Judge) -> bool {
                 all = false;
             }
         }
+    };
+    let pairs = pairs(db, tables, &Scan::all()).unwrap_or_default();
+    for (number, ((left, right), _)) in pairs.iter().enumerate().take(20) {
+        let (key, value) = ([Value::Text(left), Value::I64(*right)], vec![number as u8; 90]);
+        let changes = [(2, Value::Bytes(&value))];
+        let done = match number % 2 {
+            0 => db.update(&tables.pair, &key, &changes),
+            _ => db.write(|tx| tx.update(&tables.pair, &key, &changes)),
+        };
+        end(judge, done, &|model| {
+            if let Some(stored) = model.pairs.get_mut(&(left.clone(), *right)) {
+                stored.clone_from(&value);
+            }
+        });
+    }
+    let mut run = |judge: &mut Judge, work: Work<'_>, changes: &dyn Fn(&mut Model)| {
+        end(judge, db.write(|tx| work(tx)), changes);
     };
     // Enough to split leaves and to freeze a MemTable, next to what is there and behind it.
     for number in (1..KEYS).step_by(5).chain(1000..1012) {

@@ -75,7 +75,7 @@ impl<M: Memory> MemEntry<'_, M> {
                 let (bytes, len) = short_bytes(word);
                 out.extend_from_slice(&bytes[..len]);
             }
-            FieldForm::Slot => {
+            FieldForm::Slot | FieldForm::Inline => {
                 let range = slot_range(word);
                 let view = self.memory.view(range)?;
                 out.extend_from_slice(view.bytes(0, range.len as usize));
@@ -89,7 +89,7 @@ impl<M: Memory> MemEntry<'_, M> {
         Ok(match self.layout.forms[usize::from(column)] {
             FieldForm::Word => 8,
             FieldForm::Short => short_bytes(word).1,
-            FieldForm::Slot => slot_range(word).len as usize,
+            FieldForm::Slot | FieldForm::Inline => slot_range(word).len as usize,
         })
     }
 
