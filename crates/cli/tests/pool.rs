@@ -16,7 +16,8 @@ const SCHEMA: &str = r#"{"tables": [{
       {"name": "balance", "kind": "i64"}
     ],
     "key": ["id"],
-    "indexes": [{"name": "by_owner", "columns": ["owner"]}]
+    "indexes": [{"name": "by_owner", "columns": ["owner"]}],
+    "inline": false
   }]}"#;
 
 fn text(path: &Path) -> &str {
