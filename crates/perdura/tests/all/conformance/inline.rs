@@ -174,7 +174,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
                 "indexed" | "last" => Value::Text(std::str::from_utf8(long).unwrap()),
                 _ => Value::Bytes(long),
             };
-            // Behind one that fits: what was prepared for it is given back.
+            // Behind one that fits.
             let changes = [(4, Value::Bytes(b"fits")), (column as u16 + 1, value)];
             let failed = store.db().write(|tx| tx.update(&table, &[Value::U64(1)], &changes));
             assert!(matches!(failed, Err(Error::Invalid(_))), "{name}: {failed:?}");
