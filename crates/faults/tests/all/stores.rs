@@ -37,6 +37,14 @@ const HINT: Explained = (
     "says where to look first for free slots; without it all chunks are looked through",
 );
 
+/// NVM-InP's.
+const CLOSED: Explained = (
+    "engines/src/nvm_inp.rs",
+    "close",
+    "self.log.forget_committed",
+    "says that nothing is left to do; without it opening does what is left again",
+);
+
 /// NVM-Log's.
 const MEMTABLE_USE: Explained = (
     "engines/src/nvm_log.rs",
@@ -187,7 +195,7 @@ fn nvm_inp() {
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 160, 60).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[TAKEN, HINT]);
+    swept(engine, &stories, &[TAKEN, HINT, CLOSED]);
 }
 
 #[test]
