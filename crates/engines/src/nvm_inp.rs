@@ -28,7 +28,8 @@
 //!   leave the state word alone, and recovery would go by it later.
 //!
 //! An update of one field with its commit costs 3 fences and at most 8 flushed lines; as a statement,
-//! which P1 has not, one fence and 7 lines, of an inlined column 8. Deviations from the paper: `docs/paper/deviations.md`.
+//! which P1 has not, one fence and 7 lines, of an inlined column 8. Deviations from the paper:
+//! `docs/paper/deviations.md`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

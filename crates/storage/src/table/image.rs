@@ -87,11 +87,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(())
     }
 
-    /// Undoes the update of an inlined column: puts the image that the log entry leads to by `word` in
-    /// its place, as [`Self::put_image`] does. An
-    /// image without the checksum `expected` had not persisted when its entry had: nothing has been
-    /// overwritten then, and nothing is done; it `may_lack` only where the entry's fence may be
-    /// missing.
+    /// Undoes the update of an inlined column: puts the image that the log entry leads to by `word`
+    /// in its place, as [`Self::put_image`] does. An image without the checksum `expected` had not
+    /// persisted when its entry had: nothing has been overwritten then, and nothing is done. It
+    /// `may_lack` only where the entry's fence may be missing, and is damaged elsewhere.
     #[track_caller]
     pub(crate) fn restore_image(
         &mut self,
