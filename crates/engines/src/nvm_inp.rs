@@ -22,10 +22,9 @@
 //! - A slot is marked persisted only when a durable log entry, or the tuple that it belongs to,
 //!   leads to it: a crash leaks nothing.
 //! - What transaction `t` supersedes is cleared by the first operation after its commit and given
-//!   out again after the next commit, when the log can no longer ask for its contents; between
-//!   statements after the one behind that. Before a
-//!   statement follows a transaction that was none, it is durably cleared and forgotten: statements
-//!   leave the state word alone, and recovery would go by it later.
+//!   out again after the next commit, when the log can no longer ask for its contents; if the next
+//!   one is a statement, which leaves the state word alone, after the one behind it, whose entry
+//!   lies where the first of `t` was.
 //!
 //! An update of one field with its commit costs 3 fences and at most 8 flushed lines; as a statement,
 //! which P1 has not, one fence and 7 lines, of an inlined column 8. Deviations from the paper:
@@ -254,11 +253,6 @@ impl<E: Environment> Engine for NvmInp<E> {
         if changes.is_empty() {
             return self.commit();
         }
-        if self.log.keeps_committed() {
-            self.superseded.settle(&mut self.tables.lane, &self.memory)?;
-            self.memory.healthy()?;
-            self.log.forget_committed(&self.memory, &mut self.superseded.lines);
-        }
         self.superseded.clear(&mut self.tables.lane)?;
         self.log.reserve(&mut self.tables.lane, 1)?;
         let fields = self.tables.write_fields(table, tuple, changes, Image::After)?;
@@ -441,7 +435,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         // What its fence has made durable is not said before it has.
         self.memory.healthy()?;
         // Nothing is left to do: opening need not do statements again.
-        self.log.forget_committed(&self.memory, &mut self.superseded.lines);
+        self.log.nothing_left(&self.memory, &mut self.superseded.lines);
         self.superseded.lines.flush(&self.memory);
         self.memory.fence();
         Ok(())

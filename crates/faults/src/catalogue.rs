@@ -136,13 +136,6 @@ pub static FAULTS: &[Fault] = &[
         code("engines/src/nvm_inp.rs", "update_and_commit", "log.append_statement"),
     ),
     fault(
-        "nvm-inp/statement-forgets-too-early",
-        EngineKind::NvmInp,
-        "the first statement says that the last transaction's frees are done without a fence",
-        How::NoFence,
-        code("engines/src/nvm_inp.rs", "update_and_commit", "superseded.settle"),
-    ),
-    fault(
         "nvm-inp/update-flush-behind-fence",
         EngineKind::NvmInp,
         "UPDATE flushes fields and log entry behind the fence",

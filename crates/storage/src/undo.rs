@@ -65,9 +65,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 Some(UndoKind::Update) => {
                     fields.clear();
                     fields.extend(operation.iter().flat_map(UndoEntry::fields));
-                    // Behind each older operation's fence came the next one's entry.
-                    let is_newest = undone == 1;
-                    self.undo_update((table, tuple), &fields, is_newest, freed)?;
+                    self.undo_update((table, tuple), &fields, freed)?;
                 }
                 Some(UndoKind::Delete) => {
                     for index in 0..=self.layout(table).secondary.len() {
@@ -93,8 +91,12 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         self.memory().read_into(Off::new(tuple), &mut words)?;
         if crc32c::crc32c(&words) != entry.image() {
             // The tuple had not persisted when its log entry had: nothing was done with it yet,
-            // and its words lead nowhere that concerns us.
-            return Ok(());
+            // and its words lead nowhere that concerns us. Its bit is set behind their fence.
+            return match self.lane.heap().is_persisted(tuple) {
+                Ok(true) => Err(Bad::Damaged { what: "inserted tuple", at: tuple }.into()),
+                // Nor may the chunk have been taken yet.
+                Ok(false) | Err(_) => Ok(()),
+            };
         }
         for index in 0..=self.layout(table).secondary.len() {
             match self.key_of_tuple(table, index, tuple) {
@@ -118,7 +120,6 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         &mut self,
         (table, tuple): (u16, u64),
         fields: &[NewField],
-        is_newest: bool,
         freed: &mut Vec<u64>,
     ) -> Result<(), StorageError> {
         let layout = self.layout(table).clone();
@@ -140,7 +141,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             let form = layout.forms[usize::from(field.column)];
             if form == FieldForm::Inline {
                 let place = (tuple, field.column);
-                self.restore_image(&layout, place, field.old, field.new as u32, is_newest)?;
+                self.restore_image(&layout, place, field.old, field.new as u32)?;
                 continue;
             }
             let at = field_at(tuple, field.column);

@@ -239,8 +239,6 @@ pub struct UndoLog {
     chains: [Vec<u64>; 2],
     /// The number of the last finished transaction.
     finished: u64,
-    /// The state word names a committed transaction, whose entries say what it frees.
-    keeps_committed: bool,
     /// Entries of the open transaction so far.
     sequence: u32,
     /// Entries of those that have ended.
@@ -268,7 +266,7 @@ impl UndoLog {
 
     fn empty(head: u64) -> Self {
         let chains = [Vec::new(), Vec::new()];
-        Self { head, chains, finished: 0, keeps_committed: false, sequence: 0, logged: 0 }
+        Self { head, chains, finished: 0, sequence: 0, logged: 0 }
     }
 
     /// Opens the log whose head is at `head` and reads what is left to do. Until
@@ -442,20 +440,12 @@ impl UndoLog {
         self.logged += 1;
     }
 
-    /// Whether the entries of the last transaction say what it frees. A statement cannot follow
-    /// before that is durably done: its successor may be given those slots while the state word
-    /// still names the transaction.
-    #[inline]
-    pub fn keeps_committed(&self) -> bool {
-        self.keeps_committed
-    }
-
-    /// Says that what the last transaction frees is durably free. Durable with the next fence, for
-    /// which the caller flushes `lines`.
+    /// Says, between transactions, that opening need not do again or finish what has ended: all
+    /// that is durable. The word itself is with the next fence, for which the caller flushes
+    /// `lines`.
     #[track_caller]
-    pub fn forget_committed<M: Memory>(&mut self, memory: &M, lines: &mut LineSet) {
+    pub fn nothing_left<M: Memory>(&mut self, memory: &M, lines: &mut LineSet) {
         memory.enter(Component::Recovery);
-        self.keeps_committed = false;
         memory.store(self.state_word(), self.finished << 2 | STATE_EMPTY);
         lines.add(self.state_word().range());
     }
@@ -509,7 +499,6 @@ impl UndoLog {
     fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
         memory.enter(Component::Recovery);
         self.finished += 1;
-        self.keeps_committed = state == STATE_COMMITTED;
         self.logged += u64::from(self.sequence);
         self.sequence = 0;
         memory.store(self.state_word(), self.finished << 2 | state);
@@ -537,7 +526,6 @@ impl UndoLog {
     /// The words of [`Self::end`] have been stored.
     pub fn ended(&mut self) {
         self.finished += 1;
-        self.keeps_committed = false;
     }
 
     /// A number that [`Self::note`] stored; zero at first.

@@ -41,7 +41,7 @@ const HINT: Explained = (
 const CLOSED: Explained = (
     "engines/src/nvm_inp.rs",
     "close",
-    "self.log.forget_committed",
+    "self.log.nothing_left",
     "says that nothing is left to do; without it opening does what is left again",
 );
 

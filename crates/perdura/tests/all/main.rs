@@ -14,6 +14,7 @@ mod cow_damage;
 mod cow_trouble;
 mod damage_sweep;
 mod damaged_files;
+mod damaged_while_open;
 mod full_disk;
 mod full_pool;
 mod fuzz_corpus;

@@ -3,13 +3,14 @@
 //! An image lies in a slot that is never persisted: it is there as long as the log can ask for it,
 //! and after a crash until recovery has ended, since nothing is allocated before. It becomes durable
 //! under the fence of its log entry. The entry has a checksum of it, so that an entry that persisted
-//! without its image is known; nothing has been overwritten then.
+//! without its image is known; nothing has been overwritten then, and the checksum is that of what
+//! stands in the column.
 
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::Purpose;
 use index::LeafLayout;
-use pm::{Bad, Memory, Off};
+use pm::{Bad, Memory, Off, Range};
 
 use super::change::write_slot;
 use super::{NewField, Tables};
@@ -88,26 +89,34 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// Undoes the update of an inlined column: puts the image that the log entry leads to by `word`
-    /// in its place, as [`Self::put_image`] does. An image without the checksum `expected` had not
-    /// persisted when its entry had: nothing has been overwritten then, and nothing is done. It
-    /// `may_lack` only where the entry's fence may be missing, and is damaged elsewhere.
+    /// in its place, as [`Self::put_image`] does. An image without the checksum `expected` may not
+    /// have persisted when its entry had: what it is an image of stands in the column still, and
+    /// nothing is done. Otherwise it is damaged.
     #[track_caller]
     pub(crate) fn restore_image(
         &mut self,
         layout: &TableLayout,
-        place: (u64, u16),
+        (tuple, column): (u64, u16),
         word: u64,
         expected: u32,
-        may_lack: bool,
     ) -> Result<(), Bad> {
-        let range = slot_range(word);
+        let image = slot_range(word);
+        if self.checksum(image)? == expected {
+            return self.put_image(layout, (tuple, column), word);
+        }
+        // The place comes from the log.
+        self.memory().view(layout.place(tuple, column))?;
+        let column = inlined_range(layout, tuple, column, self.field(tuple, column)?)?;
+        if self.checksum(column)? == expected {
+            return Ok(());
+        }
+        Err(Bad::Damaged { what: "image of a column", at: image.start })
+    }
+
+    fn checksum(&mut self, range: Range) -> Result<u32, Bad> {
         self.contents.resize(range.len as usize, 0);
         self.lane.memory().read_into(Off::new(range.start), &mut self.contents)?;
-        if crc32c::crc32c(&self.contents) != expected {
-            let damaged = Bad::Damaged { what: "image of a column", at: range.start };
-            return if may_lack { Ok(()) } else { Err(damaged) };
-        }
-        self.put_image(layout, place, word)
+        Ok(crc32c::crc32c(&self.contents))
     }
 
     /// Puts the image that a log entry leads to by `word` in the column's place. For undo and redo:

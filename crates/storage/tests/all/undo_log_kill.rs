@@ -40,9 +40,6 @@ fn story() -> (Trace, u64) {
             continue;
         }
         for statement in 0..2 {
-            if log.keeps_committed() {
-                log.forget_committed(&memory, &mut lines);
-            }
             let entry = UndoEntry::statement(0, statement * 8, &[], 0);
             log.append_statement(&memory, entry, &mut lines);
             lines.flush(&memory);

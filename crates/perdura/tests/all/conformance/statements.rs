@@ -195,6 +195,46 @@ fn what_statements_free_can_go_to_another_partition() {
     });
 }
 
+/// The same of what a transaction has freed that was none, with statements behind it: the state word
+/// goes on naming it.
+#[test]
+fn what_is_freed_before_statements_can_go_to_another_partition() {
+    const KEYS: u64 = 200;
+    each(|engine| {
+        for statements in 0..5 {
+            let mut store = Store::new(&items(), small(engine).partitions(2));
+            let tables = Tables::of(store.db());
+            let (first, other) = (store.db().partition(0), store.db().partition(1));
+            let mut model = Model::default();
+            for key in 0..KEYS {
+                let item = Item { payload: vec![key as u8; 300], ..item(key) };
+                insert_item_in(&first, &tables, key, &item);
+                model.items.insert(key, item);
+            }
+            first
+                .write(|tx| {
+                    (0..KEYS - 1).try_for_each(|key| tx.delete(&tables.item, &[Value::U64(key)]))
+                })
+                .unwrap();
+            model.items.retain(|key, _| *key == KEYS - 1);
+            for score in 1..=statements {
+                let change = [(5, Value::F64(score.into()))];
+                first.update(&tables.item, &[Value::U64(KEYS - 1)], &change).unwrap();
+                model.items.get_mut(&(KEYS - 1)).unwrap().score = score.into();
+            }
+            let others = model.items.values().next().unwrap().clone();
+            (0..KEYS).for_each(|key| insert_item_in(&other, &tables, key, &others));
+            store.crash();
+            let tables = Tables::of(store.db());
+            let held = holds_in(&store.db().partition(0), &tables, &model);
+            assert!(held.unwrap(), "{engine}, {statements} statements");
+            model.items = (0..KEYS).map(|key| (key, others.clone())).collect();
+            let held = holds_in(&store.db().partition(1), &tables, &model);
+            assert!(held.unwrap(), "{engine}, {statements} statements");
+        }
+    });
+}
+
 fn insert_item_in(partition: &Partition<'_>, tables: &Tables, key: u64, item: &Item) {
     partition.write(|tx| insert_item(tx, tables, key, item)).unwrap();
 }

@@ -1,0 +1,74 @@
+//! What the log of `nvm-inp` leads to rots while a transaction is open. An abort that cannot undo
+//! it says so and stops the partition, and the next opening finds the damage, too: neither takes it
+//! for something that had not persisted, which would leave the transaction's changes in place.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use perdura::{
+    ColumnType, Database, Domain, EngineKind, Error, Options, Schema, Table, TableSchema, Tx, Value,
+};
+
+const BEFORE: [u8; 60] = *b"what stands in the column before the transaction changes it.";
+const NUMBER: u64 = 0x7a31_9d42_c865_f017;
+
+fn schema() -> Schema {
+    let table = TableSchema::new("items")
+        .column("id", ColumnType::U64)
+        .column("number", ColumnType::U64)
+        .column("text", ColumnType::Bytes { max: 60 })
+        .key(&["id"])
+        .inline_columns();
+    Schema::new().table(table)
+}
+
+/// Turns a bit of every copy of `bytes` in a file that is mapped.
+fn rot(path: &Path, bytes: &[u8]) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let all = std::fs::read(path).unwrap();
+    let copies: Vec<usize> =
+        (0..all.len() - bytes.len()).filter(|at| all[*at..].starts_with(bytes)).collect();
+    assert!(!copies.is_empty(), "they are in the file");
+    for at in copies {
+        file.write_all_at(&[bytes[0] ^ 4], at as u64).unwrap();
+    }
+}
+
+fn abort_fails(act: impl FnOnce(&mut Tx<'_>, &Table), rotten: &[u8], expected: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let options = Options::new().engine(EngineKind::NvmInp).domain(Domain::Process);
+    let db = Database::create(&path, &schema(), &options).unwrap();
+    let table = db.table("items").unwrap();
+    let old = [Value::U64(1), Value::U64(0), Value::Bytes(&BEFORE)];
+    db.write(|tx| tx.insert(&table, &old)).unwrap();
+    let mut tx = db.begin().unwrap();
+    act(&mut tx, &table);
+    rot(&path, rotten);
+    let is_damaged = |error: Error| match error {
+        Error::Damaged(damaged) => assert!(damaged.to_string().contains(expected), "{damaged}"),
+        other => panic!("{other}"),
+    };
+    is_damaged(tx.abort().unwrap_err());
+    let stopped = db.write(|tx| tx.delete(&table, &[Value::U64(1)]));
+    assert!(stopped.unwrap_err().to_string().contains("stopped after a failure"));
+    drop(db);
+    is_damaged(Database::open(&path, &Options::new()).unwrap_err());
+}
+
+#[test]
+fn an_image_that_rots_is_found_by_the_abort() {
+    let act = |tx: &mut Tx<'_>, table: &Table| {
+        let change = [(2, Value::Bytes(&b"something else"[..]))];
+        tx.update(table, &[Value::U64(1)], &change).unwrap();
+    };
+    abort_fails(act, &BEFORE, "image of a column");
+}
+
+#[test]
+fn a_tuple_that_rots_is_found_by_the_abort() {
+    let act = |tx: &mut Tx<'_>, table: &Table| {
+        tx.insert(table, &[Value::U64(2), Value::U64(NUMBER), Value::Bytes(b"")]).unwrap();
+    };
+    abort_fails(act, &NUMBER.to_le_bytes(), "inserted tuple");
+}
