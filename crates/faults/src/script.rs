@@ -297,7 +297,11 @@ impl Script {
                     .collect();
                 let changes: Vec<_> =
                     fields.iter().map(|(column, value)| (*column, Value::Bytes(value))).collect();
-                db.write(|tx| tx.update(&table, &key, &changes))
+                // Of one column or of two, inlined or not: statements among other transactions.
+                match index % 3 {
+                    0 => db.write(|tx| tx.update(&table, &key, &changes)),
+                    _ => db.update(&table, &key, &changes),
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort, Explored, Story};
 use faults::medium::{Medium, Part};
-use faults::mutation::{How, Mutation, Where};
+use faults::mutation::{Code, How, Mutation, Where};
 use faults::script::{Script, Workload, run_in_files, run_in_pool};
 use faults::story::{Plot, STANDARD};
 use perdura::EngineKind;
@@ -54,6 +54,30 @@ fn every_engine_survives_ycsb() {
 #[ignore = "takes minutes"]
 fn every_engine_survives_tpcc() {
     every_engine_survives(Workload::Tpcc);
+}
+
+/// Seeds whose updates, most of them statements, change two columns: not inlined, and inlined.
+#[test]
+fn two_columns_of_a_statement_change_together() {
+    const INP: &str = "engines/src/nvm_inp.rs";
+    for seed in [4, 1] {
+        let plot = Plot { transactions: 60, ..Plot::of(Workload::Ycsb, EngineKind::NvmInp, seed) };
+        let story = run_in_pool(&plot);
+        let explored = story.explore(None, Effort::once(20).then(Again::every(20, 2)));
+        println!("seed {seed}: {} states, {} nested", explored.states, explored.nested);
+        assert_eq!(explored.violation, None, "seed {seed}");
+        assert!(explored.states > 200 && explored.nested > 50, "seed {seed}: {explored:?}");
+        let kills = story.explore_kills(None, 1);
+        assert_eq!(kills.violation, None, "seed {seed}, killed");
+        notices(&format!("seed {seed}"), &story, &[How::NoFence, How::NoFlush]);
+        for call in ["Flushed::lines", "superseded.lines.flush"] {
+            let code = Code { file: INP, function: "update_and_commit", text: call };
+            let at = Where::Code(code);
+            let fault = Mutation { how: How::NoFlush, at };
+            let explored = story.explore(Some(&fault), Effort::once(20));
+            assert!(explored.injected > 0 && explored.violation.is_some(), "seed {seed}, {call}");
+        }
+    }
 }
 
 #[test]
