@@ -46,6 +46,8 @@ pub struct Crowd {
     pub keys: u64,
     /// Operations of a large transaction.
     pub large: usize,
+    /// Half of the transactions are statements.
+    pub statements: bool,
     /// Another thread goes on before about one in so many stores, flushes, fences or calls.
     pub one_in: u32,
 }
@@ -100,7 +102,8 @@ impl Crowd {
         let options = if engine.uses_files() { options } else { options.chunk_bytes(8 << 10) };
         let (partitions, threads) = (3, 3);
         let large = if engine.uses_files() { 20 } else { 70 };
-        Self { options, seed, partitions, threads, transactions, keys: 30, large, one_in: 6 }
+        let (keys, statements, one_in) = (30, false, 6);
+        Self { options, seed, partitions, threads, transactions, keys, large, statements, one_in }
     }
 
     /// Runs the story of an engine whose data lie in the pool.
@@ -169,9 +172,13 @@ impl Crowd {
                 let mut model = own.models[own.models.len() - 1].clone();
                 let operations = if number % 16 == 15 { self.large } else { 1 + number % 5 };
                 let place = db.partition(partition);
-                let done = own.driver.in_partition(&place, &tables, &mut model, operations);
-                let durable = done.expect("it runs").is_none_or(|ticket| ticket.is_durable());
-                assert!(durable, "a commit is not durable");
+                if self.statements && number % 2 == 0 {
+                    own.driver.statement_in(&place, &tables, &mut model).expect("it runs");
+                } else {
+                    let done = own.driver.in_partition(&place, &tables, &mut model, operations);
+                    let durable = done.expect("it runs").is_none_or(|ticket| ticket.is_durable());
+                    assert!(durable, "a commit is not durable");
+                }
                 if own.models.last() != Some(&model) {
                     own.models.push(model);
                 }

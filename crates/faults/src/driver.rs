@@ -237,14 +237,27 @@ impl Driver {
         tables: &Tables,
         model: &mut Model,
     ) -> Result<(), Error> {
+        self.statement_in(&db.try_partition(0)?, tables, model)
+    }
+
+    /// As [`Self::statement`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Self::statement`].
+    pub fn statement_in<E: Environment>(
+        &mut self,
+        partition: &Partition<'_, E>,
+        tables: &Tables,
+        model: &mut Model,
+    ) -> Result<(), Error> {
         let key = self.random.random_range(0..self.keys);
         if self.random.random_bool(0.4) {
-            return self.pair_statement(db, tables, model, key);
+            return self.pair_statement(partition, tables, model, key);
         }
         let (payload, score) = (self.bytes(), f64::from(self.random.random::<i16>()) / 8.0);
         let changes = [(2, Value::Bytes(&payload)), (5, Value::F64(score))];
         let changes = [&changes[..1], &changes[1..], &changes][self.random.random_range(0..3)];
-        let done = db.update(&tables.item, &[Value::U64(key)], changes);
+        let done = partition.update(&tables.item, &[Value::U64(key)], changes);
         let stored = model.items.get_mut(&key);
         let should = stored.is_some();
         if let Some(item) = stored {
@@ -262,7 +275,7 @@ impl Driver {
     /// there may not be.
     fn pair_statement<E: Environment>(
         &mut self,
-        db: &Database<E>,
+        partition: &Partition<'_, E>,
         tables: &Tables,
         model: &mut Model,
         key: u64,
@@ -274,7 +287,7 @@ impl Driver {
         };
         let value = self.bytes();
         let names = [Value::Text(&left), Value::I64(right)];
-        let done = db.update(&tables.pair, &names, &[(2, Value::Bytes(&value))]);
+        let done = partition.update(&tables.pair, &names, &[(2, Value::Bytes(&value))]);
         let stored = model.pairs.get_mut(&(left, right));
         let should = stored.is_some();
         if let Some(stored) = stored {

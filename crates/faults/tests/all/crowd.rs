@@ -36,6 +36,19 @@ fn partitions_of_nvm_inp_that_interleave_survive_crashes() {
 }
 
 #[test]
+fn partitions_of_nvm_inp_with_statements_survive_crashes() {
+    for seed in [1, 2] {
+        let story = with_statements(seed).run_in_pool();
+        survives(EngineKind::NvmInp, seed, &story, 4_000);
+    }
+}
+
+/// Few keys, so that most statements find theirs.
+fn with_statements(seed: u64) -> Crowd {
+    Crowd { statements: true, keys: 6, ..Crowd::new(EngineKind::NvmInp, seed, 90) }
+}
+
+#[test]
 fn partitions_of_nvm_cow_that_interleave_survive_crashes() {
     survives_in_pool(EngineKind::NvmCow, [1, 2], 60);
 }
@@ -114,9 +127,14 @@ fn faults_between_partitions_are_noticed() {
         all(EngineKind::NvmLog, commit("engines/src/nvm_log.rs")),
         all(EngineKind::NvmCow, batch),
     ];
+    let stories = faults.into_iter().flatten();
+    let stories = stories.map(|(engine, fault)| (engine, Crowd::new(engine, 1, 60), fault));
+    let at = code("engines/src/nvm_inp.rs", "update_and_commit", "fence_for");
+    let fault = Mutation { how: fence, at };
+    let of_statements = (EngineKind::NvmInp, with_statements(1), fault);
     let mut missed = Vec::new();
-    for (engine, fault) in faults.into_iter().flatten() {
-        let story = Crowd::new(engine, 1, 60).run_in_pool();
+    for (engine, crowd, fault) in stories.chain([of_statements]) {
+        let story = crowd.run_in_pool();
         let explored = story.explore(Some(&fault), Effort::once(10));
         println!("{engine}, {fault:?}: {} changed, {} states", explored.injected, explored.states);
         if explored.violation.is_none() {
