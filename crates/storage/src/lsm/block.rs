@@ -5,6 +5,7 @@
 //! [`check`].
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use pm::View;
 
@@ -235,12 +236,18 @@ impl<V: View> Block<V> {
     /// Kind and body of a record.
     #[inline]
     pub fn entry(&self, index: usize) -> (u8, &[u8]) {
+        let (kind, body) = self.place(index);
+        (kind, self.0.bytes(body.start, body.len()))
+    }
+
+    /// Kind of a record, and where in the block its body lies.
+    #[inline]
+    pub fn place(&self, index: usize) -> (u8, Range<usize>) {
         let start = self.start(index);
         let end =
             if index + 1 < self.len() { self.start(index + 1) } else { self.word(4) as usize };
         let header = self.0.bytes(start, RECORD_HEADER_BYTES);
-        let body = start + RECORD_HEADER_BYTES + usize::from(header[1]);
-        (header[0], self.0.bytes(body, end - body))
+        (header[0], start + RECORD_HEADER_BYTES + usize::from(header[1])..end)
     }
 
     /// The first record whose key is at least `key`, or the number of records; and whether its key

@@ -7,12 +7,13 @@
 //! A block that is larger than a frame, such as one with a very large tuple, is read from the file
 //! each time.
 
+use std::fmt;
 use std::hash::Hasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heap::{Lane, Purpose};
 use index::clock::{Clock, Mix};
-use pm::{Component, Memory, Off, Range};
+use pm::{Component, Memory, Off, Range, View};
 
 use super::block::{Block, Slice};
 use super::error::LsmError;
@@ -71,12 +72,12 @@ impl<M: Memory> BlockCache<M> {
         &self,
         (file, at, bytes): (u64, u64, u32),
         load: impl FnOnce(&mut [u8]) -> Result<(), LsmError>,
-        search: impl FnOnce(Found<'_, M>) -> R,
+        search: impl FnOnce(Block<Found<'_, M>>) -> R,
     ) -> Result<R, LsmError> {
         if u64::from(bytes) > self.frame_bytes || self.frames_per_shard == 0 {
             let mut block = vec![0; bytes as usize];
             load(&mut block)?;
-            return Ok(search(Found::Read(Block(Slice(&block)))));
+            return Ok(search(Block(Found::Read(Slice(&block)))));
         }
         let key = (file, at);
         let mut mixed = Mix::default();
@@ -92,12 +93,12 @@ impl<M: Memory> BlockCache<M> {
             frame.used = true;
             self.memory.enter(Component::Storage);
             let view = self.memory.view(Range::new(frame.at, u64::from(frame.bytes)))?;
-            return Ok(search(Found::Cached(Block(view))));
+            return Ok(search(Block(Found::Cached(view))));
         }
         shard.scratch.resize(bytes as usize, 0);
         load(&mut shard.scratch)?;
         match self.frame(shard) {
-            None => Ok(search(Found::Read(Block(Slice(&shard.scratch))))),
+            None => Ok(search(Block(Found::Read(Slice(&shard.scratch))))),
             Some(index) => {
                 shard.frames.hold(index, key);
                 let frame = shard.frames.frame(index);
@@ -105,7 +106,7 @@ impl<M: Memory> BlockCache<M> {
                 self.memory.enter(Component::Storage);
                 self.memory.copy(Off::new(frame.at), &shard.scratch);
                 let view = self.memory.view(Range::new(frame.at, u64::from(bytes)))?;
-                Ok(search(Found::Cached(Block(view))))
+                Ok(search(Block(Found::Cached(view))))
             }
         }
     }
@@ -128,25 +129,45 @@ impl<M: Memory> BlockCache<M> {
     }
 }
 
-/// A block, in the cache or just read.
-#[derive(Debug)]
+/// The bytes of a block, in the cache or just read.
 pub enum Found<'a, M: Memory + 'a> {
     /// In the cache.
-    Cached(Block<M::View<'a>>),
+    Cached(M::View<'a>),
     /// In a buffer.
-    Read(Block<Slice<'a>>),
+    Read(Slice<'a>),
 }
 
-/// Does the same with a block wherever it lies.
-macro_rules! in_block {
-    ($found:expr, $block:ident => $body:expr) => {
-        match $found {
-            $crate::lsm::cache::Found::Cached($block) => $body,
-            $crate::lsm::cache::Found::Read($block) => $body,
-        }
-    };
+impl<M: Memory> Clone for Found<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
-pub(crate) use in_block;
+
+impl<M: Memory> Copy for Found<'_, M> {}
+
+impl<M: Memory> fmt::Debug for Found<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self, Self::Cached(_)) { "Cached" } else { "Read" })
+    }
+}
+
+impl<M: Memory> View for Found<'_, M> {
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        match self {
+            Self::Cached(view) => view.word(at),
+            Self::Read(slice) => slice.word(at),
+        }
+    }
+
+    #[inline]
+    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        match self {
+            Self::Cached(view) => view.bytes(at, len),
+            Self::Read(slice) => slice.bytes(at, len),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -169,10 +190,7 @@ mod tests {
             Ok(())
         };
         let content = cache
-            .with((1, at, bytes), load, |found| match found {
-                Found::Cached(block) => block.0.bytes(0, bytes as usize).to_vec(),
-                Found::Read(block) => block.0.bytes(0, bytes as usize).to_vec(),
-            })
+            .with((1, at, bytes), load, |block| block.0.bytes(0, bytes as usize).to_vec())
             .unwrap();
         assert_eq!(content, vec![at as u8; bytes as usize]);
         read

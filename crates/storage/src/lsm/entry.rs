@@ -6,6 +6,7 @@ use std::sync::Arc;
 use index::MAX_KEY_BYTES;
 use pm::{Bad, Memory};
 
+use super::cache::Found;
 use super::change::{Change, Coalescing, ColumnSet};
 use super::error::LsmError;
 use super::memtable::MemEntry;
@@ -136,7 +137,7 @@ pub enum Entry<'a, M: Memory> {
     /// In a MemTable.
     Memory(MemEntry<'a, M>),
     /// In an SSTable.
-    Stored(Record<'a>),
+    Stored(Record<Found<'a, M>>),
 }
 
 impl<M: Memory> Entry<'_, M> {

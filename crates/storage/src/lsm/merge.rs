@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use index::Direction;
 
+use super::block::Slice;
 use super::error::LsmError;
 use super::record::{Encoder, KIND_TOMBSTONE, MALFORMED, Record, combine};
 use super::sstable::Cursor;
@@ -57,7 +58,7 @@ impl<C: Cursor> Merge<C> {
     ///
     /// # Errors
     /// One does not make sense.
-    pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>, LsmError>> {
+    pub fn records(&self) -> impl Iterator<Item = Result<Record<Slice<'_>>, LsmError>> {
         self.here.iter().map(|index| {
             let (kind, body) = self.cursors[*index].entry();
             Record::parse(kind, body).ok_or_else(|| LsmError::damaged("a run", 0, MALFORMED))
@@ -106,7 +107,7 @@ impl<C: Cursor> Merge<C> {
         let kind = if more.is_empty() {
             combine(&stack[..count], out)?
         } else {
-            let all: Vec<Record<'_>> = stack.into_iter().chain(more).collect();
+            let all: Vec<Record<Slice<'_>>> = stack.into_iter().chain(more).collect();
             combine(&all, out)?
         };
         if to_bottom {

@@ -10,6 +10,11 @@
 //!
 //! The body of a tombstone is empty. The kind stands before the key: see [`super::block`].
 
+use std::ops::Range;
+
+use pm::View;
+
+use super::block::Slice;
 use super::change::{Change, ColumnSet, NoWhole};
 
 const WHOLE: u8 = 1;
@@ -26,62 +31,86 @@ pub const KIND_TOMBSTONE: u8 = TOMBSTONE;
 /// What is wrong with an entry's bytes.
 pub const MALFORMED: &str = "an entry does not make sense";
 
-/// An entry, its form checked.
+/// An entry, its form checked: a part of a view, of which only what is asked for is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct Record<V> {
+    view: V,
     kind: u8,
     columns: u16,
-    set: &'a [u8],
-    ends: &'a [u8],
-    data: &'a [u8],
+    /// Where the bits of the columns that are there start; in a partial entry only.
+    set: usize,
+    ends: usize,
+    data: usize,
 }
 
-impl<'a> Record<'a> {
+impl<'a> Record<Slice<'a>> {
     /// The entry of this kind with this body, if it makes sense.
     #[inline]
     pub fn parse(kind: u8, body: &'a [u8]) -> Option<Self> {
+        Record::within(Slice(body), kind, 0..body.len())
+    }
+}
+
+impl<V: View> Record<V> {
+    /// The entry of this kind whose body is this part of a view, if it makes sense.
+    #[inline]
+    pub fn within(view: V, kind: u8, body: Range<usize>) -> Option<Self> {
         let plain = kind & !WIDE;
+        let mut record =
+            Self { view, kind, columns: 0, set: body.start, ends: body.end, data: body.end };
         if plain == TOMBSTONE || body.is_empty() {
-            let sound = body.is_empty() && matches!(kind, TOMBSTONE | WHOLE);
-            return sound.then_some(Self { kind, columns: 0, set: &[], ends: &[], data: &[] });
+            return (body.is_empty() && matches!(kind, TOMBSTONE | WHOLE)).then_some(record);
         }
-        let (columns, rest) = body.split_first_chunk::<2>()?;
-        let columns = u16::from_le_bytes(*columns);
-        let (set, rest) = match plain {
-            WHOLE => (&[][..], rest),
-            PARTIAL => rest.split_at_checked(usize::from(columns).div_ceil(8))?,
+        let take = |at: usize, len: usize| {
+            let end = at.checked_add(len).filter(|end| *end <= body.end)?;
+            Some((view.bytes(at, len), end))
+        };
+        let (columns, set) = take(body.start, 2)?;
+        let columns = u16::from_le_bytes([columns[0], columns[1]]);
+        let (present, ends) = match plain {
+            WHOLE => (usize::from(columns), set),
+            PARTIAL => {
+                let (bits, ends) = take(set, usize::from(columns).div_ceil(8))?;
+                if columns % 8 != 0 && bits.last().is_some_and(|last| last >> (columns % 8) != 0) {
+                    return None;
+                }
+                (bits.iter().map(|byte| byte.count_ones() as usize).sum(), ends)
+            }
             _ => return None,
         };
-        let present = match plain {
-            WHOLE => usize::from(columns),
-            _ => set.iter().map(|byte| byte.count_ones() as usize).sum(),
-        };
-        if columns % 8 != 0 && set.last().is_some_and(|last| last >> (columns % 8) != 0) {
-            return None;
-        }
-        let width = if kind & WIDE == 0 { 2 } else { 4 };
-        let (ends, data) = rest.split_at_checked(present * width)?;
-        let record = Self { kind, columns, set, ends, data };
+        let (all_ends, data) = take(ends, present * record.width())?;
         let mut before = 0;
-        for index in 0..present {
-            let end = record.end(index);
+        for end in all_ends.chunks_exact(record.width()).map(number) {
             if end < before {
                 return None;
             }
             before = end;
         }
-        (before == data.len()).then_some(record)
+        (record.columns, record.set, record.ends, record.data) = (columns, set, ends, data);
+        (before == body.end - data).then_some(record)
+    }
+
+    /// The same entry in another view, in which it lies at the same place.
+    #[inline]
+    pub fn in_view<W: View>(self, wrap: impl FnOnce(V) -> W) -> Record<W> {
+        let Self { view, kind, columns, set, ends, data } = self;
+        Record { view: wrap(view), kind, columns, set, ends, data }
+    }
+
+    #[inline]
+    fn width(&self) -> usize {
+        if self.kind & WIDE == 0 { 2 } else { 4 }
     }
 
     #[inline]
     fn end(&self, index: usize) -> usize {
-        if self.kind & WIDE == 0 {
-            usize::from(u16::from_le_bytes([self.ends[index * 2], self.ends[index * 2 + 1]]))
-        } else {
-            let at = index * 4;
-            let end = [self.ends[at], self.ends[at + 1], self.ends[at + 2], self.ends[at + 3]];
-            u32::from_le_bytes(end) as usize
-        }
+        number(self.view.bytes(self.ends + index * self.width(), self.width()))
+    }
+
+    /// The bits of the columns that are there, of a partial entry.
+    #[inline]
+    fn set(&self) -> &[u8] {
+        self.view.bytes(self.set, usize::from(self.columns).div_ceil(8))
     }
 
     /// What the entry says of its tuple.
@@ -91,7 +120,7 @@ impl<'a> Record<'a> {
             TOMBSTONE => Change::Tombstone,
             _ => {
                 let mut words = [0u64; crate::schema::MAX_COLUMNS / 64];
-                for (index, byte) in self.set.iter().enumerate().take(words.len() * 8) {
+                for (index, byte) in self.set().iter().enumerate().take(words.len() * 8) {
                     words[index / 8] |= u64::from(*byte) << (index % 8 * 8);
                 }
                 Change::Partial(ColumnSet::from_words(&words))
@@ -118,22 +147,32 @@ impl<'a> Record<'a> {
 
     /// The value of a column, if the entry has it.
     #[inline]
-    pub fn column(&self, column: u16) -> Option<&'a [u8]> {
+    pub fn column(&self, column: u16) -> Option<&[u8]> {
         if column >= self.columns {
             return None;
         }
         let index = if self.is_whole() {
             usize::from(column)
         } else {
-            let (byte, bit) = (usize::from(column) / 8, column % 8);
-            if self.set[byte] & (1 << bit) == 0 {
+            let (set, byte, bit) = (self.set(), usize::from(column) / 8, column % 8);
+            if set[byte] & (1 << bit) == 0 {
                 return None;
             }
-            let before: u32 = self.set[..byte].iter().map(|byte| byte.count_ones()).sum();
-            before as usize + (self.set[byte] & ((1 << bit) - 1)).count_ones() as usize
+            let before: u32 = set[..byte].iter().map(|byte| byte.count_ones()).sum();
+            before as usize + (set[byte] & ((1 << bit) - 1)).count_ones() as usize
         };
         let start = if index == 0 { 0 } else { self.end(index - 1) };
-        Some(&self.data[start..self.end(index)])
+        Some(self.view.bytes(self.data + start, self.end(index) - start))
+    }
+}
+
+/// An end, of two bytes or of four.
+#[inline]
+fn number(bytes: &[u8]) -> usize {
+    match *bytes {
+        [low, high] => usize::from(u16::from_le_bytes([low, high])),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
+        _ => unreachable!("an end has two bytes or four"),
     }
 }
 
@@ -214,7 +253,7 @@ impl Encoder {
 ///
 /// # Errors
 /// A partial entry over a tombstone.
-pub fn combine(records: &[Record<'_>], out: &mut Encoder) -> Result<u8, NoWhole> {
+pub fn combine(records: &[Record<Slice<'_>>], out: &mut Encoder) -> Result<u8, NoWhole> {
     let mut change = records[0].change();
     let mut used = 1;
     while !change.hides_older() && used < records.len() {
@@ -240,6 +279,8 @@ pub fn combine(records: &[Record<'_>], out: &mut Encoder) -> Result<u8, NoWhole>
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -264,7 +305,9 @@ mod tests {
                 .map(|column| vec![byte ^ column as u8; usize::from(column) * if wide { 50 } else { 1 }])
                 .collect();
             let (kind, body) = encode(&change, columns, &values);
-            let record = Record::parse(kind, &body).unwrap();
+            // Somewhere in a block.
+            let block = [&[byte; 5], &body[..], &[byte; 3]].concat();
+            let record = Record::within(Slice(&block), kind, 5..5 + body.len()).unwrap();
             prop_assert_eq!(record.change(), change);
             let mut expected = values.iter();
             for column in 0..columns + 2 {
@@ -284,6 +327,33 @@ mod tests {
         }
     }
 
+    /// A slice that counts the bytes that are asked for.
+    #[derive(Clone, Copy)]
+    struct Watched<'a>(Slice<'a>, &'a Cell<usize>);
+
+    impl View for Watched<'_> {
+        fn word(&self, at: usize) -> u64 {
+            self.1.update(|asked| asked + 8);
+            self.0.word(at)
+        }
+
+        fn bytes(&self, at: usize, len: usize) -> &[u8] {
+            self.1.update(|asked| asked + len);
+            self.0.bytes(at, len)
+        }
+    }
+
+    #[test]
+    fn of_an_entry_only_what_is_asked_for_is_read() {
+        let (kind, body) = encode(&Change::Whole, 10, &vec![vec![1; 100]; 10]);
+        let asked = Cell::new(0);
+        let view = Watched(Slice(&body), &asked);
+        let record = Record::within(view, kind, 0..body.len()).unwrap();
+        assert_eq!(asked.get(), 2 + 10 * 2, "number of columns, ends");
+        record.column(3).unwrap();
+        assert_eq!(asked.get(), 22 + 2 * 2 + 100, "two ends, a value");
+    }
+
     #[test]
     fn entries_are_combined_newest_first() {
         let partial = |columns: &[u16], value: u8| {
@@ -296,7 +366,7 @@ mod tests {
             encode(&Change::Whole, 4, &vec![vec![30; 3]; 4]),
             encode(&Change::Tombstone, 0, &[]),
         ];
-        let records: Vec<Record<'_>> =
+        let records: Vec<Record<Slice<'_>>> =
             parts.iter().map(|(kind, body)| Record::parse(*kind, body).unwrap()).collect();
         let mut out = Encoder::default();
         let kind = combine(&records[..2], &mut out).unwrap();

@@ -8,6 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use index::Direction;
 use pm::{Bad, Files, Memory};
 
+use super::cache::Found;
 use super::entry::{Assembly, Entry, TREE_BYTES};
 use super::error::LsmError;
 use super::memtable::MemTable;
@@ -184,7 +185,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 None => {
                     let mut tuple = Assembly::new(layout, columns, row);
                     for record in range.records() {
-                        if tuple.add(&Entry::<M>::Stored(record?))? {
+                        let entry = Entry::<M>::Stored(record?.in_view(Found::Read));
+                        if tuple.add(&entry)? {
                             break;
                         }
                     }

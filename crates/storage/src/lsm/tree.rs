@@ -19,7 +19,7 @@ use index::Direction;
 use index::bloom::hash;
 use pm::{Files, Memory};
 
-use super::cache::BlockCache;
+use super::cache::{BlockCache, Found};
 use super::change::NoWhole;
 use super::entry::{Assembly, Entry, TreeKey, Trees};
 use super::error::LsmError;
@@ -267,7 +267,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         let hash = hash(key.as_bytes());
         for run in &self.runs {
             if run.table.may_contain(&self.cache, hash)? {
-                let read = |record: Record<'_>| visit(&Entry::Stored(record));
+                let read = |record: Record<Found<'_, M>>| visit(&Entry::Stored(record));
                 if let Some(ControlFlow::Break(found)) =
                     run.table.get(&self.cache, key.as_bytes(), read)?
                 {

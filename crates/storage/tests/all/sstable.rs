@@ -10,7 +10,7 @@ use index::bloom::hash;
 use pm::{Dram, File, Files, RecordingFiles};
 use proptest::prelude::*;
 use storage::lsm::LsmError;
-use storage::lsm::cache::BlockCache;
+use storage::lsm::cache::{BlockCache, Found};
 use storage::lsm::merge::Merge;
 use storage::lsm::record::{Encoder, Record};
 use storage::lsm::sstable::{
@@ -46,7 +46,7 @@ fn write(files: &RecordingFiles, number: u64, model: &Model, block_bytes: u32) -
 }
 
 fn get(table: &Table, cache: &BlockCache<Dram>, key: &[u8]) -> Result<Option<Vec<u8>>, LsmError> {
-    let value = |record: Record<'_>| record.column(0).map(<[u8]>::to_vec);
+    let value = |record: Record<Found<'_, Dram>>| record.column(0).map(<[u8]>::to_vec);
     let found = table.get(cache, key, value)?.flatten();
     let may = table.may_contain(cache, hash(key))?;
     assert!(may || found.is_none(), "the filter denies a key that is there");

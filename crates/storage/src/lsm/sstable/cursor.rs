@@ -8,7 +8,7 @@ use pm::{File, Memory, View};
 use super::reader::child;
 use super::{Cursor, SsTable};
 use crate::lsm::block::{Block, BlockAt, Slice, record};
-use crate::lsm::cache::{BlockCache, in_block};
+use crate::lsm::cache::BlockCache;
 use crate::lsm::error::LsmError;
 
 /// A range of an SSTable, entry by entry. Keeps copies of the blocks on the way to the entry at
@@ -60,9 +60,9 @@ impl<'a, M: Memory, R: File> SsCursor<'a, M, R> {
     fn fill(&mut self, depth: usize, at: BlockAt) -> Result<(), LsmError> {
         let height = self.table.height - depth as u8;
         let copy = &mut self.path[depth].0;
-        self.table.with_block(self.cache, at, height, |found| {
+        self.table.with_block(self.cache, at, height, |block| {
             copy.clear();
-            in_block!(found, block => copy.extend_from_slice(block.0.bytes(0, at.bytes as usize)));
+            copy.extend_from_slice(block.0.bytes(0, at.bytes as usize));
         })
     }
 

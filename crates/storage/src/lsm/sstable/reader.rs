@@ -7,8 +7,8 @@ use zerocopy::FromBytes;
 
 use super::layout::{FOOTER_BYTES, Footer, MAGIC, PAGE_HEADER_BYTES, VERSION};
 use super::{SsInfo, sstable_name};
-use crate::lsm::block::{self, BlockAt, FILTER_HEIGHT, POINTER};
-use crate::lsm::cache::{BlockCache, Found, in_block};
+use crate::lsm::block::{self, Block, BlockAt, FILTER_HEIGHT, POINTER};
+use crate::lsm::cache::{BlockCache, Found};
 use crate::lsm::error::LsmError;
 use crate::lsm::record::{MALFORMED, Record};
 
@@ -161,7 +161,7 @@ impl<R: File> SsTable<R> {
         cache: &BlockCache<M>,
         at: BlockAt,
         height: u8,
-        search: impl FnOnce(Found<'_, M>) -> T,
+        search: impl FnOnce(Block<Found<'_, M>>) -> T,
     ) -> Result<T, LsmError> {
         let end = if height == FILTER_HEIGHT { self.info.bytes } else { self.filter_at };
         if at.at.checked_add(u64::from(at.bytes)).is_none_or(|here| here > end)
@@ -173,11 +173,8 @@ impl<R: File> SsTable<R> {
         let found = cache.with(
             place,
             |out| self.load(at, height, out),
-            |found| {
-                // One that was in the cache was asked for by another pointer, perhaps.
-                let its_height = in_block!(&found, block => block.height());
-                (its_height == height).then(|| search(found))
-            },
+            // One that was in the cache was asked for by another pointer, perhaps.
+            |block| (block.height() == height).then(|| search(block)),
         );
         found?.ok_or_else(|| self.damaged(at.at, "a pointer leads to a block of another height"))
     }
@@ -214,9 +211,9 @@ impl<R: File> SsTable<R> {
         let bytes = (self.filter_bytes - page * lines).min(lines) + PAGE_HEADER_BYTES;
         let page =
             BlockAt { at: self.filter_at + page * u64::from(self.page_bytes), bytes: bytes as u32 };
-        self.with_block(cache, page, FILTER_HEIGHT, |found| {
+        self.with_block(cache, page, FILTER_HEIGHT, |block| {
             let (from, bytes) = ((PAGE_HEADER_BYTES + within) as usize, line.len());
-            in_block!(found, block => line.copy_from_slice(block.0.bytes(from, bytes)));
+            line.copy_from_slice(block.0.bytes(from, bytes));
         })
     }
 
@@ -228,26 +225,22 @@ impl<R: File> SsTable<R> {
         &self,
         cache: &BlockCache<M>,
         key: &[u8],
-        read: impl FnOnce(Record<'_>) -> T,
+        read: impl FnOnce(Record<Found<'_, M>>) -> T,
     ) -> Result<Option<T>, LsmError> {
         let mut at = self.root;
         for height in (1..=self.height).rev() {
-            let child = self.with_block(cache, at, height, |found| {
-                in_block!(found, block => {
-                    let (index, _) = block.lower_bound(key);
-                    (index < block.len()).then(|| child(block.entry(index)))
-                })
+            let child = self.with_block(cache, at, height, |block| {
+                let (index, _) = block.lower_bound(key);
+                (index < block.len()).then(|| child(block.entry(index)))
             })?;
             let Some(child) = child else { return Ok(None) };
             at = child.ok_or_else(|| self.damaged(at.at, "a pointer does not make sense"))?;
         }
-        let found = self.with_block(cache, at, 0, |found| {
-            in_block!(found, block => {
-                let (index, here) = block.lower_bound(key);
-                here.then(|| {
-                    let (kind, body) = block.entry(index);
-                    Record::parse(kind, body).map(read)
-                })
+        let found = self.with_block(cache, at, 0, |block| {
+            let (index, here) = block.lower_bound(key);
+            here.then(|| {
+                let (kind, body) = block.place(index);
+                Record::within(block.0, kind, body).map(read)
             })
         })?;
         match found {
