@@ -40,6 +40,7 @@ fn all_that_the_targets_are_about_is_measured() {
             "nvm-inp inline",
             "nvm-inp inline statements",
             "nvm-inp process",
+            "nvm-inp process inline statements",
             "nvm-inp statements",
         ]
     );

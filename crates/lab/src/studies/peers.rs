@@ -2,9 +2,9 @@
 //! to durability, space, and how all of it grows with the data.
 //!
 //! One thread, one partition, durable commits, low skew. Engines run in `adr`; NVM-InP runs in
-//! `process` as well, which is what peers promise on memory as a file system; and in `adr` in ways that
-//! P1 has not: with updates that are told to be transactions of one statement, which it makes durable
-//! with one fence (P1's takes three), with columns within the tuple, and with both.
+//! `process` as well, which is what peers promise on memory as a file system; and in ways that P1 has
+//! not: with updates that are told to be transactions of one statement, which it makes durable with one
+//! fence (P1's takes three), with columns within the tuple, and with both.
 //!
 //! The mixtures run on one database, those that write more after those that write less. Then those
 //! whose reads are compared read again: the data have been churned by all the updates.
@@ -39,6 +39,9 @@ const GROWTH_CACHE_BYTES: u64 = 20 << 20;
 /// Whose growth is held against what is counted of it.
 const GROWING: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Adr);
 
+/// The same with what peers promise on memory as a file system.
+const PROCESS: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Process);
+
 /// What an engine is told beyond P1.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Way {
@@ -52,10 +55,11 @@ struct Way {
 const PLAIN: Way = Way { statements: false, inline: false };
 
 /// The ways of NVM-InP beside it.
-const BEYOND: [Way; 3] = [
-    Way { statements: true, inline: false },
-    Way { statements: false, inline: true },
-    Way { statements: true, inline: true },
+const BEYOND: [(Contestant, Way); 4] = [
+    (GROWING, Way { statements: true, inline: false }),
+    (GROWING, Way { statements: false, inline: true }),
+    (GROWING, Way { statements: true, inline: true }),
+    (PROCESS, Way { statements: true, inline: true }),
 ];
 
 struct PeerStage {
@@ -70,13 +74,11 @@ struct PeerStage {
 /// One stage a contestant, a cell for each size.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let engines = EngineKind::ALL.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
-    let process = Contestant::Engine(EngineKind::NvmInp, Domain::Process);
     let peers =
         PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
     let plainly = |contestant| (contestant, PLAIN);
-    let beyond = BEYOND.map(|way| (GROWING, way));
-    let contestants = engines.chain([process]).map(plainly).chain(beyond);
+    let contestants = engines.chain([PROCESS]).map(plainly).chain(BEYOND);
     for (contestant, way) in contestants.chain(peers.map(plainly)) {
         let (mut specs, mut cells) = (Vec::new(), Vec::new());
         let name = name(contestant, way);
