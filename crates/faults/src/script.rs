@@ -210,6 +210,14 @@ impl Script {
         }
     }
 
+    /// How many columns an update of YCSB has.
+    pub fn update_columns(&self) -> Option<usize> {
+        match &self.0.inputs {
+            Inputs::Ycsb(workload) => Some(workload.spec().update_columns),
+            Inputs::Tpcc(_) => None,
+        }
+    }
+
     /// So small that a few transactions go everywhere.
     pub fn options(&self, engine: EngineKind) -> Options {
         match &self.0.inputs {

@@ -6,7 +6,9 @@
 //! that do not fit into the cache, batches of several transactions, and snapshots that pin what is
 //! superseded.
 
-use perdura::{Commit, Database, EngineKind, Error, Media, Options, Recorded, Schema, Snapshot};
+use perdura::{
+    Commit, Database, EngineKind, Error, Media, Options, Recorded, Schema, Snapshot, Value,
+};
 use pm::{Recording, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -314,11 +316,47 @@ pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<Po
     let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
         let mut tx = db.begin()?;
         update_item(&mut tx, tables, 1, &item(0, b"f"), 4 | 8)?;
-        tx.delete(&tables.item, &[perdura::Value::U64(1)])?;
+        tx.delete(&tables.item, &[Value::U64(1)])?;
         if commit {
             assert!(tx.commit()?.is_durable());
             models.push(Model::default());
             memory.note(1);
+        } else {
+            tx.abort()?;
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(engine, first, act).expect("it runs");
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+}
+
+/// A statement on an inlined column, and a transaction that updates it twice; or aborts.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn two_updates_behind_a_statement(engine: EngineKind, commit: bool) -> Story<PoolMedium> {
+    let names = [Value::Text("l"), Value::I64(1)];
+    let value = |version| [version; 100];
+    let model = |version| {
+        let mut model = Model::default();
+        model.pairs.insert(("l".into(), 1), value(version).to_vec());
+        model
+    };
+    let mut models = vec![model(0)];
+    let first = |db: &Database<Recorded>, tables: &Tables| {
+        db.write(|tx| tx.insert(&tables.pair, &[names[0], names[1], Value::Bytes(&value(0))]))
+    };
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        db.update(&tables.pair, &names, &[(2, Value::Bytes(&value(1)))])?;
+        models.push(model(1));
+        memory.note(1);
+        let mut tx = db.begin()?;
+        tx.update(&tables.pair, &names, &[(2, Value::Bytes(&value(2)))])?;
+        tx.update(&tables.pair, &names, &[(2, Value::Bytes(&value(3)))])?;
+        if commit {
+            assert!(tx.commit()?.is_durable());
+            models.push(model(3));
+            memory.note(2);
         } else {
             tx.abort()?;
         }

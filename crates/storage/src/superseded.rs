@@ -11,8 +11,9 @@
 //!
 //! A crash in between frees it: recovery finds it in the entries of `t`, or its bit clear.
 //!
-//! Between statements (transactions of one entry that leave the log's state word alone) recovery can
-//! ask for the entries of the last two, so the slot waits for one more: [`Superseded::pass`].
+//! If `t + 1` is a statement (a transaction of one entry that leaves the log's state word alone),
+//! recovery can ask for the entries of `t` until `t + 2` has ended, so what `t` has superseded waits
+//! for that, whatever `t` was: [`Superseded::pass`].
 
 use heap::Lane;
 use pm::{Bad, LineSet, Memory};

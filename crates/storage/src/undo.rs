@@ -92,10 +92,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         if crc32c::crc32c(&words) != entry.image() {
             // The tuple had not persisted when its log entry had: nothing was done with it yet,
             // and its words lead nowhere that concerns us. Its bit is set behind their fence.
-            return match self.lane.heap().is_persisted(tuple) {
-                Ok(true) => Err(Bad::Damaged { what: "inserted tuple", at: tuple }.into()),
-                // Nor may the chunk have been taken yet.
-                Ok(false) | Err(_) => Ok(()),
+            return match self.lane.heap().is_persisted(tuple)? {
+                true => Err(Bad::Damaged { what: "inserted tuple", at: tuple }.into()),
+                false => Ok(()),
             };
         }
         for index in 0..=self.layout(table).secondary.len() {

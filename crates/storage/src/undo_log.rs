@@ -225,7 +225,8 @@ pub struct UndoWork {
     /// unfinished.
     pub committed: Vec<UndoEntry>,
     /// The last statements since then, at most two, oldest first: what they change in place, and
-    /// what that frees, may not have persisted.
+    /// what that frees, may not have persisted. None if the open transaction has two operations,
+    /// since all of that is durable then.
     pub statements: Vec<UndoEntry>,
     /// Entries of the transaction that was open, oldest first.
     pub open: Vec<UndoEntry>,
@@ -335,6 +336,12 @@ impl UndoLog {
             }
         }
         memory.fence();
+        // The second operation of a transaction is logged behind the fence of the first, which is for
+        // what statements have left to do as well. Done again it would put older values over newer
+        // ones that the first operation has made durable in place.
+        if open.iter().filter(|entry| !entry.continues()).count() > 1 {
+            statements.clear();
+        }
         Ok((log, UndoWork { committed, statements, open }))
     }
 

@@ -5,7 +5,10 @@ use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
-use faults::story::{Plot, inserts_with_updates, statements, two_operations_on_one_tuple};
+use faults::story::{
+    Plot, inserts_with_updates, statements, two_operations_on_one_tuple,
+    two_updates_behind_a_statement,
+};
 use faults::sweep::sweep;
 use perdura::EngineKind;
 use pm::{Event, Site, Trace};
@@ -89,6 +92,26 @@ fn operations_on_one_tuple_are_ordered() {
             let again = Again::every(97, 1);
             let explored = story.explore(None, Effort::once(5_000).then(again));
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
+        }
+    }
+}
+
+/// What the statement has changed in place is older than what the transaction's first update has:
+/// recovery must not do it again where the second one's image is missing.
+#[test]
+fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
+    for engine in engines() {
+        for commit in [true, false] {
+            let story = two_updates_behind_a_statement(engine, commit);
+            // The others have no statements.
+            let effort = match engine {
+                EngineKind::NvmInp => Effort::once(5_000).then(Again::every(23, 2)),
+                _ => Effort::once(20),
+            };
+            let explored = story.explore(None, effort);
+            assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
+            let kills = story.explore_kills(None, 1);
+            assert_eq!(kills.violation, None, "{engine}, committed: {commit}, killed");
         }
     }
 }

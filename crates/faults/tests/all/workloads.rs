@@ -62,6 +62,9 @@ fn two_columns_of_a_statement_change_together() {
     const INP: &str = "engines/src/nvm_inp.rs";
     for seed in [4, 1] {
         let plot = Plot { transactions: 60, ..Plot::of(Workload::Ycsb, EngineKind::NvmInp, seed) };
+        let script = Script::of(&plot);
+        assert_eq!(script.update_columns(), Some(2), "seed {seed}");
+        assert_eq!(script.schema().tables()[0].has_inline_columns(), seed == 1);
         let story = run_in_pool(&plot);
         let explored = story.explore(None, Effort::once(20).then(Again::every(20, 2)));
         println!("seed {seed}: {} states, {} nested", explored.states, explored.nested);
