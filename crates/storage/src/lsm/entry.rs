@@ -241,8 +241,22 @@ impl<'a> Assembly<'a> {
                     row.fields.push(field);
                     Ok::<_, LsmError>(())
                 };
+                let all = layout.forms.len() as u16;
+                if let Entry::Stored(record) = entry {
+                    match *columns {
+                        None => record.read_together(0, all.saturating_sub(1)),
+                        Some(some) => {
+                            // One behind the other, as they mostly are asked for.
+                            if let [first, .., last] = *some
+                                && usize::from(last.wrapping_sub(first)) == some.len() - 1
+                            {
+                                record.read_together(first, last);
+                            }
+                        }
+                    }
+                }
                 match columns {
-                    None => (0..layout.forms.len()).try_for_each(|column| take(column as u16))?,
+                    None => (0..all).try_for_each(take)?,
                     Some(columns) => columns.iter().try_for_each(|column| take(*column))?,
                 }
                 self.state = State::Done(true);
