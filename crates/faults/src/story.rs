@@ -429,9 +429,60 @@ pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
     };
     // A table's columns are inlined or they are not.
     let schema = if seed.is_multiple_of(2) { schema() } else { inlined_schema() };
-    let (medium, trace) = told_of(&schema, engine, |_, _| Ok(()), act).expect("it runs");
+    let (medium, trace) = told_of(&schema, options(engine), |_, _| Ok(()), act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
+
+/// A group of transactions whose first one a snapshot sees; it goes before the group is made durable.
+/// What the group has superseded is free then, and the next one takes it.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn a_snapshot_goes_before_its_group_is_durable(engine: EngineKind) -> Story<PoolMedium> {
+    const KEYS: u64 = 2;
+    let item =
+        |count| Item { name: "n".into(), payload: vec![], count, flag: b"f".into(), score: 0.0 };
+    let mut models = vec![Model::default()];
+    models[0].items.extend((0..KEYS).map(|key| (key, item(0))));
+    let first = |db: &Database<Recorded>, tables: &Tables| {
+        db.write(|tx| (0..KEYS).try_for_each(|key| insert_item(tx, tables, key, &item(0))))?;
+        db.sync()
+    };
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        let mut count = 0;
+        let mut change = |models: &mut Vec<Model>| {
+            count += 1;
+            let mut model = models[models.len() - 1].clone();
+            model.items.insert(count as u64 % KEYS, item(count));
+            models.push(model);
+            let work = || {
+                let mut tx = db.begin()?;
+                update_item(&mut tx, tables, count as u64 % KEYS, &item(count), 4)?;
+                tx.commit().map(|_| ())
+            };
+            // In a thread of its own: no fence may be relied on that another thread makes.
+            std::thread::scope(|scope| scope.spawn(work).join().expect("it runs"))
+        };
+        for transactions in [2, 1, 4, 3] {
+            change(&mut models)?;
+            let snapshot = db.snapshot();
+            change(&mut models)?;
+            drop(snapshot);
+            db.sync()?;
+            memory.note(models.len() as u64 - 1);
+            (0..transactions).try_for_each(|_| change(&mut models))?;
+            db.sync()?;
+            memory.note(models.len() as u64 - 1);
+        }
+        Ok(())
+    };
+    let options = options(engine).commit(Commit::Grouped(GROUP));
+    let (medium, trace) = told_of(&schema(), options, first, act).expect("it runs");
+    Story { work: Items, medium, trace, models, in_flight: GROUP as usize, created: false }
+}
+
+/// More than there are transactions between two syncs.
+const GROUP: u32 = 10;
 
 /// A transaction of NVM-CoW that needs segments of its batch's list again which an earlier one has
 /// needed and which were given back since: they hold what they held.
@@ -475,20 +526,19 @@ fn told(
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
     act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
 ) -> Result<(PoolMedium, pm::Trace), Error> {
-    told_of(&schema(), engine, first, act)
+    told_of(&schema(), options(engine), first, act)
 }
 
-/// The same with a database of this schema.
+/// The same with a database of this schema and these options.
 fn told_of(
     schema: &Schema,
-    engine: EngineKind,
+    options: Options,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
     act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
 ) -> Result<(PoolMedium, pm::Trace), Error> {
     let io = |source| Error::Io { path: "recording".into(), source };
     let memory = Recording::pool(64 << 10, pool::LIMIT).map_err(io)?;
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    let options = options(engine);
     let db = Database::create_on(media, schema, &options)?;
     let tables = Tables::of(&db);
     first(&db, &tables)?;
@@ -496,5 +546,7 @@ fn told_of(
     act(&db, &tables, &memory)?;
     let trace = memory.stop();
     db.close()?;
+    // Whoever opens it again commits one by one.
+    let options = options.commit(Commit::Durable);
     Ok((PoolMedium { options, before: memory }, trace))
 }

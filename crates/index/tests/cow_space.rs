@@ -85,7 +85,8 @@ impl<B: PageBackend> Story<B> {
         pages.commit(&[]);
         pages.write_back().unwrap();
         let number = pages.number() - 1;
-        pages.settle(number, &[]);
+        pages.made_durable(number);
+        pages.settle(&[]);
         pages.look_ahead(AHEAD, room).unwrap();
     }
 }

@@ -296,7 +296,8 @@ impl<B: Store> Test<B> {
     fn make_durable(&mut self) {
         self.pages.write_back().unwrap();
         self.durable = self.pages.number() - 1;
-        self.pages.settle(self.durable, &self.pins());
+        self.pages.made_durable(self.durable);
+        self.pages.settle(&self.pins());
     }
 
     /// Every page below the mark is reachable from the current directory, or known to be unused;
@@ -446,7 +447,8 @@ fn ascending_keys_fill_their_leaves() {
         let key = key.to_be_bytes();
         assert!(shape.insert(pages, buffers, &mut open.0, &key, &key).unwrap());
         test.pages.commit(&[]);
-        test.pages.settle(test.pages.number() - 1, &[]);
+        test.pages.made_durable(test.pages.number() - 1);
+        test.pages.settle(&[]);
     }
     let mut pages = 0;
     let count = |_| {

@@ -6,8 +6,8 @@ use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{
-    Plot, inserts_with_updates, statements, two_operations_on_one_tuple,
-    two_updates_behind_a_statement,
+    Plot, a_snapshot_goes_before_its_group_is_durable, inserts_with_updates, statements,
+    two_operations_on_one_tuple, two_updates_behind_a_statement,
 };
 use faults::sweep::sweep;
 use perdura::EngineKind;
@@ -93,6 +93,20 @@ fn operations_on_one_tuple_are_ordered() {
             let explored = story.explore(None, Effort::once(5_000).then(again));
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
         }
+    }
+}
+
+/// What a snapshot let go of while its group was made durable was flushed already: the next group
+/// that takes it has to flush it anew.
+#[test]
+fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
+    for engine in engines() {
+        let story = a_snapshot_goes_before_its_group_is_durable(engine);
+        let again = Again::every(200, 1);
+        let explored = story.explore(None, Effort::once(40).then(again));
+        assert_eq!(explored.violation, None, "{engine}");
+        let kills = story.explore_kills(None, 1);
+        assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
 

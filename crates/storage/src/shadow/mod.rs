@@ -438,9 +438,12 @@ impl<B: PageBackend> Shadow<B> {
         self.durable = self.committed.transaction;
         self.pending = 0;
         self.batches += 1;
+        for store in &mut self.stores {
+            store.made_durable(self.durable);
+        }
         self.publish();
         for store in &mut self.stores {
-            store.settle(self.durable, &self.pins);
+            store.settle(&self.pins);
         }
     }
 
