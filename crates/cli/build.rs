@@ -22,13 +22,16 @@ fn main() {
 }
 
 /// What is built. A pattern without `glob` is compared with the names of files, not of directories.
-const BUILT: [&str; 6] = [
+const BUILT: [&str; 8] = [
     "Cargo.lock",
     "Cargo.toml",
     "rust-toolchain.toml",
     ":(glob)crates/*/src/**",
     ":(glob)crates/*/Cargo.toml",
     ":(glob)crates/*/build.rs",
+    // In the command as text.
+    ":(glob)crates/*/assets/**",
+    ":(glob)crates/*/claims/**",
 ];
 
 /// The commit; with changes that are not committed, what tells these from others; without git, the

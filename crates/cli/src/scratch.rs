@@ -63,6 +63,11 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What it lies on.
     pub(crate) fn medium(&self) -> &Medium {
         &self.medium

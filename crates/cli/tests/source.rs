@@ -46,6 +46,12 @@ fn a_change_of_what_is_built_makes_another_version() {
     write("notes/b.md", "one\n");
     assert_eq!(version(root), committed, "documents are not built");
 
+    for built_in in ["crates/a/claims/a.toml", "crates/a/assets/a.js"] {
+        write(built_in, "one\n");
+        assert_ne!(version(root), committed, "{built_in} is in the command");
+        fs::remove_file(root.join(built_in)).unwrap();
+    }
+
     write("crates/a/src/lib.rs", "// two\n");
     let edited = version(root);
     assert!(edited.starts_with(&format!("{committed}-changed-")), "{edited}");

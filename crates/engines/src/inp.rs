@@ -185,7 +185,7 @@ impl<E: Environment> Inp<E> {
         let due = self.due_bytes.max(1);
         let Some(saving) = &self.saving else {
             let lead = if self.helped { due / 8 } else { 0 };
-            let wait = self.log.wal.bytes() < due.saturating_add(lead);
+            let wait = self.log.wal.used_bytes() < due.saturating_add(lead);
             return if wait { Ok(()) } else { self.begin_checkpoint() };
         };
         // All of the state in half of the log that makes a checkpoint due. Without an earlier
@@ -208,7 +208,7 @@ impl<E: Environment> Inp<E> {
     /// A checkpoint failed: the log grows on, and it is tried again later.
     fn put_checkpoint_off(&mut self) {
         self.stats.failures += 1;
-        self.due_bytes = self.log.wal.bytes() + self.due_bytes / 4;
+        self.due_bytes = self.log.wal.used_bytes() + self.due_bytes / 4;
     }
 
     /// A step of a checkpoint, or the beginning of one that is due.
@@ -228,7 +228,7 @@ impl<E: Environment> Inp<E> {
         }
         let done = self.saving.as_ref().map_or(0, |saving| saving.writer.plain_bytes());
         // Before the first one the log says how much state there can be.
-        let state = if self.state_bytes > 0 { self.state_bytes } else { self.log.wal.bytes() };
+        let state = if self.state_bytes > 0 { self.state_bytes } else { self.log.wal.used_bytes() };
         state.saturating_sub(done).max(1)
     }
 
@@ -300,7 +300,7 @@ impl<E: Environment> Method<E> for Inp<E> {
         let mut partition = Self::assemble(parts, catalog, options, tables, wal);
         partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
         // Checkpoints that a crash cuts off again and again would let the log grow without bound.
-        if partition.log.wal.bytes() > partition.due_bytes.saturating_mul(2)
+        if partition.log.wal.used_bytes() > partition.due_bytes.saturating_mul(2)
             && let Err(error) = partition.checkpoint()
             && partition.log.wal.is_poisoned()
         {
@@ -492,7 +492,7 @@ impl<E: Environment> Engine for Inp<E> {
     }
 
     fn has_backlog(&self) -> bool {
-        self.saving.is_some() || self.log.wal.bytes() >= self.due_bytes.max(1)
+        self.saving.is_some() || self.log.wal.used_bytes() >= self.due_bytes.max(1)
     }
 
     fn is_stopped(&self) -> bool {
@@ -507,9 +507,11 @@ impl<E: Environment> Engine for Inp<E> {
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
+        // The next checkpoint lies beside the last one until it counts.
+        let next = self.saving.as_ref().map_or(0, |saving| saving.writer.file_bytes());
         let mut footprint = Footprint {
             log: self.log.wal.bytes(),
-            checkpoint: self.checkpoint_file_bytes,
+            checkpoint: self.checkpoint_file_bytes + next,
             ..Footprint::default()
         };
         let heap = self.tables.lane.heap();

@@ -180,7 +180,8 @@ impl<M: Memory> Lane<M> {
     }
 
     /// Finds free slots for a class that has none: in the chunk that the hint names, in chunks not
-    /// looked at since opening, in a chunk that was given back, or in a fresh one.
+    /// looked at since opening, in a chunk that was given back, or in a fresh one. Where the memory
+    /// cannot grow all chunks are looked at that were not yet.
     #[cold]
     fn more(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
         let index = purpose as usize * CLASSES + class;
@@ -196,10 +197,16 @@ impl<M: Memory> Lane<M> {
         if self.classes[index].free == 0 {
             self.discover(DISCOVER_STEP)?;
         }
-        if self.classes[index].free == 0 {
-            self.carve(class, purpose)?;
+        if self.classes[index].free > 0 {
+            return Ok(());
         }
-        Ok(())
+        let Err(full) = self.carve(class, purpose) else { return Ok(()) };
+        if !matches!(full, HeapError::Full(_)) || self.undiscovered.is_empty() {
+            return Err(full);
+        }
+        while self.classes[index].free == 0 && self.discover(DISCOVER_STEP)? {}
+        // One of them may have been a whole chunk that is nobody's.
+        if self.classes[index].free == 0 { self.carve(class, purpose) } else { Ok(()) }
     }
 
     /// Looks at up to `chunks` chunks that were there when the heap was opened. Returns whether

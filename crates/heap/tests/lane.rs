@@ -312,6 +312,37 @@ fn a_full_heap_gives_an_error_and_goes_on_when_something_is_freed() {
 }
 
 /// Lanes begin behind the names, wherever those end.
+/// More chunks than one step of the discovery looks at, and one free slot, or one free chunk without
+/// a tag, wherever it is.
+#[test]
+fn a_full_heap_that_is_opened_again_gives_what_is_free() {
+    let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+    let heap = Heap::format(memory.clone(), options(8 << 10, 1)).unwrap();
+    let mut lane = heap.lane(0);
+    let mut lines = LineSet::new();
+    let mut all = Vec::new();
+    while let Ok(at) = lane.allocate(3000, Purpose::Table) {
+        lane.mark_persisted(at, &mut lines);
+        all.push(at);
+    }
+    assert!(all.len() > 200, "{}", all.len());
+    drop((lane, heap));
+    for free in [0, 1, 70, 120, all.len() - 2, all.len() - 1] {
+        let heap = Heap::open(memory.clone()).unwrap();
+        let mut lane = heap.lane(0);
+        lane.clear_persisted(all[free], &mut lines).unwrap();
+        drop((lane, heap));
+
+        let heap = Heap::open(memory.clone()).unwrap();
+        let mut lane = heap.lane(0);
+        let found = lane.allocate(3000, Purpose::Table).expect("there is one");
+        assert_eq!(found, all[free]);
+        let error = lane.allocate(3000, Purpose::Table).expect_err("it was the last");
+        assert!(matches!(error, HeapError::Full(_)), "{error}");
+        lane.mark_persisted(found, &mut lines);
+    }
+}
+
 #[test]
 fn there_is_a_name_for_each_lane() {
     for lanes in [1, 62, 63, 126, 127, 257] {

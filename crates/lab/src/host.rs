@@ -13,7 +13,7 @@ pub struct Host {
     pub cores: usize,
     /// The instruction that writes cache lines back.
     pub flush: String,
-    /// What the pools lie on.
+    /// What the pools lie on: the file system, and the device if there is one.
     pub medium: String,
     /// Release of the kernel.
     pub kernel: String,
@@ -22,13 +22,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// What tells machines apart: equal for equal facts, on every run.
+    /// What tells machines apart: equal for equal facts, on every run. Another kernel and another
+    /// device make another machine: figures of the two are not to be mixed.
     #[must_use]
     pub fn key(&self) -> String {
-        let facts = format!(
-            "{}|{}|{}|{}|{}|{}",
-            self.name, self.cpu, self.cores, self.flush, self.medium, self.memory_bytes
-        );
+        let Self { name, cpu, cores, flush, medium, kernel, memory_bytes } = self;
+        let facts = format!("{name}|{cpu}|{cores}|{flush}|{medium}|{kernel}|{memory_bytes}");
         // FNV-1a: short, and the same for ever.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in facts.bytes() {
@@ -56,9 +55,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn another_machine_has_another_key_and_another_kernel_has_not() {
+    fn another_machine_kernel_or_device_has_another_key() {
         let host = host();
-        assert_eq!(host.key(), Host { kernel: "6.2".into(), ..host.clone() }.key());
+        assert_eq!(host.key(), host.clone().key());
+        assert_ne!(host.key(), Host { kernel: "6.2".into(), ..host.clone() }.key());
+        assert_ne!(host.key(), Host { medium: "ext4, sda1".into(), ..host.clone() }.key());
         assert_ne!(host.key(), Host { cores: 4, ..host.clone() }.key());
     }
 }

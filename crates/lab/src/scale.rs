@@ -33,6 +33,12 @@ const CHURNED: u64 = 8_000_000;
 /// emulated memory of a traditional engine with its log and checkpoint, and in caches.
 const TUPLE_BYTES: u64 = 6_000;
 
+/// Warehouses of P1's TPC-C.
+const PAPER_WAREHOUSES: u32 = 8;
+/// Bytes that a warehouse of TPC-C takes at most at once while it is measured, with its share of the
+/// items and of the transactions.
+const WAREHOUSE_BYTES: u64 = 1_400 << 20;
+
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -191,6 +197,8 @@ impl Sizes {
         // Half of the memory: the rest is the kernel's, and what is written meanwhile.
         let fit = |wanted: u64| wanted.min((memory_bytes / 2 / TUPLE_BYTES).max(100_000));
         let tuples = fit(PAPER_TUPLES);
+        let warehouses = (memory_bytes / 2 / WAREHOUSE_BYTES).clamp(1, PAPER_WAREHOUSES.into());
+        let shops = warehouses as f64 / f64::from(PAPER_WAREHOUSES);
         let sizes = |all: &[u64]| -> Vec<u64> {
             let mut fitting: Vec<u64> = all.iter().map(|&wanted| fit(wanted)).collect();
             fitting.dedup();
@@ -203,12 +211,12 @@ impl Sizes {
             txns: PAPER_TXNS * tuples / PAPER_TUPLES,
             partitions: 8,
             repeat: 3,
-            warehouses: 8,
+            warehouses: warehouses as u32,
             items: 100_000,
             customers: 3000,
-            tpcc_txns: TPCC_TXNS,
+            tpcc_txns: (TPCC_TXNS as f64 * shops) as u64,
             cache_bytes: cache_for(tuples),
-            tpcc_cache_bytes: PAPER_CACHE_BYTES,
+            tpcc_cache_bytes: cache_of_share(shops),
             recovery_tuples: tuples,
             recovery_txns: vec![1000, 10_000, 100_000],
             recovery_tpcc: (100_000, 3000),
@@ -293,7 +301,7 @@ impl Sizes {
     #[must_use]
     pub fn scaled_tpcc(&self) -> String {
         self.tpcc_engine().scaled(scaled(&[
-            ("warehouses", u64::from(self.warehouses), 8),
+            ("warehouses", u64::from(self.warehouses), PAPER_WAREHOUSES.into()),
             ("items", u64::from(self.items), 100_000),
             ("customers of a district", u64::from(self.customers), 3000),
             ("transactions (P1 names no number)", self.tpcc_txns, TPCC_TXNS),
@@ -405,9 +413,14 @@ impl EngineSizes {
 
 /// The cache that so many tuples deserve: the paper's for the paper's, and no less than 64 KiB.
 pub(crate) fn cache_for(tuples: u64) -> u64 {
-    let share = PAPER_CACHE_BYTES as f64 * tuples as f64 / PAPER_TUPLES as f64;
+    cache_of_share(tuples as f64 / PAPER_TUPLES as f64)
+}
+
+/// The cache that such a share of the paper's data deserves.
+fn cache_of_share(share: f64) -> u64 {
+    let bytes = (PAPER_CACHE_BYTES as f64 * share).max(65_536.0);
     // A power of two of sets of sixteen lines.
-    (share.max(65_536.0) as u64).next_power_of_two().min(PAPER_CACHE_BYTES)
+    (bytes as u64).next_power_of_two().min(PAPER_CACHE_BYTES)
 }
 
 fn scaled(all: &[(&str, u64, u64)]) -> String {
@@ -486,5 +499,10 @@ mod tests {
         let most = small.peers.last().expect("some").0;
         assert!((100_000..2_000_000).contains(&most), "{most}");
         assert_eq!(small.scaled_peers(), format!("tuples, at most: {most} instead of 10000000"));
+        let shops = (small.warehouses, small.tpcc_txns, small.tpcc_cache_bytes);
+        assert_eq!(shops, (5, 500_000, 16 << 20));
+        assert!(small.scaled_tpcc().contains("warehouses: 5 instead of 8"));
+        assert_eq!(Sizes::new(Scale::Full, 23 << 30).warehouses, 8);
+        assert_eq!(Sizes::new(Scale::Full, 1 << 30).warehouses, 1);
     }
 }

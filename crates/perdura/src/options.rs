@@ -153,7 +153,7 @@ impl Options {
     }
 
     /// Bytes of file log after which InP takes a checkpoint, or the size of the last one if that is
-    /// more.
+    /// more; what is reserved ahead does not count.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.engine_options.checkpoint_bytes = bytes;

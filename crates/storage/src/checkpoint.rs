@@ -194,6 +194,11 @@ impl<F: Files> CheckpointWriter<F> {
         self.plain_bytes
     }
 
+    /// Bytes of the file so far.
+    pub fn file_bytes(&self) -> u64 {
+        self.encoder.as_ref().map_or(0, |encoder| encoder.get_ref().at)
+    }
+
     /// Makes the checkpoint count, durably, and removes older ones. It holds nothing of the
     /// transactions from `end_txn` on, and what it holds of older ones is durable in the log.
     /// Returns the bytes of the file.

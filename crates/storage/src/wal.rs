@@ -464,6 +464,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
         self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.tail.reserved
     }
 
+    /// The same without what is reserved and not written in the last segment.
+    pub fn used_bytes(&self) -> u64 {
+        self.bytes() - self.tail.reserved + self.position()
+    }
+
     /// Bytes of the records that were ended since the log was opened.
     pub fn logged_bytes(&self) -> u64 {
         self.logged_bytes

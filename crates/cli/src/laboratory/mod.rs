@@ -53,7 +53,7 @@ fn identity(scratch: &Scratch, seed: u64) -> Identity {
             cpu: facts.cpu,
             cores: facts.cores,
             flush: facts.flush,
-            medium: facts.medium,
+            medium: host::medium_with_device(scratch.medium(), scratch.path()),
             kernel: facts.kernel,
             memory_bytes: memory_bytes(),
         },

@@ -222,6 +222,10 @@ fn growth_is_held_against_the_smallest_size() {
     assert_eq!(tested.verdict, Verdict::NotReproduced);
     assert!(tested.reason.contains("1000000 / 10000"), "{}", tested.reason);
     assert!(tested.reason.contains("20.5 lines fetched"), "{}", tested.reason);
+    // Beyond the caches it is held against the next smaller size.
+    let further = all.iter().find(|target| target.id == "growth-1M").expect("there");
+    assert_eq!(verdict(further, &points(70.0)), Verdict::Reproduced);
+    assert_eq!(verdict(further, &points(71.0)), Verdict::NotReproduced);
     let unmeasured = evaluate(growth, &[], None);
     assert_eq!(unmeasured.verdict, Verdict::NotTestable);
 }

@@ -84,7 +84,7 @@ impl ChurnStage {
                 }
             }
             let place = Point::of("PEERS-CHURN", self.engine.name(), part * number);
-            points.push(place.measured("stored", "B", &[most as f64]));
+            points.push(place.counted("stored", "B", most as f64));
         }
         Ok(points)
     }

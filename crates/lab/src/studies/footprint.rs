@@ -148,6 +148,8 @@ impl FootprintStage {
         let database = workloads::create_modelled(&path, &tpcc::schema(), &options);
         let database = database.map_err(|error| failed(&error))?;
         tpcc::load(&database, &spec, 1, &()).map_err(|error| failed(&error))?;
+        // What was logged while loading is not the run's.
+        database.checkpoint().map_err(|error| failed(&error))?;
         let mut workload = tpcc::Workload::generate(&spec).map_err(|error| failed(&error))?;
         let mut peak = Footprint::default();
         for _ in 0..LOOKS {
@@ -181,7 +183,10 @@ mod tests {
         let table = TableSchema::new("t").column("key", ColumnType::U64);
         let table = table.column("value", ColumnType::Bytes { max: 500 }).key(&["key"]);
         let options = Options::new().engine(engine).wal_reserve_bytes(LOG_RESERVE);
-        let options = options.memtable_bytes(64 << 10).domain(Domain::Process);
+        let options = options
+            .checkpoint_bytes(2 * LOG_RESERVE)
+            .memtable_bytes(64 << 10)
+            .domain(Domain::Process);
         workloads::create_modelled(path, &Schema::new().table(table), &options).expect("made")
     }
 
@@ -193,6 +198,35 @@ mod tests {
         }
         let entries = std::fs::read_dir(path).expect("read");
         entries.map(|entry| stored(&entry.expect("read").path())).sum()
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_being_written_is_in_the_footprint() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let database = database(&directory.path().join("pool"), EngineKind::Inp);
+        let table = database.table("t").expect("there");
+        let mut random = 1_u64;
+        let mut value = [0; 500];
+        for key in 0..4000 {
+            // What cannot be compressed.
+            for byte in &mut value {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                *byte = (random >> 56) as u8;
+            }
+            let tuple = [Value::U64(key), Value::Bytes(&value)];
+            database.write(|tx| tx.insert(&table, &tuple)).expect("inserted");
+        }
+        let mut stages = 0;
+        let mut seen = 0;
+        while database.background(64 << 10).expect("done") > 0 {
+            let footprint = database.footprint().expect("told");
+            let files = stored(&directory.path().join("pool.files"));
+            let counted = footprint.log + footprint.checkpoint;
+            assert!(counted >= files, "{footprint:?}, {files} in files");
+            stages += 1;
+            seen += u64::from(footprint.checkpoint > 0);
+        }
+        assert!(seen > 5, "{seen} of {stages}");
     }
 
     #[test]

@@ -161,8 +161,14 @@ impl Stage for PeerStage {
                 true => self.count_growth(&spec, bench)?,
                 false => Vec::new(),
             };
-            let churned = self.reads_again();
-            let race = Race { name: &name, spec: &spec, repeat: self.repeat, growth, churned };
+            let race = Race {
+                name: &name,
+                spec: &spec,
+                repeat: self.repeat,
+                growth,
+                churned: self.reads_again(),
+                exact: matches!(self.contestant, Contestant::Engine(..)),
+            };
             let points = match self.contestant {
                 Contestant::Engine(kind, domain) => race.engine(kind, domain, self.way, path)?,
                 Contestant::Peer(kind) => {
@@ -216,6 +222,8 @@ struct Race<'a> {
     growth: Vec<f64>,
     /// Whether reads are measured once more in the end.
     churned: bool,
+    /// Whether the same seed takes the same space again: threads in the background may not.
+    exact: bool,
 }
 
 impl Visitor for Race<'_> {
@@ -272,7 +280,11 @@ impl Race<'_> {
         if bytes > 0 {
             let place = Point::of("PEERS-SPACE", self.name, X::from(tuples));
             let share = bytes as f64 / self.spec.user_bytes() as f64;
-            points.push(place.measured("space for a byte of user data", "B", &[share]));
+            let metric = "space for a byte of user data";
+            points.push(match self.exact {
+                true => place.counted(metric, "B", share),
+                false => place.measured(metric, "B", &[share]),
+            });
         }
         if self.churned {
             let mix = Mix::ReadOnly;

@@ -282,7 +282,7 @@ fn engines_in_the_pool_survive_a_power_cut_while_the_thread_works() {
 fn what_the_thread_could_not_do_is_counted_and_returned_once_and_done_later() {
     let files = RecordingFiles::new();
     let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
-    let options = options(EngineKind::Inp).checkpoint_bytes(64 << 10).wal_reserve_bytes(16 << 10);
+    let options = options(EngineKind::Inp).checkpoint_bytes(60 << 10).wal_reserve_bytes(16 << 10);
     let media = Media::recorded(memory, files.clone());
     let db: Database<Recorded> = Database::create_on(media, &schema(), &options).unwrap();
     let pair = Tables::of(&db).pair;

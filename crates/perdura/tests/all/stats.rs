@@ -131,6 +131,21 @@ fn a_checkpoint_counts_what_it_wrote() {
     assert_eq!(stats.inline.steps, 1);
 }
 
+/// What the log has reserved ahead does not make a checkpoint due: one would follow the other.
+#[test]
+fn a_reserve_that_is_larger_than_the_log_may_grow_makes_no_checkpoint_due() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(EngineKind::Inp).checkpoint_bytes(64 << 10).wal_reserve_bytes(1 << 20);
+    let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
+    let mut model = Model::default();
+    run(&db, &mut model, 20);
+    assert_eq!((db.stats().checkpoints, db.background(1 << 20).unwrap()), (0, 0));
+    run(&db, &mut model, 1500);
+    let stats = db.stats();
+    assert!((1..40).contains(&stats.checkpoints), "{stats:?}");
+    while db.background(1 << 20).unwrap() > 0 {}
+}
+
 /// CoW's file by components: leaves with tuples, all other nodes, pages that are free.
 #[test]
 fn the_footprint_of_cow_tells_tables_from_indexes() {
