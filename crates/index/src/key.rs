@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use pm::View;
 
@@ -155,6 +156,12 @@ impl Key for WideKey {
             found |= u64::from(equal) << index;
         }
         found
+    }
+}
+
+impl Hash for WideKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 

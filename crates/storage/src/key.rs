@@ -25,7 +25,7 @@ use crate::value::{ColumnType, Value};
     clippy::large_enum_variant,
     reason = "a box would be an allocation; the hot path of narrow keys moves none of these"
 )]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TableKey {
     /// Numbers that fit into eight bytes, packed.
     Narrow(u64),

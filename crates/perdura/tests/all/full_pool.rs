@@ -353,3 +353,57 @@ fn what_is_deleted_in_a_full_pool_makes_room() {
         compare(&Database::open(&path, &options).unwrap(), &model);
     }
 }
+
+/// A leaf is full, of tuples that the transaction deletes, and of others that it inserts in their
+/// place and deletes, too. Killed while it aborts, or in recovery, it is undone again from its newest
+/// operation on, when the old tuples are in the leaf already: opening must not need another node,
+/// which a full pool does not have.
+#[test]
+fn what_is_undone_again_after_a_kill_needs_no_room() {
+    let item = TableSchema::new("item").column("id", ColumnType::U64);
+    let item = item.column("group", ColumnType::U64).key(&["id"]).index("groups", &["group"]);
+    let schema = Schema::new().table(item);
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+        let options = Options::new().engine(engine).chunk_bytes(16 << 10).node_bytes(128);
+        let options = options.tree_node_bytes(128).pool_limit(1 << 20);
+        let mut states = 0;
+        // Some of these fill a leaf of either index.
+        for tuples in 2..=9 {
+            let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
+            let media = Media::recorded(memory.clone(), RecordingFiles::new());
+            let db: Database<Recorded> = Database::create_on(media, &schema, &options).unwrap();
+            let item = db.table("item").unwrap();
+            let tuple = |id| [Value::U64(id), Value::U64(id / 2)];
+            for id in 1..=tuples {
+                db.write(|tx| tx.insert(&item, &tuple(id))).unwrap();
+            }
+            let before = db.check().unwrap();
+            memory.start();
+            let mut tx = db.begin().unwrap();
+            for (gone, guest) in [(1, tuples + 1), (2, tuples + 2)] {
+                tx.delete(&item, &tuple(gone)[..1]).unwrap();
+                tx.insert(&item, &tuple(guest)).unwrap();
+                tx.update(&item, &tuple(guest)[..1], &[(1, Value::U64(gone + 100))]).unwrap();
+                tx.update(&item, &tuple(guest)[..1], &[(1, Value::U64(gone + 50))]).unwrap();
+                tx.delete(&item, &tuple(guest)[..1]).unwrap();
+            }
+            tx.insert(&item, &tuple(1)).unwrap();
+            tx.abort().unwrap();
+            let after = db.check().unwrap();
+            memory.stop().process_states(|at, image| {
+                let memory = Recording::pool_from_image(image, 1 << 20).unwrap();
+                let media = Media::recorded(memory, RecordingFiles::new());
+                let db: Database<Recorded> = Database::open_on(media, &options).unwrap();
+                let found = db.check().unwrap();
+                let place = format!("{engine}, {tuples} tuples, event {at}");
+                assert_eq!((found.tuples, found.leaked, found.dangling), (tuples, 0, 0), "{place}");
+                // The transaction itself may have needed a node, which stays.
+                let most = before.objects.max(after.objects);
+                assert!(found.objects <= most, "{place}: {found:?}, {most} objects before");
+                db.abandon();
+                states += 1;
+            });
+        }
+        assert!(states > 500, "{engine}: {states}");
+    }
+}

@@ -2,12 +2,16 @@
 //!
 //! Every operation is undone by stores of fixed values: what the log entry says and what entries
 //! have that never change. So all of a transaction can be undone again, from its newest operation
-//! on, after a crash in the middle, and needs one fence, at its end. ([`crate::Tables::undo`], whose
+//! on, after a crash in the middle, and needs one fence, at its end. Index entries that the transaction
+//! itself has made are not put back, since they are removed in the end: a leaf whose older entries are
+//! back already may have no place for them. ([`crate::Tables::undo`], whose
 //! keys are made of fields that are updated in place, has to take each operation out of the log
 //! before it undoes the next.)
 //!
 //! Runs that are frozen never change, and nothing is merged or taken apart while a transaction is
 //! open: what the older entries of a tuple say is the same whenever it is asked.
+
+use std::collections::HashMap;
 
 use pm::{Bad, Memory};
 
@@ -23,6 +27,9 @@ use crate::table::key_of_words;
 use crate::tuple::owned_slot;
 use crate::undo::newest_first;
 use crate::undo_log::{UndoEntry, UndoKind};
+
+/// An entry of an index: its table, the index (0 is the primary one), and its key.
+type IndexEntry = (u16, usize, TableKey);
 
 fn damaged(at: u64) -> StorageError {
     Bad::Damaged { what: "log entry", at }.into()
@@ -43,19 +50,52 @@ impl<M: Memory> Runs<M> {
         freed: &mut Vec<u64>,
     ) -> Result<u64, StorageError> {
         let mut undone = 0;
-        for (_, operation, last) in newest_first(entries) {
+        let made = self.made_entries(entries)?;
+        for (number, operation, last) in newest_first(entries) {
             undone += 1;
             if usize::from(last.table()) >= self.tables.tables.len() {
                 return Err(damaged(last.tuple()));
             }
             match last.kind() {
-                Some(UndoKind::Replace) => self.undo_replacement(last, freed)?,
+                Some(UndoKind::Replace) => {
+                    let made_before = |entry: &IndexEntry| {
+                        made.get(entry).is_some_and(|operation| *operation < number)
+                    };
+                    self.undo_replacement(last, freed, made_before)?;
+                }
                 Some(UndoKind::Update) => self.undo_fields(operation, last, freed)?,
                 _ => return Err(damaged(last.tuple())),
             }
         }
         self.tables.lines.flush(self.tables.lane.memory());
         Ok(undone)
+    }
+
+    /// The index entries that operations of a transaction have made, with the number of the first
+    /// log entry of the oldest operation that has.
+    fn made_entries(
+        &self,
+        entries: &[UndoEntry],
+    ) -> Result<HashMap<IndexEntry, usize>, StorageError> {
+        let mut made = HashMap::new();
+        for (number, _, last) in newest_first(entries) {
+            let table = last.table();
+            if last.kind() != Some(UndoKind::Replace)
+                || usize::from(table) >= self.tables.tables.len()
+            {
+                continue;
+            }
+            let Some((key, moves)) = self.moves(usize::from(table), last)? else { continue };
+            for (index, (before, after)) in (1..).zip(moves) {
+                if let (true, Some(after)) = (before != after, after) {
+                    made.insert((table, index, after), number);
+                }
+            }
+            if last.replaced().0 == 0 {
+                made.insert((table, 0, key), number);
+            }
+        }
+        Ok(made)
     }
 
     #[track_caller]
@@ -91,6 +131,7 @@ impl<M: Memory> Runs<M> {
         &mut self,
         entry: &UndoEntry,
         freed: &mut Vec<u64>,
+        made_before: impl Fn(&IndexEntry) -> bool,
     ) -> Result<(), StorageError> {
         let table = usize::from(entry.table());
         let (old, new) = entry.replaced();
@@ -105,7 +146,9 @@ impl<M: Memory> Runs<M> {
                 if let Some(after) = after {
                     self.tables.remove_entry(entry.table(), index as u16, after, SECONDARY)?;
                 }
-                if let Some(before) = before {
+                if let Some(before) = before
+                    && !made_before(&(entry.table(), index, *before))
+                {
                     self.tables.restore_entry(entry.table(), index, before, SECONDARY)?;
                 }
             }
@@ -119,7 +162,9 @@ impl<M: Memory> Runs<M> {
                 self.tables.remove_entry(entry.table(), 0, &key, new)?;
             }
         } else if new == 0 {
-            self.tables.restore_entry(entry.table(), 0, &key, old)?;
+            if !made_before(&(entry.table(), 0, key)) {
+                self.tables.restore_entry(entry.table(), 0, &key, old)?;
+            }
         } else {
             let base = &mut self.tables;
             let tree = &mut base.tables[table].indexes[0];
