@@ -90,6 +90,8 @@ pub(crate) struct Worker {
     pub(crate) bell: Arc<Bell>,
     errors: Arc<Errors>,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread: a forked child has not.
+    process: u32,
 }
 
 impl Worker {
@@ -109,7 +111,8 @@ impl Worker {
         };
         let started = thread::Builder::new().name("perdura-background".into()).spawn(work);
         let io = |source| Error::Io { path: "the thread in the background".into(), source };
-        Ok(Self { bell, errors, thread: Some(started.map_err(io)?) })
+        let thread = Some(started.map_err(io)?);
+        Ok(Self { bell, errors, thread, process: std::process::id() })
     }
 
     /// The error of a step that failed and has not succeeded since; each is given out once.
@@ -123,6 +126,11 @@ impl Worker {
     /// Stops the thread, after the step that is under way. Nobody has a partition.
     pub(crate) fn stop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
+        if self.process != std::process::id() {
+            // It stayed with the parent, perhaps in the middle of a step, with locks held.
+            std::mem::forget(thread);
+            return;
+        }
         self.bell.stop();
         if let Err(why) = thread.join()
             && !thread::panicking()

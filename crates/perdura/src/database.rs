@@ -71,6 +71,7 @@ impl Database<Native> {
         if partitions == 0 || partitions > 256 {
             return Err(Error::Options(format!("{partitions} partitions; choose 1 to 256")));
         }
+        options.check()?;
         let mut pool_options = options.pool.clone();
         pool_options.initial_bytes =
             options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
@@ -119,6 +120,7 @@ impl Database<Native> {
     /// do. The pool is unchanged then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref();
+        options.check()?;
         let mut watch = Stopwatch::start();
         let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
         let header = pool.info().header;
@@ -663,6 +665,15 @@ impl<E: Environment> Drop for Database<E> {
     fn drop(&mut self) {
         // What fails here leaves the pool marked as open; the next opening recovers.
         let _ = self.shut();
+    }
+}
+
+impl<E: Environment> Database<E> {
+    /// What the pool says of the database.
+    pub(crate) fn description(&self) -> Result<Description, Error> {
+        let gone = Bad::Damaged { what: "database description", at: 0 };
+        let read = || Ok(Description::read(&self.heap)?.ok_or(gone)?.0);
+        unless_failed(self.heap.memory(), read())
     }
 }
 

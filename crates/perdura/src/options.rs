@@ -3,6 +3,8 @@
 use engines::below::{Domain, PoolOptions};
 use engines::{EngineKind, EngineOptions};
 
+use crate::error::Error;
+
 /// When a commit returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Commit {
@@ -262,5 +264,19 @@ impl Options {
     pub fn boot_id(mut self, id: [u8; 16]) -> Self {
         self.pool.boot_id = Some(id);
         self
+    }
+
+    /// Refuses what no engine can work with. What depends on others is refused where it is used.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let engine = &self.engine_options;
+        let least_one = [
+            ("checkpoint_bytes", engine.checkpoint_bytes),
+            ("wal_reserve_bytes", engine.wal_segment_bytes),
+            ("page_bytes", engine.page_bytes.into()),
+        ];
+        match least_one.into_iter().find(|(_, value)| *value == 0) {
+            Some((name, _)) => Err(Error::Options(format!("{name} of 0; choose 1 at least"))),
+            None => Ok(()),
+        }
     }
 }

@@ -89,10 +89,11 @@ pub enum StorageError {
         /// The column.
         column: String,
     },
-    /// The transactions of a batch make and supersede more objects than its list can name.
-    #[error("the transaction changes too much: its list holds {max} objects; do it in parts")]
+    /// The transactions of a batch make and supersede more objects than its list can name, or a
+    /// transaction has more changes than its undo log can.
+    #[error("the transaction changes too much: {max} changes at most; do it in parts")]
     TransactionTooLarge {
-        /// Objects that the list can name.
+        /// Objects that the list can name, or entries that the log can have.
         max: u64,
     },
     /// The schema makes no sense.

@@ -51,8 +51,8 @@ pub use schema::{
 pub use superseded::Superseded;
 pub use table::{Image, NewField, NewFields, NewTuple, Tables};
 pub use undo_log::{
-    FIELDS_PER_ENTRY, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry, UndoKind,
-    UndoLog, UndoWork,
+    FIELDS_PER_ENTRY, MAX_UNDO_ENTRIES, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry,
+    UndoKind, UndoLog, UndoWork,
 };
 pub use value::{ColumnType, Row, Value, user_bytes};
 pub use work_done::WorkDone;

@@ -37,8 +37,12 @@ const _: () = assert!(24 + UNDO_NOTES as u64 * 8 <= UNDO_HEAD_BYTES);
 
 const LINE: u64 = 64;
 const ENTRIES: u64 = UNDO_SEGMENT_BYTES / LINE - 1;
-/// Segments in a chain that are believed: 2^22 lines of entries.
+/// Segments that a chain has at most: 2^22 lines of entries.
 const MAX_SEGMENTS: usize = 1 << 16;
+
+/// Entries of a transaction, at most: an insert, a delete and an update of one or two columns have one
+/// each.
+pub const MAX_UNDO_ENTRIES: u64 = MAX_SEGMENTS as u64 * ENTRIES;
 
 const STATE_COMMITTED: u64 = 1;
 const STATE_EMPTY: u64 = 2;
@@ -392,7 +396,7 @@ impl UndoLog {
     /// Makes sure that `entries` more entries fit. May make fences of its own.
     ///
     /// # Errors
-    /// The memory is full; the log is as it was.
+    /// The memory is full, or the transaction is too large; the log is as it was.
     #[inline]
     #[track_caller]
     pub fn reserve<M: Memory>(
@@ -576,6 +580,10 @@ impl UndoLog {
         lane: &mut Lane<M>,
         chain: usize,
     ) -> Result<(), StorageError> {
+        // A longer chain would not be believed when it is opened.
+        if self.chains[chain].len() == MAX_SEGMENTS {
+            return Err(StorageError::TransactionTooLarge { max: MAX_UNDO_ENTRIES });
+        }
         let segment = lane.allocate(UNDO_SEGMENT_BYTES, Purpose::Log)?;
         let memory = lane.memory();
         memory.store(Off::new(segment), 0);

@@ -148,8 +148,7 @@ struct Buffers {
 
 /// What a backup says of the database.
 pub(super) fn describe<E: Environment>(database: &Database<E>) -> Result<Description, Error> {
-    let described = engines::below::Description::read(&database.heap)?;
-    let Some((described, _)) = described else { unreachable!("an open database has it") };
+    let described = database.description()?;
     Ok(Description {
         perdura: env!("CARGO_PKG_VERSION").into(),
         engine: described.engine,

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use engines::below::{Description, Environment, HostFiles, NewFile, Row, Schema};
+use engines::below::{Environment, HostFiles, NewFile, Row, Schema};
 
 use super::text::{put_text, put_value};
 use super::{End, FORMAT, Head};
@@ -92,9 +92,7 @@ impl<E: Environment> Database<E> {
     }
 
     fn head(&self, tables: &[Table]) -> Result<Head, Error> {
-        let Some((described, _)) = Description::read(&self.heap)? else {
-            unreachable!("an open database has it")
-        };
+        let described = self.description()?;
         let schemas = tables.iter().map(|table| table.layout.schema.clone());
         Ok(Head {
             perdura_dump: FORMAT,

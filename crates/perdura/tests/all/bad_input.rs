@@ -388,3 +388,71 @@ fn a_refused_opening_does_not_make_a_clean_pool_unclean() {
     assert!(Database::open(&path, &boot(2).partitions(5)).is_err());
     Database::open(&path, &boot(3)).unwrap().close().unwrap();
 }
+
+/// A way to set one option to a number.
+type Setting = (&'static str, fn(Options, u64) -> Options);
+
+/// Every option that is a number.
+const SETTINGS: [Setting; 15] = [
+    ("partitions", |options, value| options.partitions(value as u32)),
+    ("pool_limit", Options::pool_limit),
+    ("pool_initial", Options::pool_initial),
+    ("chunk_bytes", Options::chunk_bytes),
+    ("node_bytes", |options, value| options.node_bytes(value as u32)),
+    ("checkpoint_bytes", Options::checkpoint_bytes),
+    ("wal_reserve_bytes", Options::wal_reserve_bytes),
+    ("page_bytes", |options, value| options.page_bytes(value as u32)),
+    ("memtable_bytes", Options::memtable_bytes),
+    ("growth", |options, value| options.growth(value as u32)),
+    ("level0_runs", |options, value| options.level0_runs(value as u32)),
+    ("cache_bytes", Options::cache_bytes),
+    ("tree_node_bytes", |options, value| options.tree_node_bytes(value as u32)),
+    ("block_bytes", |options, value| options.block_bytes(value as u32)),
+    ("volatile_limit", Options::volatile_limit),
+];
+
+/// Refused, with nothing left behind, or taken, and then it works; and the same of opening what was
+/// made with sound ones and closed, which stays closed.
+#[test]
+fn an_option_of_nothing_or_next_to_it_is_refused_or_works() {
+    for engine in EngineKind::ALL {
+        for (name, set) in SETTINGS {
+            for value in [0, 1, 3] {
+                let what = format!("{engine}, {name} of {value}");
+                let directory = tempfile::tempdir().unwrap();
+                let path = directory.path().join("db");
+                let odd = set(options().engine(engine), value);
+                match Database::create(&path, &schema(), &odd) {
+                    Err(error) => {
+                        assert!(!error.to_string().is_empty());
+                        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+                        assert!(left.is_empty(), "{what}: {left:?}");
+                        let db = Database::create(&path, &schema(), &options().engine(engine));
+                        let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+                        fill(&db);
+                        db.close().unwrap();
+                    }
+                    Ok(db) => {
+                        // The pool may be too small for some.
+                        let tables = Tables::of(&db);
+                        let insert = |key| {
+                            let first = db.partition(0);
+                            first.write(|tx| {
+                                crate::support::insert_item(tx, &tables, key, &item(key))
+                            })
+                        };
+                        let done = (0..20).try_for_each(insert);
+                        let small = name.contains("limit");
+                        assert!(done.is_ok() || small, "{what}: {done:?}");
+                        db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+                    }
+                }
+                let opened = Database::open(&path, &set(Options::new(), value)).map(drop);
+                // Whatever came of it, with sound options it opens, and is as it was.
+                let db = Database::open(&path, &Options::new());
+                let db = db.unwrap_or_else(|error| panic!("{what}: {opened:?}, then {error}"));
+                db.check().unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+        }
+    }
+}

@@ -67,6 +67,16 @@ fn every_page_fails(engine: EngineKind) {
                 Err(_) => wrong += 1,
             }
             let _ = (db.check(), db.footprint(), db.examine());
+            let copy = directory.path().join("copy");
+            if db.backup(&copy).is_ok() {
+                std::fs::remove_file(&copy).unwrap();
+            }
+            let _ = db.dump_to(
+                &mut Vec::new(),
+                "copy",
+                std::slice::from_ref(&tables.item),
+                &mut |_| (),
+            );
             if db.close().is_ok() {
                 // Nobody has touched what is lost.
                 assert!(std::fs::metadata(&path).unwrap().len() == page * PAGE);

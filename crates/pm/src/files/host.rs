@@ -5,6 +5,7 @@
 //!   less and no more.
 //! - After a failed sync a handle acknowledges nothing: the kernel may have dropped the pages that
 //!   it could not write, and a second sync would succeed over the loss.
+//! - A forked child changes nothing: what it inherits is the parent's, which goes on writing.
 //! - No byte beyond the end of the file is touched through a mapping.
 //!
 //! What a sync does:
@@ -35,6 +36,7 @@ use crate::counters::{Counters, Tally, bump};
 use crate::domain::Domain;
 use crate::flush::{FlushInstruction, store_fence};
 use crate::offset::{LINE_BYTES, Range};
+use crate::poison::fork_generation;
 use crate::pool::file::reserve_space;
 
 /// What makes a file durable.
@@ -67,11 +69,21 @@ struct Directory {
     handle: fs::File,
     method: Method,
     poisoned: AtomicBool,
+    forks: u32,
     counting: AtomicBool,
     tally: Tally,
 }
 
 impl Directory {
+    /// Refuses to change in a forked child what belongs to the parent.
+    fn is_ours(&self) -> io::Result<()> {
+        if self.forks == fork_generation() {
+            return Ok(());
+        }
+        let why = "the files belong to the parent process; close them before the fork";
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    }
+
     fn counted(&self, count: impl FnOnce(&Tally)) {
         if self.counting.load(Ordering::Relaxed) {
             count(&self.tally);
@@ -134,6 +146,7 @@ impl HostFiles {
             handle,
             method: Method::of(domain, modelled)?,
             poisoned: AtomicBool::new(false),
+            forks: fork_generation(),
             counting: AtomicBool::new(false),
             tally: Tally::default(),
         })))
@@ -187,6 +200,7 @@ impl Files for HostFiles {
     type File = HostFile;
 
     fn create(&self, name: &str) -> io::Result<HostFile> {
+        self.0.is_ours()?;
         let path = self.place(name)?;
         let mut options = OpenOptions::new();
         // Nothing more is asked that could fail and leave the file behind.
@@ -218,14 +232,17 @@ impl Files for HostFiles {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.is_ours()?;
         fs::remove_file(self.place(name)?)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.is_ours()?;
         fs::rename(self.place(from)?, self.place(to)?)
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.is_ours()?;
         let (from, to) = (self.place(from)?, self.place(to)?);
         let (old, new) =
             (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);
@@ -245,6 +262,7 @@ impl Files for HostFiles {
 
     fn sync_directory(&self) -> io::Result<()> {
         let directory = &*self.0;
+        directory.is_ours()?;
         check_poison(&directory.poisoned)?;
         match directory.method {
             Method::Nothing => return Ok(()),
@@ -362,6 +380,12 @@ struct Unsynced {
 }
 
 impl HostFile {
+    /// Refuses in a forked child, and after a sync that failed.
+    fn usable(&self) -> io::Result<()> {
+        self.directory.is_ours()?;
+        check_poison(&self.poisoned)
+    }
+
     fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -408,14 +432,14 @@ impl File for HostFile {
     fn sync_anew(&self, bytes: u64) -> io::Result<()> {
         if matches!(self.directory.method, Method::Nothing) {
             // The kernel's pages are what counts.
-            return check_poison(&self.poisoned);
+            return self.usable();
         }
         super::write_anew(self, bytes)?;
         self.sync()
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        check_poison(&self.poisoned)?;
+        self.usable()?;
         let mut unsynced = self.unsynced();
         self.file.set_len(bytes)?;
         unsynced.ranges.retain_mut(|range| {
@@ -426,7 +450,7 @@ impl File for HostFile {
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        check_poison(&self.poisoned)?;
+        self.usable()?;
         let before = self.file.metadata()?.len();
         if bytes <= before {
             return Ok(());
@@ -451,7 +475,7 @@ impl File for HostFile {
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        check_poison(&self.poisoned)?;
+        self.usable()?;
         let result = self.file.write_all_at(bytes, at);
         let written = Range::new(at, bytes.len() as u64);
         if matches!(self.directory.method, Method::WriteBack(_)) {
@@ -470,7 +494,7 @@ impl File for HostFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        check_poison(&self.poisoned)?;
+        self.usable()?;
         let method = self.directory.method;
         if method == Method::Nothing {
             return Ok(());

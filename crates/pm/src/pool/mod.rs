@@ -10,6 +10,7 @@
 //!   this one.
 
 pub(crate) mod file;
+mod notes;
 mod options;
 mod registry;
 
@@ -36,6 +37,7 @@ pub use file::random_uuid;
 pub use options::{Access, PoolOptions};
 
 use file::{check_regular, header_of, io_error, reserve_space, sync_name, this_boot};
+use notes::Notes;
 use registry::Registered;
 
 /// What is known of an open pool.
@@ -87,7 +89,7 @@ struct Shared {
     instruction: Option<FlushInstruction>,
     tally: Tally,
     /// Pages to sync at the next fence of a `disk` pool.
-    noted: Mutex<Vec<Range>>,
+    notes: Notes,
     file: File,
     header: Mutex<Header>,
     info: PoolInfo,
@@ -251,7 +253,20 @@ impl Pool {
         header.boot_id = boot;
         header.sequence += 1;
         header.write_first(self);
-        self.still_good("mark the pool as open")
+        drop(header);
+        // Whatever the domain: a mark that a power cut takes back would have the pool taken for one
+        // that was closed, with whatever the kernel has written back of it since.
+        let doing = "mark the pool as open";
+        self.still_good(doing)?;
+        self.sync_file(doing)
+    }
+
+    /// Hands the whole file to the medium, whatever the domain asks for.
+    fn sync_file(&self, doing: &'static str) -> Result<(), PoolError> {
+        self.0.file.sync_data().map_err(|source| {
+            self.0.poisoned.store(true, Ordering::SeqCst);
+            PoolError::Io { path: self.0.info.path.clone(), doing, source }
+        })
     }
 
     /// A fence has no result: what it could not do shows here.
@@ -345,7 +360,7 @@ impl Pool {
             domain: header.domain,
             instruction,
             tally: Tally::default(),
-            noted: Mutex::new(Vec::new()),
+            notes: Notes::default(),
             file,
             header: Mutex::new(header),
             info: PoolInfo {
@@ -423,22 +438,15 @@ impl Pool {
             return Ok(());
         }
         let doing = "sync the pool while closing";
-        let sync = || {
-            let failed = |source| PoolError::Io { path: self.0.info.path.clone(), doing, source };
-            self.0.file.sync_data().map_err(|source| {
-                self.0.poisoned.store(true, Ordering::SeqCst);
-                failed(source)
-            })
-        };
         self.still_good(doing)?;
-        sync()?;
+        self.sync_file(doing)?;
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         header.clean = true;
         header.sequence += 1;
         header.write(self);
         drop(header);
         self.still_good(doing)?;
-        sync()
+        self.sync_file(doing)
     }
 
     #[cold]
@@ -464,12 +472,7 @@ impl Pool {
             (Access::ReadWrite, Domain::Disk) => {
                 let page = page_bytes();
                 let start = at.start / page * page;
-                let range = Range::new(start, at.end().next_multiple_of(page) - start);
-                let mut noted =
-                    shared.noted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                if noted.last() != Some(&range) {
-                    noted.push(range);
-                }
+                shared.notes.add(Range::new(start, at.end().next_multiple_of(page) - start));
             }
             _ => compiler_fence(Ordering::SeqCst),
         }
@@ -489,20 +492,7 @@ impl Pool {
             store_fence();
             return;
         }
-        let mut noted = std::mem::take(
-            &mut *shared.noted.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
-        );
-        noted.sort_by_key(|range| range.start);
-        let mut merged: Vec<Range> = Vec::with_capacity(noted.len());
-        for range in noted {
-            match merged.last_mut() {
-                Some(last) if range.start <= last.end() => {
-                    last.len = last.len.max(range.end() - last.start);
-                }
-                _ => merged.push(range),
-            }
-        }
-        for range in merged {
+        shared.notes.sync(|range| {
             let len = range.len.min(shared.mapping.len() - range.start);
             // SAFETY: the pages lie within the mapping.
             let result = unsafe {
@@ -519,7 +509,7 @@ impl Pool {
                 // What a failed sync left behind is unknown: acknowledge nothing any more.
                 shared.poisoned.store(true, Ordering::SeqCst);
             }
-        }
+        });
     }
 }
 

@@ -6,7 +6,7 @@
 
 use heap::{Heap, HeapOptions, Purpose};
 use pm::{Killed, LineSet, Memory, Off, Recording, Site, Trace};
-use storage::{UNDO_HEAD_BYTES, UndoEntry, UndoLog, UndoWork};
+use storage::{MAX_UNDO_ENTRIES, StorageError, UNDO_HEAD_BYTES, UndoEntry, UndoLog, UndoWork};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -122,4 +122,25 @@ fn the_test_fails_without_one_flush_or_fence_of_opening() {
     };
     assert_eq!(unseen(Trace::flush_sites, Trace::without_flushes_of), [] as [Site; 0]);
     assert_eq!(unseen(Trace::fence_sites, Trace::without_fences_of), [] as [Site; 0]);
+}
+
+/// The longest chain of segments opens again; none gets longer.
+#[test]
+fn a_transaction_that_is_too_large_is_refused_and_the_log_opens_again() {
+    let memory = Recording::pool(64 << 10, 1 << 30).unwrap();
+    let options = HeapOptions { chunk_bytes: 256 << 10, lanes: 1 };
+    let heap = Heap::format(memory.clone(), options).unwrap();
+    let mut lane = heap.lane(0);
+    let head = lane.allocate(UNDO_HEAD_BYTES, Purpose::Log).unwrap();
+    let mut log = UndoLog::create(&mut lane, head).unwrap();
+    log.reserve(&mut lane, MAX_UNDO_ENTRIES as usize).unwrap();
+    let refused = log.reserve(&mut lane, MAX_UNDO_ENTRIES as usize + 1);
+    assert!(matches!(refused, Err(StorageError::TransactionTooLarge { max: MAX_UNDO_ENTRIES })));
+    let mut lines = LineSet::new();
+    log.append(&memory, UndoEntry::delete(0, 64), &mut lines);
+    lines.flush(&memory);
+    memory.fence();
+    drop(lane);
+    let (_, committed, _, open) = opened(&memory, head);
+    assert_eq!((committed.len(), open.len()), (0, 1));
 }
