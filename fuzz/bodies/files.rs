@@ -99,7 +99,7 @@ pub(crate) fn wal(input: &[u8]) {
         memory.grow(1 << 16).expect("memory");
         memory
     };
-    let options = WalOptions { reserve_bytes: 4096, group: 1, closed: false };
+    let options = WalOptions { reserve_bytes: 4096, group: 1, ..WalOptions::default() };
     let recover = || {
         let mut records = Vec::new();
         let visit = |txn, payload: &[u8]| {
@@ -260,7 +260,7 @@ pub(crate) fn seeds() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         let files = RecordingFiles::new();
         let memory = Dram::new(1 << 16).expect("addresses");
         memory.grow(1 << 16).expect("memory");
-        let options = WalOptions { reserve_bytes: 512, group: 1, closed: false };
+        let options = WalOptions { reserve_bytes: 512, group: 1, ..WalOptions::default() };
         let buffer = Range::new(64, 4096);
         let log = Wal::create(files.clone(), "w", WAL_START, memory, buffer, options);
         let mut log = log.expect("a log");

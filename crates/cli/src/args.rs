@@ -90,9 +90,13 @@ pub(crate) enum Command {
     },
 }
 
-/// Sizes of a tour, for tests.
+/// `perdura tour`; the sizes are for tests.
 #[derive(Debug, Args)]
 pub(crate) struct TourArgs {
+    /// Directory to make the pools in [default: /dev/shm if it has room for them, else the directory
+    /// for temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
     /// Tuples in each pool.
     #[arg(long, hide = true, default_value = "50k", value_parser = parse_positive)]
     pub(crate) tuples: u64,

@@ -10,6 +10,7 @@
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -21,6 +22,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 /// What the attendant says when it is ready, and what it hears when it is not needed any more.
 const WORD: &[u8] = b".\n";
 
+/// What to start as a child process: the program that runs, whatever has become of its file since,
+/// such as a newer one of the same name.
+///
+/// # Errors
+/// The system does not say which it is.
+pub(crate) fn this_program() -> io::Result<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.exists() { Ok(running) } else { std::env::current_exe() }
+}
+
 /// The attendant, as the command has it.
 pub(crate) struct Attendant(Child);
 
@@ -30,7 +41,7 @@ impl Attendant {
     /// # Errors
     /// It does not start, or ends at once.
     pub(crate) fn hire(kind: &str, argument: &OsStr) -> io::Result<Self> {
-        let child = Command::new(std::env::current_exe()?)
+        let child = Command::new(this_program()?)
             .arg(kind)
             .arg(argument)
             .stdin(Stdio::piped())

@@ -64,6 +64,17 @@ impl Promise {
         Self { domain: Some(header.domain), modelled: header.modelled }
     }
 
+    /// What a contestant promises on a medium, an engine in this domain or else in the medium's own.
+    pub(crate) fn of(contestant: Contestant, domain: Option<Domain>, medium: &Medium) -> Self {
+        match contestant {
+            Contestant::Engine(_) => {
+                let domain = domain.unwrap_or(medium.natural);
+                Self { domain: Some(domain), modelled: !domain.is_given_by(medium.natural) }
+            }
+            Contestant::Peer(kind) => Self::of_peer(kind, medium),
+        }
+    }
+
     /// What a peer promises on a medium. A floor executes flushes and fences whatever it lies on; a
     /// database asks the kernel to sync, which gives what the medium gives.
     pub(crate) fn of_peer(kind: PeerKind, medium: &Medium) -> Self {

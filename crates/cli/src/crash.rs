@@ -15,6 +15,7 @@ use perdura::{Domain, EngineKind, Medium};
 use serde::Serialize;
 
 use crate::args::CrashArgs;
+use crate::attendant::this_program;
 use crate::bench;
 use crate::failure::Failure;
 use crate::host::Host;
@@ -44,7 +45,7 @@ struct ListedFault {
 /// # Errors
 /// An engine or a fault that does not exist; [`Failure::Found`] if a state is wrong.
 pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.json.as_ref(), &[])?;
     if args.list_faults {
         return list(args);
     }
@@ -66,7 +67,13 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
     drop(bar);
     let text = people(&runs, &all);
     let medium = Medium::of_no_file("recording media");
-    report(&text, &bench::Report::new(&Host::new(&medium), &runs), args.json.as_ref())?;
+    let host = Host::new(&medium);
+    let printed = report(&text, &bench::Report::new(&host, &runs), args.json.as_ref());
+    Failure::or_verdict(printed, || judge(&runs))
+}
+
+/// Whether a state was wrong, or a fault was not noticed.
+fn judge(runs: &[Report]) -> Result<(), Failure> {
     let unnoticed: Vec<_> = runs
         .iter()
         .filter(|run| run.violations == 0)
@@ -206,7 +213,7 @@ struct SoakRun {
 }
 
 fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::about("this program", error))?;
+    let program = this_program().map_err(|error| Failure::about("this program", error))?;
     let mut scratch = Scratch::new(args.path.as_deref(), false)?;
     let engines = args.engine.as_ref().map_or(&EngineKind::ALL[..], |list| &list.0);
     let (mut bar, mut runs) = (Bar::new(), Vec::new());
@@ -248,10 +255,12 @@ fn soak_all(args: &CrashArgs, kills: u64) -> Result<(), Failure> {
     }
     drop(bar);
     let host = Host::new(scratch.medium());
-    let text = soak_table(&runs) + &scratch.kept().unwrap_or_default();
-    report(&text, &bench::Report::new(&host, &runs), args.json.as_ref())?;
-    let bad = |run: &SoakRun| run.soaked.lost + run.soaked.surplus > 0;
-    if runs.iter().any(bad) { Err(Failure::Found) } else { Ok(()) }
+    let report_of = bench::Report::new(&host, &runs);
+    let printed = report(&soak_table(&runs), &report_of, args.json.as_ref());
+    Failure::or_verdict(printed, || {
+        let bad = |run: &SoakRun| run.soaked.wrong.is_some();
+        if runs.iter().any(bad) { Err(Failure::Found) } else { Ok(()) }
+    })
 }
 
 fn soak_table(runs: &[SoakRun]) -> String {

@@ -4,6 +4,7 @@
 //! through `Result`s.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Why a command did not end with exit code 0.
@@ -28,21 +29,41 @@ impl Failure {
         Self::Failed(text)
     }
 
+    /// What came of a command that has printed its report: what the report says is wrong stays
+    /// wrong where its reader has gone.
+    ///
+    /// # Errors
+    /// The report could not be printed, or the verdict's.
+    pub(crate) fn or_verdict(
+        printed: Result<(), Self>,
+        verdict: impl FnOnce() -> Result<(), Self>,
+    ) -> Result<(), Self> {
+        match printed {
+            Ok(()) | Err(Self::PipeClosed) => verdict().and(printed),
+            failed => failed,
+        }
+    }
+
     /// Says why on standard error, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Failed(why) => {
-                eprintln!("perdura: {why}");
+                say(format_args!("perdura: {why}"));
                 ExitCode::from(1)
             }
             Self::Found => ExitCode::from(1),
             Self::Usage(why) => {
-                eprintln!("perdura: {why}\n\nFor more information, try '--help'.");
+                say(format_args!("perdura: {why}\n\nFor more information, try '--help'."));
                 ExitCode::from(2)
             }
             Self::PipeClosed => ExitCode::SUCCESS,
         }
     }
+}
+
+/// Says a line on standard error. One that takes no more changes nothing about what a command does.
+pub(crate) fn say(line: impl Display) {
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 macro_rules! failed {

@@ -21,6 +21,7 @@ use peers::AcknowledgedFile;
 use perdura::{Background, Domain};
 use workloads::RunOptions;
 
+use crate::attendant::this_program;
 use crate::child::{Found, Task, VICTIM, WITNESS};
 use crate::contestant::Contestant;
 use crate::failure::Failure;
@@ -112,7 +113,7 @@ struct Guarded(Child);
 impl Guarded {
     fn start(what: &str, task: &Task) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::about("a child process", error);
-        let binary = std::env::current_exe().map_err(|error| failed(&error))?;
+        let binary = this_program().map_err(|error| failed(&error))?;
         let encoded = serde_json::to_string(task).map_err(|error| failed(&error))?;
         Command::new(binary)
             .args([what, &encoded])

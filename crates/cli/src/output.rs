@@ -2,15 +2,21 @@
 //!
 //! Invariants:
 //! - Results go to standard output, everything else to standard error.
-//! - A reader that has gone ends the command quietly.
+//! - A reader that has gone ends the command quietly; what was found wrong is still wrong.
+//! - What a command reads or makes, and any database, is never replaced by its report.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+
+/// How files begin that a report must not replace, whoever they belong to: pools, backups, and
+/// SQLite's, such as the results of the laboratory.
+const DATABASES: [&[u8]; 3] = [b"PERDURA\0", b"PERDBAK\0", b"SQLite format 3\0"];
 
 /// Where JSON goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +88,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(_) => None,
     };
     // A link stays one: what it leads to is replaced.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| behind_link(path));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
@@ -98,22 +104,83 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Refuses a JSON file that cannot be written before the work is done rather than after.
+/// Refuses a JSON file that cannot or must not be written before the work is done rather than after.
+/// `others` are the files that the command reads and makes.
 ///
 /// # Errors
-/// It cannot be opened for writing.
-pub(crate) fn check_target(json: Option<&JsonTarget>) -> Result<(), Failure> {
+/// As [`check_replaceable`], or it cannot be opened for writing.
+pub(crate) fn check_target(json: Option<&JsonTarget>, others: &[&Path]) -> Result<(), Failure> {
     let Some(JsonTarget::File(path)) = json else { return Ok(()) };
-    let existed = path.exists();
+    check_replaceable(path, others)?;
+    let known = fs::metadata(path);
+    // To open a pipe would wait for its reader, and to close it again end what he reads.
+    if known.as_ref().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+        return Ok(());
+    }
     File::options()
         .append(true)
         .create(true)
         .open(path)
         .map_err(|error| Failure::about(path.display(), error))?;
-    if !existed {
-        remove_quietly(path);
+    if known.is_err() {
+        // A link that led to nothing stays: what was made now is behind it.
+        remove_quietly(&fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
     }
     Ok(())
+}
+
+/// Refuses a report that would replace one of `others`, by whatever name, or any database. To know
+/// the command's own files is not enough: a wrong name may be that of another database.
+///
+/// # Errors
+/// Which file, and why.
+pub(crate) fn check_replaceable(path: &Path, others: &[&Path]) -> Result<(), Failure> {
+    let place = Place::of(path);
+    let what = if others.iter().any(|other| Place::of(other) == place) {
+        "this command reads or makes this file itself, and the report would replace it"
+    } else if is_database(path) {
+        "this is a database or a backup, and the report would replace it"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::Usage(format!("{}: {what}; name another file", path.display())))
+}
+
+/// Which file a path leads to.
+#[derive(PartialEq, Eq)]
+enum Place {
+    /// One that is there: device and inode.
+    File(u64, u64),
+    /// One that is not there yet, without links.
+    Name(PathBuf),
+}
+
+impl Place {
+    fn of(path: &Path) -> Self {
+        if let Ok(meta) = fs::metadata(path) {
+            return Self::File(meta.dev(), meta.ino());
+        }
+        let path = behind_link(path);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let parent = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
+        Self::Name(parent.join(path.file_name().unwrap_or_default()))
+    }
+}
+
+/// Where a link leads; else the path itself.
+fn behind_link(path: &Path) -> PathBuf {
+    fs::read_link(path).map_or_else(|_| path.to_owned(), |to| path.with_file_name(to))
+}
+
+fn is_database(path: &Path) -> bool {
+    // Anything else may wait for a writer.
+    if !path.is_file() {
+        return false;
+    }
+    let mut begin = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut begin));
+    read.is_ok() && DATABASES.iter().any(|magic| begin.starts_with(magic))
 }
 
 fn remove_quietly(path: &Path) {
@@ -153,7 +220,7 @@ pub(crate) fn table(head: &[String], rows: &[Vec<String>], left: usize) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use super::{table, write_whole};
+    use super::{JsonTarget, check_target, table, write_whole};
 
     #[test]
     fn what_is_written_takes_the_place_of_what_was_there() {
@@ -174,6 +241,23 @@ mod tests {
 
         let nowhere = directory.path().join("nowhere").join("file");
         write_whole(&nowhere, b"").expect_err("there is no such directory");
+    }
+
+    /// A link that leads to nothing yet stays one, and leads to the report afterwards.
+    #[test]
+    fn a_link_to_nothing_is_written_through() {
+        use std::fs;
+        use std::os::unix::fs::symlink;
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let link = directory.path().join("link");
+        symlink("file", &link).expect("made");
+        check_target(Some(&JsonTarget::File(link.clone())), &[]).expect("it can be written");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink(), "it stays");
+        assert!(!link.exists(), "nothing is made before its time");
+        write_whole(&link, b"one").expect("written");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read(directory.path().join("file")).expect("there"), b"one");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - Whatever ends the command (its end, an error, Ctrl-C, SIGKILL), the directory goes, unless it
 //!   is to be kept.
+//! - One that is kept is named on standard error at the end, whatever the end.
 //! - Only a directory that [`Scratch::new`] made itself is ever removed.
 //!
 //! How:
@@ -20,7 +21,7 @@ pub(crate) use lab::room::Room;
 use perdura::{Domain, Medium, free_bytes, medium_of};
 
 use crate::attendant::{Attendant, attend};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::units;
 
 /// First argument of the janitor.
@@ -63,6 +64,32 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Makes a directory below `parent`, or on the best medium that has room for so many bytes.
+    ///
+    /// # Errors
+    /// The directory cannot be made or looked at, or nowhere is so much room.
+    pub(crate) fn with_room(parent: Option<&Path>, bytes: u64) -> Result<Self, Failure> {
+        let mut parents = match parent {
+            Some(parent) => vec![parent.to_owned()],
+            None => vec![best_directory(), std::env::temp_dir()],
+        };
+        parents.dedup();
+        let mut free = Vec::new();
+        for parent in parents {
+            let scratch = Self::new(Some(&parent), false)?;
+            let here = scratch.free()?;
+            if bytes <= here {
+                return Ok(scratch);
+            }
+            free.push(format!("{} in {}", units::bytes(here), parent.display()));
+        }
+        Err(Failure::Failed(format!(
+            "this takes about {}, and free are {}; choose another directory with --path",
+            units::bytes(bytes),
+            free.join(" and "),
+        )))
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -97,12 +124,7 @@ impl Scratch {
     /// # Errors
     /// There is less room than `bytes`; `instead` says what else to ask for.
     pub(crate) fn require(&self, bytes: u64, instead: Option<&str>) -> Result<(), Failure> {
-        let room = self.room()?;
-        let free = match room.medium_is_memory {
-            // Memory as a file system gives no more than there is.
-            true => room.medium_bytes.min(room.memory_bytes),
-            false => room.medium_bytes,
-        };
+        let free = self.free()?;
         if bytes <= free {
             return Ok(());
         }
@@ -112,6 +134,16 @@ impl Scratch {
             "this takes about {bytes}, and {free} are free; {instead}choose another directory with --path"
         );
         Err(Failure::about(self.path.display(), why))
+    }
+
+    /// Bytes that can be written.
+    fn free(&self) -> Result<u64, Failure> {
+        let room = self.room()?;
+        Ok(match room.medium_is_memory {
+            // Memory as a file system gives no more than there is.
+            true => room.medium_bytes.min(room.memory_bytes),
+            false => room.medium_bytes,
+        })
     }
 
     /// Keeps the directory after all: somebody will want to look at what is in it.
@@ -134,16 +166,13 @@ impl Scratch {
             medium_is_memory: self.medium.natural == Domain::Process,
         })
     }
-
-    /// What to tell the user who wanted to keep it.
-    pub(crate) fn kept(&self) -> Option<String> {
-        self.janitor.is_none().then(|| format!("Kept: {}\n", self.path.display()))
-    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let Some(janitor) = self.janitor.take() else { return };
+        let Some(janitor) = self.janitor.take() else {
+            return say(format_args!("kept: {}", self.path.display()));
+        };
         // The janitor tries again, and nobody is left to be told of a failure.
         let _ = fs::remove_dir_all(&self.path);
         janitor.work();

@@ -41,7 +41,15 @@ const RUN_KEYS: [&str; 26] = [
     "engine",
     "peer",
 ];
-const RECOVERY_KEYS: [&str; 18] = [
+const RECOVERY_KEYS: [&str; 26] = [
+    "mix",
+    "skew",
+    "partitions",
+    "domain",
+    "modelled",
+    "commit",
+    "group",
+    "seed",
     "background",
     "workload",
     "tuples",
@@ -321,11 +329,21 @@ fn pools_are_kept_where_that_is_wanted() {
         "bench", "ycsb", "--engine", "nvm-inp", "--tuples", "300", "--txns", "1k", "--path", path,
         "--keep",
     ]);
-    assert!(ran.out.contains("Kept: "), "{ran:?}");
-    let kept = directory.path().join(&left_in(directory.path())[0]).join("nvm-inp/pool");
+    let kept = directory.path().join(&left_in(directory.path())[0]);
+    // On standard error: programs read the other one.
+    assert_eq!(ran.err, format!("kept: {}\n", kept.display()));
+    let kept = kept.join("nvm-inp/pool");
     let ran = run(&["pool", "check", kept.to_str().expect("text")]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.contains("tuples      300"), "{}", ran.out);
+
+    // A benchmark that fails says it too.
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("text");
+    let ran = run(&["bench", "tpcc", "--warehouses", "60000", "--path", path, "--keep"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let kept = directory.path().join(&left_in(directory.path())[0]);
+    assert!(ran.err.contains(&format!("kept: {}\n", kept.display())), "{}", ran.err);
 }
 
 #[test]
@@ -352,6 +370,10 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         assert_eq!(keys(run), expected(&RECOVERY_KEYS, run));
         assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
         assert!(run["acknowledged"].as_u64() >= run["txns"].as_u64(), "{run}");
+        let said = [&run["mix"], &run["skew"], &run["commit"]];
+        assert_eq!(said, ["write-heavy", "low", "durable"], "{run}");
+        assert_eq!((&run["partitions"], &run["seed"]), (&1.into(), &1.into()), "{run}");
+        assert!(run["domain"].is_string() && run["modelled"] == false, "{run}");
         let opening = &run["opening_us"];
         assert_eq!(opening.is_null(), run.get("peer").is_some(), "peers do not say: {run}");
         if let Some(parts) = opening.as_object() {
@@ -415,6 +437,35 @@ fn groups_and_partitions_survive_a_kill_too() {
     }
 }
 
+/// What can acknowledge nothing before it ends cannot be killed in the middle.
+#[test]
+fn a_group_that_never_gets_full_is_refused() {
+    let kill = ["bench", "recovery", "--commit", "grouped"];
+    for more in [
+        &["--mix", "read-only"][..],
+        &["--mix", "read-heavy", "--group", "400000"],
+        &["--partitions", "4", "--group", "1000000"],
+        &["--workload", "tpcc", "--group", "4000000000"],
+    ] {
+        let ran = run_in_empty(&[&kill[..], more].concat());
+        assert_eq!(ran.code, Some(2), "{more:?}: {ran:?}");
+        assert!(ran.err.contains("nothing would be acknowledged"), "{more:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_domain_that_is_modelled_is_said_to_be_after_a_kill_too() {
+    let ran = run_in_empty(&[
+        "bench", "recovery", "--engine", "inp", "--tuples", "300", "--txns", "500", "--domain",
+        "eadr",
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    // On persistent memory with saved caches it is none.
+    let modelled = ran.out.contains("this medium does not keep what they promise");
+    let text = if modelled { "eadr (modelled)  " } else { "eadr  " };
+    assert!(ran.out.contains(text), "{}", ran.out);
+}
+
 #[test]
 fn a_kill_while_a_thread_works_in_the_background_loses_nothing() {
     let ran = run_in_empty(&[
@@ -452,6 +503,40 @@ fn the_tour_shows_every_engine_and_what_was_not_shown() {
     let rule = ran.out.lines().find(|line| line.starts_with("-----")).expect("a table");
     let rows = ran.out.lines().filter(|line| line.split_whitespace().count() == 8);
     assert!(rows.chain([rule]).all(|row| row.chars().count() <= 100), "{}", ran.out);
+}
+
+/// It says so before it begins, and where it looked.
+#[test]
+fn a_tour_that_fits_nowhere_is_refused() {
+    let tour = ["tour", "--tuples", "1T"];
+    let here = run_in_empty(&tour);
+    let anywhere = run(&tour);
+    let temporary = std::env::temp_dir();
+    for ran in [here, anywhere] {
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        for said in ["this takes about", temporary.to_str().expect("text"), "--path"] {
+            assert!(ran.err.contains(said), "no `{said}` in {}", ran.err);
+        }
+    }
+}
+
+/// A newer program of the same name, or none, keeps no run from its children.
+#[test]
+fn a_program_that_is_replaced_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("perdura");
+    fs::copy(env!("CARGO_BIN_EXE_perdura"), &program).expect("copied");
+    let child = std::process::Command::new(&program)
+        .args(["bench", "recovery", "--engine", "inp", "--tuples", "300", "--txns", "500"])
+        .args(["--json", "-", "--path"])
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    fs::remove_file(&program).expect("removed");
+    let ran = Ran::from(child.wait_with_output().expect("ends"));
+    assert_eq!(runs(&ran).len(), 1, "{ran:?}");
 }
 
 #[test]

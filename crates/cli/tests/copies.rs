@@ -322,6 +322,31 @@ fn a_kill_leaves_no_half_database_at_its_name() {
     }
 }
 
+/// Killed while it takes over what can be read: likewise.
+#[test]
+fn a_kill_leaves_no_half_repaired_database_at_its_name() {
+    let place = Place::new(EngineKind::NvmInp, 1, 20_000);
+    let repair = ["pool", "check", &place.path("db"), "--repair-into", &place.path("new")];
+    for attempt in 0.. {
+        let mut child =
+            perdura().args(repair).stdout(Stdio::null()).spawn().expect("the command starts");
+        while !place.at("new.new").exists() && !place.at("new").exists() {
+            std::thread::yield_now();
+        }
+        child.kill().expect("killed");
+        if !child.wait().expect("ended").success() {
+            break;
+        }
+        assert!(attempt < 20, "it is always done before it can be killed");
+        remove(&place, "new");
+    }
+    assert!(!place.at("new").exists() && !place.at("new.files").exists());
+    place.fails(&["check", "@db", "--repair-into", "@new"], &["new.new", "left by a kill"]);
+    fs::remove_file(place.at("new.new")).expect("removed");
+    let said = place.done(&["check", "@db", "--repair-into", "@new"]);
+    assert!(said.contains("20,000 tuples") && said.contains("nothing is missing"), "{said}");
+}
+
 fn remove(place: &Place, name: &str) {
     fs::remove_file(place.at(name)).expect("removed");
     let files = place.path(name) + ".files";

@@ -4,8 +4,9 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use common::{Ran, run};
+use common::{Ran, perdura, run};
 use serde_json::Value;
 
 const SCHEMA: &str = r#"{"tables": [{
@@ -97,6 +98,63 @@ fn looking_at_a_pool_does_not_change_it() {
     let before = fs::read(&pool).expect("readable");
     assert_eq!(run(&["pool", "info", text(&pool)]).code, Some(0));
     assert_eq!(fs::read(&pool).expect("readable"), before);
+}
+
+/// A report takes the place of nothing that the command works on, by whatever name, and of no other
+/// database.
+#[test]
+fn a_report_replaces_no_database() {
+    let (directory, schema, pool) = directory();
+    assert_eq!(create(&pool, &schema, &[]).code, Some(0));
+    let at = |name: &str| text(&directory.path().join(name)).to_owned();
+    let (pool, schema) = (text(&pool), text(&schema));
+    fs::hard_link(pool, at("same")).expect("made");
+    std::os::unix::fs::symlink("later", at("link")).expect("made");
+    let (other, backup) = (at("other"), at("backup"));
+    assert_eq!(run(&["pool", "create", &other, "--schema", schema]).code, Some(0));
+    assert_eq!(run(&["pool", "backup", pool, &backup]).code, Some(0));
+    fs::write(at("lines"), "").expect("written");
+    let before = fs::read(pool).expect("readable");
+    for arguments in [
+        &["info", pool, "--json", pool][..],
+        &["info", pool, "--json", &at("same")],
+        &["info", pool, "--json", &other],
+        &["check", pool, "--json", &backup],
+        &["check", pool, "--repair-into", &at("new"), "--json", &at("./new")],
+        &["create", &at("later"), "--schema", schema, "--json", &at("link")],
+        &["create", &at("new"), "--schema", schema, "--json", schema],
+        &["backup", pool, &at("new"), "--json", &at("new")],
+        &["restore", &backup, &at("new"), "--json", &backup],
+        &["load", pool, &at("lines"), "--json", &at("lines")],
+    ] {
+        let ran = run(&[&["pool"], arguments].concat());
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+        let target = arguments.last().expect("a target");
+        assert!(ran.err.contains(target) && ran.err.contains("would replace it"), "{}", ran.err);
+    }
+    assert_eq!(fs::read(pool).expect("readable"), before);
+    assert!(!directory.path().join("new").exists() && !directory.path().join("later").exists());
+    // Any other file may be replaced.
+    assert_eq!(run(&["pool", "info", pool, "--json", &at("lines")]).code, Some(0));
+    assert!(fs::read_to_string(at("lines")).expect("readable").contains("\"engine\""));
+}
+
+/// To open a pipe and to close it again would end what its reader gets.
+#[test]
+fn a_report_goes_into_a_named_pipe() {
+    let (directory, schema, pool) = directory();
+    assert_eq!(create(&pool, &schema, &[]).code, Some(0));
+    let pipe = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).expect("text")
+    });
+    let check = run(&["pool", "check", text(&pool), "--json", text(&pipe)]);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    let json: Value = serde_json::from_str(&reader.join().expect("read")).expect("JSON");
+    assert_eq!(json["good"], true);
 }
 
 #[test]
@@ -215,6 +273,21 @@ fn a_damaged_pool_is_told_and_repaired_into_a_new_one() {
     assert_eq!((&json["opens"], &json["good"]), (&true.into(), &false.into()), "{json}");
     assert_eq!(json["damage"][0]["table"], "account", "{json}");
     assert!(json["damage"][0]["what"].as_str().expect("said").contains("at offset 0x"), "{json}");
+
+    // Nobody reads the report: it is damaged all the same.
+    for more in [&[][..], &["--json", "-"]] {
+        let mut child = perdura()
+            .args(["pool", "check", text(&pool)])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        drop(child.stdout.take());
+        let ran = Ran::from(child.wait_with_output().expect("ends"));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("is damaged"), "{ran:?}");
+    }
 
     let before = fs::read(&pool).expect("readable");
     let new = directory.path().join("new");

@@ -39,7 +39,15 @@ const RUN_KEYS: [&str; 29] = [
     "consistency",
     "digest",
 ];
-const RECOVERY_KEYS: [&str; 19] = [
+const RECOVERY_KEYS: [&str; 27] = [
+    "mix",
+    "skew",
+    "partitions",
+    "domain",
+    "modelled",
+    "commit",
+    "group",
+    "seed",
     "background",
     "opening_us",
     "reads_us",

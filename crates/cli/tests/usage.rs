@@ -149,6 +149,16 @@ fn completions_exist_for_the_common_shells() {
     }
 }
 
+/// Whoever takes no complaints still gets the exit code.
+#[test]
+fn a_full_standard_error_changes_nothing() {
+    for (arguments, code) in [(&["pool", "info", "/nowhere"][..], 1), (&["lab", "run", "P9"], 2)] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let status = perdura().args(arguments).stderr(full).status().expect("the command starts");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let mut child = perdura()

@@ -131,6 +131,9 @@ pub struct EngineOptions {
     /// Of a partition that is opened: it was closed. What else could be the trace of a crash, such
     /// as a torn log, is damage then.
     pub closed: bool,
+    /// Of a partition that is salvaged: its log may end before its checkpoint does, so that of some
+    /// transactions there is a part.
+    pub accept_short_log: bool,
 }
 
 impl Default for EngineOptions {
@@ -150,6 +153,7 @@ impl Default for EngineOptions {
             block_bytes: 4 << 10,
             helped: false,
             closed: false,
+            accept_short_log: false,
         }
     }
 }
@@ -160,7 +164,7 @@ impl Default for EngineOptions {
 pub struct RecoveryReport {
     /// Operations of unfinished transactions that were undone.
     pub undone: u64,
-    /// Committed transactions that were done again.
+    /// Committed transactions that were done again; of NVM-CoW, ends of batches.
     pub redone: u64,
     /// Slots that were freed on behalf of committed transactions.
     pub reclaimed: u64,
@@ -458,6 +462,16 @@ pub trait Engine: Send + Sync {
 
     /// Whether the partition has stopped: nothing works any more until it is opened again.
     fn is_stopped(&self) -> bool;
+
+    /// Called once behind an opening that has succeeded, before the first transaction: does what
+    /// keeps logs bounded although one process after the other is killed before it comes to it.
+    /// Returns whether anything was changed.
+    ///
+    /// # Errors
+    /// The partition has stopped.
+    fn catch_up(&mut self) -> Result<bool, EngineError> {
+        Ok(false)
+    }
 
     /// Finishes what the last transactions left to do, so that nothing is left at the next open.
     ///

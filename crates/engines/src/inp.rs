@@ -37,7 +37,7 @@ use index::Sorted;
 use pm::{Component, Environment, Flushed, Memory, Off, Range, fence_for};
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
-use storage::wal::{LogStart, Wal};
+use storage::wal::{LogStart, Wal, WalOptions};
 use storage::{Catalog, Image, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
@@ -284,13 +284,14 @@ impl<E: Environment> Method<E> for Inp<E> {
             saving::load(&mut tables, catalog, &mut reader)?;
             reader.finish()?;
         }
+        let reaches = if options.accept_short_log { 0 } else { end_txn };
         let (wal, report) = Wal::recover(
             files.clone(),
             &wal_prefix(resources.partition),
             start,
             resources.volatile.clone(),
             buffer,
-            wal_options(options),
+            WalOptions { reaches, ..wal_options(options) },
             |txn, payload: &[u8]| {
                 let base = if txn < end_txn { Base::Among } else { Base::Before };
                 redo(&mut tables, catalog, payload, base)
@@ -299,13 +300,6 @@ impl<E: Environment> Method<E> for Inp<E> {
         let parts = (resources.partition, files, resources.durable.memory().clone());
         let mut partition = Self::assemble(parts, catalog, options, tables, wal);
         partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
-        // Checkpoints that a crash cuts off again and again would let the log grow without bound.
-        if partition.log.wal.used_bytes() > partition.due_bytes.saturating_mul(2)
-            && let Err(error) = partition.checkpoint()
-            && partition.log.wal.is_poisoned()
-        {
-            return Err(error);
-        }
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
 }
@@ -497,6 +491,18 @@ impl<E: Environment> Engine for Inp<E> {
 
     fn is_stopped(&self) -> bool {
         self.state.is_stopped()
+    }
+
+    /// Checkpoints that a crash cuts off again and again would let the log grow without bound.
+    fn catch_up(&mut self) -> Result<bool, EngineError> {
+        if self.log.wal.used_bytes() <= self.due_bytes.saturating_mul(2) {
+            return Ok(false);
+        }
+        match self.checkpoint() {
+            Err(error) if self.log.wal.is_poisoned() => self.state.stop(error),
+            // Without it the log grows on, and a commit tries again.
+            _ => Ok(true),
+        }
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

@@ -255,14 +255,7 @@ impl<E: Environment> Method<E> for Log<E> {
         // Only now: what is missing was found, and nothing has been removed yet.
         tree.finish_open()?;
         tree.logged(report.bytes);
-        let mut log = parts.assemble(&resources, tree, wal);
-        // Steps that a crash cuts off again and again would let the log grow without bound.
-        if log.tree.is_full()
-            && let Err(error) = log.checkpoint()
-            && log.state.is_stopped()
-        {
-            return Err(error);
-        }
+        let log = parts.assemble(&resources, tree, wal);
         Ok((log, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }
 }
@@ -436,6 +429,18 @@ impl<E: Environment> Engine for Log<E> {
 
     fn is_stopped(&self) -> bool {
         self.state.is_stopped()
+    }
+
+    /// Steps that a crash cuts off again and again would let the log grow without bound.
+    fn catch_up(&mut self) -> Result<bool, EngineError> {
+        if !self.tree.is_full() {
+            return Ok(false);
+        }
+        match self.checkpoint() {
+            Err(error) if self.state.is_stopped() => Err(error),
+            // A commit tries again.
+            _ => Ok(true),
+        }
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

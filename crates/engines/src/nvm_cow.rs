@@ -139,11 +139,11 @@ impl<E: Environment> Core<E> {
     }
 
     /// Does once more what the last batch's list says.
-    fn redo(&mut self, list: &[ListEntry]) -> Result<u64, EngineError> {
-        let reclaimed = self.batch.redo(&mut self.lane, list)?;
+    fn redo(&mut self, list: &[ListEntry]) -> Result<(u64, bool), EngineError> {
+        let done = self.batch.redo(&mut self.lane, list)?;
         self.batch.lines.flush(&self.memory);
         self.memory.fence();
-        Ok(reclaimed)
+        Ok(done)
     }
 }
 
@@ -241,8 +241,10 @@ impl<E: Environment> Method<E> for NvmCow<E> {
         let lane = heap.lane(resources.partition);
         let parts = (map, places, sizes);
         let mut partition = Self::assemble((heap, lane), parts, master, directory, options, true)?;
-        let reclaimed = partition.core.redo(&list)?;
-        Ok((partition, RecoveryReport { reclaimed, ..RecoveryReport::default() }))
+        let (reclaimed, unfinished) = partition.core.redo(&list)?;
+        partition.core.lane.recovered();
+        let redone = u64::from(unfinished);
+        Ok((partition, RecoveryReport { redone, reclaimed, ..RecoveryReport::default() }))
     }
 }
 

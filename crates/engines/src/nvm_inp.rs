@@ -167,6 +167,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
             state: State::default(),
         };
         let report = partition.recover(&work)?;
+        partition.tables.lane.recovered();
         Ok((partition, report))
     }
 }

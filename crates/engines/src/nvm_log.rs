@@ -231,6 +231,7 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let runs = Runs::open(lane, catalog, policy(options), directory, memtable_use)?;
         let mut partition = Self::assemble(memory, runs, log, root, options.helped);
         let report = partition.recover(&work)?;
+        partition.runs.tables.lane.recovered();
         Ok((partition, report))
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn wal_options(options: &EngineOptions) -> WalOptions {
         reserve_bytes: options.wal_segment_bytes,
         group: options.group.max(1),
         closed: options.closed,
+        reaches: 0,
     }
 }
 

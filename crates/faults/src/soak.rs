@@ -126,7 +126,8 @@ pub fn victim(
 /// each kill.
 ///
 /// # Errors
-/// The database cannot be made, a victim cannot be started, or it ended by itself: what it said.
+/// The database cannot be made, or a victim cannot be started. That it cannot be opened after a kill
+/// is no error but what a soak looks for.
 pub fn soak(
     soak: &Soak<'_>,
     start: &dyn Fn(u64) -> Command,
@@ -197,15 +198,26 @@ pub fn soak(
         possible = vec![model, in_flight];
         done(soaked.kills);
     }
-    let options = soak_options(soak.engine, soak.domain);
-    let db = Database::open(soak.path, &options).map_err(|error| error.to_string())?;
-    let left = contents(&db).map_err(|error| error.to_string())?;
-    checks(&db)?;
-    if !possible.contains(&left) {
-        soaked.misses(earlier.contains(&(digest(&left) | FOUND)), "the last kill");
+    match last_look(soak) {
+        Ok(left) if possible.contains(&left) => {}
+        Ok(left) => soaked.misses(earlier.contains(&(digest(&left) | FOUND)), "the last kill"),
+        Err(why) => {
+            // As for a victim: it opens no more, or what it opened is damaged.
+            soaked.lost += 1;
+            soaked.wrong = Some(format!("after the last kill: {why}"));
+        }
     }
-    db.close().map_err(|error| error.to_string())?;
     Ok(soaked)
+}
+
+/// What the database holds in the end.
+fn last_look(soak: &Soak<'_>) -> Result<Model, String> {
+    let text = |error: Error| error.to_string();
+    let db = Database::open(soak.path, &soak_options(soak.engine, soak.domain)).map_err(text)?;
+    let left = contents(&db).map_err(text)?;
+    checks(&db)?;
+    db.close().map_err(text)?;
+    Ok(left)
 }
 
 impl Soaked {
@@ -281,4 +293,35 @@ fn why(child: &mut Child) -> String {
         let _ = stderr.read_to_string(&mut text);
     }
     text.trim().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a kill left is no database any more: that is a violation, which leaves the pool to look
+    /// at, and no failure of the soak.
+    #[test]
+    fn a_database_that_does_not_open_after_the_last_kill_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
+        let wanted = Soak {
+            engine: EngineKind::NvmInp,
+            domain: Domain::Process,
+            kills: 1,
+            life: LIFE,
+            seed: 1,
+            path: &path,
+        };
+        let start = |_| {
+            std::fs::write(&path, b"no database").unwrap();
+            let mut command = Command::new("sleep");
+            command.arg("60");
+            command
+        };
+        let soaked = soak(&wanted, &start, &mut |_| {}).unwrap();
+        assert_eq!((soaked.kills, soaked.lost), (1, 1), "{soaked:?}");
+        assert!(soaked.wrong.is_some_and(|why| why.starts_with("after the last kill: ")));
+        assert!(path.exists());
+    }
 }

@@ -21,7 +21,7 @@ use std::sync::Once;
 
 use faults::driver::{Driver, Operation};
 use faults::failing::{Place, Ran, Run};
-use faults::items::{Model, Tables, schema};
+use faults::items::{Model, Tables, compare, schema};
 use perdura::{Database, Domain, EngineKind, Error, Native, Options};
 
 /// How the point that is visited behaves.
@@ -513,6 +513,81 @@ fn a_sync_that_fails_is_told_at_once() {
                     assert_eq!(syncs[2] > 0, !engine.uses_files(), "{engine}: {syncs:?}");
                 }
             }
+        }
+    });
+}
+
+/// Where the log is long at opening, the next segment is begun at once. When that fails, the database
+/// is none that was closed any more, and what there is of the segment no damage.
+#[test]
+fn an_opening_that_fails_when_it_has_begun_a_segment_leaves_no_damage() {
+    with_stopped_calls(|| {
+        for engine in [EngineKind::Inp, EngineKind::Log] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut run = Run::new(engine);
+            run.options = options(&run, Domain::Disk);
+            let place = OnHost::new(&run, &directory);
+            let long = run.options.clone().checkpoint_bytes(8 << 20).memtable_bytes(8 << 20);
+            let short = run.options.clone().checkpoint_bytes(1 << 10).memtable_bytes(1 << 10);
+            let mut model = Model::default();
+            let made = |model: &mut Model| {
+                let db = Database::create(&place.path, &schema(), &long).unwrap();
+                let (tables, mut driver) = (Tables::of(&db), Driver::new(run.seed, 40));
+                for transaction in 0..30 {
+                    driver.transaction(&db, &tables, model, 1 + transaction % 5).unwrap();
+                }
+                db.close().unwrap();
+            };
+            made(&mut model);
+            place.remove();
+            let before = || made(&mut Model::default());
+            let open = |()| Database::open(&place.path, &short).map(Database::abandon);
+            let (mut refused, mut points) = (0, 0);
+            for call in [libc::SYS_pwrite64, libc::SYS_fsync, libc::SYS_fdatasync] {
+                let failed = Cell::new(0);
+                points += place.each(call, before, open, |done| {
+                    failed.set(failed.get() + u64::from(done.is_err()));
+                    for _ in 0..2 {
+                        let name = format!("{engine}, number {call}, after {done:?}");
+                        let db = Database::open(&place.path, &short);
+                        let db = db.unwrap_or_else(|error| panic!("{name}: {error}"));
+                        compare(&db, &model);
+                        db.close().unwrap();
+                    }
+                });
+                refused += failed.get();
+            }
+            println!("{engine}: {refused} of {points} calls that failed made opening fail");
+            assert!(refused >= 3, "{engine}: {refused}");
+        }
+    });
+}
+
+/// A pool that is opened is marked so before anything is changed, and a database that is weaker than
+/// its medium, or modelled, has no other sync: without it a pool that was open when power failed could
+/// be taken for one that was closed.
+#[test]
+fn an_opening_syncs_its_mark_whatever_the_domain() {
+    with_stopped_calls(|| {
+        for (engine, domain) in EngineKind::ALL
+            .into_iter()
+            .flat_map(|engine| [Domain::Process, Domain::Adr].map(|domain| (engine, domain)))
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let mut run = Run::new(engine);
+            run.options = options(&run, domain);
+            let place = OnHost::new(&run, &directory);
+            let closed = || place.create().unwrap().close().unwrap();
+            let open = |()| place.open().map(Database::abandon);
+            let syncs: u64 = SYNCS
+                .into_iter()
+                .map(|call| {
+                    place.each(call, closed, open, |done| {
+                        assert!(done.is_err(), "{engine}, {domain}, {call}: nobody was told");
+                    })
+                })
+                .sum();
+            assert!(syncs > 0, "{engine}, {domain}: the mark of an open pool is not synced");
         }
     });
 }

@@ -3,6 +3,7 @@
 //! Opening reads the superblock and the mini-transaction logs of the lanes, nothing else: it takes
 //! the same time for every size of data. What is in the chunks is found out when they are needed.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Acquire;
 
 use pm::{Bad, Memory, Off, Range};
@@ -56,7 +57,7 @@ pub struct ChunkUse {
 #[derive(Debug)]
 pub(crate) struct Supply {
     pub(crate) high_water: u64,
-    pub(crate) free: Vec<u32>,
+    pub(crate) free: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -185,7 +186,7 @@ impl<M: Memory> Heap<M> {
             lanes: superblock.lanes,
             names: superblock.names,
             shapes,
-            supply: Mutex::new(Supply { high_water, free: Vec::new() }),
+            supply: Mutex::new(Supply { high_water, free: BTreeSet::new() }),
             lent: Mutex::new(vec![false; superblock.lanes as usize]),
         }))
     }

@@ -48,6 +48,9 @@ impl Purpose {
 /// How many chunks are looked at for free slots before a new one is taken from the memory.
 const DISCOVER_STEP: usize = 32;
 
+/// Free slots of a class, in chunks, of which a lane keeps so many before it gives an empty chunk back.
+const SPARE_CHUNKS: u64 = 2;
+
 #[derive(Default, Debug)]
 struct Class {
     /// The lane's known chunks of this class; `GONE` where one was given back.
@@ -76,6 +79,8 @@ pub struct Lane<M: Memory> {
     chunks: Vec<Option<Box<Chunk>>>,
     /// The next chunk that was there when the heap was opened and has not been looked at.
     undiscovered: std::ops::Range<u32>,
+    /// Nothing durable names a slot that is not persisted, so that an empty chunk is nobody's.
+    recovered: bool,
     mini: Vec<MiniEntry>,
     mini_freed: Vec<u64>,
     /// The end of a mini-transaction has been flushed and not been fenced.
@@ -91,6 +96,7 @@ impl<M: Memory> Lane<M> {
             classes: (0..CLASSES * 3).map(|_| Class::default()).collect(),
             chunks: Vec::new(),
             undiscovered: 0..there,
+            recovered: there == 0,
             mini: Vec::new(),
             mini_freed: Vec::new(),
             unfenced: false,
@@ -181,7 +187,7 @@ impl<M: Memory> Lane<M> {
 
     /// Finds free slots for a class that has none: in the chunk that the hint names, in chunks not
     /// looked at since opening, in a chunk that was given back, or in a fresh one. Where the memory
-    /// cannot grow all chunks are looked at that were not yet.
+    /// cannot grow all chunks are looked at that were not yet, and all that are empty serve.
     #[cold]
     fn more(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
         let index = purpose as usize * CLASSES + class;
@@ -201,12 +207,28 @@ impl<M: Memory> Lane<M> {
             return Ok(());
         }
         let Err(full) = self.carve(class, purpose) else { return Ok(()) };
-        if !matches!(full, HeapError::Full(_)) || self.undiscovered.is_empty() {
+        if !matches!(full, HeapError::Full(_)) {
             return Err(full);
         }
         while self.classes[index].free == 0 && self.discover(DISCOVER_STEP)? {}
-        // One of them may have been a whole chunk that is nobody's.
-        if self.classes[index].free == 0 { self.carve(class, purpose) } else { Ok(()) }
+        if self.classes[index].free > 0 {
+            return Ok(());
+        }
+        // What is kept for other sizes, nobody can use otherwise.
+        let known = if self.recovered { self.chunks.len() } else { 0 };
+        for number in 0..known as u32 {
+            if self.chunks[number as usize].as_deref().is_some_and(Chunk::is_empty) {
+                self.give_back(number);
+            }
+        }
+        self.carve(class, purpose)
+    }
+
+    /// The owner has recovered: from now on nothing durable names a slot of this lane that is not
+    /// persisted, but for slots that were allocated and not released since. Until then chunks that
+    /// seem to be empty are not given to others: a log may name their slots.
+    pub fn recovered(&mut self) {
+        self.recovered = true;
     }
 
     /// Looks at up to `chunks` chunks that were there when the heap was opened. Returns whether
@@ -245,14 +267,13 @@ impl<M: Memory> Lane<M> {
         Ok(())
     }
 
-    /// A crash in the middle of [`Self::carve`] can leave a chunk without a tag below the
-    /// high-water mark: it is free.
-    #[cold]
+    /// A chunk without a tag below the high-water mark is free: it was given back, or a crash has
+    /// ended [`Self::carve`] half-way.
     fn salvage(&mut self, number: u32) -> Result<(), Bad> {
         let mut supply = self.heap.supply();
         // Under the lock, since another lane may have found it too, or taken it since.
-        if self.heap.tag(number)?.is_none() && !supply.free.contains(&number) {
-            supply.free.push(number);
+        if self.heap.tag(number)?.is_none() {
+            supply.free.insert(number);
         }
         Ok(())
     }
@@ -285,9 +306,9 @@ impl<M: Memory> Lane<M> {
         let heap = self.heap.clone();
         let memory = heap.memory();
         let mut supply = heap.supply();
-        let number = if let Some(number) = supply.free.pop() {
+        let number = if let Some(number) = supply.free.pop_last() {
             // The bitmap of the new class may lie where slots of the old one did. The chunk has
-            // no persisted slot under its old tag either, so a crash in between is harmless.
+            // no tag, or no persisted slot under its old one, so a crash in between is harmless.
             let bitmap = Range::new(
                 heap.chunk_at(number) + crate::layout::CHUNK_HEADER_BYTES,
                 shape.words() as u64 * 8,
@@ -384,13 +405,13 @@ impl<M: Memory> Lane<M> {
     }
 
     /// Sets the persisted bit of an object that a durable list says is persisted, whatever its bit
-    /// says. For opening, before anything is allocated: the lane has not looked at the object's
-    /// chunk, or has found the object there.
+    /// says; returns whether it was set. For opening, before anything is allocated: the lane has not
+    /// looked at the object's chunk, or has found the object there.
     ///
     /// # Errors
     /// The offset, which comes from the medium, is not that of a slot of this lane.
     #[track_caller]
-    pub fn restore(&mut self, offset: u64, lines: &mut LineSet) -> Result<(), Bad> {
+    pub fn restore(&mut self, offset: u64, lines: &mut LineSet) -> Result<bool, Bad> {
         let wild = Bad::Damaged { what: "object offset", at: offset };
         let number = self.heap.chunk_of(offset).ok_or(wild)?;
         if u64::from(number) >= self.heap.supply().high_water {
@@ -409,7 +430,7 @@ impl<M: Memory> Lane<M> {
         let bits = self.memory().load(word, Acquire)?;
         self.memory().store(word, bits | 1 << (slot % 64));
         lines.add(word.range());
-        Ok(())
+        Ok(bits & 1 << (slot % 64) != 0)
     }
 
     /// Makes a slot available again. Its persisted bit is durably clear, or was never set, and
@@ -429,23 +450,37 @@ impl<M: Memory> Lane<M> {
         }
         chunk.give_back(slot);
         class.free += 1;
-        // A chunk that the discovery has still to pass stays, or it would be found a second time.
-        let spare = class.free > 2 * u64::from(chunk.shape.slots);
-        if chunk.is_empty() && spare && !self.undiscovered.contains(&number) {
-            class.gone.push(position);
-            class.free -= u64::from(chunk.shape.slots);
-            class.chunks[position] = GONE;
-            class.with_space[position / 64] &= !(1 << (position % 64));
-            self.chunks[number as usize] = None;
-            // Another lane may take the chunk at once. What a mini-transaction of this one has
-            // changed in it must not be changed once more by a record that is not durably gone.
-            // Another thread may have flushed its end: this one's fence does not cover that.
-            if self.unfenced {
-                self.memory().flush(Off::<u64>::new(self.area.start + MINI_LOG_AT).range());
-                self.settle();
-            }
-            self.heap.supply().free.push(number);
+        let spare = class.free > SPARE_CHUNKS * u64::from(chunk.shape.slots);
+        if chunk.is_empty() && spare {
+            self.give_back(number);
         }
+    }
+
+    /// Gives an empty chunk to whoever needs one next.
+    #[cold]
+    fn give_back(&mut self, number: u32) {
+        let Some(chunk) = self.chunks[number as usize].take() else { return };
+        let class = &mut self.classes[usize::from(chunk.class)];
+        let position = chunk.position as usize;
+        class.gone.push(position);
+        class.free -= u64::from(chunk.shape.slots);
+        class.chunks[position] = GONE;
+        class.with_space[position / 64] &= !(1 << (position % 64));
+        // Another lane may take the chunk at once. What a mini-transaction of this one has
+        // changed in it must not be changed once more by a record that is not durably gone.
+        // Another thread may have flushed its end: this one's fence does not cover that.
+        if self.unfenced {
+            self.memory().flush(Off::<u64>::new(self.area.start + MINI_LOG_AT).range());
+            self.settle();
+        }
+        let heap = self.heap.clone();
+        let mut supply = heap.supply();
+        // Whoever opens the heap next finds that it is nobody's; where this is lost it is still the
+        // lane's. Under the lock: the next tag comes after it.
+        let tag = Off::<u64>::new(heap.chunk_at(number));
+        heap.memory().store(tag, 0);
+        heap.memory().flush(tag.range());
+        supply.free.insert(number);
     }
 
     /// Gives every object of the lane back at once, and all its chunks to whoever needs them next.

@@ -288,7 +288,7 @@ function claims() {
     make("td", {}, claim.text),
     make("td", { "data-head": "paper" }, claim.paper_value),
     authors ? make("td", { "data-head": "authors' points" }, claim.authors_value || "–", claim.authors_verdict === "not reproduced" ? make("div", { class: "soft small" }, "outside their own claim") : null) : null,
-    make("td", { "data-head": "here" }, claim.our_value, claim.emulated ? make("div", { class: "soft small" }, "emulated") : null),
+    make("td", { "data-head": "here" }, claim.our_value, claim.emulated ? make("div", { class: "soft small" }, "emulated") : null, runs(claim)),
     make("td", {}, badge(claim.verdict)),
     make("td", { class: "reason small" }, claim.reason)));
   const buttons = counts.map(([verdict, count]) => {
@@ -313,15 +313,22 @@ function claims() {
   return true;
 }
 
+// Between what a value lies in several runs.
+function runs(claim) {
+  if (!claim.spread) return null;
+  return make("div", { class: "soft small" }, `runs: ${claim.spread}${claim.within_spread ? ", which decides" : ""}`);
+}
+
 function targets() {
   const rows = (DATA.targets || []).filter((target) => target.verdict !== "not testable here");
   if (rows.length === 0) return null;
+  const untested = DATA.targets.filter((target) => !rows.includes(target)).map((target) => target.claim);
   const word = { reproduced: "reached", "not reproduced": "not reached" };
   return make("div", { class: "scroll" }, make("table", {},
-    make("caption", {}, "What Perdura wants to reach, as ratios within this run."),
+    make("caption", {}, `What Perdura wants to reach, as ratios within this run.${untested.length ? ` Not measured in this run: ${untested.join(", ")}.` : ""}`),
     make("thead", {}, make("tr", {}, ["", "wanted", "here", ""].map((text) => make("th", { scope: "col" }, text)))),
     make("tbody", {}, rows.map((target) => make("tr", {},
-      make("td", { style: "white-space:normal" }, target.text), make("td", {}, target.paper_value), make("td", {}, target.our_value),
+      make("td", { style: "white-space:normal" }, target.text), make("td", {}, target.paper_value), make("td", {}, target.our_value, runs(target)),
       make("td", {}, badge(target.verdict, null, word[target.verdict])))))));
 }
 
@@ -334,6 +341,7 @@ function facts() {
     ["Lines are written back with", host.flush], ["Pools lie on", host.medium], ["Kernel", host.kernel], ["Machine", host.name],
     ["Version of the source", commit], ["Scale", scale], ["Seed", seed], ["Measured", date],
     ["Measuring took", `${figure(seconds / 60)} minutes`],
+    ...DATA.missing.map((text) => ["Incomplete", text]),
   ];
   section("host", "How it was measured",
     make("dl", {}, entries.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))])),

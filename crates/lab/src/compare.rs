@@ -58,8 +58,10 @@ pub struct Compared {
 pub struct Comparison {
     /// The numbers, the worst change first.
     pub compared: Vec<Compared>,
-    /// Numbers of one side that the other lacks.
-    pub only_one_side: usize,
+    /// Numbers of A that B lacks.
+    pub only_a: usize,
+    /// Numbers of B that A lacks.
+    pub only_b: usize,
 }
 
 impl Comparison {
@@ -123,8 +125,8 @@ pub fn compare(a: &[Configured], b: &[Configured]) -> Comparison {
     compared.sort_by(|one, other| {
         one.change.cmp(&other.change).then(other.worse_by.total_cmp(&one.worse_by))
     });
-    let only_one_side = ours.len() + theirs.len() - 2 * compared.len();
-    Comparison { compared, only_one_side }
+    let (only_a, only_b) = (ours.len() - compared.len(), theirs.len() - compared.len());
+    Comparison { compared, only_a, only_b }
 }
 
 fn one_by_one(a: &Point, b: &Point) -> Compared {
@@ -222,7 +224,7 @@ mod tests {
     fn what_was_configured_otherwise_is_not_compared() {
         let count = |value| Point::of("P1-F10", "a", "b").counted("nvm stores", "per txn", value);
         let found = compare(&[with("{1}", count(2.0))], &[with("{2}", count(3.0))]);
-        assert_eq!((found.compared.len(), found.only_one_side), (0, 2));
+        assert_eq!((found.compared.len(), found.only_a, found.only_b), (0, 1, 1));
     }
 
     #[test]
@@ -231,6 +233,6 @@ mod tests {
         let emulated = place.modelled("throughput", "txn/s", (1.0, 1.0, 1.0), "160 ns");
         let emulated = with("{}", emulated);
         let found = compare(&[emulated, time("a", &[1.0, 2.0])], &[]);
-        assert_eq!((found.compared.len(), found.only_one_side), (0, 1));
+        assert_eq!((found.compared.len(), found.only_a, found.only_b), (0, 1, 0));
     }
 }

@@ -8,6 +8,7 @@ use std::cell::{Cell as Shared, RefCell};
 use std::time::{Duration, Instant};
 
 use crate::bench::{Bench, Watch};
+use crate::claims::Missing;
 use crate::error::LabError;
 use crate::experiments::{EXPERIMENTS, Experiment, studies};
 use crate::host::Host;
@@ -137,6 +138,26 @@ impl Plan {
             last.done += cells - missing;
             last.all += cells;
             last.left_s += part.weight();
+        }
+        all
+    }
+
+    /// What is missing of studies of which something is there.
+    #[must_use]
+    pub fn incomplete(&self) -> Vec<Missing> {
+        let mut all = Vec::new();
+        for status in self.status() {
+            if status.done == 0 || status.done == status.all {
+                continue;
+            }
+            let of = |experiment: &&Experiment| experiment.study == status.study;
+            let experiments = EXPERIMENTS.iter().filter(of).map(|one| one.id).collect();
+            let parts = self.parts.iter().filter(|part| part.study == status.study);
+            let cells = parts.flat_map(|part| {
+                let cells = part.stage.cells();
+                part.missing.iter().map(|&number| (cells[number].label.clone(), cells[number].of()))
+            });
+            all.push(Missing { experiments, all: status.all, cells: cells.collect() });
         }
         all
     }

@@ -246,6 +246,16 @@ impl Sizes {
         self
     }
 
+    /// The sizes that [`Self::name`] calls so, on a machine with so many bytes of memory; `None` if it
+    /// calls none so.
+    #[must_use]
+    pub fn named(name: &str, memory_bytes: u64) -> Option<Self> {
+        let (scale, one_in) = name.split_once('/').unwrap_or((name, "1"));
+        let scale =
+            [Scale::Tiny, Scale::Quick, Scale::Full].into_iter().find(|one| one.name() == scale)?;
+        Some(Self::new(scale, memory_bytes).one_in(one_in.parse().ok()?))
+    }
+
     /// The name under which results are kept: `full`, or `full/8` with one in eight transactions.
     #[must_use]
     pub fn name(&self) -> String {

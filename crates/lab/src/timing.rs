@@ -293,15 +293,14 @@ impl Machine {
     ) -> (Emulated, String) {
         let nvm = NvmParameters {
             latency_ns,
-            workers: self.workers,
             fence_ns: sync_ns,
-            ..NvmParameters::p1()
+            ..NvmParameters::of_cores(self.workers)
         };
         let of = |native: &NativeTimes| emulate(&counted.counts, native, &self.host, &nvm);
         let time = of(&native.median).between(&of(&native.fastest), &of(&native.slowest));
         let mut model = format!("{latency_ns} ns, {} cores", self.workers);
         if let Some(rate) = nvm.gigabytes_per_second {
-            model += &format!(", {rate} GB/s");
+            model += &format!(", {rate:.2} GB/s");
         }
         if sync_ns > 0.0 {
             model += &format!(", {sync_ns} ns more a fence");

@@ -7,8 +7,10 @@ use std::path::Path;
 
 use common::identity;
 use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
+use lab::claims::{Missing, Verdict};
 use lab::experiments::named;
-use lab::results::Results;
+use lab::report::Report;
+use lab::results::{Results, Wanted};
 use lab::room::Room;
 use lab::run::Plan;
 use lab::studies::Study;
@@ -71,12 +73,29 @@ fn a_run_that_was_stopped_goes_on_where_it_was() {
     assert!(error.contains("the power went off"), "{error}");
     assert_eq!(kills, all, "one that fails does not stop the others");
     assert_eq!(plan(&results, "one").missing(), 1, "what was done is kept");
+    // A report of it says what is missing, and tests nothing that asks for all there is.
+    let selection = results.select(Wanted::default()).expect("one run");
+    let report = Report::new(&results, selection, None).expect("made");
+    let missing: Vec<String> = report.missing.iter().map(Missing::text).collect();
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(missing[0].starts_with("P1-F12: 1 of 24 measurements are missing"), "{missing:?}");
+    assert!(report.markdown().contains("**Incomplete.** P1-F12: 1 of 24"));
+    assert!(report.html().expect("made").contains("P1-F12: 1 of 24"));
+    let verdict = |report: &Report, claim: &str| {
+        report.claims.iter().find(|one| one.claim == claim).expect("known").verdict
+    };
+    // The eighth cell is InP's or CoW's: what is said of the NVM engines can be tested.
+    let concerned = missing[0].contains("nvm-inp") || missing[0].contains("nvm-log");
+    assert!(!concerned, "{missing:?}");
+    assert_eq!(verdict(&report, "P1-F12-short"), Verdict::Reproduced);
     drop(results);
 
     let mut results = Results::open(&path).expect("opens");
     let (kills, outcome) = run(&mut results, directory.path(), "one", usize::MAX);
     outcome.expect("it goes on");
     assert_eq!(kills, 1, "only what was missing");
+    let selection = results.select(Wanted::default()).expect("one run");
+    assert!(Report::new(&results, selection, None).expect("made").missing.is_empty());
     assert_eq!(run(&mut results, directory.path(), "one", usize::MAX).0, 0, "nothing is missing");
     // Another version of the source is another thing.
     assert_eq!(plan(&results, "two").missing(), all);

@@ -133,6 +133,8 @@ fn open<E: Environment>(
 /// A partition under one of the engines.
 pub(crate) struct AnyEngine<E> {
     engine: Chosen,
+    /// A transaction has begun and not ended.
+    open: bool,
     environment: PhantomData<fn() -> E>,
 }
 
@@ -144,7 +146,7 @@ impl<E: Hosted> AnyEngine<E> {
         options: &EngineOptions,
     ) -> Result<Self> {
         let engine = <E as Hosted>::create(kind, resources, catalog, options)?;
-        Ok(Self { engine, environment: PhantomData })
+        Ok(Self { engine, open: false, environment: PhantomData })
     }
 
     pub(crate) fn open(
@@ -154,7 +156,37 @@ impl<E: Hosted> AnyEngine<E> {
         options: &EngineOptions,
     ) -> Result<(Self, RecoveryReport)> {
         let (engine, report) = <E as Hosted>::open(kind, resources, catalog, options)?;
-        Ok((Self { engine, environment: PhantomData }, report))
+        Ok((Self { engine, open: false, environment: PhantomData }, report))
+    }
+}
+
+impl<E> AnyEngine<E> {
+    /// A transaction begins. One that was never dropped ([`std::mem::forget`]) is undone first.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.abort_open();
+        self.open = true;
+    }
+
+    /// It has ended, or ends now.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.open = false;
+    }
+
+    /// Undoes the transaction that is open, if there is one.
+    #[inline]
+    pub(crate) fn abort_open(&mut self) {
+        if self.open {
+            self.undo_open();
+        }
+    }
+
+    #[cold]
+    fn undo_open(&mut self) {
+        self.open = false;
+        // An abort that fails stops the partition, which then refuses everything.
+        let _ = self.engine.abort();
     }
 }
 

@@ -1,7 +1,8 @@
 //! The thread in the background, which does what engines put off: see [`crate::Background`].
 //!
 //! 1. It goes round over the partitions and does a step in each that has a backlog; between two
-//!    steps everybody else can have the partition.
+//!    steps everybody else can have the partition. One that somebody keeps it leaves alone until the
+//!    next round.
 //! 2. When none has one it sleeps. A commit that leaves a backlog wakes it.
 //! 3. A step that failed is tried again after a pause, or when the partition can be used again;
 //!    until one has succeeded the error is kept for [`Worker::take_error`].
@@ -54,23 +55,24 @@ fn round<E: Environment>(
         if bell.is_stopped() {
             return round;
         }
-        if !can_work(&partition.read()) {
+        if !partition.has_backlog() {
             continue;
         }
-        let (result, worked) = partition.step(|engine| {
+        let done = partition.step(|engine| {
             let before = engine.stats().background;
-            let result = engine.background(STEP_BYTES);
-            (result, engine.stats().background != before || !can_work(engine))
+            let result = if can_work(engine) { engine.background(STEP_BYTES) } else { Ok(0) };
+            let more = can_work(engine);
+            ((result, engine.stats().background != before || !more), more)
         });
-        match result {
-            Ok(_) if worked => {
+        match done {
+            Some((Ok(_), true)) => {
                 lock(errors).remove(&number);
                 round = Round::Worked;
             }
-            Ok(_) => {}
-            Err(error) => {
+            Some((Err(error), _)) => {
                 lock(errors).insert(number, error);
             }
+            Some((Ok(_), false)) | None => {}
         }
         if round == Round::Idle {
             round = Round::Stuck;
@@ -99,13 +101,17 @@ impl Worker {
     pub(crate) fn start<E: Environment>(partitions: &Partitions<E>) -> Result<Self, Error> {
         let (bell, errors) = (Arc::new(Bell::default()), Arc::new(Errors::default()));
         let (heard, failed, partitions) = (bell.clone(), errors.clone(), partitions.clone());
+        for partition in &*partitions {
+            if can_work(&partition.write()) {
+                partition.leave_backlog();
+            }
+        }
         let work = move || {
             while !heard.is_stopped() {
                 match round(&partitions, &heard, &failed) {
                     Round::Worked => {}
                     Round::Stuck => heard.pause(),
-                    Round::Idle => heard
-                        .sleep(|| partitions.iter().any(|partition| can_work(&partition.read()))),
+                    Round::Idle => heard.sleep(|| partitions.iter().any(Turns::has_backlog)),
                 }
             }
         };

@@ -2,8 +2,9 @@
 
 mod partition;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
 
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
@@ -25,7 +26,7 @@ use crate::reachable::Reachable;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{ReadTx, Ticket, Tx};
-use crate::turns::Turns;
+use crate::turns::{CopyGuard, Turns};
 
 pub use partition::{Exclusive, Partition};
 
@@ -135,8 +136,9 @@ impl Database<Native> {
         let media = Media::native(pool.clone(), files.clone(), volatile_bytes);
         let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
-        let opened = Self::open_checked(media, options, header.clean, mark);
-        if opened.is_err() && header.clean {
+        let changed = Cell::new(false);
+        let opened = Self::open_checked(media, options, header.clean, mark, &changed);
+        if opened.is_err() && header.clean && !changed.get() {
             // A partition was refused, for a damaged file perhaps: what was closed stays closed.
             // Where that fails too the pool stays marked as open, which is safe.
             let synced = files.as_ref().is_none_or(|files| files.sync_all().is_ok());
@@ -248,19 +250,21 @@ impl<E: Hosted> Database<E> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_on(media: Media<E>, options: &Options) -> Result<Self, Error> {
-        Self::open_checked(media, options, false, || Ok(()))
+        Self::open_checked(media, options, false, || Ok(()), &Cell::new(false))
     }
 
     /// Opens the database, which was `closed` or not; `begin` is called when it is clear that the
-    /// options fit, before anything is changed that a clean pool would not need changed.
+    /// options fit, before anything is changed that a clean pool would not need changed. `changed` is
+    /// set before anything is changed in files that had been closed.
     fn open_checked(
         media: Media<E>,
         options: &Options,
         closed: bool,
         begin: impl FnOnce() -> Result<(), Error>,
+        changed: &Cell<bool>,
     ) -> Result<Self, Error> {
         let memory = media.durable.clone();
-        unless_failed(&memory, Self::recover(media, options, closed, begin))
+        unless_failed(&memory, Self::recover(media, options, closed, begin, changed))
     }
 
     fn recover(
@@ -268,6 +272,7 @@ impl<E: Hosted> Database<E> {
         options: &Options,
         closed: bool,
         begin: impl FnOnce() -> Result<(), Error>,
+        changed: &Cell<bool>,
     ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
         let (heap, description) = describe(&media)?;
@@ -289,6 +294,13 @@ impl<E: Hosted> Database<E> {
             let (engine, done) = AnyEngine::open(kind, resources, &catalog, &engine_options)?;
             report += done;
             engines.push(engine);
+        }
+        heap.memory().healthy()?;
+        for engine in &mut engines {
+            let before = changed.replace(true);
+            if !engine.catch_up()? {
+                changed.set(before);
+            }
         }
         heap.memory().healthy()?;
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
@@ -578,8 +590,7 @@ impl<E: Environment> Database<E> {
     /// # Errors
     /// The first damage that is found.
     pub fn check(&self) -> Result<CheckReport, Error> {
-        let guards: Vec<_> =
-            (0..self.partitions.len()).map(|n| self.partition(n).read_lock()).collect();
+        let guards = self.copy_all();
         let mut owned = Vec::new();
         let mut report = CheckReport::default();
         let mut reach = |offset| owned.push(offset);
@@ -606,8 +617,9 @@ impl<E: Environment> Database<E> {
         Ok(report)
     }
 
-    pub(crate) fn read_all(&self) -> Vec<RwLockReadGuard<'_, AnyEngine<E>>> {
-        self.partitions.iter().map(Turns::read).collect()
+    /// All partitions, to be read for long.
+    pub(crate) fn copy_all(&self) -> Vec<CopyGuard<'_, AnyEngine<E>>> {
+        self.partitions.iter().map(Turns::copy).collect()
     }
 
     pub(crate) fn heap(&self) -> &Heap<E::Durable> {
@@ -646,6 +658,8 @@ impl<E: Environment> Database<E> {
             return Ok(());
         }
         self.stop_worker();
+        // In a forked child a partition may be held by a thread that is not there.
+        self.heap.memory().healthy()?;
         for partition in &*self.partitions {
             partition.write().close()?;
         }

@@ -105,7 +105,7 @@ impl<E: Environment> Database<E> {
     /// and never fails.
     pub fn examine(&self) -> Examination {
         let mut found = Examination::default();
-        let guards = self.read_all();
+        let guards = self.copy_all();
         let mut owned = Vec::new();
         let mut reach = |offset| owned.push(offset);
         match Description::read(self.heap()) {

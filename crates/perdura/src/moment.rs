@@ -6,25 +6,25 @@
 //! 1. All partitions are taken for reading, lowest number first; who waits for one holds those
 //!    before it. So nobody can commit in one of them when the last one is taken.
 //! 2. Where the engine has snapshots, one of each is taken, and the partitions are given back:
-//!    nobody waits for the copy. Elsewhere each is kept until it has been copied.
+//!    nobody waits for the copy. Elsewhere each is kept until it has been copied: writers wait, readers
+//!    do not.
 //!
 //! A single partition with snapshots is not taken at all: its snapshot is a moment.
 
-use std::ops::ControlFlow;
-use std::sync::RwLockReadGuard;
-
 use engines::Reader;
 use engines::below::{Environment, Row};
+use std::ops::ControlFlow;
 
 use crate::any_engine::AnyEngine;
 use crate::database::Database;
 use crate::error::Error;
+use crate::turns::{CopyGuard, Turns};
 
 /// One partition as it was at the moment.
 #[derive(Debug)]
 pub(crate) enum Part<'a, E: Environment> {
     Snapshot(Box<dyn Reader>),
-    Locked(RwLockReadGuard<'a, AnyEngine<E>>),
+    Locked(CopyGuard<'a, AnyEngine<E>>),
 }
 
 impl<E: Environment> Part<'_, E> {
@@ -66,7 +66,7 @@ impl<E: Environment> Database<E> {
         if has_snapshots && self.partitions.len() == 1 {
             return snapshots();
         }
-        let guards: Vec<_> = self.partitions.iter().map(|partition| partition.read()).collect();
+        let guards: Vec<_> = self.partitions.iter().map(Turns::copy).collect();
         if has_snapshots {
             return snapshots();
         }

@@ -15,13 +15,17 @@ use crate::error::Error;
 use crate::examine::{Finding, Findings, gap_text};
 use crate::media::Media;
 use crate::options::Options;
+use crate::placing::{Tallies, check_free, create_whole, no_tuples};
 use crate::table::Table;
+use crate::tuple_code::{Tally, encode};
 use crate::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
 
 /// Tuples that are taken over in one transaction.
 const BATCH: usize = 256;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
+/// What is lost where a log ends too early.
+const CUT: &str = "the transactions from there on";
 
 /// What [`salvage`] took over, and what is missing.
 #[derive(Clone, Default, Debug)]
@@ -62,11 +66,16 @@ pub struct Salvaged {
 /// are possible for their columns and its own key leads to it. In pools of the NVM engines no
 /// checksum covers values: what was damaged within a value comes over as it is.
 ///
+/// The new database is at `to` only when all of that is in it, durable, checked and compared; until
+/// then it is at `<to>.new`, where a kill may leave it.
+///
 /// # Errors
 /// The header or the description of `from` is damaged, so that nothing can be read; there is
 /// something at `to`, or no room. Nothing is left at `to` then.
 pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, Error> {
     let (from, to) = (from.as_ref(), to.as_ref());
+    // What is seen at once is told before the time is spent.
+    check_free(to)?;
     let pool = Pool::open(from, &PoolOptions::default(), Access::Inspect)?;
     let header = pool.info().header;
     let copied = Copied::of(&files_directory(&Pool::real_path(from)), to)?;
@@ -83,38 +92,37 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
         .pool_limit(header.limit)
         .domain(header.domain)
         .model(header.modelled);
-    let target = Database::create(to, &description.schema, &options)?;
-    let mut done = Salvage::default();
-    let engine_options = EngineOptions { closed: header.clean, ..options.engine_options };
-    let taken = (0..description.partitions).try_for_each(|partition| {
-        let opened = loop {
-            let resources = resources(&media, &heap, partition)?;
-            match AnyEngine::open(kind, resources, &catalog, &engine_options) {
-                Err(error) if cut_log(&error, copied.files.as_ref())? => {
-                    done.findings.of_partition(partition, error, "the transactions from there on");
+    let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
+    create_whole(to, &description.schema, &options, &mut |_| {}, |target, _| {
+        let mut done = Salvage::default();
+        let mut tallies = no_tuples(description.partitions as usize, &description.schema);
+        for partition in 0..description.partitions {
+            let mut engine_options = engine_options.clone();
+            let opened = loop {
+                let resources = resources(&media, &heap, partition)?;
+                match AnyEngine::open(kind, resources, &catalog, &engine_options) {
+                    Err(error) if cut_log(&error, copied.files.as_ref())? => {
+                        done.findings.of_partition(partition, error, CUT);
+                    }
+                    Err(error @ EngineError::Wal(WalError::Short { .. }))
+                        if !engine_options.accept_short_log =>
+                    {
+                        engine_options.accept_short_log = true;
+                        done.findings.of_partition(partition, error, CUT);
+                    }
+                    opened => break opened,
                 }
-                opened => break opened,
-            }
-        };
-        match opened {
-            Ok((engine, _)) => take_partition(&*engine, &catalog, partition, &target, &mut done),
-            Err(error) => {
-                done.findings.of_partition(partition, error, "the whole partition");
-                Ok(())
+            };
+            match opened {
+                Ok((engine, _)) => {
+                    let place = (&*engine, partition);
+                    take_partition(place, &catalog, target, &mut tallies, &mut done)?;
+                }
+                Err(error) => done.findings.of_partition(partition, error, "the whole partition"),
             }
         }
-    });
-    if let Err(error) = taken {
-        target.abandon();
-        // What is there now was made by this call.
-        let _ = Pool::remove(to);
-        if kind.uses_files() {
-            let _ = HostFiles::remove(&files_directory(to));
-        }
-        return Err(error);
-    }
-    target.close()?;
-    Ok(done)
+        Ok((tallies, done))
+    })
 }
 
 /// If a log is damaged behind its first records, cuts it off there, and returns true. What stands
@@ -140,10 +148,10 @@ fn cut_log(error: &EngineError, files: Option<&HostFiles>) -> Result<bool, Error
 }
 
 fn take_partition(
-    engine: &dyn Engine,
+    (engine, partition): (&dyn Engine, u32),
     catalog: &Catalog,
-    partition: u32,
     target: &Database,
+    tallies: &mut Tallies,
     done: &mut Salvage,
 ) -> Result<(), Error> {
     for (number, layout) in (0u16..).zip(&catalog.tables) {
@@ -153,7 +161,7 @@ fn take_partition(
             place: (number, layout),
             target: (target, partition, &table),
             pending: Vec::new(),
-            tuples: 0,
+            taken: &mut tallies[partition as usize][number as usize],
             gaps: 0,
             tell: true,
             findings: &mut done.findings,
@@ -161,7 +169,7 @@ fn take_partition(
         };
         Walk::new(engine, (number, layout), None).run(&mut taker);
         taker.flush();
-        let by_primary = taker.tuples;
+        let by_primary = taker.taken.tuples;
         if taker.gaps > 0 {
             // What is missing has been told; what the other indexes lack does not matter.
             taker.tell = false;
@@ -170,7 +178,7 @@ fn take_partition(
             }
             taker.flush();
         }
-        let Taker { tuples, failed, .. } = taker;
+        let (tuples, failed) = (taker.taken.tuples, taker.failed);
         done.tables.push(Salvaged {
             partition,
             table: layout.schema.name().into(),
@@ -188,7 +196,8 @@ struct Taker<'a> {
     place: (u16, &'a TableLayout),
     target: (&'a Database, u32, &'a Table),
     pending: Vec<Key>,
-    tuples: u64,
+    /// What the new database must hold of the table.
+    taken: &'a mut Tally,
     gaps: u64,
     /// Whether gaps are told.
     tell: bool,
@@ -225,14 +234,20 @@ impl Taker<'_> {
             return;
         }
         let (target, partition, table) = self.target;
-        let mut refused = Vec::new();
-        let mut taken = 0;
+        let (mut refused, mut encoded) = (Vec::new(), Vec::new());
+        let before = *self.taken;
+        let mut taken = before;
         let done = target.partition(partition as usize).write(|tx| {
             refused.clear();
-            taken = 0;
+            taken = before;
             for tuple in &pending {
-                match tx.insert(table, &values(tuple)) {
-                    Ok(()) => taken += 1,
+                let tuple_values = values(tuple);
+                match tx.insert(table, &tuple_values) {
+                    Ok(()) => {
+                        encoded.clear();
+                        encode(tuple_values.into_iter(), &mut encoded);
+                        taken.add(&encoded);
+                    }
                     // Another way has led to it before.
                     Err(Error::DuplicateKey { .. }) => {}
                     Err(Error::Invalid(why)) => refused.push((self.key_of(tuple), why.to_string())),
@@ -241,7 +256,7 @@ impl Taker<'_> {
             }
             Ok(())
         });
-        self.tuples += taken;
+        *self.taken = taken;
         self.failed = done.err();
         for (key, why) in refused {
             self.gap(Gap::Tuple(key), &format!("a tuple with impossible values: {why}"));
@@ -286,6 +301,10 @@ impl Copied {
         let path = PathBuf::from(path);
         if !Pool::exists(from) {
             return Ok(Self { path, files: None });
+        }
+        if Pool::exists(&path) {
+            let what = "is a copy in use, or was left by a kill; if nobody uses it, remove it";
+            return Err(Error::InTheWay { path: path.display().to_string(), what });
         }
         let error = |path: &Path| {
             let path = path.display().to_string();

@@ -1,6 +1,12 @@
-//! Locks, those of the standard library. `tests/interleavings.rs` compiles the modules that use them
-//! a second time over those of a scheduler that tries interleavings.
+//! Locks and what else threads share. `tests/interleavings.rs` compiles the modules that use them a
+//! second time over those of a scheduler that tries interleavings.
+//!
+//! Partitions have `parking_lot`'s lock: a reader can pass a writer that waits, which that of the
+//! standard library has not.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32};
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::thread::yield_now;
+pub(crate) use std::thread_local;
+
+pub(crate) use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -2,14 +2,16 @@
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
 
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::error::Error;
+use crate::sync::RwLockWriteGuard;
 use crate::table::Table;
+use crate::turns::{ReadGuard, Turns};
 
 /// What to scan: everything in the order of the primary key, unless it is told otherwise.
 ///
@@ -133,7 +135,7 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
 /// A partition's engine, for one who only reads.
 #[derive(Debug)]
 pub(crate) enum Reading<'a, E: Environment> {
-    Locked(RwLockReadGuard<'a, AnyEngine<E>>),
+    Locked(ReadGuard<'a, AnyEngine<E>>),
     Borrowed(&'a AnyEngine<E>),
 }
 
@@ -197,12 +199,25 @@ fn scan<E: Environment>(
 #[derive(Debug)]
 pub struct Tx<'a, E: Environment = Native> {
     pub(crate) engine: Writing<'a, E>,
-    /// Wakes the thread in the background, if there is one.
-    pub(crate) bell: Option<&'a Bell>,
+    /// Tells the thread in the background, if there is one.
+    pub(crate) call: Option<Call<'a, E>>,
     pub(crate) catalog: &'a Catalog,
     pub(crate) partition: usize,
     pub(crate) statements: u64,
-    pub(crate) open: bool,
+}
+
+/// Tells the thread in the background that a partition has something to do for it.
+#[derive(Debug)]
+pub(crate) struct Call<'a, E: Environment> {
+    pub(crate) bell: &'a Bell,
+    pub(crate) turns: &'a Turns<AnyEngine<E>>,
+}
+
+impl<E: Environment> Call<'_, E> {
+    fn ring(&self) {
+        self.turns.leave_backlog();
+        self.bell.ring();
+    }
 }
 
 impl<E: Environment> Tx<'_, E> {
@@ -349,7 +364,7 @@ impl<E: Environment> Tx<'_, E> {
         let number = own_table(self.catalog, table)?;
         // What fails is undone when this is dropped.
         let (number, durable) = self.engine.update_and_commit(number, key, changes)?;
-        self.open = false;
+        self.engine.end();
         Ok(self.ended(number, durable))
     }
 
@@ -357,7 +372,7 @@ impl<E: Environment> Tx<'_, E> {
     /// waited for until the fence is done.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Ticket, Error> {
-        self.open = false;
+        self.engine.end();
         let (number, durable) = match self.engine.commit() {
             Ok(done) => done,
             Err(error @ engines::EngineError::MustAbort) => {
@@ -371,10 +386,10 @@ impl<E: Environment> Tx<'_, E> {
 
     #[inline]
     fn ended(&self, number: u64, durable: bool) -> Ticket {
-        if let Some(bell) = self.bell
+        if let Some(call) = &self.call
             && self.engine.has_backlog()
         {
-            bell.ring();
+            call.ring();
         }
         Ticket { partition: self.partition, number, durable }
     }
@@ -384,17 +399,14 @@ impl<E: Environment> Tx<'_, E> {
     /// # Errors
     /// The medium failed; the next opening undoes it.
     pub fn abort(mut self) -> Result<(), Error> {
-        self.open = false;
+        self.engine.end();
         Ok(self.engine.abort()?)
     }
 }
 
 impl<E: Environment> Drop for Tx<'_, E> {
     fn drop(&mut self) {
-        if self.open {
-            // An abort that fails stops the partition, which then refuses everything.
-            let _ = self.engine.abort();
-        }
+        self.engine.abort_open();
     }
 }
 

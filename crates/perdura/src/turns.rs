@@ -1,61 +1,111 @@
 //! A partition, which writers, readers and the thread in the background take in turns.
 //!
-//! A lock alone would not do: whoever gives it back and takes it again at once is faster than one
-//! who has to be woken first, so that the thread could do step after step while a writer waits. So
-//! whoever finds the partition taken says that it waits, and the thread lets it go first: a writer
-//! waits for one step at most.
+//! A lock alone would not do:
+//!
+//! - Whoever gives it back and takes it again at once is faster than one who has to be woken first,
+//!   so that the thread could do step after step while a writer waits. So whoever finds the
+//!   partition taken says that it waits, and the thread lets it go first: a writer waits for one
+//!   step at most.
+//! - A writer that waits keeps readers out, or it could wait for ever. But one who reads already
+//!   would wait for itself; and while somebody copies the partition, which takes long, all others
+//!   would wait for the copy. These readers pass the writer.
+//! - An owner keeps a partition for as long as it likes. The thread waits a little, and goes on with
+//!   the other partitions.
 
+use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
 
-use crate::sync::{AtomicBool, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard, yield_now};
+use crate::sync::{
+    AtomicBool, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard, thread_local, yield_now,
+};
+
+thread_local! {
+    /// How many partitions this thread is reading.
+    static READING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether this thread is reading any partition.
+fn reading() -> bool {
+    READING.with(Cell::get) > 0
+}
 
 /// Something that is taken in turns; see the module's comment. A panic in a transaction has aborted
 /// it, so that what is behind the lock is as before.
 #[derive(Debug)]
 pub(crate) struct Turns<T> {
     lock: RwLock<T>,
+    /// How many copy it, or wait to do so.
+    copying: AtomicU32,
     /// How many wait for it, apart from the thread in the background.
     waiting: AtomicU32,
     /// How many have waited and got it.
     served: AtomicU32,
     /// The thread in the background waits for it.
     wanted: AtomicBool,
+    /// There is something to do for the thread in the background. Changed by who may write.
+    backlog: AtomicBool,
 }
 
 /// Looks after who waits before the thread asks for the lock again, which waits itself then.
 const PATIENCE: u32 = 1000;
+/// How long the thread waits for one partition.
+const STEP_WAIT: Duration = Duration::from_millis(1);
+/// How long a reader waits before it looks again whether somebody copies the partition.
+const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> Turns<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             lock: RwLock::new(value),
+            copying: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             served: AtomicU32::new(0),
             wanted: AtomicBool::new(false),
+            backlog: AtomicBool::new(false),
         }
     }
 
     #[inline]
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
         match self.lock.try_write() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.wait_for(|| self.lock.write().unwrap_or_else(PoisonError::into_inner))
-            }
+            Some(guard) => guard,
+            None => self.wait_for(|| self.lock.write()),
         }
     }
 
     #[inline]
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-        match self.lock.try_read() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.wait_for(|| self.lock.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
+        let guard = match self.lock.try_read() {
+            Some(guard) => guard,
+            None => self.wait_for(|| self.read_in_turn()),
+        };
+        ReadGuard::new(guard)
+    }
+
+    fn read_in_turn(&self) -> RwLockReadGuard<'_, T> {
+        loop {
+            if reading() || self.copying.load(SeqCst) > 0 {
+                return self.lock.read_recursive();
+            }
+            if let Some(guard) = self.lock.try_read_for(READ_WAIT) {
+                return guard;
             }
         }
+    }
+
+    /// As [`Self::read`], for long: other readers do not wait meanwhile.
+    pub(crate) fn copy(&self) -> CopyGuard<'_, T> {
+        // Before the lock is asked for: whoever reads from now on passes the writers that wait.
+        let others = self.copying.fetch_add(1, SeqCst) > 0;
+        let until = Until { copying: &self.copying };
+        let guard = match self.lock.try_read() {
+            Some(guard) => guard,
+            None if others || reading() => self.wait_for(|| self.lock.read_recursive()),
+            None => self.wait_for(|| self.lock.read()),
+        };
+        CopyGuard { reading: ReadGuard::new(guard), _until: until }
     }
 
     #[cold]
@@ -67,13 +117,16 @@ impl<T> Turns<T> {
         guard
     }
 
-    /// A step of the thread in the background. Returns when one who waited meanwhile has had its
-    /// turn.
-    pub(crate) fn step<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+    /// A step of the thread in the background, which says whether there is more to do. Returns when
+    /// one who waited meanwhile has had its turn; or without having done anything, if somebody keeps
+    /// the partition.
+    pub(crate) fn step<R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Option<R> {
         self.wanted.store(true, SeqCst);
-        let mut guard = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.lock.try_write_for(STEP_WAIT);
         self.wanted.store(false, SeqCst);
-        let done = work(&mut guard);
+        let mut guard = guard?;
+        let (done, more) = work(&mut guard);
+        self.backlog.store(more, SeqCst);
         let served = self.served.load(SeqCst);
         drop(guard);
         for _ in 0..PATIENCE {
@@ -82,12 +135,25 @@ impl<T> Turns<T> {
             }
             yield_now();
         }
-        done
+        Some(done)
     }
 
     /// How many have waited and got it, if somebody waits.
     pub(crate) fn queue(&self) -> Option<u32> {
         (self.waiting.load(SeqCst) > 0).then(|| self.served.load(SeqCst))
+    }
+
+    /// Called by one who may write: there is something to do for the thread in the background.
+    #[inline]
+    pub(crate) fn leave_backlog(&self) {
+        if !self.backlog.load(Relaxed) {
+            self.backlog.store(true, SeqCst);
+        }
+    }
+
+    /// Whether there is something to do for the thread in the background.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.backlog.load(SeqCst)
     }
 
     /// Whether the thread in the background waits for its turn.
@@ -97,10 +163,67 @@ impl<T> Turns<T> {
     }
 
     /// Called without the lock by one who had it for long: returns when the thread in the
-    /// background has had its turn, or has it.
+    /// background has had its turn, or has it, or has given up.
     pub(crate) fn let_in(&self) {
         while self.is_wanted() {
             yield_now();
         }
+    }
+}
+
+/// Somebody reads.
+#[derive(Debug)]
+pub(crate) struct ReadGuard<'a, T> {
+    guard: RwLockReadGuard<'a, T>,
+}
+
+impl<'a, T> ReadGuard<'a, T> {
+    #[inline]
+    fn new(guard: RwLockReadGuard<'a, T>) -> Self {
+        READING.with(|reading| reading.set(reading.get() + 1));
+        Self { guard }
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> Drop for ReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        READING.with(|reading| reading.set(reading.get() - 1));
+    }
+}
+
+/// Somebody reads for long.
+#[derive(Debug)]
+pub(crate) struct CopyGuard<'a, T> {
+    reading: ReadGuard<'a, T>,
+    _until: Until<'a>,
+}
+
+impl<T> Deref for CopyGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.reading
+    }
+}
+
+/// The end of copying.
+#[derive(Debug)]
+struct Until<'a> {
+    copying: &'a AtomicU32,
+}
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.copying.fetch_sub(1, SeqCst);
     }
 }

@@ -10,10 +10,183 @@ mod bell;
 mod turns;
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
-    pub(crate) use shuttle::sync::{
-        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    };
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread::yield_now;
+    pub(crate) use shuttle::thread_local;
+
+    pub(crate) use super::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+}
+
+/// What `parking_lot::RwLock` promises, over the scheduler's locks.
+mod lock {
+    use std::ops::{Deref, DerefMut};
+    use std::sync;
+    use std::time::Duration;
+
+    use shuttle::sync::{Condvar, Mutex};
+    use shuttle::thread::yield_now;
+
+    #[derive(Default, Debug)]
+    struct State {
+        readers: u32,
+        writer: bool,
+        /// Writers that wait, and keep readers out.
+        pending: u32,
+    }
+
+    impl State {
+        fn may_read(&self, passing: bool) -> bool {
+            !self.writer && (passing || self.pending == 0)
+        }
+
+        fn may_write(&self) -> bool {
+            !self.writer && self.readers == 0
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct RwLock<T> {
+        state: Mutex<State>,
+        changed: Condvar,
+        /// Never waited for: the state says who may have it.
+        value: sync::RwLock<T>,
+    }
+
+    /// Times that a timed call looks again.
+    const LOOKS: u32 = 3;
+
+    impl<T> RwLock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            let (state, changed) = (Mutex::default(), Condvar::new());
+            Self { state, changed, value: sync::RwLock::new(value) }
+        }
+
+        fn change(&self, change: impl FnOnce(&mut State)) {
+            change(&mut self.state.lock().unwrap());
+            self.changed.notify_all();
+        }
+
+        fn reading(&self) -> RwLockReadGuard<'_, T> {
+            let value = self.value.try_read().expect("nobody writes");
+            RwLockReadGuard { value, _leave: Leave { lock: self, writer: false } }
+        }
+
+        fn writing(&self) -> RwLockWriteGuard<'_, T> {
+            let value = self.value.try_write().expect("nobody else is there");
+            RwLockWriteGuard { value, _leave: Leave { lock: self, writer: true } }
+        }
+
+        fn enter_reading(&self, passing: bool) -> RwLockReadGuard<'_, T> {
+            let state = self.state.lock().unwrap();
+            let waits = |state: &mut State| !state.may_read(passing);
+            self.changed.wait_while(state, waits).unwrap().readers += 1;
+            self.reading()
+        }
+
+        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.enter_reading(false)
+        }
+
+        pub(crate) fn read_recursive(&self) -> RwLockReadGuard<'_, T> {
+            self.enter_reading(true)
+        }
+
+        pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+            let mut state = self.state.lock().unwrap();
+            if !state.may_read(false) {
+                return None;
+            }
+            state.readers += 1;
+            drop(state);
+            Some(self.reading())
+        }
+
+        pub(crate) fn try_read_for(&self, _: Duration) -> Option<RwLockReadGuard<'_, T>> {
+            (0..LOOKS).find_map(|_| {
+                yield_now();
+                self.try_read()
+            })
+        }
+
+        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+            let mut state = self.state.lock().unwrap();
+            state.pending += 1;
+            let waits = |state: &mut State| !state.may_write();
+            let mut state = self.changed.wait_while(state, waits).unwrap();
+            state.pending -= 1;
+            state.writer = true;
+            drop(state);
+            self.writing()
+        }
+
+        pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+            let mut state = self.state.lock().unwrap();
+            if !state.may_write() {
+                return None;
+            }
+            state.writer = true;
+            drop(state);
+            Some(self.writing())
+        }
+
+        pub(crate) fn try_write_for(&self, _: Duration) -> Option<RwLockWriteGuard<'_, T>> {
+            self.change(|state| state.pending += 1);
+            let found = (0..LOOKS).find_map(|_| {
+                yield_now();
+                self.try_write()
+            });
+            self.change(|state| state.pending -= 1);
+            found
+        }
+    }
+
+    #[derive(Debug)]
+    struct Leave<'a, T> {
+        lock: &'a RwLock<T>,
+        writer: bool,
+    }
+
+    impl<T> Drop for Leave<'_, T> {
+        fn drop(&mut self) {
+            match self.writer {
+                true => self.lock.change(|state| state.writer = false),
+                false => self.lock.change(|state| state.readers -= 1),
+            }
+        }
+    }
+
+    /// Its fields are dropped in this order: the value is free before anybody hears of it.
+    #[derive(Debug)]
+    pub(crate) struct RwLockReadGuard<'a, T> {
+        value: sync::RwLockReadGuard<'a, T>,
+        _leave: Leave<'a, T>,
+    }
+
+    impl<T> Deref for RwLockReadGuard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            &self.value
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct RwLockWriteGuard<'a, T> {
+        value: sync::RwLockWriteGuard<'a, T>,
+        _leave: Leave<'a, T>,
+    }
+
+    impl<T> Deref for RwLockWriteGuard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            &self.value
+        }
+    }
+
+    impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.value
+        }
+    }
 }
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,16 +225,17 @@ fn work(partitions: &[Turns<Partition>], bell: &Bell) {
     while !bell.is_stopped() {
         let mut idle = true;
         for partition in partitions {
-            if partition.read().backlog > 0 {
+            if partition.has_backlog() {
                 partition.step(|partition| {
                     partition.backlog -= 1;
                     partition.steps += 1;
+                    ((), partition.backlog > 0)
                 });
                 idle = false;
             }
         }
         if idle {
-            bell.sleep(|| partitions.iter().any(|partition| partition.read().backlog > 0));
+            bell.sleep(|| partitions.iter().any(Turns::has_backlog));
         }
     }
 }
@@ -83,10 +257,13 @@ fn writers_and_the_thread(early: bool) {
                 for round in 0..3 {
                     if early {
                         bell.ring();
+                        // The thread has time to look, and to fall asleep again.
+                        (0..30).for_each(|_| thread::yield_now());
                     }
                     let mut partition = partitions[(number + round) % 2].write();
                     partition.commits += 1;
                     partition.backlog += 1;
+                    partitions[(number + round) % 2].leave_backlog();
                     if !early {
                         bell.ring();
                     }
@@ -141,7 +318,7 @@ fn a_writer_beside_a_busy_thread() {
                 let queue = turns.queue();
                 assert!(queue.is_none() || queue != last, "a second step before who waits");
                 last = queue;
-                turns.step(|steps| *steps += 1);
+                turns.step(|steps| (*steps += 1, true));
                 thread::yield_now();
             }
         })
@@ -169,7 +346,13 @@ fn an_owner_lets_the_thread_in() {
         thread::spawn(move || act(&turns))
     };
     let others = [
-        spawn(|turns| (0..3).for_each(|_| turns.step(|steps| *steps += 1))),
+        spawn(|turns| {
+            for _ in 0..3 {
+                while turns.step(|steps| (*steps += 1, true)).is_none() {
+                    thread::yield_now();
+                }
+            }
+        }),
         spawn(|turns| *turns.write() += 1),
         spawn(|turns| assert!(*turns.read() <= 6)),
     ];
@@ -191,4 +374,88 @@ fn an_owner_lets_the_thread_in() {
 fn an_owner_who_lets_the_thread_in_goes_on() {
     let schedules = interleave(600, an_owner_lets_the_thread_in);
     println!("{schedules} schedules");
+}
+
+/// Somebody copies the partition until a reader has been there; a writer and the thread in the
+/// background wait for the end of it.
+fn a_reader_beside_a_copy() {
+    let turns = Arc::new(Turns::new(0u32));
+    let seen = Arc::new(AtomicU32::new(0));
+    let copy = turns.copy();
+    let spawn = |act: fn(&Turns<u32>, &AtomicU32)| {
+        let (turns, seen) = (turns.clone(), seen.clone());
+        thread::spawn(move || act(&turns, &seen))
+    };
+    let others = [
+        spawn(|turns, _| *turns.write() += 1),
+        spawn(|turns, _| while turns.step(|_| ((), false)).is_none() {}),
+        spawn(|turns, seen| {
+            drop(turns.read());
+            seen.fetch_add(1, SeqCst);
+        }),
+        spawn(|turns, seen| {
+            drop(turns.copy());
+            seen.fetch_add(1, SeqCst);
+        }),
+    ];
+    while seen.load(SeqCst) < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(*copy, 0);
+    drop(copy);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert_eq!(*turns.read(), 1);
+}
+
+#[test]
+fn readers_do_not_wait_for_a_copy_though_writers_do() {
+    let schedules = interleave(600, a_reader_beside_a_copy);
+    println!("{schedules} schedules");
+}
+
+/// One who comes to copy while a writer waits for a reader, and readers that came before.
+fn a_copy_behind_a_writer() {
+    let turns = Arc::new(Turns::new(0u32));
+    let reading = turns.read();
+    let others: Vec<_> = (0..4u32)
+        .map(|number| {
+            let turns = turns.clone();
+            thread::spawn(move || match number {
+                0 => *turns.write() += 1,
+                1 => assert!(*turns.copy() < 2),
+                _ => assert!(*turns.read() < 2),
+            })
+        })
+        .collect();
+    thread::yield_now();
+    // A read within a read, and a copy.
+    assert_eq!(*turns.read(), 0);
+    assert_eq!(*turns.copy(), 0);
+    drop(reading);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert_eq!(*turns.read(), 1);
+}
+
+#[test]
+fn one_who_reads_already_waits_for_no_writer() {
+    let schedules = interleave(600, a_copy_behind_a_writer);
+    println!("{schedules} schedules");
+}
+
+/// The owner goes on only when the thread has given up.
+fn an_owner_who_keeps_the_partition() {
+    let turns = Arc::new(Turns::new(0u32));
+    let owned = turns.write();
+    let thread = {
+        let turns = turns.clone();
+        thread::spawn(move || turns.step(|_| ((), false)))
+    };
+    assert_eq!(thread.join().unwrap(), None);
+    assert!(!turns.is_wanted());
+    drop(owned);
+}
+
+#[test]
+fn the_thread_does_not_wait_for_an_owner() {
+    interleave(200, an_owner_who_keeps_the_partition);
 }

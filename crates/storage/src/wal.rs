@@ -61,6 +61,22 @@ pub enum WalError {
         /// What is wrong.
         what: &'static str,
     },
+    /// The log ends before what a checkpoint needs of it: the rest was lost, and of some
+    /// transactions the checkpoint has a part.
+    #[error(
+        "log segment {name} ends at byte {at}, behind transaction {last}, but the checkpoint needs \
+         the log up to transaction {needed}: what followed is damaged"
+    )]
+    Short {
+        /// The segment's file.
+        name: String,
+        /// Where it ends, in bytes.
+        at: u64,
+        /// The last transaction in it.
+        last: u64,
+        /// The last transaction of which the checkpoint may have a part.
+        needed: u64,
+    },
     /// A segment that must be there is not.
     #[error("log segment {name} is missing")]
     Missing {
@@ -106,11 +122,14 @@ pub struct WalOptions {
     pub group: u32,
     /// Of a log that is recovered: it was closed, so that no crash can have torn its end.
     pub closed: bool,
+    /// Of a log that is recovered: it has every transaction before this one, since a checkpoint that
+    /// was written while they ran has parts of them.
+    pub reaches: u64,
 }
 
 impl Default for WalOptions {
     fn default() -> Self {
-        Self { reserve_bytes: 4 << 20, group: 1, closed: false }
+        Self { reserve_bytes: 4 << 20, group: 1, closed: false, reaches: 0 }
     }
 }
 

@@ -15,13 +15,13 @@ use workloads::ycsb::{Mix, Skew};
 use super::{Report, median_index};
 use crate::args::{RecoveryArgs, WorkloadName};
 use crate::child::{Opening, Reads};
-use crate::contestant::Contestant;
-use crate::failure::Failure;
+use crate::contestant::{Contestant, Promise};
+use crate::failure::{Failure, say};
 use crate::host::Host;
 use crate::job::Job;
 use crate::kill::{Kill, Outcome};
 use crate::output::{check_target, report, table};
-use crate::plan::{Plan, background_name};
+use crate::plan::{Plan, background_name, commit_group, commit_name, commit_text};
 use crate::progress::Bar;
 use crate::scratch::Scratch;
 use crate::units::grouped;
@@ -34,6 +34,15 @@ struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
     workload: &'static str,
+    /// `None` in TPC-C, which has its own.
+    mix: Option<&'static str>,
+    skew: Option<&'static str>,
+    partitions: usize,
+    domain: Option<&'static str>,
+    modelled: bool,
+    commit: &'static str,
+    group: Option<u32>,
+    seed: u64,
     background: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     warehouses: Option<u32>,
@@ -62,6 +71,8 @@ struct Run {
     in_flight: u64,
     #[serde(skip)]
     spread_ms: (f64, f64),
+    #[serde(skip)]
+    promise: Promise,
 }
 
 /// Runs the benchmark.
@@ -75,8 +86,9 @@ pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
         let why = format!("peer {map} keeps nothing in files: there is nothing to reopen");
         return Err(Failure::Usage(why));
     }
-    check_target(args.common.json.as_ref())?;
+    check_target(args.common.json.as_ref(), &[])?;
     let jobs = jobs(&plan, args)?;
+    jobs.iter().try_for_each(|job| check_group(&plan, job))?;
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
     let mut bar = Bar::new();
@@ -85,20 +97,42 @@ pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
         runs.extend(cell(&plan, job, number, &scratch, &mut bar)?);
     }
     drop(bar);
-    let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
-    report(&text, &Report::new(&host, &runs), args.common.json.as_ref())?;
-    for run in &runs {
+    let text = host.line() + &people(&plan, &runs);
+    let printed = report(&text, &Report::new(&host, &runs), args.common.json.as_ref());
+    Failure::or_verdict(printed, || judge(&runs))
+}
+
+/// Whether anything was found that should not be.
+fn judge(runs: &[Run]) -> Result<(), Failure> {
+    for run in runs {
         let name = run.engine.or(run.peer).unwrap_or_default();
-        run.wrong.iter().for_each(|wrong| eprintln!("perdura: {name}: {wrong}"));
+        run.wrong.iter().for_each(|wrong| say(format_args!("perdura: {name}: {wrong}")));
     }
     let broken = |run: &Run| run.lost > 0 || run.surplus > 0;
     if runs.iter().any(broken) {
-        eprintln!(
-            "perdura: acknowledged transactions were lost, or there is more than was written"
-        );
+        say("perdura: acknowledged transactions were lost, or there is more than was written");
     }
     let found = runs.iter().any(|run| broken(run) || !run.wrong.is_empty());
     if found { Err(Failure::Found) } else { Ok(()) }
+}
+
+/// Refuses a run in which no group of updates gets full: it would acknowledge nothing before its
+/// end, so that there is no moment for the kill.
+fn check_group(plan: &Plan, job: &Job) -> Result<(), Failure> {
+    let Some(group) = commit_group(plan.run.commit) else { return Ok(()) };
+    let (percent, smaller) = match job {
+        Job::Ycsb(spec) => (spec.mix.update_percent(), "a --mix with more updates, "),
+        // All but order status and stock level.
+        Job::Tpcc(_) => (92, ""),
+    };
+    let updates = job.with_more()?.transactions() / job.partitions() as u64 * percent / 100;
+    if updates >= u64::from(group) {
+        return Ok(());
+    }
+    let (group, updates) = (grouped(u64::from(group)), grouped(updates));
+    Err(Failure::Usage(format!(
+        "--commit grouped acknowledges {group} updates together, and the process that is killed makes about {updates} in a partition: nothing would be acknowledged before the kill; choose a smaller --group, {smaller}or --commit durable"
+    )))
 }
 
 /// Everything that is to be killed: for each size, each number of transactions.
@@ -157,13 +191,27 @@ fn cell(
         }
     }
     let both = plan.contestants.iter().zip(&outcomes);
-    Ok(both.map(|(&contestant, outcomes)| summary(plan, contestant, job, outcomes)).collect())
+    let summary = |(&contestant, outcomes): (&Contestant, &Vec<Outcome>)| {
+        let promise = Promise::of(contestant, plan.domain, scratch.medium());
+        summary(plan, contestant, promise, job, outcomes)
+    };
+    Ok(both.map(summary).collect())
 }
 
-fn summary(plan: &Plan, contestant: Contestant, job: &Job, outcomes: &[Outcome]) -> Run {
+fn summary(
+    plan: &Plan,
+    contestant: Contestant,
+    promise: Promise,
+    job: &Job,
+    outcomes: &[Outcome],
+) -> Run {
     let times: Vec<f64> = outcomes.iter().map(|outcome| outcome.found.first_commit_ms).collect();
     let found = &outcomes[median_index(&times)].found;
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
+    let (mix, skew, seed) = match job {
+        Job::Ycsb(spec) => (Some(spec.mix.name()), Some(spec.skew.name()), spec.seed),
+        Job::Tpcc(spec) => (None, None, spec.seed),
+    };
     let (workload, warehouses, tuples, user_bytes) = match job {
         Job::Ycsb(spec) => ("ycsb", None, spec.tuples, spec.user_bytes()),
         Job::Tpcc(spec) => {
@@ -176,6 +224,14 @@ fn summary(plan: &Plan, contestant: Contestant, job: &Job, outcomes: &[Outcome])
         engine: contestant.engine(),
         peer: contestant.peer(),
         workload,
+        mix,
+        skew,
+        partitions: job.partitions(),
+        domain: promise.domain.map(perdura::Domain::name),
+        modelled: promise.modelled,
+        commit: commit_name(plan.run.commit),
+        group: commit_group(plan.run.commit),
+        seed,
         background: background_name(plan.background),
         warehouses,
         tuples,
@@ -199,6 +255,7 @@ fn summary(plan: &Plan, contestant: Contestant, job: &Job, outcomes: &[Outcome])
             times.iter().copied().fold(f64::INFINITY, f64::min),
             times.iter().copied().fold(0.0, f64::max),
         ),
+        promise,
     }
 }
 
@@ -215,6 +272,7 @@ fn consistency(outcomes: &[Outcome]) -> Option<BTreeMap<u8, bool>> {
 fn people(plan: &Plan, runs: &[Run]) -> String {
     let head = [
         "store",
+        "domain",
         "tuples",
         "txns",
         "open ms",
@@ -231,9 +289,16 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     ];
     let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
     let workload = if runs[0].workload == "tpcc" { "TPC-C" } else { "YCSB" };
-    let mut text =
-        format!("Recovery of {workload} after SIGKILL, median of {} kills\n\n", plan.repeat);
-    text += &table(&head.map(str::to_owned), &rows, 1);
+    let mut text = format!(
+        "Recovery of {workload} after SIGKILL, partitions: {}, commits {}, median of {} kills\n\n",
+        runs[0].partitions,
+        commit_text(plan.run.commit),
+        plan.repeat
+    );
+    text += &table(&head.map(str::to_owned), &rows, 2);
+    if runs.iter().any(|run| run.promise.modelled) {
+        text += "\n(modelled): flushes and fences are really executed, but this medium does not keep what they promise.";
+    }
     if plan.repeat > 1 {
         text += "\nTimes and what recovery did are those of the median kill; acknowledged, in flight, lost and surplus are sums over all kills.";
     }
@@ -300,6 +365,7 @@ fn row(run: &Run) -> Vec<String> {
     let (min, max) = run.spread_ms;
     vec![
         run.engine.or(run.peer).unwrap_or_default().to_owned(),
+        run.promise.text(),
         grouped(run.tuples),
         grouped(run.txns),
         ms(run.open_ms),

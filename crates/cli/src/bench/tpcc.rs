@@ -21,7 +21,7 @@ use super::Report;
 use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use crate::args::TpccArgs;
 use crate::contestant::{Contestant, Promise, create_database, pool_path};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::host::Host;
 use crate::output::{check_target, report, table};
 use crate::plan::{
@@ -118,7 +118,7 @@ impl Pieces {
 pub(crate) fn run(args: &TpccArgs) -> Result<(), Failure> {
     let plan = Plan::new(&args.common, &[])?;
     let spec = plan.tpcc(&args.scale, args.warehouses, args.txns)?;
-    check_target(args.common.json.as_ref())?;
+    check_target(args.common.json.as_ref(), &[])?;
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
     let kept = if args.common.keep { plan.contestants.len() as u64 } else { 1 };
@@ -135,9 +135,9 @@ pub(crate) fn run(args: &TpccArgs) -> Result<(), Failure> {
         scratch.discard(&directory);
     }
     drop(bar);
-    let text = host.line() + &people(&plan, &runs) + &scratch.kept().unwrap_or_default();
-    report(&text, &Report::new(&host, &runs), args.common.json.as_ref())?;
-    judge(&runs)
+    let text = host.line() + &people(&plan, &runs);
+    let printed = report(&text, &Report::new(&host, &runs), args.common.json.as_ref());
+    Failure::or_verdict(printed, || judge(&runs))
 }
 
 /// About how many bytes one engine takes on its medium by the end of its run.
@@ -290,12 +290,13 @@ fn judge(runs: &[Run]) -> Result<(), Failure> {
     let mut found = false;
     for run in runs {
         for violation in &run.violations {
-            eprintln!("perdura: {}: {violation}", run.engine);
+            say(format_args!("perdura: {}: {violation}", run.engine));
             found = true;
         }
         if run.digest != runs[0].digest {
             let (one, other) = (runs[0].engine, run.engine);
-            eprintln!("perdura: {one} and {other} did the same and hold different contents");
+            let what = "did the same and hold different contents";
+            say(format_args!("perdura: {one} and {other} {what}"));
             found = true;
         }
     }

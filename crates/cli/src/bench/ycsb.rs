@@ -97,7 +97,7 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     if args.fifths && args.txns < 5 {
         return Err(Failure::Usage("--fifths needs at least 5 --txns".into()));
     }
-    check_target(args.common.json.as_ref())?;
+    check_target(args.common.json.as_ref(), &[])?;
     let mut sizes = Vec::new();
     for &tuples in &args.tuples {
         if !sizes.contains(&tuples) {
@@ -132,7 +132,6 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     if sizes.len() > 1 {
         text += &growth::people(&sizes, &runs, &left_out);
     }
-    text += &scratch.kept().unwrap_or_default();
     let found = Report::new(&host, &runs).leaving_out(&left_out);
     report(&text, &found, args.common.json.as_ref())
 }

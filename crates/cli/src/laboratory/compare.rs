@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::frame::Frame;
 use crate::args::CompareArgs;
-use crate::failure::Failure;
-use crate::output::{report, table};
+use crate::failure::{Failure, say};
+use crate::output::{check_target, report, table};
 
 /// Rows of a table for people; JSON has all.
 const SHOWN: usize = 40;
@@ -20,12 +20,25 @@ const SHOWN: usize = 40;
 /// # Errors
 /// Results that cannot be read, or [`Failure::Found`] with `--fail-over`.
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    check_target(args.json.as_ref(), &[&args.results.results, args.a.as_ref(), args.b.as_ref()])?;
     let wanted = Wanted { scale: args.scale.as_deref(), seed: args.seed, ..Wanted::default() };
-    let one = Side::of(&args.a, &args.results.results, wanted, None)?;
+    let file = &args.results.results;
+    let mut one = Side::of(&args.a, file, wanted, None)?;
     // Runs of different sizes say nothing about each other.
-    let wanted = Wanted { scale: Some(&one.selection.scale), ..wanted };
-    let other = Side::of(&args.b, &args.results.results, wanted, Some(&one.selection))?;
+    let scale = one.selection.scale.clone();
+    let wanted = Wanted { scale: Some(&scale), ..wanted };
+    let other = Side::of(&args.b, file, wanted, Some(&one.selection))?;
+    if one.selection.host != other.selection.host {
+        // A may have been measured where B was, too, though not last.
+        one = Side::of(&args.a, file, wanted, Some(&other.selection))?;
+    }
     let (first, second) = (&one.selection, &other.selection);
+    if first.host != second.host && one.by_commit && other.by_commit {
+        return Err(Failure::Failed(format!(
+            "{} was measured on {} and {} on {}: what differs may be the machines; measure one of them again, or name two machines to compare those",
+            args.a, first.host, args.b, second.host
+        )));
+    }
     if first.seed != second.seed {
         let (a, b) = (first.seed, second.seed);
         return Err(Failure::Failed(format!(
@@ -54,29 +67,45 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         text += &table(&head, &rows, 3);
     }
     text += &format!(
-        "\n{} worse, {} better, {} the same or within noise, {} taken once and not judged; {} on one side only.\n",
+        "\n{} worse, {} better, {} the same or within noise, {} taken once and not judged; {} of A and {} of B that the other lacks.\n",
         found.count(Change::Worse),
         found.count(Change::Better),
         found.count(Change::Same),
         found.count(Change::Unknown),
-        found.only_one_side,
+        found.only_a,
+        found.only_b,
     );
     let told = Told {
         frame: Frame::new(&one.host, found.compared.as_slice()),
         a: ToldSide::of(&one),
         b: ToldSide::of(&other),
-        only_one_side: found.only_one_side,
+        only_one_side: found.only_a + found.only_b,
+        only_a: found.only_a,
+        only_b: found.only_b,
     };
-    report(&text, &told, args.json.as_ref())?;
-    let Some(share) = args.fail_over else { return Ok(()) };
-    let worse = found.worse_than(share).len();
+    let printed = report(&text, &told, args.json.as_ref());
+    Failure::or_verdict(printed, || {
+        let Some(share) = args.fail_over else { return Ok(()) };
+        judge(share, found.only_a, found.worse_than(share).len())
+    })
+}
+
+/// Of A so many figures have no counterpart, and so many are worse in B by more than `share`.
+fn judge(share: f64, only_a: usize, worse: usize) -> Result<(), Failure> {
+    if only_a > 0 {
+        // What fails or is set otherwise now would pass unseen.
+        say(format_args!(
+            "perdura: {only_a} figures of A are not there in B, or were measured with another configuration"
+        ));
+        return Err(Failure::Found);
+    }
     if worse == 0 {
         return Ok(());
     }
     let figures = if worse == 1 { "1 figure is".into() } else { format!("{worse} figures are") };
     // Shares are binary fractions: 15% is not quite 0.15.
     let percent = (share * 1e6).round() / 1e4;
-    eprintln!("perdura: {figures} worse by more than {percent}%");
+    say(format_args!("perdura: {figures} worse by more than {percent}%"));
     Err(Failure::Found)
 }
 
@@ -85,6 +114,8 @@ struct Side {
     points: Vec<Configured>,
     selection: Selection,
     host: Host,
+    /// The word was a commit.
+    by_commit: bool,
 }
 
 impl Side {
@@ -104,12 +135,14 @@ impl Side {
         if path.is_file() {
             let results = Results::open(path)?;
             let selection = results.select_like(wanted, like)?;
-            return Self::read(&results, selection);
+            return Self::read(&results, selection, false);
         }
         let results = Results::open(results)?;
         let of_commit = Wanted { commit: Some(word), ..wanted };
+        let mut by_commit = true;
         let selection = match results.select_like(of_commit, like) {
             Err(LabError::Nothing { what: "commit", known: commits, .. }) => {
+                by_commit = false;
                 let of_host = Wanted { host: Some(word), ..wanted };
                 let like = Wanted { commit: other.map(|other| other.commit.as_str()), ..like };
                 results.select_like(of_host, like).map_err(|error| match error {
@@ -121,13 +154,13 @@ impl Side {
             }
             other => other?,
         };
-        Self::read(&results, selection)
+        Self::read(&results, selection, by_commit)
     }
 
-    fn read(results: &Results, selection: Selection) -> Result<Self, Failure> {
+    fn read(results: &Results, selection: Selection, by_commit: bool) -> Result<Self, Failure> {
         let points = results.configured(&selection)?;
         let host = results.host(&selection.host)?;
-        Ok(Self { points, selection, host })
+        Ok(Self { points, selection, host, by_commit })
     }
 }
 
@@ -140,6 +173,8 @@ struct Told<'a> {
     a: ToldSide<'a>,
     b: ToldSide<'a>,
     only_one_side: usize,
+    only_a: usize,
+    only_b: usize,
 }
 
 /// Where the numbers of a side come from.

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::args::{LabCommand, ListArgs, ScaleArgs};
 use crate::failure::Failure;
 use crate::host;
-use crate::output::{report, table};
+use crate::output::{check_target, report, table};
 use crate::scratch::Scratch;
 
 /// The version of the source that this command was built from.
@@ -99,6 +99,7 @@ struct Listed {
 }
 
 fn list(args: &ListArgs) -> Result<(), Failure> {
+    check_target(args.json.as_ref(), &[])?;
     let all: Vec<Listed> = lab::experiments::EXPERIMENTS
         .iter()
         .map(|experiment| Listed {

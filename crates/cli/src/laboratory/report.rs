@@ -1,5 +1,7 @@
 //! `perdura lab report`.
 
+use std::path::Path;
+
 use lab::LabError;
 use lab::claims::{Tested, counts};
 use lab::report::{Report, csv};
@@ -10,7 +12,7 @@ use super::check_writable;
 use super::frame::Points;
 use crate::args::ReportArgs;
 use crate::failure::Failure;
-use crate::output::{check_target, report, table, write_whole};
+use crate::output::{check_replaceable, check_target, report, table, write_whole};
 
 #[derive(Serialize)]
 struct Whole<'a> {
@@ -25,11 +27,14 @@ struct Whole<'a> {
 /// # Errors
 /// Results or the reference cannot be read, or the report cannot be written.
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
-    check_target(args.json.as_ref())?;
-    check_writable(&args.out)?;
-    for path in [&args.csv, &args.markdown].into_iter().flatten() {
+    let mut others: Vec<&Path> = vec![&args.results.results];
+    others.extend(args.reference.as_deref());
+    for path in [Some(&args.out), args.csv.as_ref(), args.markdown.as_ref()].into_iter().flatten() {
         check_writable(path)?;
+        check_replaceable(path, &others)?;
+        others.push(path);
     }
+    check_target(args.json.as_ref(), &others)?;
     let results = Results::open(&args.results.results)?;
     let of = &args.selection;
     let selection = results.select(Wanted {
@@ -40,7 +45,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     })?;
     let authors = args.reference.as_deref().map(lab::reference::read).transpose()?;
     let made = Report::new(&results, selection, authors)?;
-    let write = |path: &std::path::Path, text: &str| {
+    let write = |path: &Path, text: &str| {
         let written = write_whole(path, text.as_bytes());
         written.map_err(|error| Failure::from(LabError::io(path, error)))
     };

@@ -14,7 +14,7 @@ use super::launcher::Kills;
 use super::progress::{LabBar, duration};
 use super::{identity, sizes};
 use crate::args::RunArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::output::{check_target, report};
 use crate::scratch::Scratch;
 
@@ -24,7 +24,7 @@ use crate::scratch::Scratch;
 /// An unknown experiment, results that cannot be written, or a measurement that failed.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let experiments = named(&args.ids)?;
-    check_target(args.json.as_ref())?;
+    check_target(args.json.as_ref(), &[&args.results.results])?;
     let mut results = Results::open_or_create(&args.results.results)?;
     let scratch = Scratch::new(args.path.as_deref(), false)?;
     let identity = identity(&scratch, args.seed);
@@ -68,6 +68,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 fn tell_beginning(plan: &Plan) {
     if plan.missing() > 0 && std::io::stderr().is_terminal() {
         let about = duration(Duration::from_secs_f64(plan.seconds()));
-        eprintln!("{} of {} measurements are missing: about {about}", plan.missing(), plan.all());
+        let (missing, all) = (plan.missing(), plan.all());
+        say(format_args!("{missing} of {all} measurements are missing: about {about}"));
     }
 }

@@ -12,7 +12,7 @@ use super::progress::duration;
 use super::{COMMIT, identity, sizes};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
-use crate::output::{report, table};
+use crate::output::{check_target, report, table};
 use crate::scratch::Scratch;
 
 /// The runs are what is in the file, of whichever commit, machine, scale and seed.
@@ -52,6 +52,7 @@ struct Run {
 /// # Errors
 /// The results cannot be read.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    check_target(args.json.as_ref(), &[&args.results.results])?;
     let results = Results::open(&args.results.results)?;
     let scratch = Scratch::new(args.path.as_deref(), false)?;
     let identity = identity(&scratch, args.seed);

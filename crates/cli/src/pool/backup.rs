@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::check_target;
 
 pub(super) fn run(args: &BackupArgs) -> Result<(), Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.json.as_ref(), &[&args.file, &args.to])?;
     let source = Source::open(&args.file, args.accept_loss, args.path.as_deref())?;
     let mut shown = Shown::new();
     let summary = source

@@ -9,7 +9,7 @@ use perdura::{Database, Error, Findings, Options, PoolError, examine_parts, salv
 use serde::Serialize;
 
 use super::damage_text;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::output::{JsonTarget, check_target, report};
 use crate::racer::FootprintBytes;
 use crate::units::{bytes, grouped};
@@ -82,7 +82,7 @@ pub(super) fn run(
     into: Option<&Path>,
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
-    check_target(json)?;
+    check_target(json, &[file, into.unwrap_or(file)])?;
     match into {
         Some(into) => repair(file, into, json),
         None => check(file, accept_loss, json),
@@ -175,23 +175,26 @@ fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<()
         good,
         ..Checked::new(file, found.findings)
     };
-    report(&text, &checked, json)?;
-    if !whole {
-        // A damaged partition may not even close.
-        eprintln!("perdura: {name}: is damaged; {WHAT_TO_DO}");
-        return Err(Failure::Found);
-    }
-    closed.map_err(about)?;
-    if good {
-        return Ok(());
-    }
-    if found.report.dangling > 0 {
-        eprintln!("perdura: {name}: data lead to objects that are not stored; restore a backup");
-    }
-    if found.report.leaked > 0 {
-        eprintln!("perdura: {name}: stored objects that nothing leads to take up space");
-    }
-    Err(Failure::Found)
+    Failure::or_verdict(report(&text, &checked, json), || {
+        if !whole {
+            // A damaged partition may not even close.
+            say(format_args!("perdura: {name}: is damaged; {WHAT_TO_DO}"));
+            return Err(Failure::Found);
+        }
+        closed.map_err(about)?;
+        if good {
+            return Ok(());
+        }
+        if found.report.dangling > 0 {
+            let why = "data lead to objects that are not stored; restore a backup";
+            say(format_args!("perdura: {name}: {why}"));
+        }
+        if found.report.leaked > 0 {
+            let why = "stored objects that nothing leads to take up space";
+            say(format_args!("perdura: {name}: {why}"));
+        }
+        Err(Failure::Found)
+    })
 }
 
 const WHAT_TO_DO: &str = "restore a backup, or take over what can be read with `perdura pool check FILE --repair-into NEW`";
@@ -215,9 +218,10 @@ fn check_parts(
         tuples: found.report.tuples,
         ..Checked::new(file, found.findings)
     };
-    report(&text, &checked, json)?;
-    eprintln!("perdura: {name}: is damaged; {WHAT_TO_DO}");
-    Err(Failure::Found)
+    Failure::or_verdict(report(&text, &checked, json), || {
+        say(format_args!("perdura: {name}: is damaged; {WHAT_TO_DO}"));
+        Err(Failure::Found)
+    })
 }
 
 fn findings_text(findings: &Findings) -> String {
@@ -256,10 +260,11 @@ fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Fai
         good,
         ..Checked::new(file, done.findings)
     };
-    report(&text, &checked, json)?;
-    if good {
-        return Ok(());
-    }
-    eprintln!("perdura: {}: what is listed above is missing", into.display());
-    Err(Failure::Found)
+    Failure::or_verdict(report(&text, &checked, json), || {
+        if good {
+            return Ok(());
+        }
+        say(format_args!("perdura: {}: what is listed above is missing", into.display()));
+        Err(Failure::Found)
+    })
 }

@@ -22,7 +22,7 @@ struct Created {
 }
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.json.as_ref(), &[&args.file, &args.schema])?;
     let schema = read_schema(&args.schema)?;
     let options = options(&args.new);
     let database = Database::create(&args.file, &schema, &options)

@@ -6,7 +6,7 @@ use perdura::{Database, Error, Table};
 
 use super::copy::{Shown, Source};
 use crate::args::DumpArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 
 pub(super) fn run(args: &DumpArgs) -> Result<(), Failure> {
     let source = Source::open(&args.file, args.accept_loss, args.path.as_deref())?;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<(), Failure> {
     drop(shown);
     if let Some(stood) = source.close().map_err(about)? {
         // Standard output may be the dump.
-        eprint!("{}", stood.text());
+        say(stood.text().trim_end());
     }
     Ok(())
 }

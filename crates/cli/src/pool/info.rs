@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::damage_text;
 use crate::failure::Failure;
-use crate::output::{JsonTarget, report};
+use crate::output::{JsonTarget, check_target, report};
 use crate::units::bytes;
 
 /// What `pool info --json` writes.
@@ -126,6 +126,7 @@ fn type_text(kind: ColumnType) -> String {
 }
 
 pub(super) fn run(file: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
+    check_target(json, &[file])?;
     let found = inspect(file).map_err(|error| Failure::about(file.display(), error))?;
     let info = Info::new(&found);
     report(&info.text(&found.pool.domain_text()), &info, json)

@@ -23,7 +23,9 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if !there && args.accept_loss {
         return Err(Failure::Usage("--accept-loss is for a database that exists".into()));
     }
-    check_target(args.json.as_ref())?;
+    let mut others = vec![args.file.as_path(), &args.input];
+    others.extend(args.schema.as_deref());
+    check_target(args.json.as_ref(), &others)?;
     let standard_input = args.input.as_os_str() == "-";
     let name =
         if standard_input { "standard input".into() } else { args.input.display().to_string() };

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::check_target;
 
 pub(super) fn run(args: &RestoreArgs) -> Result<(), Failure> {
-    check_target(args.json.as_ref())?;
+    check_target(args.json.as_ref(), &[&args.backup, &args.file])?;
     let about_backup = |error: Error| Failure::about(args.backup.display(), error);
     let backup = Backup::open(&args.backup).map_err(about_backup)?;
     let mut shown = Shown::new();

@@ -87,6 +87,31 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     assert!(nowhere.err.contains("no such directory"), "{nowhere:?}");
 }
 
+/// No report takes the place of the results, nor of another report.
+#[test]
+fn a_report_replaces_no_results() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let results = saved::results(directory.path(), "results", 1000.0, 10.0);
+    let before = std::fs::read(&results).expect("readable");
+    let file = |name: &str| directory.path().join(name).to_str().expect("text").to_owned();
+    let saved = results.to_str().expect("text");
+    let (one, other) = (file("one"), file("other"));
+    for arguments in [
+        &["report", "--out", saved][..],
+        &["report", "--out", &one, "--csv", saved],
+        &["report", "--out", &one, "--csv", &other, "--markdown", &other],
+        &["report", "--out", &one, "--json", &one],
+        &["status", "--json", saved],
+        &["compare", "a", "b", "--json", saved],
+    ] {
+        let ran = lab(arguments, &results);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+        assert!(ran.err.contains("would replace it"), "{arguments:?}: {}", ran.err);
+    }
+    assert_eq!(std::fs::read(&results).expect("readable"), before);
+    assert!(!Path::new(&one).exists());
+}
+
 #[test]
 fn from_a_run_to_a_report_and_a_comparison() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::common::{Ran, perdura};
-use super::saved::results;
+use super::saved::{self, results};
 use super::{lab, run};
 
 fn text(path: &Path) -> &str {
@@ -56,6 +56,79 @@ fn a_comparison_fails_where_something_is_worse_beyond_the_share_and_noise() {
     let told = run(&["lab", "compare", text(&file("old")), text(&file("slower"))]);
     assert_eq!(told.code, Some(0), "{told:?}");
     assert!(told.out.contains("10.0% worse"), "{told:?}");
+}
+
+/// A figure that is not there any more, or was measured with another configuration, is not passed
+/// over by `--fail-over`.
+#[test]
+fn compare_fails_where_figures_of_a_are_missing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let old = results(directory.path(), "old", 1000.0, 10.0);
+    let new = results(directory.path(), "new", 1000.0, 10.0);
+    add(&old, &saved::host(), "old", "P1-F9");
+    let compared = |a: &Path, b: &Path, more: &[&str]| {
+        run(&[&["lab", "compare", text(a), text(b)], more].concat())
+    };
+    let ran = compared(&old, &new, &["--fail-over", "5%"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("1 figures of A are not there in B"), "{ran:?}");
+    assert!(ran.out.contains("1 of A and 0 of B that the other lacks"), "{ran:?}");
+    // What is new in B is no loss, and without the option nothing fails.
+    for (a, b, more) in [(&new, &old, &["--fail-over", "5%"][..]), (&old, &new, &[])] {
+        let ran = compared(a, b, more);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+}
+
+/// Adds a number to a file of results.
+fn add(path: &Path, host: &lab::Host, commit: &str, experiment: &str) {
+    let mut results = lab::results::Results::open_or_create(path).expect("opens");
+    results.note_host(host).expect("noted");
+    let key = lab::results::Key {
+        study: "ycsb".into(),
+        configuration: format!("{{\"of\": \"{experiment}\"}}"),
+        scale: "quick".into(),
+        commit: commit.into(),
+        host: host.key(),
+        seed: 1,
+    };
+    let point =
+        lab::Point::of(experiment, "nvm-inp", "balanced").counted("nvm loads", "per txn", 1.0);
+    results.save(&key, "", 1.0, &[point]).expect("saved");
+}
+
+/// Two commits are compared on a machine that both were measured on, if there is one, and not at all
+/// if there is none.
+#[test]
+fn compare_takes_one_machine_for_two_commits() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("all.db");
+    let here = saved::host();
+    let there = lab::Host { name: "there".into(), ..saved::host() };
+    let compared = || {
+        let file = text(&path);
+        run(&["lab", "compare", "aaaa", "bbbb", "--results", file, "--json", "-"])
+    };
+    add(&path, &here, "aaaa", "P1-F9");
+    add(&path, &there, "bbbb", "P1-F9");
+    let ran = compared();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("may be the machines"), "{ran:?}");
+    // Now there is one: B's, though A was measured elsewhere, too; and A's was the last.
+    add(&path, &there, "aaaa", "P1-F9");
+    add(&path, &here, "aaaa", "P1-F10");
+    let ran = compared();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(
+        (&told["a"]["host"]["name"], &told["b"]["host"]["name"]),
+        (&"there".into(), &"there".into())
+    );
+    // Two machines can be compared, if they are named.
+    let machines = [here.key(), there.key()];
+    let file = text(&path);
+    let ran = run(&["lab", "compare", &machines[0], &machines[1], "--results", file]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 /// All names in a directory.

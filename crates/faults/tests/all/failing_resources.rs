@@ -158,9 +158,9 @@ fn every_growth_of_the_pool_fails_in_turn() {
     for engine in EngineKind::ALL {
         let (points, unheard) = every_one_fails_in_turn(engine, Resource::Growth);
         assert!(points >= if engine.uses_files() { 1 } else { 8 }, "{engine}: {points}");
-        // NVM-CoW finds room by other means: it ends the batch, after which what was superseded can be
-        // used again.
-        let most = usize::from(engine == EngineKind::NvmCow);
+        // Room is found by other means: in chunks that are empty and were kept for another size; and
+        // NVM-CoW ends its batch, after which what was superseded can be used again.
+        let most = if engine.uses_files() { 0 } else { points as usize / 4 };
         assert!(unheard.len() <= most, "{engine}: nobody was told of {unheard:?}");
     }
 }

@@ -1,22 +1,25 @@
 //! Does a claim hold?
 
 use super::select::{Place, Selected, View, select};
-use super::{Claim, Field, Narrowing, Of, Tested, Verdict};
+use super::{Claim, Field, Narrowing, Of, ROUNDING, TOLERANCE, Tested, Verdict};
 use crate::point::{Point, X};
 
 /// Tests a claim on our points, and on the authors' if there are any.
 #[must_use]
 pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tested {
-    let judged = judge(claim, ours);
-    let authors = authors.and_then(|points| judge(claim, points).ok());
+    let judged = judge(claim, ours, TOLERANCE);
+    let authors = authors.and_then(|points| judge(claim, points, ROUNDING).ok());
+    let mut spread = None;
     let (verdict, our_value, reason, emulated) = match judged {
         Err(missing) => (Verdict::NotTestable, "-".into(), missing, false),
         Ok(judged) => {
             let verdict = judged.verdict();
+            spread = judged.spread.clone();
             let reason = judged.reason(claim, ours);
             (verdict, judged.value, reason, judged.emulated)
         }
     };
+    let within_spread = spread.as_ref().is_some_and(|(_, decides)| *decides);
     Tested {
         claim: claim.id.clone(),
         experiment: claim.experiment.clone(),
@@ -26,6 +29,8 @@ pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tes
         authors_verdict: authors.as_ref().map(Judged::verdict),
         authors_value: authors.map(|judged| judged.value),
         our_value,
+        spread: spread.map(|(text, _)| text),
+        within_spread,
         verdict,
         reason,
         emulated,
@@ -42,6 +47,9 @@ struct Judged {
     for_it: Vec<Selected>,
     what: String,
     emulated: bool,
+    /// Between what the value lies in several runs, and whether the verdict depends on which of them
+    /// is taken.
+    spread: Option<(String, bool)>,
 }
 
 impl Judged {
@@ -89,6 +97,12 @@ impl Judged {
                 "holds in the middle, but not at the {end} end of the interval: {at}"
             ));
         }
+        if let Some((spread, true)) = &self.spread {
+            parts.push(format!(
+                "Within the spread of the runs ({spread}): at its other end the verdict is another"
+            ));
+        }
+        parts.extend(claim.note.clone());
         let about = self.against.first().or(self.for_it.first());
         if let Some(one) = about {
             parts.extend(evidence(claim, one, points));
@@ -99,7 +113,7 @@ impl Judged {
     }
 }
 
-fn judge(claim: &Claim, points: &[Point]) -> Result<Judged, String> {
+fn judge(claim: &Claim, points: &[Point], tolerance: f64) -> Result<Judged, String> {
     let all = |view| select(claim, &Narrowing::default(), points, view);
     let mut holds = [true; 3];
     let mut against = Vec::new();
@@ -107,7 +121,7 @@ fn judge(claim: &Claim, points: &[Point]) -> Result<Judged, String> {
     let mut what = String::new();
     for (at, view) in View::ALL.into_iter().enumerate() {
         let selected = all(view)?;
-        let (agree, contradict, said) = split(claim, selected, points, view)?;
+        let (agree, contradict, said) = split(claim, selected, points, view, tolerance)?;
         holds[at] = contradict.is_empty();
         if at == 0 {
             for_it = agree;
@@ -130,7 +144,39 @@ fn judge(claim: &Claim, points: &[Point]) -> Result<Judged, String> {
             }
         }
     };
-    Ok(Judged { value, holds, against, for_it, what, emulated })
+    let spread = if emulated { None } else { spread(claim, points, holds[0], tolerance)? };
+    Ok(Judged { value, holds, against, for_it, what, emulated, spread })
+}
+
+/// Between what a claim's value lies if each of its points is the lowest or the highest of several
+/// runs, and whether that decides; `None` if nothing was timed several times.
+fn spread(
+    claim: &Claim,
+    points: &[Point],
+    holds: bool,
+    tolerance: f64,
+) -> Result<Option<(String, bool)>, String> {
+    // The largest of an axis has no ends.
+    if !claim.best.is_empty() {
+        return Ok(None);
+    }
+    let mut ends = Vec::new();
+    let mut decides = false;
+    for view in [View::Least, View::Most] {
+        let selected = select(claim, &Narrowing::default(), points, view)?;
+        let of_all = counted(claim, selected.clone()).into_iter().map(|one| one.value);
+        ends.push(match view {
+            View::Least => of_all.fold(f64::INFINITY, f64::min),
+            _ => of_all.fold(f64::NEG_INFINITY, f64::max),
+        });
+        let (_, contradict, _) = split(claim, selected, points, view, tolerance)?;
+        decides |= contradict.is_empty() != holds;
+    }
+    let unit = if claim.pairs.is_empty() { "" } else { "x" };
+    let (low, high) = (number(ends[0]), number(ends[1]));
+    let middle = select(claim, &Narrowing::default(), points, View::Middle)?;
+    let told = format!("{low}-{high}{unit}");
+    Ok((low != high && told != value_of(claim, &middle)).then_some((told, decides)))
 }
 
 type Split = (Vec<Selected>, Vec<Selected>, String);
@@ -141,6 +187,7 @@ fn split(
     selected: Vec<Selected>,
     points: &[Point],
     view: View,
+    tolerance: f64,
 ) -> Result<Split, String> {
     if claim.greater {
         return greater(claim, selected, points, view);
@@ -150,7 +197,7 @@ fn split(
     }
     let counted = counted(claim, selected);
     let (test, what): (Box<dyn Fn(f64) -> bool>, String) =
-        if let (Some(range), Some((low, high))) = (claim.accepted(), claim.paper) {
+        if let (Some(range), Some((low, high))) = (claim.accepted(tolerance), claim.paper) {
             let what = format!("within {} to {}", number(*range.start()), number(*range.end()));
             let ratio = !claim.pairs.is_empty();
             let side = move |value: f64| {
@@ -206,7 +253,7 @@ fn greater(
     view: View,
 ) -> Result<Split, String> {
     let than = claim.than.clone().unwrap_or_default();
-    let others = select(claim, &than, points, view)?;
+    let others = select(claim, &than, points, view.other())?;
     let what = "each is greater".to_owned();
     if claim.of == Of::Mean {
         let (here, there) = (mean(&selected), mean(&others));

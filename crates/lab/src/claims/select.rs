@@ -12,6 +12,10 @@ pub(super) enum View {
     Low,
     /// The high end of what was emulated.
     High,
+    /// As low as several runs of what was measured allow.
+    Least,
+    /// As high as they allow.
+    Most,
 }
 
 impl View {
@@ -19,9 +23,19 @@ impl View {
 
     fn of(self, point: &Point) -> f64 {
         match (self, &point.emulated) {
-            (Self::Low, Some(_)) => point.low,
-            (Self::High, Some(_)) => point.high,
+            (Self::Low, Some(_)) | (Self::Least, None) => point.low,
+            (Self::High, Some(_)) | (Self::Most, None) => point.high,
             _ => point.value,
+        }
+    }
+
+    /// What goes with it on the other side of a comparison: runs of two things are slow and fast by
+    /// themselves, while the ends of what was emulated are two assumptions about all of it.
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Least => Self::Most,
+            Self::Most => Self::Least,
+            same => same,
         }
     }
 }
@@ -182,7 +196,7 @@ fn values(
     let pair = |(one, two): &(Side, Side)| {
         let (place, over) = (place.replaced(one), place.replaced(two));
         let (first, second) = (find(&place)?, find(&over)?);
-        let (above, below) = (view.of(first), view.of(second));
+        let (above, below) = (view.of(first), view.other().of(second));
         if below == 0.0 {
             return Err(format!("{} is 0, and cannot be divided by", over.text()));
         }

@@ -54,7 +54,20 @@ pub struct NvmParameters {
     pub flush_ns: f64,
 }
 
+/// Cores of P1's machine on which partitions run (P1 5.1).
+const PAPER_CORES: f64 = 8.0;
+
 impl NvmParameters {
+    /// So many of P1's cores, with their share of its bandwidth: two have a quarter of it, so that
+    /// work which is bound by it with eight is bound with two as well.
+    #[must_use]
+    pub fn of_cores(workers: u32) -> Self {
+        let p1 = Self::p1();
+        let share = f64::from(workers) / PAPER_CORES;
+        let gigabytes_per_second = p1.gigabytes_per_second.map(|all| all * share);
+        Self { workers, gigabytes_per_second, ..p1 }
+    }
+
     /// P1 5.2: 160 ns, 9.5 GB/s; one worker.
     #[must_use]
     pub fn p1() -> Self {
@@ -262,6 +275,18 @@ mod tests {
         let counts = Counts { fences: 1_000_000, ..Counts::default() };
         let nvm = NvmParameters { fence_ns: 500.0, ..at(HOST.dependent_ns) };
         assert!((emulate(&counts, &NATIVE, &HOST, &nvm).seconds - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn work_that_fills_the_bandwidth_of_eight_cores_fills_that_of_two() {
+        let counts = Counts { sequential: 100_000_000, ..Counts::default() };
+        let of = |workers| {
+            let nvm =
+                NvmParameters { latency_ns: HOST.dependent_ns, ..NvmParameters::of_cores(workers) };
+            emulate(&counts, &NATIVE, &HOST, &nvm).seconds
+        };
+        assert_eq!(NvmParameters::of_cores(8), NvmParameters { workers: 8, ..NvmParameters::p1() });
+        assert!((of(8) - 6.4 / 9.5).abs() < 1e-9 && (of(2) - 4.0 * of(8)).abs() < 1e-9);
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Report {
         tested(
             &mut text,
             "What Perdura wants to reach",
-            "As ratios within this run.",
+            &format!("As ratios within this run.{}", untested(&self.targets)),
             "wanted",
             self.targets.iter().filter(|target| target.verdict != Verdict::NotTestable),
             |verdict| if verdict == Verdict::Reproduced { "reached" } else { "not reached" },
@@ -48,9 +48,19 @@ impl Report {
     }
 }
 
+/// The targets of which this run says nothing.
+fn untested(targets: &[Tested]) -> String {
+    let of = targets.iter().filter(|target| target.verdict == Verdict::NotTestable);
+    let names: Vec<&str> = of.map(|target| target.claim.as_str()).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" Not measured in this run: {}.", names.join(", ")),
+    }
+}
+
 fn head(data: &Data<'_>) -> String {
     let host = data.host;
-    format!(
+    let mut text = format!(
         "# Laboratory report\n\n{}, {} cores, {:.0} GiB of memory, pools on {}, lines written back \
          with {}, kernel {}. Commit {}, scale {}, seed {}, measured {} in {:.0} minutes.\n\n\
          Throughput and times are medians, without their spread, which the page and the CSV have; \
@@ -68,7 +78,11 @@ fn head(data: &Data<'_>) -> String {
         data.seed,
         data.date,
         data.seconds / 60.0
-    )
+    );
+    for missing in &data.missing {
+        let _ = write!(text, "**Incomplete.** {missing}.\n\n");
+    }
+    text
 }
 
 /// The experiments of a group, with their numbers.
@@ -177,8 +191,16 @@ fn tested<'a>(
             .into_iter()
             .map(|text| cell(text))
             .collect::<Vec<_>>();
+        if let (Some(here), Some(spread)) = (cells.last_mut(), &claim.spread) {
+            *here += &format!(" (runs: {})", cell(spread));
+        }
         if authors {
-            cells.insert(3, cell(claim.authors_value.as_deref().unwrap_or("–")));
+            let outside = match claim.authors_verdict {
+                Some(Verdict::NotReproduced) => ", outside their claim",
+                _ => "",
+            };
+            let value = claim.authors_value.as_deref().unwrap_or("–");
+            cells.insert(3, cell(&format!("{value}{outside}")));
         }
         cells.push(word(claim.verdict).to_owned());
         cells.push(cell(&claim.reason));

@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::claims::{self, Tested};
+use crate::claims::{self, Missing, Tested};
 use crate::error::LabError;
 use crate::experiments::EXPERIMENTS;
 use crate::host::Host;
 use crate::point::Point;
 use crate::results::{Measurement, Results, Selection};
+use crate::run::{Identity, Plan};
+use crate::scale::Sizes;
 
 const TEMPLATE: &str = include_str!("../../assets/report.html");
 const STYLE: &str = include_str!("../../assets/report.css");
@@ -38,6 +40,8 @@ pub struct Report {
     pub host: Host,
     /// Which results.
     pub selection: Selection,
+    /// What is missing of studies that were begun.
+    pub missing: Vec<Missing>,
     measurements: Vec<Measurement>,
 }
 
@@ -62,6 +66,7 @@ struct Data<'a> {
     date: String,
     seconds: f64,
     experiments: Vec<Shown<'a>>,
+    missing: Vec<String>,
     points: &'a [Point],
     authors: Option<&'a [Point]>,
     claims: &'a [Tested],
@@ -79,9 +84,10 @@ impl Report {
         authors: Option<Vec<Point>>,
     ) -> Result<Self, LabError> {
         let points = results.points(&selection)?;
-        let claims = claims::test(&claims::claims()?, &points, authors.as_deref());
-        let targets = claims::test(&claims::targets()?, &points, None);
         let host = results.host(&selection.host)?;
+        let missing = missing(results, &selection, &host)?;
+        let claims = claims::test(&claims::claims()?, &points, &missing, authors.as_deref());
+        let targets = claims::test(&claims::targets()?, &points, &missing, None);
         let mut measurements = results.measurements()?;
         measurements.retain(|Measurement { key, .. }| {
             key.commit == selection.commit
@@ -89,7 +95,7 @@ impl Report {
                 && key.scale == selection.scale
                 && key.seed == selection.seed
         });
-        Ok(Self { points, authors, claims, targets, host, selection, measurements })
+        Ok(Self { points, authors, claims, targets, host, selection, missing, measurements })
     }
 
     /// The page.
@@ -141,12 +147,29 @@ impl Report {
             date: date(last),
             seconds: self.measurements.iter().map(|one| one.seconds).sum(),
             experiments: EXPERIMENTS.iter().map(shown).collect(),
+            missing: self.missing.iter().map(Missing::text).collect(),
             points: &self.points,
             authors: self.authors.as_deref(),
             claims: &self.claims,
             targets: &self.targets,
         }
     }
+}
+
+/// What a run like this one should have and has not, of the studies that it began.
+fn missing(
+    results: &Results,
+    selection: &Selection,
+    host: &Host,
+) -> Result<Vec<Missing>, LabError> {
+    // Of a scale that this version does not know nothing is known.
+    let Some(sizes) = Sizes::named(&selection.scale, host.memory_bytes) else {
+        return Ok(Vec::new());
+    };
+    let all: Vec<_> = EXPERIMENTS.iter().collect();
+    let (commit, seed) = (selection.commit.clone(), selection.seed);
+    let identity = Identity { commit, host: host.clone(), seed };
+    Ok(Plan::new(results, &all, sizes, identity)?.incomplete())
 }
 
 /// Points as a table with commas.

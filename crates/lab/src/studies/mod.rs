@@ -58,6 +58,14 @@ impl Cell {
         let (configuration, label) = (configuration.to_string(), label.into());
         Self { configuration, label, scaled: scaled.to_owned(), weight, takes }
     }
+
+    /// The engine, interface or store that it is about, if it is about one.
+    pub(crate) fn of(&self) -> Option<String> {
+        let configuration: Value = serde_json::from_str(&self.configuration).ok()?;
+        let names = ["engine", "contestant", "interface"].into_iter();
+        let mut found = names.filter_map(|name| configuration.get(name)?.as_str());
+        found.next().map(str::to_owned)
+    }
 }
 
 /// Takes the points of a cell, by its index in the stage, as soon as they are there.

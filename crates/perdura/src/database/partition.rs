@@ -1,7 +1,5 @@
 //! A partition of a database: transactions in it, and owning it.
 
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
-
 use engines::below::{Catalog, Environment, Native, Value};
 
 use super::Database;
@@ -9,9 +7,10 @@ use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::error::Error;
 use crate::snapshot::Snapshot;
+use crate::sync::RwLockWriteGuard;
 use crate::table::Table;
-use crate::transaction::{ReadTx, Reading, Tx, Writing};
-use crate::turns::Turns;
+use crate::transaction::{Call, ReadTx, Reading, Tx, Writing};
+use crate::turns::{ReadGuard, Turns};
 
 /// One partition of a database. Its transactions run one after the other; those of different
 /// partitions at the same time.
@@ -23,25 +22,31 @@ pub struct Partition<'a, E: Environment = Native> {
 
 impl<'a, E: Environment> Partition<'a, E> {
     #[inline]
-    pub(super) fn write_lock(&self) -> RwLockWriteGuard<'a, AnyEngine<E>> {
-        self.database.partitions[self.number].write()
+    fn turns(&self) -> &'a Turns<AnyEngine<E>> {
+        &self.database.partitions[self.number]
     }
 
     #[inline]
-    pub(super) fn read_lock(&self) -> RwLockReadGuard<'a, AnyEngine<E>> {
-        self.database.partitions[self.number].read()
+    pub(super) fn write_lock(&self) -> RwLockWriteGuard<'a, AnyEngine<E>> {
+        self.turns().write()
+    }
+
+    #[inline]
+    pub(super) fn read_lock(&self) -> ReadGuard<'a, AnyEngine<E>> {
+        self.turns().read()
     }
 
     /// Begins a transaction; waits for the one that is open in this partition.
     #[inline]
     pub fn begin(&self) -> Tx<'a, E> {
+        let mut engine = self.write_lock();
+        engine.begin();
         Tx {
-            engine: Writing::Locked(self.write_lock()),
-            bell: self.database.bell(),
+            engine: Writing::Locked(engine),
+            call: self.database.bell().map(|bell| Call { bell, turns: self.turns() }),
             catalog: &self.database.catalog,
             partition: self.number,
             statements: 0,
-            open: true,
         }
     }
 
@@ -54,7 +59,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// the partition. Only the thread in the background, if there is one, is let in between two
     /// transactions ([`crate::Background::Thread`]).
     pub fn exclusive(&self) -> Exclusive<'a, E> {
-        let turns = &self.database.partitions[self.number];
+        let turns = self.turns();
         Exclusive {
             turns,
             engine: Some(turns.write()),
@@ -133,24 +138,33 @@ pub struct Exclusive<'a, E: Environment = Native> {
 impl<E: Environment> Exclusive<'_, E> {
     #[cold]
     fn let_in(&mut self) {
-        self.engine = None;
+        self.give_back();
         self.turns.let_in();
         self.engine = Some(self.turns.write());
     }
 
-    /// Begins a transaction.
+    /// Lets go of the partition, in which no transaction is open then: one that was leaked
+    /// ([`std::mem::forget`]) would go on as that of whoever has it next.
+    fn give_back(&mut self) {
+        if let Some(mut engine) = self.engine.take() {
+            engine.abort_open();
+        }
+    }
+
+    /// Begins a transaction. One that was leaked ([`std::mem::forget`]) is undone.
     #[inline]
     pub fn begin(&mut self) -> Tx<'_, E> {
         if self.turns.is_wanted() {
             self.let_in();
         }
+        let engine = &mut **self.engine.as_mut().expect("the partition is taken");
+        engine.begin();
         Tx {
-            engine: Writing::Owned(self.engine.as_mut().expect("the partition is taken")),
-            bell: self.bell,
+            engine: Writing::Owned(engine),
+            call: self.bell.map(|bell| Call { bell, turns: self.turns }),
             catalog: self.catalog,
             partition: self.partition,
             statements: 0,
-            open: true,
         }
     }
 
@@ -185,7 +199,8 @@ impl<E: Environment> Exclusive<'_, E> {
         Ok(())
     }
 
-    /// As [`Database::read`], in this partition.
+    /// As [`Database::read`], in this partition. It sees what a transaction did that was leaked
+    /// ([`std::mem::forget`]), until the next one begins.
     ///
     /// # Errors
     /// What `work` returned.
@@ -205,6 +220,14 @@ impl<E: Environment> Exclusive<'_, E> {
     /// # Errors
     /// The medium failed.
     pub fn sync(&mut self) -> Result<(), Error> {
-        Ok(self.engine.as_mut().expect("the partition is taken").sync()?)
+        let engine = self.engine.as_mut().expect("the partition is taken");
+        engine.abort_open();
+        Ok(engine.sync()?)
+    }
+}
+
+impl<E: Environment> Drop for Exclusive<'_, E> {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }

@@ -248,3 +248,69 @@ fn a_torn_log_of_a_closed_database_is_damage() {
         db.check().unwrap();
     }
 }
+
+/// A checkpoint that is written while transactions go on has parts of them, and needs the log up to
+/// its own end. Of a database that was killed a log may end anywhere, but not before that.
+#[test]
+fn a_log_that_ends_before_its_checkpoint_does_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let options = options(EngineKind::Inp).checkpoint_bytes(1 << 20).wal_reserve_bytes(64 << 10);
+    let db = Database::create(&path, &schema(), &options).unwrap();
+    let (tables, mut driver, mut model) = (Tables::of(&db), Driver::new(5, 300), Model::default());
+    for transaction in 0..200 {
+        driver.transaction(&db, &tables, &mut model, 1 + transaction % 7).unwrap();
+    }
+    db.close().unwrap();
+    // Now one is due; it is written in steps.
+    let options = options.checkpoint_bytes(30 << 10);
+    let db = Database::open(&path, &options).unwrap();
+    let tables = Tables::of(&db);
+    let last = |path: &Path| read_files(path).keys().rfind(|name| name.starts_with("wal")).cloned();
+    let mut during = 0;
+    for transaction in 0.. {
+        let before = db.stats().checkpoints;
+        driver.transaction(&db, &tables, &mut model, 1 + transaction % 3).unwrap();
+        db.background(512).unwrap();
+        during += 1;
+        if db.stats().checkpoints > before {
+            break;
+        }
+    }
+    assert!(during > 5, "{during} transactions while it was written");
+    let name = last(&path).unwrap();
+    while !driver.transaction(&db, &tables, &mut model, 4).unwrap() {}
+    assert_eq!(last(&path).as_ref(), Some(&name), "the log goes on in the same segment");
+    db.abandon();
+    let sound = read_files(&path);
+    let pool = std::fs::read(&path).unwrap();
+    let end = sound[&name].iter().rposition(|byte| *byte != 0).unwrap();
+    let (mut refused, mut shorter) = (0, 0);
+    for at in (32..=end).step_by(97).chain([end]) {
+        let mut files = sound.clone();
+        files.get_mut(&name).unwrap()[at] ^= 0x40;
+        write_files(&path, &files);
+        std::fs::write(&path, &pool).unwrap();
+        match Database::open(&path, &options) {
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains(&name) && error.contains("checkpoint needs"), "{error}");
+                assert_eq!(read_files(&path), files, "nothing was cut off");
+                let to = directory.path().join(format!("saved-{at}"));
+                let saved = perdura::salvage(&path, &to).unwrap();
+                assert!(!saved.findings.is_empty() && saved.tuples() > 0);
+                Database::open(&to, &Options::new()).unwrap().check().unwrap();
+                refused += 1;
+            }
+            Ok(db) => {
+                // Damaged behind what the checkpoint needs: as a crash may have torn it.
+                db.check().unwrap();
+                assert!(contents(&db).unwrap() != model);
+                db.abandon();
+                shorter += 1;
+            }
+        }
+    }
+    println!("{refused} refused, {shorter} taken for the end");
+    assert!(refused > 3 && shorter > 0, "{refused} refused, {shorter} taken for the end");
+}

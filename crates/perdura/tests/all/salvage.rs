@@ -257,11 +257,30 @@ fn where_nothing_can_be_read_there_is_an_error_and_nothing_left() {
     put_back(&subject.sound.clone());
     // There is something already.
     let error = salvage(&subject.path, &subject.path).unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error}");
+    assert!(matches!(error, Error::InTheWay { .. }), "{error}");
     let taken = subject.directory.path().join("taken");
     std::fs::write(&taken, b"mine").unwrap();
     assert!(salvage(&subject.path, &taken).is_err());
     assert_eq!(std::fs::read(&taken).unwrap(), b"mine");
+}
+
+/// A kill leaves what it had come to under another name, and the next attempt says so.
+#[test]
+fn what_a_kill_left_is_named() {
+    let subject = Subject::new(EngineKind::Inp);
+    let to = subject.directory.path().join("to");
+    for left in ["to.new", "to.new.files", "to.salvage"] {
+        let left = subject.directory.path().join(left);
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join("mine"), b"mine").unwrap();
+        let error = salvage(&subject.path, &to).unwrap_err().to_string();
+        assert!(error.contains(left.to_str().unwrap()), "{error}");
+        assert!(error.contains("left by a kill"), "{error}");
+        assert!(!to.exists() && !files_of(&to).exists());
+        assert_eq!(std::fs::read(left.join("mine")).unwrap(), b"mine");
+        std::fs::remove_dir_all(&left).unwrap();
+    }
+    salvage(&subject.path, &to).unwrap();
 }
 
 /// A log that is damaged in the middle, in any of its segments: what the records before it did is

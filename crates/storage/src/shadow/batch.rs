@@ -44,17 +44,24 @@ pub struct ObjectBatch {
 }
 
 impl ObjectBatch {
-    /// Does once more what the list of the last batch says.
+    /// Does once more what the list of the last batch says. Returns how many objects it ends, and
+    /// whether anything of it had not been done.
     ///
     /// # Errors
     /// The list names something that is no object of the lane.
     #[track_caller]
-    pub fn redo<M: Memory>(&mut self, lane: &mut Lane<M>, list: &[ListEntry]) -> Result<u64, Bad> {
+    pub fn redo<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        list: &[ListEntry],
+    ) -> Result<(u64, bool), Bad> {
         // All first: clearing looks at chunks, which must find every slot taken then. Those of
         // superseded objects stay so until the master record has moved.
+        let mut unfinished = false;
         for entry in list {
             let (ListEntry::New(object) | ListEntry::Superseded(object)) = entry;
-            lane.restore(*object, &mut self.lines)?;
+            let was_set = lane.restore(*object, &mut self.lines)?;
+            unfinished |= was_set != matches!(entry, ListEntry::New(_));
         }
         for entry in list {
             if let ListEntry::Superseded(object) = entry {
@@ -62,7 +69,7 @@ impl ObjectBatch {
                 self.cleared.push(Old { what: *object, birth: 0, at: 0 });
             }
         }
-        Ok(self.cleared.len() as u64)
+        Ok((self.cleared.len() as u64, unfinished))
     }
 
     /// The open transaction, `number`, has made objects.

@@ -136,11 +136,12 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// ready to append. Everything that `visit` saw is durable when this returns.
     ///
     /// A record that was acknowledged is always seen; one that was not may be. A torn tail is cut
-    /// off. Segments before `from` are removed.
+    /// off. Segments before `from` are removed. The log must reach
+    /// [`WalOptions::reaches`].
     ///
     /// # Errors
-    /// [`WalError::Damaged`], [`WalError::Missing`] or [`WalError::Version`]: the log holds less
-    /// than it must. [`WalError::Io`]. What `visit` returned. No byte of a record was changed then.
+    /// [`WalError::Damaged`], [`WalError::Missing`], [`WalError::Short`] or [`WalError::Version`]:
+    /// the log holds less than it must. [`WalError::Io`]. What `visit` returned. No byte of a record was changed then.
     pub fn recover<E: From<WalError>>(
         files: F,
         prefix: &str,
@@ -155,6 +156,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let mut report = WalReport::default();
         let mut older = Vec::new();
         let mut current: Option<(u64, Opened<F::File>, Scanned)> = None;
+        let mut never_begun = None;
         for sequence in from.sequence..=last {
             if all.binary_search(&sequence).is_err() {
                 return Err(WalError::Missing { name: segment_name(prefix, sequence) }.into());
@@ -170,7 +172,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
                         && segment.used_after(SEGMENT_HEADER_BYTES)? == 0 =>
                 {
                     // The crash hit its creation: nothing was ever acknowledged in it.
-                    remove(&files, &segment.name)?;
+                    never_begun = Some(segment.name);
                     break;
                 }
                 Err(fault) => return Err(segment.header_error(fault).into()),
@@ -197,10 +199,19 @@ impl<F: Files, M: Memory> Wal<F, M> {
         if scanned.sealed {
             return Err(WalError::Missing { name: segment_name(prefix, sequence + 1) }.into());
         }
+        if scanned.next_txn < options.reaches {
+            let (last, needed) = (scanned.next_txn - 1, options.reaches - 1);
+            return Err(
+                WalError::Short { name: segment.name, at: scanned.end, last, needed }.into()
+            );
+        }
         report.torn_tail_bytes = segment.used_after(scanned.end)?;
         if options.closed && report.torn_tail_bytes > 0 {
             let what = "a record is torn, though the database was closed";
             return Err(segment.damaged(scanned.end, what).into());
+        }
+        if let Some(name) = never_begun {
+            remove(&files, &name)?;
         }
         let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes)?;
         let tail = Tail {

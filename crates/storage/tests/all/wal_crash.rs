@@ -19,7 +19,7 @@ const RECORDS: u64 = 96;
 const BUFFER: Range = Range::new(64, 256);
 
 fn options(group: u32) -> WalOptions {
-    WalOptions { reserve_bytes: 2048, group, closed: false }
+    WalOptions { reserve_bytes: 2048, group, ..WalOptions::default() }
 }
 
 fn memory() -> Dram {

@@ -143,7 +143,7 @@ impl<E: Environment, O: Observer> Shared<'_, E, O> {
             inputs: self.workload.inputs(partition),
             group,
             next: 0,
-            open: Vec::with_capacity(group.unwrap_or(0)),
+            open: Vec::with_capacity(group.unwrap_or(0).min(self.workload.inputs(partition).len())),
             aborted: 0,
             finished: false,
         })

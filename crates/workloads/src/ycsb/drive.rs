@@ -217,14 +217,15 @@ impl<'a, X: Session> Lane<'a, X> {
             .store
             .session(partition)
             .map_err(|source| failed(shared.store, partition, 0, source))?;
+        let operations = shared.workload.operations(partition);
         let open = match shared.options.commit {
             Commit::Durable => 0,
-            Commit::Grouped(updates) => updates as usize,
+            Commit::Grouped(updates) => operations.len().min(updates as usize),
         };
         Ok(Self {
             session,
             partition,
-            operations: shared.workload.operations(partition),
+            operations,
             before: shared.workload.before(partition),
             values: shared.workload.values(),
             update_columns: shared.workload.spec().update_columns,

@@ -323,3 +323,80 @@ fn partitions_are_given_back_one_by_one() {
         assert_eq!(contents(&copy), before);
     });
 }
+
+/// A writer waits while a partition is copied, and readers do not wait behind it: not the thread that
+/// copies, nor another one, nor one that reads within a read.
+#[test]
+fn readers_do_not_wait_behind_a_writer_that_waits_for_the_copy() {
+    for engine in [EngineKind::Inp, EngineKind::Log, EngineKind::NvmInp, EngineKind::NvmLog] {
+        let place = Place::new();
+        let db = replayed(&place.at("db"), &small(engine), &[20]);
+        let mut all = 0;
+        written_meanwhile(&db, &mut || all += 1);
+        let begins = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (db, begins, mut read) = (&db, &begins, 0);
+            let mut writer = None;
+            db.backup_to(
+                &mut Meddling {
+                    out: Vec::new(),
+                    act: &mut || {
+                        writer.get_or_insert_with(|| {
+                            let writer = scope.spawn(|| {
+                                begins.store(true, SeqCst);
+                                db.write(|tx| transaction(tx, db, 20)).unwrap();
+                            });
+                            while !begins.load(SeqCst) {
+                                std::thread::yield_now();
+                            }
+                            // So that it has come to wait.
+                            std::thread::sleep(std::time::Duration::from_millis(20));
+                            writer
+                        });
+                        read += 1;
+                        // The last parts are written when the partition has been copied.
+                        if read > all - 3 {
+                            return;
+                        }
+                        assert_eq!(seen(db, 0), 20, "{engine}");
+                        let within = || db.read(|_| Ok(seen(db, 0))).unwrap();
+                        assert_eq!(scope.spawn(within).join().unwrap(), 20, "{engine}");
+                        db.check().unwrap();
+                    },
+                },
+                "output",
+                &mut |_| (),
+            )
+            .unwrap();
+            assert!(all > 5, "{all}");
+            writer.unwrap().join().unwrap();
+        });
+        assert_eq!(seen(&db, 0), 21);
+    }
+}
+
+/// A read within a read does not wait for a writer that waits for the outer one.
+#[test]
+fn one_can_read_within_a_read_whoever_waits() {
+    each(|engine| {
+        let place = Place::new();
+        let db = replayed(&place.at("db"), &small(engine), &[20]);
+        let begins = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            db.read(|_| {
+                scope.spawn(|| {
+                    begins.store(true, SeqCst);
+                    db.write(|tx| transaction(tx, &db, 20)).unwrap();
+                });
+                while !begins.load(SeqCst) {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                assert_eq!(seen(&db, 0), 20);
+                Ok(())
+            })
+            .unwrap();
+        });
+        assert_eq!(seen(&db, 0), 21);
+    });
+}

@@ -248,3 +248,75 @@ fn opening_or_creating() {
         assert_eq!(prefix(&Database::open(&path, &small(engine)).unwrap()), 3);
     });
 }
+
+/// Whoever has a partition for himself can leak a transaction in it, which then nobody ends.
+#[test]
+fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine).commit(Commit::Grouped(1000)));
+        let db = store.db();
+        let table = db.table("t").unwrap();
+        let mut owned = db.partition(0).exclusive();
+        let leak = |owned: &mut perdura::Exclusive<'_>, id| {
+            let mut tx = owned.begin();
+            insert(&mut tx, &table, &tuple(id, id)).unwrap();
+            std::mem::forget(tx);
+        };
+        let put = |owned: &mut perdura::Exclusive<'_>, id| {
+            let mut tx = owned.begin();
+            insert(&mut tx, &table, &tuple(id, id)).unwrap();
+            tx.commit().unwrap()
+        };
+        // The next one is another transaction, also one that changes nothing.
+        leak(&mut owned, 100);
+        let _ = put(&mut owned, 0);
+        leak(&mut owned, 101);
+        let _ = owned.begin().commit().unwrap();
+        // What was committed before is made durable.
+        let ticket = put(&mut owned, 1);
+        leak(&mut owned, 102);
+        owned.sync().unwrap();
+        // And whoever has the partition next finds none open.
+        leak(&mut owned, 103);
+        drop(owned);
+        db.wait(ticket).unwrap();
+        assert_eq!(prefix(db), 2);
+        db.sync().unwrap();
+        store.crash();
+        assert_eq!(prefix(store.db()), 2);
+        // Closing and being killed find none open, either.
+        let table = store.db().table("t").unwrap();
+        let mut owned = store.db().partition(0).exclusive();
+        let mut tx = owned.begin();
+        insert(&mut tx, &table, &tuple(104, 104)).unwrap();
+        std::mem::forget(tx);
+        drop(owned);
+        store.thrice(|db| assert_eq!(prefix(db), 2));
+    });
+}
+
+/// What was committed in a group is written.
+#[test]
+fn a_sync_beside_a_leaked_transaction_is_a_sync() {
+    each(|engine| {
+        let store = Store::new(&schema(), small(engine).commit(Commit::Grouped(1000)));
+        let db = store.db();
+        let table = db.table("t").unwrap();
+        let mut owned = db.partition(0).exclusive();
+        let mut tx = owned.begin();
+        insert(&mut tx, &table, &tuple(0, 0)).unwrap();
+        let durable = tx.commit().unwrap().is_durable();
+        let mut tx = owned.begin();
+        insert(&mut tx, &table, &tuple(1, 1)).unwrap();
+        std::mem::forget(tx);
+        db.count(true);
+        owned.sync().unwrap();
+        let counted = db.counters();
+        db.count(false);
+        // In `process` a file is written, and a pool has stores in order.
+        let synced = counted.file_bytes > 0 || !engine.uses_files();
+        assert!(durable || synced, "{engine}: {counted:?}");
+        drop(owned);
+        assert_eq!(prefix(db), 1);
+    });
+}
