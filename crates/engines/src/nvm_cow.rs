@@ -213,6 +213,7 @@ impl<E: Environment> Method<E> for NvmCow<E> {
         let map = TreeMap::new(catalog);
         let (places, sizes) = room::places(&map, options.tree_node_bytes)?;
         let mut lane = heap.lane(resources.partition);
+        lane.recovered();
         let directory = map.directory(sizes.len());
         let parameter = u64::from(options.tree_node_bytes);
         let master = PoolMaster::create(&mut lane, &directory, parameter)?;

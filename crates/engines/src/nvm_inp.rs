@@ -120,6 +120,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         _: &EngineOptions,
     ) -> Result<Self, EngineError> {
         let mut lane = resources.durable.lane(resources.partition);
+        lane.recovered();
         let bytes = UNDO_HEAD_BYTES + Tables::<E::Durable, Append>::cell_bytes(catalog);
         let root = lane.allocate(bytes.next_multiple_of(UNDO_HEAD_BYTES), Purpose::Log)?;
         let log = UndoLog::create(&mut lane, root)?;

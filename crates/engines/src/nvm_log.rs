@@ -199,6 +199,7 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
         let mut lane = resources.durable.lane(resources.partition);
+        lane.recovered();
         let bytes = UNDO_HEAD_BYTES + Runs::<E::Durable>::root_bytes(catalog);
         let root = lane.allocate(bytes.next_multiple_of(UNDO_HEAD_BYTES), Purpose::Log)?;
         let log = UndoLog::create(&mut lane, root)?;

@@ -295,6 +295,52 @@ impl Plot {
     }
 }
 
+/// Many tuples of one size are deleted, so that chunks of the pool become empty and go back to it, and
+/// others of other sizes are inserted, a few dozen in each transaction.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn chunks_go_back(engine: EngineKind) -> Story<PoolMedium> {
+    const PART: u64 = 40;
+    const PARTS: u64 = 8;
+    let item = |key: u64| Item {
+        name: format!("n{key}"),
+        payload: vec![key as u8; 300],
+        count: 0,
+        flag: vec![],
+        score: 0.0,
+    };
+    let pairs = |part: u64| part as i64 * 2..(part as i64 + 1) * 2;
+    let mut model = Model::default();
+    model.items.extend((0..PART * PARTS).map(|key| (key, item(key))));
+    let mut models = vec![model.clone()];
+    let first = |db: &Database<Recorded>, tables: &Tables| {
+        (0..PARTS).try_for_each(|part| {
+            let keys = part * PART..(part + 1) * PART;
+            db.write(|tx| keys.clone().try_for_each(|key| insert_item(tx, tables, key, &item(key))))
+        })
+    };
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        for part in 0..PARTS {
+            let keys = part * PART..(part + 1) * PART;
+            db.write(|tx| {
+                keys.clone().try_for_each(|key| tx.delete(&tables.item, &[Value::U64(key)]))?;
+                pairs(part).try_for_each(|right| {
+                    let pair = [Value::Text("k"), Value::I64(right), Value::Bytes(&[7; 90])];
+                    tx.insert(&tables.pair, &pair)
+                })
+            })?;
+            keys.for_each(|key| drop(model.items.remove(&key)));
+            model.pairs.extend(pairs(part).map(|right| (("k".into(), right), vec![7; 90])));
+            models.push(model.clone());
+            memory.note(models.len() as u64 - 1);
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(engine, first, act).expect("it runs");
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+}
+
 /// One transaction that updates both columns of a composite index and then deletes the tuple; or
 /// aborts.
 ///

@@ -226,7 +226,7 @@ impl<M: Memory> Lane<M> {
 
     /// The owner has recovered: from now on nothing durable names a slot of this lane that is not
     /// persisted, but for slots that were allocated and not released since. Until then chunks that
-    /// seem to be empty are not given to others: a log may name their slots.
+    /// are empty are not given to others: a log may name their slots.
     pub fn recovered(&mut self) {
         self.recovered = true;
     }
@@ -451,7 +451,8 @@ impl<M: Memory> Lane<M> {
         chunk.give_back(slot);
         class.free += 1;
         let spare = class.free > SPARE_CHUNKS * u64::from(chunk.shape.slots);
-        if chunk.is_empty() && spare {
+        // Recovery may yet look for another slot of it, which a log names and no bit shows.
+        if chunk.is_empty() && spare && self.recovered {
             self.give_back(number);
         }
     }

@@ -500,6 +500,50 @@ fn empty_chunks_are_anybodys_after_reopening() {
     }
 }
 
+/// A log may name a slot whose bit is clear, in a chunk in which recovery frees everything else: the
+/// chunk stays until the owner says that it has recovered.
+#[test]
+fn until_its_owner_has_recovered_a_lane_gives_nothing_back() {
+    let memory = recording();
+    let heap = Heap::format(memory.clone(), options(16 << 10, 1)).unwrap();
+    let mut lane = heap.lane(0);
+    let mut lines = LineSet::new();
+    let objects: Vec<u64> = (0..600)
+        .map(|_| {
+            let at = lane.allocate(1000, Purpose::Table).unwrap();
+            lane.mark_persisted(at, &mut lines);
+            at
+        })
+        .collect();
+    // One in each chunk, or more.
+    let named: Vec<u64> = objects.iter().copied().step_by(7).collect();
+    for at in &named {
+        lane.clear_persisted(*at, &mut lines).unwrap();
+    }
+    let copy = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+    let heap = Heap::open(copy.clone()).unwrap();
+    let mut lane = heap.lane(0);
+    for at in objects.iter().filter(|at| !named.contains(at)) {
+        lane.clear_persisted(*at, &mut lines).unwrap();
+        lane.release(*at);
+    }
+    let chunks = heap.chunk_use().unwrap().len();
+    let used = |heap: &Heap<Recording>| {
+        heap.chunk_use().unwrap().iter().filter(|chunk| chunk.purpose.is_some()).count()
+    };
+    assert_eq!(used(&heap), chunks, "none was given back");
+    for at in &named {
+        lane.clear_persisted(*at, &mut lines).unwrap();
+    }
+    lane.recovered();
+    for at in &named {
+        lane.release(*at);
+    }
+    // What is empty serves other sizes now.
+    copy.fail_growth_after(Some(0));
+    assert!((0..chunks * 5).all(|_| lane.allocate(3000, Purpose::Index).is_ok()));
+}
+
 /// A chunk that became empty before the discovery had come to it is not found a second time.
 #[test]
 fn a_chunk_that_is_emptied_before_it_is_discovered_serves_once() {

@@ -303,6 +303,8 @@ impl<E: Hosted> Database<E> {
             }
         }
         heap.memory().healthy()?;
+        // Whoever fails from here on has closed partitions already.
+        changed.set(true);
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
         let mut database = Self::assemble(engines, catalog, heap, media.files, kind);
         database.report = report;

@@ -9,8 +9,8 @@
 //! - A writer that waits keeps readers out, or it could wait for ever. But one who reads already
 //!   would wait for itself; and while somebody copies the partition, which takes long, all others
 //!   would wait for the copy. These readers pass the writer.
-//! - An owner keeps a partition for as long as it likes. The thread waits a little, and goes on with
-//!   the other partitions.
+//! - An owner keeps a partition for as long as it likes. The thread waits a little, longer each
+//!   time, and goes on with the other partitions.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -46,13 +46,18 @@ pub(crate) struct Turns<T> {
     wanted: AtomicBool,
     /// There is something to do for the thread in the background. Changed by who may write.
     backlog: AtomicBool,
+    /// How often the thread has waited in vain since it was there last.
+    missed: AtomicU32,
 }
 
 /// Looks after who waits before the thread asks for the lock again, which waits itself then.
 const PATIENCE: u32 = 1000;
-/// How long the thread waits for one partition.
+/// How long the thread waits for one partition, at first; twice as long each time that it has waited
+/// in vain, or writers who wait longer would always be before it.
 const STEP_WAIT: Duration = Duration::from_millis(1);
-/// How long a reader waits before it looks again whether somebody copies the partition.
+/// How often that is doubled.
+const MOST_MISSED: u32 = 7;
+/// How long a reader waits before it looks again whether somebody copies the partition, at first.
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> Turns<T> {
@@ -64,6 +69,7 @@ impl<T> Turns<T> {
             served: AtomicU32::new(0),
             wanted: AtomicBool::new(false),
             backlog: AtomicBool::new(false),
+            missed: AtomicU32::new(0),
         }
     }
 
@@ -85,13 +91,16 @@ impl<T> Turns<T> {
     }
 
     fn read_in_turn(&self) -> RwLockReadGuard<'_, T> {
+        let mut wait = READ_WAIT;
         loop {
             if reading() || self.copying.load(SeqCst) > 0 {
                 return self.lock.read_recursive();
             }
-            if let Some(guard) = self.lock.try_read_for(READ_WAIT) {
+            if let Some(guard) = self.lock.try_read_for(wait) {
                 return guard;
             }
+            // It comes again behind those who wait: at last it stays for longer than all of them take.
+            wait = wait.saturating_mul(2);
         }
     }
 
@@ -121,9 +130,11 @@ impl<T> Turns<T> {
     /// one who waited meanwhile has had its turn; or without having done anything, if somebody keeps
     /// the partition.
     pub(crate) fn step<R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Option<R> {
+        let missed = self.missed.load(Relaxed);
         self.wanted.store(true, SeqCst);
-        let guard = self.lock.try_write_for(STEP_WAIT);
+        let guard = self.lock.try_write_for(STEP_WAIT.saturating_mul(1 << missed.min(MOST_MISSED)));
         self.wanted.store(false, SeqCst);
+        self.missed.store(if guard.is_none() { missed.saturating_add(1) } else { 0 }, Relaxed);
         let mut guard = guard?;
         let (done, more) = work(&mut guard);
         self.backlog.store(more, SeqCst);

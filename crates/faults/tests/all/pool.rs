@@ -6,8 +6,8 @@ use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{
-    Plot, a_snapshot_goes_before_its_group_is_durable, inserts_with_updates, statements,
-    two_operations_on_one_tuple, two_updates_behind_a_statement,
+    Plot, a_snapshot_goes_before_its_group_is_durable, chunks_go_back, inserts_with_updates,
+    statements, two_operations_on_one_tuple, two_updates_behind_a_statement,
 };
 use faults::sweep::sweep;
 use perdura::EngineKind;
@@ -309,4 +309,26 @@ fn the_explorer_sees_missing_fences_in_every_engine() {
         let explored = story.explore(Some(&fault), Effort::once(20));
         assert!(explored.violation.is_some(), "{engine}");
     }
+}
+
+/// Chunks that become empty are given back, and serve others. (NVM-Log frees what was deleted only when
+/// all runs have been merged, which takes longer than a story.)
+#[test]
+fn what_goes_back_to_the_pool_survives_power_cuts_and_kills() {
+    for engine in [EngineKind::NvmInp, EngineKind::NvmCow] {
+        let story = chunks_go_back(engine);
+        let sites = Mutation::sites_in_memory(How::NoFlush, &story.trace);
+        let given = sites.iter().filter(|site| site.line() == given_back()).count();
+        survives(&format!("{engine}, chunks that go back"), &story, Effort::once(3));
+        let explored = story.explore_kills(None, 5);
+        assert_eq!(explored.violation, None, "{engine}");
+        assert!(given > 0, "{engine}: no chunk was given back");
+    }
+}
+
+/// The line that flushes the tag of a chunk that is given back.
+fn given_back() -> u32 {
+    let source = include_str!("../../../heap/src/lane.rs");
+    let line = source.lines().position(|line| line.contains("heap.memory().flush(tag.range())"));
+    line.expect("it is there") as u32 + 1
 }
