@@ -341,6 +341,85 @@ pub fn chunks_go_back(engine: EngineKind) -> Story<PoolMedium> {
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
+/// The same of NVM-Log, which frees what was deleted when so much has come after it that all runs are
+/// merged: just before that the story begins, and goes on with updates of tuples of that size.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn chunks_go_back_when_runs_are_merged() -> Story<PoolMedium> {
+    const GONE: u64 = 280;
+    const LEFT: u64 = 30;
+    /// Transactions that fill MemTables, before and in the story.
+    const BEFORE: i64 = 27;
+    const IN_IT: i64 = 6;
+    const PAIRS: i64 = 30;
+    let item = |key: u64, version: i64| Item {
+        name: format!("n{key}"),
+        payload: vec![(key as i64 + version) as u8; 300],
+        count: 0,
+        flag: vec![],
+        score: 0.0,
+    };
+    let value = [7; 90];
+    let pairs = |round: i64| round * PAIRS..(round + 1) * PAIRS;
+    let fill = |db: &Database<Recorded>, tables: &Tables, round: i64| {
+        db.write(|tx| {
+            pairs(round).try_for_each(|right| {
+                let pair = [Value::Text("k"), Value::I64(right), Value::Bytes(&value)];
+                tx.insert(&tables.pair, &pair)
+            })
+        })
+    };
+    let filled = |model: &mut Model, round| {
+        model.pairs.extend(pairs(round).map(|right| (("k".into(), right), value.to_vec())));
+    };
+    let mut model = Model::default();
+    model.items.extend((GONE..GONE + LEFT).map(|key| (key, item(key, 0))));
+    (0..BEFORE).for_each(|round| filled(&mut model, round));
+    let mut models = vec![model.clone()];
+    let first = |db: &Database<Recorded>, tables: &Tables| {
+        for from in (0..GONE + LEFT).step_by(40) {
+            let keys = from..(from + 40).min(GONE + LEFT);
+            db.write(|tx| {
+                keys.clone().try_for_each(|key| insert_item(tx, tables, key, &item(key, 0)))
+            })?;
+        }
+        for from in (0..GONE).step_by(40) {
+            db.write(|tx| {
+                (from..from + 40).try_for_each(|key| tx.delete(&tables.item, &[Value::U64(key)]))
+            })?;
+        }
+        for round in 0..BEFORE {
+            fill(db, tables, round)?;
+            while db.background(64 << 10)? > 0 {}
+        }
+        Ok(())
+    };
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        let mut acknowledge = |model: &Model| {
+            models.push(model.clone());
+            memory.note(models.len() as u64 - 1);
+        };
+        let mut version = 0;
+        for round in BEFORE..BEFORE + IN_IT {
+            fill(db, tables, round)?;
+            filled(&mut model, round);
+            acknowledge(&model);
+            while db.background(512)? > 0 {
+                version += 1;
+                let key = GONE + version as u64 % LEFT;
+                let new = item(key, version);
+                db.write(|tx| update_item(tx, tables, key, &new, 2))?;
+                model.items.insert(key, new);
+                acknowledge(&model);
+            }
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(EngineKind::NvmLog, first, act).expect("it runs");
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+}
+
 /// One transaction that updates both columns of a composite index and then deletes the tuple; or
 /// aborts.
 ///

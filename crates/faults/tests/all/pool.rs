@@ -6,8 +6,9 @@ use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{
-    Plot, a_snapshot_goes_before_its_group_is_durable, chunks_go_back, inserts_with_updates,
-    statements, two_operations_on_one_tuple, two_updates_behind_a_statement,
+    Plot, a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
+    chunks_go_back_when_runs_are_merged, inserts_with_updates, statements,
+    two_operations_on_one_tuple, two_updates_behind_a_statement,
 };
 use faults::sweep::sweep;
 use perdura::EngineKind;
@@ -311,16 +312,19 @@ fn the_explorer_sees_missing_fences_in_every_engine() {
     }
 }
 
-/// Chunks that become empty are given back, and serve others. (NVM-Log frees what was deleted only when
-/// all runs have been merged, which takes longer than a story.)
+/// Chunks that become empty are given back, and serve others.
 #[test]
 fn what_goes_back_to_the_pool_survives_power_cuts_and_kills() {
-    for engine in [EngineKind::NvmInp, EngineKind::NvmCow] {
-        let story = chunks_go_back(engine);
+    for engine in engines() {
+        // The longer story with fewer states of each point.
+        let (story, bound, stride) = match engine {
+            EngineKind::NvmLog => (chunks_go_back_when_runs_are_merged(), 1, 40),
+            _ => (chunks_go_back(engine), 3, 5),
+        };
         let sites = Mutation::sites_in_memory(How::NoFlush, &story.trace);
         let given = sites.iter().filter(|site| site.line() == given_back()).count();
-        survives(&format!("{engine}, chunks that go back"), &story, Effort::once(3));
-        let explored = story.explore_kills(None, 5);
+        survives(&format!("{engine}, chunks that go back"), &story, Effort::once(bound));
+        let explored = story.explore_kills(None, stride);
         assert_eq!(explored.violation, None, "{engine}");
         assert!(given > 0, "{engine}: no chunk was given back");
     }

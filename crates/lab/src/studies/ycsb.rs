@@ -75,7 +75,9 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
             let label = format!("YCSB {engine}, {mix}, {skew} skew");
             let slow = if engine == EngineKind::Cow { 4.0 } else { 1.0 };
             let updates = 1.0 + mix.update_percent() as f64 / 50.0 * slow;
-            let weight = sizes.tuples as f64 * 6e-6 + sizes.txns as f64 * 1e-5 * updates;
+            // InP writes a checkpoint before each native run.
+            let loaded = if engine == EngineKind::Inp { 5e-5 } else { 6e-6 };
+            let weight = sizes.tuples as f64 * loaded + sizes.txns as f64 * 1e-5 * updates;
             let takes = Takes::emulated(engine, spec.tuples)
                 + Takes::ycsb(engine, spec.tuples, spec.transactions);
             cells.push(Cell::new(label, &configuration, &sizes.scaled_ycsb(), weight, takes));
