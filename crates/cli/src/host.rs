@@ -54,6 +54,53 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// Memory that this process may have with all others, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// In all, which does not change.
+    pub(crate) total: u64,
+    /// That can be had now.
+    pub(crate) available: u64,
+}
+
+impl Memory {
+    /// What the kernel says: of the machine, or of the groups that this process is in
+    /// (`man 7 cgroups`, version 2) where that is less, as in a container.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        Self::of(|path| fs::read_to_string(path).ok())
+    }
+
+    fn of(read: impl Fn(&Path) -> Option<String>) -> Option<Self> {
+        let machine = read(Path::new("/proc/meminfo"))?;
+        let kib = |name| named(&machine, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok();
+        let bytes = |name| Some(kib(name)?.saturating_mul(1024));
+        let mut memory = Self { total: bytes("MemTotal:")?, available: bytes("MemAvailable:")? };
+        let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        for group in Path::new("/sys/fs/cgroup").join(group).ancestors().take_while(|path| {
+            // Above it are no groups.
+            path.starts_with("/sys/fs/cgroup")
+        }) {
+            let number = |name| read(&group.join(name))?.trim().parse::<u64>().ok();
+            let Some(limit) = number("memory.max") else { continue };
+            let stat = read(&group.join("memory.stat")).unwrap_or_default();
+            // Cached pages of files are given up for others; those of a tmpfs are not among them.
+            let cached = ["active_file ", "inactive_file "]
+                .map(|name| named(&stat, name).and_then(|value| value.parse::<u64>().ok()));
+            let cached: u64 = cached.into_iter().flatten().sum();
+            let used = number("memory.current").unwrap_or(0).saturating_sub(cached);
+            memory.total = memory.total.min(limit);
+            memory.available = memory.available.min(limit.saturating_sub(used));
+        }
+        Some(memory)
+    }
+}
+
+/// What stands behind a name at the beginning of a line.
+fn named<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
 /// The medium, and on which device it is: two disks with file systems of one kind are two media.
 /// Memory is the same wherever it is mounted.
 pub(crate) fn medium_with_device(medium: &Medium, path: &Path) -> String {
@@ -104,6 +151,31 @@ mod tests {
         assert_eq!(of("/mnt/faster").as_deref(), Some("/dev/vda"));
         assert_eq!(of("/mnt/with space/a").as_deref(), Some("/dev/sda1"));
         assert_eq!(device("", Path::new("/home")), None);
+    }
+
+    #[test]
+    fn a_group_may_have_less_memory_than_the_machine() {
+        let machine = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:   800 kB\n";
+        let memory = |files: &[(&str, &str)]| {
+            let all = [&[("/proc/meminfo", machine)], files].concat();
+            Memory::of(|path| {
+                let found = all.iter().find(|(name, _)| Path::new(name) == path);
+                found.map(|(_, text)| (*text).to_owned())
+            })
+        };
+        let of = |total: u64, available: u64| Some(Memory { total, available });
+        assert_eq!(memory(&[]), of(1000 << 10, 800 << 10));
+        let unlimited = [("/proc/self/cgroup", "0::/\n"), ("/sys/fs/cgroup/memory.max", "max\n")];
+        assert_eq!(memory(&unlimited), of(1000 << 10, 800 << 10));
+        let limited = [
+            ("/proc/self/cgroup", "1:name=x:/\n0::/a/b\n"),
+            ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("/sys/fs/cgroup/a/memory.max", "400000\n"),
+            ("/sys/fs/cgroup/a/memory.current", "300000\n"),
+            ("/sys/fs/cgroup/a/memory.stat", "anon 1\nactive_file 40000\ninactive_file 50000\n"),
+        ];
+        assert_eq!(memory(&limited), of(400_000, 190_000));
+        assert_eq!(Memory::of(|_| None), None);
     }
 
     #[test]

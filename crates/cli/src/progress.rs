@@ -57,6 +57,14 @@ impl Bar {
         self.begin_at(0);
     }
 
+    /// Begins a phase of which nobody knows how far it is, only how long it takes.
+    fn timed_phase(&mut self, what: &str) {
+        self.style("{msg:36} {elapsed}");
+        self.bar.unset_length();
+        self.bar.set_message(what.to_owned());
+        self.begin_at(0);
+    }
+
     /// The phase goes on where an earlier part of it has ended.
     pub(crate) fn begin_at(&mut self, done: u64) {
         self.done = done;
@@ -92,6 +100,13 @@ impl Bar {
         }
         self.bar.set_position(self.done + done);
     }
+}
+
+/// Does some work of which nobody knows how far it is, and shows how long it takes.
+pub(crate) fn timed<T: Send>(what: &str, work: impl FnOnce() -> T + Send) -> T {
+    let mut bar = Bar::new();
+    bar.timed_phase(what);
+    bar.watch(|| 0, work)
 }
 
 impl Drop for Bar {

@@ -22,6 +22,7 @@ use perdura::{Domain, Medium, free_bytes, medium_of};
 
 use crate::attendant::{Attendant, attend};
 use crate::failure::{Failure, say};
+use crate::host::Memory;
 use crate::units;
 
 /// First argument of the janitor.
@@ -162,7 +163,7 @@ impl Scratch {
         let file = File::open(&self.path).map_err(failed)?;
         Ok(Room {
             medium_bytes: free_bytes(&file).map_err(failed)?,
-            memory_bytes: available_memory().unwrap_or(u64::MAX),
+            memory_bytes: Memory::of_this_process().map_or(u64::MAX, |memory| memory.available),
             medium_is_memory: self.medium.natural == Domain::Process,
         })
     }
@@ -196,14 +197,6 @@ fn probe(directory: &Path) -> io::Result<Medium> {
     let medium = file.set_len(4096).and_then(|()| medium_of(&file));
     fs::remove_file(&path)?;
     medium
-}
-
-/// Memory that the kernel can give, if it says so.
-fn available_memory() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 /// Starts the janitor.

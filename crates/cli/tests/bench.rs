@@ -209,6 +209,19 @@ fn growth_is_measured_size_by_size_and_what_does_not_fit_is_named() {
 }
 
 #[test]
+fn what_cannot_fit_is_refused_before_it_begins() {
+    let many = ["bench", "ycsb", "--engine", "nvm-inp", "--peer", "hashmap", "--tuples", "10T"];
+    let ran = run_in_empty(&many);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    for text in ["10,000,000,000,000 tuples", "are free", "--tuples A,B", "--path"] {
+        assert!(ran.err.contains(text), "{ran:?}");
+    }
+    let alone = ["bench", "ycsb", "--engine", "inp", "--tuples", "10T", "--fifths"];
+    let ran = run_in_empty(&alone);
+    assert!(ran.code == Some(1) && ran.err.contains("fewer --tuples, or choose"), "{ran:?}");
+}
+
+#[test]
 fn growth_has_a_column_for_each_size() {
     let ran = run_in_empty(&[
         "bench", "ycsb", "--engine", "nvm-inp", "--tuples", "100,300", "--txns", "500",

@@ -8,7 +8,7 @@ use common::{perdura, run};
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 22] = [
         &[],
         &["tour"],
         &["bench"],
@@ -24,6 +24,12 @@ fn every_command_explains_itself_with_an_example() {
         &["pool", "dump"],
         &["pool", "load"],
         &["crash"],
+        &["lab"],
+        &["lab", "list"],
+        &["lab", "run"],
+        &["lab", "status"],
+        &["lab", "report"],
+        &["lab", "compare"],
         &["completions"],
     ];
     for command in commands {

@@ -7,6 +7,7 @@
 
 use std::ops::Add;
 
+use peers::PeerKind;
 use perdura::EngineKind;
 use workloads::tpcc;
 
@@ -38,6 +39,9 @@ pub struct Takes {
     pub medium_bytes: u64,
     /// In memory, of this process and of those that it starts.
     pub memory_bytes: u64,
+    /// Both together, at the moment when that is most: what is in memory first may be gone before
+    /// the medium fills up.
+    pub at_once_bytes: u64,
 }
 
 impl Add for Takes {
@@ -47,19 +51,25 @@ impl Add for Takes {
         Self {
             medium_bytes: self.medium_bytes.saturating_add(other.medium_bytes),
             memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            at_once_bytes: self.at_once_bytes.saturating_add(other.at_once_bytes),
         }
     }
 }
 
 impl Takes {
+    fn new(medium_bytes: u64, memory_bytes: u64) -> Self {
+        let at_once_bytes = medium_bytes.saturating_add(memory_bytes);
+        Self { medium_bytes, memory_bytes, at_once_bytes }
+    }
+
     /// So much on the medium, and what everything takes.
     pub(crate) fn on_medium(bytes: u64) -> Self {
-        Self { medium_bytes: bytes, memory_bytes: FIXED_BYTES }
+        Self::new(bytes, FIXED_BYTES)
     }
 
     /// So much in memory, and what everything takes.
     pub(crate) fn in_memory(bytes: u64) -> Self {
-        Self { medium_bytes: 0, memory_bytes: bytes.saturating_add(FIXED_BYTES) }
+        Self::new(0, bytes.saturating_add(FIXED_BYTES))
     }
 
     /// A YCSB database of an engine, and operations for it.
@@ -78,13 +88,17 @@ impl Takes {
         Self::in_memory(tuples.saturating_mul(each))
     }
 
-    /// A YCSB database of something else, with a cache of at most so many bytes; without one all of
-    /// its tuples may be in memory.
-    pub(crate) fn peer(cache_bytes: Option<u64>, durable: bool, tuples: u64, txns: u64) -> Self {
+    /// A YCSB database of something else. One that has no cache of its own either maps its files, as
+    /// floors do, and stores a tuple once, or is a map, which has all of them in memory.
+    pub(crate) fn peer(kind: PeerKind, tuples: u64, txns: u64) -> Self {
         let memory = tuples.saturating_mul(TUPLE_IN_MEMORY);
-        let memory = cache_bytes.map_or(memory, |cache| memory.min(cache) + BESIDES_CACHE);
-        let medium = tuples.saturating_mul(TUPLE_ON_MEDIUM).saturating_add(PEER_RESERVES);
-        Self::on_medium(if durable { medium } else { 0 })
+        let (medium, memory) = match (kind.cache_bytes(), kind.is_durable()) {
+            (Some(cache), _) => (TUPLE_ON_MEDIUM, memory.min(cache) + BESIDES_CACHE),
+            (None, true) => (TUPLE_ONCE, 0),
+            (None, false) => (0, memory),
+        };
+        let reserves = if kind.is_durable() { PEER_RESERVES } else { 0 };
+        Self::on_medium(tuples.saturating_mul(medium).saturating_add(reserves))
             + Self::in_memory(memory.saturating_add(txns * OPERATION))
     }
 
@@ -104,11 +118,12 @@ impl Takes {
         Self::in_memory(tuples.saturating_add(txns.saturating_mul(SHOP_TXN.2)))
     }
 
-    /// The larger of each.
+    /// One after the other: the larger of each.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             medium_bytes: self.medium_bytes.max(other.medium_bytes),
             memory_bytes: self.memory_bytes.max(other.memory_bytes),
+            at_once_bytes: self.at_once_bytes.max(other.at_once_bytes),
         }
     }
 }
@@ -128,8 +143,7 @@ impl Room {
     /// What is missing for a measurement, in words; `None` if there is enough.
     #[must_use]
     pub fn lacks(&self, takes: &Takes) -> Option<String> {
-        let Takes { medium_bytes, memory_bytes } = *takes;
-        let both = medium_bytes.saturating_add(memory_bytes);
+        let Takes { medium_bytes, memory_bytes, at_once_bytes: both } = *takes;
         if medium_bytes > self.medium_bytes {
             let (needed, free) = (bytes(medium_bytes), bytes(self.medium_bytes));
             return Some(format!("it takes about {needed} on the medium, where {free} are free"));
@@ -173,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_in_memory_counts_twice_over() {
-        let takes = Takes { medium_bytes: 50 * MIB, memory_bytes: 20 * MIB };
+        let takes = Takes::new(50 * MIB, 20 * MIB);
         assert_eq!(room(50, 20, false).lacks(&takes), None);
         let medium = room(49, 100, false).lacks(&takes).expect("too little");
         assert!(medium.contains("50 MiB on the medium, where 49 MiB"), "{medium}");
@@ -182,6 +196,10 @@ mod tests {
         let both = room(100, 69, true).lacks(&takes).expect("too little");
         assert!(both.contains("70 MiB of memory, of which 69 MiB"), "{both}");
         assert_eq!(room(100, 70, true).lacks(&takes), None);
+        // One after the other.
+        let takes = takes.max(Takes::new(0, 60 * MIB));
+        assert_eq!(room(100, 70, true).lacks(&takes), None);
+        assert!(room(100, 59, false).lacks(&takes).is_some());
     }
 
     #[test]
@@ -190,13 +208,41 @@ mod tests {
             for study in Study::ALL {
                 for stage in study.stages(&Sizes::new(scale, 32 << 30)) {
                     for cell in stage.cells() {
-                        let Takes { medium_bytes, memory_bytes } = cell.takes;
-                        let all = medium_bytes + memory_bytes;
+                        let Takes { memory_bytes, at_once_bytes: all, .. } = cell.takes;
                         assert!(memory_bytes >= FIXED_BYTES, "{}: {:?}", cell.label, cell.takes);
                         assert!(all < 1 << 40, "{}: {:?}", cell.label, cell.takes);
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn everybody_gets_the_sizes_that_fit_him() {
+        let sizes = Sizes::new(Scale::Full, 24 << 30);
+        let stages = |study: Study| study.stages(&sizes).into_iter();
+        let cells = |study| -> Vec<(String, String)> {
+            let told = |stage: &dyn crate::studies::Stage| {
+                let cells = stage.cells().iter();
+                cells.map(|cell| (cell.label.clone(), cell.scaled.clone())).collect::<Vec<_>>()
+            };
+            stages(study).flat_map(|stage| told(&*stage)).collect()
+        };
+        let peers = cells(Study::Peers);
+        let of = |label: &str| peers.iter().find(|(known, _)| known == label).map(|(_, one)| one);
+        for who in ["nvm-inp", "nvm-log", "lmdb", "floor-undo", "btreemap", "nvm-inp inline"] {
+            assert_eq!(of(&format!("{who}, 10000000 tuples")).expect(who), "", "{who}");
+        }
+        for who in ["inp", "cow", "sqlite", "redb", "inp grouped"] {
+            assert_eq!(of(&format!("{who}, 10000000 tuples")), None, "{who}");
+            let scaled = of(&format!("{who}, 2000000 tuples")).expect(who);
+            let said = format!("{who}: tuples, at most: 2000000 instead of 10000000");
+            assert_eq!(*scaled, said);
+        }
+        let reopened = cells(Study::Reopening);
+        for who in ["nvm-inp", "inp", "sqlite"] {
+            let said = format!("{who} killed, YCSB, 4000000 tuples");
+            assert!(reopened.iter().any(|(label, _)| label.starts_with(&said)), "{who}");
         }
     }
 

@@ -217,6 +217,7 @@ impl Plan {
                 let lacks = |number: usize| room.and_then(|room| room.lacks(&cells[number].takes));
                 if let Some(why) = lacks(first) {
                     failures.push(format!("{}: there is no room: {why}", cells[first].label));
+                    clock.gave_up(cells[first].weight);
                     missing = rest;
                     continue;
                 }
@@ -235,7 +236,7 @@ impl Plan {
                     )?;
                     results.save(&key, &cell.scaled, seconds, points)?;
                     saved.set(saved.get() + 1);
-                    clock.finished(cell.weight);
+                    clock.finished(cell.weight, seconds);
                     audience.far(clock.far());
                     Ok(())
                 });
@@ -245,6 +246,8 @@ impl Plan {
                     Err(error) if !error.is_of_results(&file) && saved.get() < fitting => {
                         let failed = missing[saved.get()];
                         failures.push(format!("{}: {error}", cells[failed].label));
+                        clock.gave_up(cells[failed].weight);
+                        audience.far(clock.far());
                         begun.set(Instant::now());
                         missing = &missing[saved.get() + 1..];
                     }
@@ -275,33 +278,64 @@ fn key(identity: &Identity, study: Study, sizes: &Sizes, configuration: &str) ->
 
 /// Estimates the time left: what the rest weighs, at the pace so far.
 struct Clock {
-    started: Instant,
     done: Shared<usize>,
     all: usize,
+    /// Seconds that what was measured has taken, and what it weighs.
+    spent: Shared<f64>,
     weighed: Shared<f64>,
-    weight: f64,
+    /// Of all that has been or is still to be measured.
+    weight: Shared<f64>,
 }
 
 impl Clock {
     fn new(done: usize, all: usize, weight: f64) -> Self {
-        let (done, weighed) = (Shared::new(done), Shared::new(0.0));
-        Self { started: Instant::now(), done, all, weighed, weight }
+        let nothing = || Shared::new(0.0);
+        let (done, weight) = (Shared::new(done), Shared::new(weight));
+        Self { done, all, spent: nothing(), weighed: nothing(), weight }
     }
 
-    fn finished(&self, weight: f64) {
+    fn finished(&self, weight: f64, seconds: f64) {
         self.done.set(self.done.get() + 1);
+        self.spent.set(self.spent.get() + seconds);
         self.weighed.set(self.weighed.get() + weight);
     }
 
+    /// What failed is not to be waited for, and how long it took says nothing of the rest.
+    fn gave_up(&self, weight: f64) {
+        self.weight.set(self.weight.get() - weight);
+    }
+
     fn far(&self) -> Far {
-        let (weighed, spent) = (self.weighed.get(), self.started.elapsed().as_secs_f64());
-        let rest = (self.weight - weighed).max(0.0);
-        let left = (weighed > 0.0).then(|| spent / weighed * rest);
+        let (weighed, weight) = (self.weighed.get(), self.weight.get());
+        let rest = (weight - weighed).max(0.0);
+        let left = (weighed > 0.0).then(|| self.spent.get() / weighed * rest);
         Far {
             done: self.done.get(),
             all: self.all,
-            share: if self.weight > 0.0 { weighed / self.weight } else { 1.0 },
+            share: if weight > 0.0 { (weighed / weight).min(1.0) } else { 1.0 },
             left: left.map(|seconds| Duration::from_secs_f64(seconds.min(1e8))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_what_was_measured() {
+        let clock = Clock::new(1, 5, 40.0);
+        assert_eq!(clock.far(), Far { done: 1, all: 5, share: 0.0, left: None });
+        clock.finished(10.0, 20.0);
+        let far = clock.far();
+        assert_eq!((far.done, far.share, far.left), (2, 0.25, Some(Duration::from_secs(60))));
+        // It fails, whenever it does.
+        clock.gave_up(10.0);
+        let far = clock.far();
+        assert_eq!((far.done, far.left), (2, Some(Duration::from_secs(40))));
+        clock.finished(10.0, 40.0);
+        clock.gave_up(10.0);
+        let far = clock.far();
+        assert_eq!((far.done, far.share, far.left), (3, 1.0, Some(Duration::ZERO)));
     }
 }

@@ -13,6 +13,8 @@ use perdura::Options;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::room::Takes;
+
 /// Tuples of P1's YCSB.
 const PAPER_TUPLES: u64 = 2_000_000;
 /// Transactions of P1's YCSB.
@@ -78,6 +80,8 @@ pub struct Sizes {
     /// machines or people that have not got the time for all of them. Data, caches and what engines
     /// keep stay those of the scale.
     pub one_in: u64,
+    /// Memory that what is sized for itself may take, such as each of the peers.
+    pub spare_bytes: u64,
     /// YCSB: tuples.
     pub tuples: u64,
     /// YCSB: transactions of a run.
@@ -108,11 +112,11 @@ pub struct Sizes {
     pub kills: u32,
     /// Size of nodes: tuples and transactions.
     pub nodes: (u64, u64),
-    /// Peers: tuples, and transactions of a run with each.
+    /// Peers: tuples, and transactions of a run with each, as far as they fit in `spare_bytes`.
     pub peers: Vec<(u64, u64)>,
     /// Peers: transactions of each mixture that are counted in emulated memory.
     pub growth_txns: u64,
-    /// Peers: tuples when they are killed.
+    /// Peers: tuples when they are killed, likewise.
     pub reopened: Vec<u64>,
     /// Churn: tuples, and operations after the warm-up.
     pub churn: (u64, u64),
@@ -139,6 +143,7 @@ impl Sizes {
         Self {
             scale: Scale::Tiny,
             one_in: 1,
+            spare_bytes: u64::MAX,
             tuples: 400,
             txns: 600,
             partitions: 2,
@@ -168,6 +173,7 @@ impl Sizes {
         Self {
             scale: Scale::Quick,
             one_in: 1,
+            spare_bytes: u64::MAX,
             tuples: 100_000,
             txns: 100_000,
             partitions: 8,
@@ -199,14 +205,11 @@ impl Sizes {
         let tuples = fit(PAPER_TUPLES);
         let warehouses = (memory_bytes / 2 / WAREHOUSE_BYTES).clamp(1, PAPER_WAREHOUSES.into());
         let shops = warehouses as f64 / f64::from(PAPER_WAREHOUSES);
-        let sizes = |all: &[u64]| -> Vec<u64> {
-            let mut fitting: Vec<u64> = all.iter().map(|&wanted| fit(wanted)).collect();
-            fitting.dedup();
-            fitting
-        };
         Self {
             scale: Scale::Full,
             one_in: 1,
+            // Who is alone on the medium, and whose needs are known, may have more of it.
+            spare_bytes: memory_bytes / 4 * 3,
             tuples,
             txns: PAPER_TXNS * tuples / PAPER_TUPLES,
             partitions: 8,
@@ -222,12 +225,11 @@ impl Sizes {
             recovery_tpcc: (100_000, 3000),
             kills: 3,
             nodes: (tuples, PAPER_TXNS * tuples / PAPER_TUPLES / 4),
-            peers: sizes(&[10_000, 200_000, 2_000_000, MOST_TUPLES])
-                .into_iter()
+            peers: [10_000, 200_000, 2_000_000, MOST_TUPLES]
                 .map(|tuples| (tuples, PEERS_TXNS))
-                .collect(),
+                .to_vec(),
             growth_txns: 100_000,
-            reopened: sizes(&[10_000, 100_000, 1_000_000, MOST_REOPENED]),
+            reopened: vec![10_000, 100_000, 1_000_000, MOST_REOPENED],
             churn: (CHURNED_TUPLES, CHURNED),
             threads: (200_000, 800_000),
             bandwidth_bytes: 1 << 30,
@@ -336,18 +338,22 @@ impl Sizes {
         scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES), ("partitions", 1, 8)])
     }
 
-    /// What is smaller in the comparison with peers than what is wanted of it.
+    /// Whether a measurement that is sized for itself leaves the machine enough memory.
+    pub(crate) fn fits(&self, takes: &Takes) -> bool {
+        takes.at_once_bytes <= self.spare_bytes
+    }
+
+    /// What is smaller in the comparison with peers than what is wanted of it, of one that has so
+    /// many tuples at most.
     #[must_use]
-    pub fn scaled_peers(&self) -> String {
-        let most = self.peers.iter().map(|(tuples, _)| *tuples).max().unwrap_or(0);
+    pub fn scaled_peers(&self, most: u64) -> String {
         let txns = self.peers.iter().map(|(_, txns)| *txns).min().unwrap_or(0);
         scaled(&[("tuples, at most", most, MOST_TUPLES), ("transactions", txns, PEERS_TXNS)])
     }
 
-    /// What is smaller where peers are reopened.
+    /// What is smaller where one that has so many tuples at most is reopened.
     #[must_use]
-    pub fn scaled_reopened(&self) -> String {
-        let most = self.reopened.iter().copied().max().unwrap_or(0);
+    pub fn scaled_reopened(most: u64) -> String {
         scaled(&[("tuples, at most", most, MOST_REOPENED)])
     }
 
@@ -433,6 +439,11 @@ fn cache_of_share(share: f64) -> u64 {
     (bytes as u64).next_power_of_two().min(PAPER_CACHE_BYTES)
 }
 
+/// What is smaller of one alone: of which all sizes did not fit.
+pub(crate) fn scaled_of(name: &str, alone: bool, scaled: String) -> String {
+    if alone { format!("{name}: {scaled}") } else { scaled }
+}
+
 fn scaled(all: &[(&str, u64, u64)]) -> String {
     let told = all.iter().filter(|(_, here, paper)| here < paper);
     let told = told.map(|(what, here, paper)| format!("{what}: {here} instead of {paper}"));
@@ -476,7 +487,7 @@ mod tests {
             "{}",
             less.scaled_tpcc()
         );
-        assert_eq!(less.scaled_peers(), "transactions: 100000 instead of 800000");
+        assert_eq!(less.scaled_peers(10_000_000), "transactions: 100000 instead of 800000");
         assert_eq!(less.ycsb_engine(), full.ycsb_engine());
         let same = Sizes { one_in: 1, txns: full.txns, tpcc_txns: full.tpcc_txns, ..less };
         assert_eq!(Sizes { nodes: full.nodes, peers: full.peers.clone(), ..same }, full);
@@ -493,22 +504,22 @@ mod tests {
         assert!(!footprint.contains("cache, bytes"), "{footprint}");
         assert_eq!(sizes.ycsb_engine().memtable, (32 << 20) / 20);
         assert!(sizes.scaled_ycsb().contains("MemTable"), "{}", sizes.scaled_ycsb());
-        let peers = sizes.scaled_peers();
+        let peers = sizes.scaled_peers(1_000_000);
         assert!(peers.starts_with("tuples, at most: 1000000 instead of 10000000; "), "{peers}");
         assert!(peers.ends_with("transactions: 40000 instead of 800000"), "{peers}");
-        assert_eq!(sizes.scaled_reopened(), "tuples, at most: 100000 instead of 4000000");
+        assert_eq!(Sizes::scaled_reopened(100_000), "tuples, at most: 100000 instead of 4000000");
         assert_eq!(sizes.scaled_churn(), "tuples: 40000 instead of 200000");
     }
 
     #[test]
     fn what_memory_does_not_allow_is_said() {
         let enough = Sizes::new(Scale::Full, 128 << 30);
-        assert_eq!(enough.peers.last(), Some(&(10_000_000, 800_000)));
-        assert_eq!((enough.scaled_peers(), enough.scaled_reopened()), Default::default());
+        let (peers, reopened) =
+            (enough.scaled_peers(10_000_000), Sizes::scaled_reopened(4_000_000));
+        assert_eq!((peers, reopened), Default::default());
         let small = Sizes::new(Scale::Full, 16 << 30);
-        let most = small.peers.last().expect("some").0;
-        assert!((100_000..2_000_000).contains(&most), "{most}");
-        assert_eq!(small.scaled_peers(), format!("tuples, at most: {most} instead of 10000000"));
+        let peers = small.scaled_peers(2_000_000);
+        assert_eq!(peers, "tuples, at most: 2000000 instead of 10000000");
         let shops = (small.warehouses, small.tpcc_txns, small.tpcc_cache_bytes);
         assert_eq!(shops, (5, 500_000, 16 << 20));
         assert!(small.scaled_tpcc().contains("warehouses: 5 instead of 8"));

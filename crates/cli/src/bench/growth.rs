@@ -6,9 +6,12 @@
 //!    What it takes follows from what it took at smaller sizes of the same run: in files by a line
 //!    through the last two, in memory likewise, but no more than its cache where it has one. For
 //!    the first size there is only a guess, which is too high rather than too low.
+//! 3. With one size stores lie side by side, and only what certainly does not fit is refused: each
+//!    takes the user's bytes at least.
 
 use std::path::Path;
 
+use perdura::EngineKind;
 use serde::Serialize;
 use workloads::ycsb::TUPLE_USER_BYTES;
 
@@ -48,6 +51,58 @@ struct Took {
     stored_bytes: u64,
     /// Memory of this process that belongs to no file.
     resident_bytes: u64,
+}
+
+impl Took {
+    /// The least that so many tuples can take: once what the user put in, where the store keeps it.
+    /// InP keeps it in memory, and compressed besides, of which nothing is certain.
+    fn at_least(contestant: Contestant, tuples: u64) -> Self {
+        let user_bytes = tuples.saturating_mul(TUPLE_USER_BYTES);
+        let in_memory = match contestant {
+            Contestant::Engine(kind) => kind == EngineKind::Inp,
+            Contestant::Peer(kind) => !kind.is_durable(),
+        };
+        match in_memory {
+            true => Self { tuples, stored_bytes: 0, resident_bytes: user_bytes },
+            false => Self { tuples, stored_bytes: user_bytes, resident_bytes: 0 },
+        }
+    }
+
+    /// Both at once.
+    fn beside(self, other: Self) -> Self {
+        Self {
+            tuples: self.tuples,
+            stored_bytes: self.stored_bytes.saturating_add(other.stored_bytes),
+            resident_bytes: self.resident_bytes.saturating_add(other.resident_bytes),
+        }
+    }
+}
+
+/// Refuses stores that cannot fit side by side, before the time is spent, and the machine's memory
+/// where that is the medium.
+///
+/// # Errors
+/// They do not fit; or the medium cannot be looked at.
+pub(crate) fn require(
+    contestants: &[Contestant],
+    tuples: u64,
+    scratch: &Scratch,
+) -> Result<(), Failure> {
+    let each = contestants.iter().map(|&one| Took::at_least(one, tuples));
+    let least = each.fold(Took { tuples, ..Took::default() }, Took::beside);
+    let Some((needed, free)) = missing(least, scratch.room()?) else { return Ok(()) };
+    let (needed, free) = (bytes(needed), bytes(free));
+    let alone = match contestants.len() {
+        0 | 1 => "",
+        _ => {
+            ", fewer stores at once, or several sizes, at each of which every store is alone (--tuples A,B)"
+        }
+    };
+    let why = format!(
+        "{} tuples take at least {needed}, and {free} are free; ask for fewer --tuples{alone}, or choose another directory with --path",
+        grouped(tuples),
+    );
+    Err(Failure::about(scratch.path().display(), why))
 }
 
 /// How one store grows.
@@ -205,7 +260,6 @@ pub(crate) fn left_out_text(left_out: &[LeftOut]) -> String {
 #[cfg(test)]
 mod tests {
     use peers::PeerKind;
-    use perdura::EngineKind;
 
     use super::*;
 
@@ -227,6 +281,20 @@ mod tests {
         assert_eq!(growth.expected(10_000), took(10_000, 16_250_000, 500_000));
         // Never less than was seen.
         assert_eq!(growth.expected(10), took(10, 6_250_000, 500_000));
+    }
+
+    #[test]
+    fn stores_side_by_side_take_the_users_bytes_each() {
+        let inp = Contestant::Engine(EngineKind::Inp);
+        let others = [
+            Contestant::Engine(EngineKind::NvmInp),
+            Contestant::Peer(PeerKind::Lmdb),
+            Contestant::Peer(PeerKind::HashMap),
+        ];
+        let all = others.map(|one| Took::at_least(one, 1000));
+        let all = all.into_iter().fold(Took::at_least(inp, 1000), Took::beside);
+        assert_eq!(all, took(1000, 2 * 1000 * TUPLE_USER_BYTES, 2 * 1000 * TUPLE_USER_BYTES));
+        assert_eq!(Took::at_least(inp, u64::MAX).resident_bytes, u64::MAX);
     }
 
     #[test]

@@ -114,6 +114,7 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     let mut left_out = Vec::new();
     let runs = match cells.as_slice() {
         [cells] if !args.fifths => {
+            growth::require(&plan.contestants, sizes[0], &scratch)?;
             let racers = start(&plan, &plan.contestants, &scratch, "", &cells[0], &mut bar)?;
             let mut runs = Vec::new();
             for spec in cells {
@@ -163,9 +164,9 @@ fn one_by_one(
         let mut growth = Growth::new(*contestant);
         for (number, (specs, runs)) in sizes.iter().zip(&mut runs).enumerate() {
             let tuples = specs[0].tuples;
-            if sizes.len() > 1
-                && let Some(out) = growth.fits(tuples, scratch)?
-            {
+            if sizes.len() == 1 {
+                growth::require(std::slice::from_ref(contestant), tuples, scratch)?;
+            } else if let Some(out) = growth.fits(tuples, scratch)? {
                 left_out.push(out);
                 continue;
             }

@@ -196,8 +196,12 @@ impl<'a> ToldSide<'a> {
 fn row(one: &Compared) -> Vec<String> {
     let of = [one.series.clone(), one.panel.clone(), one.x.to_string()];
     let of: Vec<String> = of.into_iter().filter(|part| !part.is_empty()).collect();
-    let percent = one.worse_by.abs() * 100.0;
     let direction = if one.worse_by > 0.0 { "worse" } else { "better" };
+    let by = match one.worse_by.is_finite() {
+        true => format!("{:.1}% {direction}", one.worse_by.abs() * 100.0),
+        // No share of nothing.
+        false => direction.to_owned(),
+    };
     vec![
         one.experiment.clone(),
         of.join(" "),
@@ -205,7 +209,7 @@ fn row(one: &Compared) -> Vec<String> {
         figure(one.a),
         figure(one.b),
         one.unit.clone(),
-        format!("{percent:.1}% {direction}"),
+        by,
     ]
 }
 

@@ -63,10 +63,7 @@ fn identity(scratch: &Scratch, seed: u64) -> Identity {
 
 /// Memory of the machine: the same on every call, so that sizes that depend on it are, too.
 fn memory_bytes() -> u64 {
-    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
+    host::Memory::of_this_process().map_or(0, |memory| memory.total)
 }
 
 fn sizes(args: &ScaleArgs) -> Sizes {

@@ -8,6 +8,7 @@ use lab::experiments::{Experiment, named};
 use lab::results::{Results, Selection};
 use lab::run::Plan;
 use lab::timing::Calibrations;
+use peers::PeerKind;
 
 use super::frame::Points;
 use super::launcher::Kills;
@@ -38,6 +39,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let plan = Plan::new(&results, &experiments, sizes(&args.scale), identity)?;
     plan.check_room(&scratch.room()?)?;
     let started = Instant::now();
+    if experiments.iter().any(|experiment| experiment.id.starts_with("PEERS-")) {
+        for why in PeerKind::ALL.into_iter().filter_map(PeerKind::unavailable) {
+            say(format_args!("left out: {why}"));
+        }
+    }
     tell_beginning(&plan);
     {
         let bar = LabBar::new();

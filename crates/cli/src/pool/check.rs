@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::damage_text;
 use crate::failure::{Failure, say};
 use crate::output::{JsonTarget, check_target, report};
+use crate::progress::timed;
 use crate::racer::FootprintBytes;
 use crate::units::{bytes, grouped};
 
@@ -102,7 +103,7 @@ fn about(file: &Path, accept_loss: bool) -> impl Fn(Error) -> Failure {
 fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<(), Failure> {
     let (about, name) = (about(file, accept_loss), file.display());
     let options = Options::new().accept_loss(accept_loss);
-    let database = match Database::open(file, &options) {
+    let database = match timed("opening", || Database::open(file, &options)) {
         Ok(database) => database,
         Err(error @ (Error::Damaged(_) | Error::Engine(_) | Error::Invalid(_))) => {
             return check_parts(file, &options, error, json);
@@ -128,7 +129,7 @@ fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<()
             "DAMAGE      one copy of the header: {damage}; the other one is whole and was used\n"
         );
     }
-    let found = database.examine();
+    let found = timed("checking", || database.examine());
     let whole = found.findings.is_empty();
     text += &findings_text(&found.findings);
     text += &format!("tuples      {}\n", grouped(found.report.tuples));
@@ -207,7 +208,7 @@ fn check_parts(
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
     let name = file.display();
-    let Ok(found) = examine_parts(file, options) else {
+    let Ok(found) = timed("checking", || examine_parts(file, options)) else {
         return Err(Failure::about(name, error));
     };
     let mut text = format!("{name}: does not open: {error}\n");
@@ -236,7 +237,7 @@ fn findings_text(findings: &Findings) -> String {
 }
 
 fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
-    let done = salvage(file, into).map_err(about(file, true))?;
+    let done = timed("saving", || salvage(file, into)).map_err(about(file, true))?;
     let mut text = format!("{}: what can be read of {}\n", into.display(), file.display());
     for table in &done.tables {
         text += &format!(

@@ -10,7 +10,7 @@ use super::not_open;
 use super::still::{self, Taken};
 use crate::failure::Failure;
 use crate::output::{JsonTarget, report};
-use crate::progress::Bar;
+use crate::progress::{Bar, timed};
 use crate::units::{bytes, grouped};
 
 /// The bar of a copy.
@@ -69,7 +69,7 @@ impl Source {
         directory: Option<&Path>,
     ) -> Result<Self, Failure> {
         let options = Options::new().accept_loss(accept_loss);
-        let plain = || Database::open(file, &options);
+        let plain = || timed("opening", || Database::open(file, &options));
         match plain() {
             Ok(database) => return Ok(Self { database, taken: None }),
             Err(Error::Pool(PoolError::InUse { .. })) => {}
@@ -80,7 +80,8 @@ impl Source {
             let database = plain().map_err(|error| not_open(file, &error))?;
             return Ok(Self { database, taken: None });
         };
-        let database = Database::open(&taken.pool, &options).map_err(|error| {
+        let opened = timed("opening the copy", || Database::open(&taken.pool, &options));
+        let database = opened.map_err(|error| {
             let hint = match error {
                 Error::Pool(PoolError::DomainTooStrong { .. }) => {
                     "; choose a directory on the database's medium with --path"

@@ -21,6 +21,7 @@ use perdura::{Database, Error, Options, PoolError, PoolInfo};
 
 use crate::args::{NewDatabase, PoolCommand};
 use crate::failure::Failure;
+use crate::progress::timed;
 
 /// Runs a command on a pool.
 ///
@@ -51,8 +52,8 @@ fn damage_text(pool: &PoolInfo) -> Option<&'static str> {
 /// # Errors
 /// It cannot be opened; the text says what to do.
 fn open(file: &Path, accept_loss: bool) -> Result<Database, Failure> {
-    Database::open(file, &Options::new().accept_loss(accept_loss))
-        .map_err(|error| not_open(file, &error))
+    let options = Options::new().accept_loss(accept_loss);
+    timed("opening", || Database::open(file, &options)).map_err(|error| not_open(file, &error))
 }
 
 /// Why a database cannot be opened.

@@ -1,13 +1,16 @@
 //! What a user would pick instead, in the same loop and the same run: throughput by mixture, latency
 //! to durability, space, and how all of it grows with the data.
 //!
-//! One thread, one partition, durable commits, low skew. Engines run in `adr`; NVM-InP runs in
-//! `process` as well, which is what peers promise on memory as a file system; and in ways that P1 has
-//! not: with updates that are told to be transactions of one statement, which it makes durable with one
-//! fence (P1's takes three), with columns within the tuple, and with both.
+//! One thread, one partition, durable commits, low skew; InP also with commits in groups. Engines run
+//! in `adr`; NVM-InP runs in `process` as well, which is what peers promise on memory as a file
+//! system; and in ways that P1 has not: with updates that are told to be transactions of one
+//! statement, which it makes durable with one fence (P1's takes three), with columns within the tuple,
+//! and with both.
 //!
 //! The mixtures run on one database, those that write more after those that write less. Then those
 //! whose reads are compared read again: the data have been churned by all the updates.
+//!
+//! Everybody is alone on the medium, and gets the sizes that fit there.
 //!
 //! Growth: a transaction should cost no more than the levels of the index that it goes down and the
 //! lines that it has to fetch. Of NVM-InP the lines are counted on emulated memory behind P1's cache,
@@ -21,13 +24,13 @@ use serde_json::json;
 use workloads::ycsb::{self, Mix, Skew, Spec, Workload};
 use workloads::{Commit, Measurement, PerduraStore, RunOptions, Store};
 
-use super::native::{loaded_with, one_worker};
+use super::native::{GROUP, loaded_with, one_worker};
 use super::{Cell, Done, Stage};
 use crate::bench::{Bench, Contestant};
 use crate::error::LabError;
 use crate::point::{Point, PointBuilder, X};
 use crate::room::Takes;
-use crate::scale::Sizes;
+use crate::scale::{Sizes, scaled_of};
 use crate::timing::EmulatedStore;
 
 /// Children of an inner node of NVM-InP's index, at most: of its 512 bytes 16 are a header and 8 the
@@ -49,17 +52,20 @@ struct Way {
     statements: bool,
     /// To keep columns within the tuple.
     inline: bool,
+    /// To make [`GROUP`] transactions durable at once.
+    grouped: bool,
 }
 
-/// P1's way.
-const PLAIN: Way = Way { statements: false, inline: false };
+/// One transaction after the other, as P1 has the NVM engines do it.
+const PLAIN: Way = Way { statements: false, inline: false, grouped: false };
 
-/// The ways of NVM-InP beside it.
-const BEYOND: [(Contestant, Way); 4] = [
-    (GROWING, Way { statements: true, inline: false }),
-    (GROWING, Way { statements: false, inline: true }),
-    (GROWING, Way { statements: true, inline: true }),
-    (PROCESS, Way { statements: true, inline: true }),
+/// Ways beside it: NVM-InP's own, and its twin's as P1 has it.
+const BESIDE: [(Contestant, Way); 5] = [
+    (GROWING, Way { statements: true, ..PLAIN }),
+    (GROWING, Way { inline: true, ..PLAIN }),
+    (GROWING, Way { statements: true, inline: true, ..PLAIN }),
+    (PROCESS, Way { statements: true, inline: true, ..PLAIN }),
+    (Contestant::Engine(EngineKind::Inp, Domain::Adr), Way { grouped: true, ..PLAIN }),
 ];
 
 struct PeerStage {
@@ -78,16 +84,25 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
         PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
     let plainly = |contestant| (contestant, PLAIN);
-    let contestants = engines.chain([PROCESS]).map(plainly).chain(BEYOND);
+    let contestants = engines.chain([PROCESS]).map(plainly).chain(BESIDE);
     for (contestant, way) in contestants.chain(peers.map(plainly)) {
         let (mut specs, mut cells) = (Vec::new(), Vec::new());
         let name = name(contestant, way);
-        for &(tuples, transactions) in &sizes.peers {
+        let counted = contestant == GROWING && way == PLAIN;
+        let with_takes = |&(tuples, transactions): &(u64, u64)| {
+            let takes = takes(contestant, counted, tuples, transactions);
+            sizes.fits(&takes).then_some((tuples, transactions, takes))
+        };
+        let fitting: Vec<_> = sizes.peers.iter().filter_map(with_takes).collect();
+        let most = fitting.iter().map(|(tuples, ..)| *tuples).max().unwrap_or(0);
+        let left_out = fitting.len() < sizes.peers.len();
+        let scaled = scaled_of(&name, left_out, sizes.scaled_peers(most));
+        for (tuples, transactions, takes) in fitting {
             let mut configuration = json!({
                 "contestant": name, "tuples": tuples, "txns": transactions,
                 "repeat": sizes.repeat,
             });
-            if contestant == GROWING && way == PLAIN {
+            if counted {
                 configuration["counted_txns"] = sizes.growth_txns.into();
                 configuration["cache_bytes"] = GROWTH_CACHE_BYTES.into();
             }
@@ -101,15 +116,7 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             );
             let each = if slow { 1.2e-5 } else { 1.5e-6 };
             let weight = tuples as f64 * 3.0 * each + transactions as f64 * runs * each;
-            let takes = match contestant {
-                // What is counted in emulated memory is gone before the rest begins.
-                Contestant::Engine(kind, _) => Takes::ycsb(kind, tuples, transactions)
-                    .max(Takes::emulated(EngineKind::NvmInp, tuples)),
-                Contestant::Peer(kind) => {
-                    Takes::peer(kind.cache_bytes(), kind.is_durable(), tuples, transactions)
-                }
-            };
-            cells.push(Cell::new(label, &configuration, &sizes.scaled_peers(), weight, takes));
+            cells.push(Cell::new(label, &configuration, &scaled, weight, takes));
             specs.push(Spec {
                 tuples,
                 transactions,
@@ -127,6 +134,17 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     stages
 }
 
+/// What a contestant takes, with what is counted of it before the rest begins.
+fn takes(contestant: Contestant, counted: bool, tuples: u64, transactions: u64) -> Takes {
+    match contestant {
+        Contestant::Engine(kind, _) => {
+            let takes = Takes::ycsb(kind, tuples, transactions);
+            if counted { takes.max(Takes::emulated(kind, tuples)) } else { takes }
+        }
+        Contestant::Peer(kind) => Takes::peer(kind, tuples, transactions),
+    }
+}
+
 /// The name in tables and plots.
 fn name(contestant: Contestant, way: Way) -> String {
     let mut name = contestant.name();
@@ -136,7 +154,16 @@ fn name(contestant: Contestant, way: Way) -> String {
     if way.statements {
         name += " statements";
     }
+    if way.grouped {
+        name += " grouped";
+    }
     name
+}
+
+impl Way {
+    fn commit(self) -> Commit {
+        if self.grouped { Commit::Grouped(GROUP) } else { Commit::Durable }
+    }
 }
 
 impl Stage for PeerStage {
@@ -165,6 +192,7 @@ impl Stage for PeerStage {
                 name: &name,
                 spec: &spec,
                 repeat: self.repeat,
+                commit: self.way.commit(),
                 growth,
                 churned: self.reads_again(),
                 exact: matches!(self.contestant, Contestant::Engine(..)),
@@ -218,6 +246,7 @@ struct Race<'a> {
     name: &'a str,
     spec: &'a Spec,
     repeat: u32,
+    commit: Commit,
     /// By mixture, lines that a transaction fetches; empty if they were not counted.
     growth: Vec<f64>,
     /// Whether reads are measured once more in the end.
@@ -252,7 +281,11 @@ impl Race<'_> {
             false => PerduraStore::schema(),
         };
         let pool = path.join("pool");
-        let store = loaded_with(&schema, &pool, kind, &Options::new(), domain, &workload)?;
+        let options = match self.commit {
+            Commit::Durable => Options::new(),
+            Commit::Grouped(group) => Options::new().commit(perdura::Commit::Grouped(group)),
+        };
+        let store = loaded_with(&schema, &pool, kind, &options, domain, &workload)?;
         self.run(&store.with_statements(way.statements))
     }
 
@@ -298,7 +331,7 @@ impl Race<'_> {
     /// A mixture, as often as it is to be measured.
     fn rounds<S: Store>(&self, store: &S, mix: Mix) -> Result<Vec<Measurement>, LabError> {
         let failed = LabError::measuring(self.name);
-        let options = RunOptions { sample_every: 16, ..one_worker() };
+        let options = RunOptions { sample_every: 16, commit: self.commit, ..one_worker() };
         let spec = Spec { mix, ..self.spec.clone() };
         let workload = Workload::generate(&spec).map_err(|error| failed(&error))?;
         let round = |_| ycsb::run(store, &workload, &options, &()).map_err(|error| failed(&error));

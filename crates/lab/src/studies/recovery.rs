@@ -11,7 +11,7 @@ use crate::bench::{Bench, Contestant, Killed, Reopened};
 use crate::error::LabError;
 use crate::point::{Point, X};
 use crate::room::Takes;
-use crate::scale::Sizes;
+use crate::scale::{Sizes, scaled_of};
 
 /// Transactions before the kill where the size of the data is what matters.
 const TXNS_BEFORE_KILL: u64 = 10_000;
@@ -71,9 +71,14 @@ pub(super) fn peers(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
     for contestant in engines.chain(peers) {
         let mut stage = stage(contestant, sizes.kills, "PEERS-REOPEN");
-        for &tuples in &sizes.reopened {
-            let spec = ycsb(tuples, TXNS_BEFORE_KILL.min(tuples));
-            stage.add(Killed::Ycsb(spec), ("", tuples), &sizes.scaled_reopened());
+        let job = |&tuples: &u64| Killed::Ycsb(ycsb(tuples, TXNS_BEFORE_KILL.min(tuples)));
+        let fitting = |tuples: &&u64| sizes.fits(&stage.takes(&job(tuples)));
+        let fitting: Vec<u64> = sizes.reopened.iter().filter(fitting).copied().collect();
+        let most = fitting.iter().copied().max().unwrap_or(0);
+        let left_out = fitting.len() < sizes.reopened.len();
+        let scaled = scaled_of(&contestant.name(), left_out, Sizes::scaled_reopened(most));
+        for tuples in fitting {
+            stage.add(job(&tuples), ("", tuples), &scaled);
         }
         stages.push(Box::new(stage));
     }
@@ -105,7 +110,7 @@ impl RecoveryStage {
                 Takes::ycsb(kind, spec.tuples, spec.transactions)
             }
             (Killed::Ycsb(spec), Contestant::Peer(kind)) => {
-                Takes::peer(kind.cache_bytes(), kind.is_durable(), spec.tuples, spec.transactions)
+                Takes::peer(kind, spec.tuples, spec.transactions)
             }
             (Killed::Tpcc(spec), _) => Takes::shop(spec, spec.transactions),
         }

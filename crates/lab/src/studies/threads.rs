@@ -49,8 +49,8 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let label = format!("{ENGINE} and {BOUND} on two threads");
     let runs = f64::from(sizes.repeat) * 4.0 * 2.0 * 2.0;
     let weight = tuples as f64 * 5e-6 + transactions as f64 * runs * 1.5e-6;
-    let takes = Takes::ycsb(ENGINE, tuples, transactions)
-        + Takes::peer(BOUND.cache_bytes(), BOUND.is_durable(), tuples, transactions);
+    let takes =
+        Takes::ycsb(ENGINE, tuples, transactions) + Takes::peer(BOUND, tuples, transactions);
     let cells = [Cell::new(label, &configuration, "", weight, takes)];
     vec![Box::new(ThreadStage { spec, repeat: sizes.repeat, cells })]
 }
