@@ -349,6 +349,9 @@ function facts() {
     ["Lines are written back with", host.flush], ["Pools lie on", host.medium], ["Kernel", host.kernel], ["Machine", host.name],
     ["Version of the source", commit], ["Scale", scale], ["Seed", seed], ["Measured", date],
     ["Measuring took", `${figure(seconds / 60)} minutes`],
+    ...DATA.calibrations.map((line) => [`A line of ${figure(line.arena_bytes / 2 ** 20)} MiB`,
+      `${figure(line.dependent_ns)} ns where it is waited for alone, ${figure(line.near_ns)} near another one, `
+      + `${figure(line.sequential_ns)} in sequence, ${figure(line.independent_ns)} among several that are known`]),
     ...DATA.missing.map((text) => ["Incomplete", text]),
   ];
   section("host", "How it was measured",

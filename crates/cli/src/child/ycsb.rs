@@ -57,10 +57,11 @@ fn run<S: Store>(
     super::wait_for_the_end()
 }
 
-/// Opens on the clock, then verifies.
+/// Opens on the clock, then verifies. What the operations were is worked out only then: an
+/// application that comes back has nothing of the kind behind it, and to work them out takes the
+/// more cache the more tuples there are.
 pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found, Failure> {
-    let workload = Workload::generate(spec)?;
-    let look = Witness { task, workload: &workload, counts, started: Instant::now() };
+    let look = Witness { task, spec, counts, started: Instant::now() };
     match task.contestant()? {
         Contestant::Engine(kind) => look.at_engine(kind),
         Contestant::Peer(kind) => look.at_peer(kind),
@@ -69,7 +70,7 @@ pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found,
 
 struct Witness<'a> {
     task: &'a Task,
-    workload: &'a Workload,
+    spec: &'a Spec,
     counts: &'a [u64],
     /// The start of the open call.
     started: Instant,
@@ -84,14 +85,13 @@ impl Witness<'_> {
         let open_ms = elapsed_ms(self.started);
         let report = database.recovery_report();
         let opening = database.opening_times().map(Opening::from);
-        let partitions = self.workload.spec().partitions;
-        let store = PerduraStore::new(database, kind.name(), &path, partitions)?;
+        let store = PerduraStore::new(database, kind.name(), &path, self.spec.partitions)?;
         let found = self.look(&store, open_ms)?;
         Ok(Found { recovered: Some(report.into()), opening, ..found })
     }
 
     fn at_peer(mut self, kind: PeerKind) -> Result<Found, Failure> {
-        let (directory, spec) = (&self.task.directory, self.workload.spec());
+        let (directory, spec) = (&self.task.directory, self.spec);
         let commit = self.task.commit();
         self.started = Instant::now();
         with_store(kind, directory, spec, commit, Access::OpenExisting, self)?
@@ -100,7 +100,7 @@ impl Witness<'_> {
     /// Times the first read and the first commit, then verifies. The commit writes back what the
     /// read found, so that the verification sees what recovery left.
     fn look<S: Store>(&self, store: &S, open_ms: f64) -> Result<Found, Failure> {
-        let spec = self.workload.spec();
+        let spec = self.spec;
         let mut random = Random::new(spec.seed, u64::MAX);
         let partitions = spec.partitions as u64;
         let key = random.below(spec.tuples);
@@ -120,8 +120,10 @@ impl Witness<'_> {
                 Reads::measure(&mut session, || random.below(here) * partitions + partition)?;
             (first_read_ms, first_commit_ms, reads)
         };
+        let workload = Workload::generate(spec)?;
+        let window = self.window(&workload);
         let Verification { lost, surplus, torn, missing_tuples, damaged_columns, .. } =
-            ycsb::verify(store, self.workload, self.counts, self.window())?;
+            ycsb::verify(store, &workload, self.counts, window)?;
         Ok(Found {
             open_ms,
             first_read_ms,
@@ -136,10 +138,10 @@ impl Witness<'_> {
 
     /// Transactions of a partition that may have been under way: one, or as many as it takes to
     /// fill a group with updates.
-    fn window(&self) -> u64 {
+    fn window(&self, workload: &Workload) -> u64 {
         let Commit::Grouped(updates) = self.task.commit() else { return 1 };
         let window = |(partition, &count): (usize, &u64)| {
-            let open = &self.workload.operations(partition)[count as usize..];
+            let open = &workload.operations(partition)[count as usize..];
             let ends = open.iter().enumerate().filter(|(_, operation)| operation.is_update());
             ends.take(updates as usize).last().map_or(0, |(at, _)| at as u64 + 1)
         };

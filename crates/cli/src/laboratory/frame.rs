@@ -1,6 +1,7 @@
 //! What all JSON of the laboratory has in common: version, machine and runs, as that of benchmarks.
 
-use lab::{Host, Point, X};
+use lab::results::{Configured, Selection};
+use lab::{Host, X};
 use serde::Serialize;
 
 /// The head, and what it is about.
@@ -33,6 +34,8 @@ struct Row<'a> {
     n: u32,
     exact: bool,
     emulated: Option<&'a str>,
+    /// Of its measurement: canonical JSON, by which `compare` finds its like.
+    configuration: &'a str,
 }
 
 /// Points as programs read them.
@@ -49,12 +52,8 @@ pub(super) struct Points<'a> {
 
 impl<'a> Points<'a> {
     /// Of one selection.
-    pub(super) fn new(
-        host: &'a Host,
-        selection: &'a lab::results::Selection,
-        points: &'a [Point],
-    ) -> Self {
-        let row = |point: &'a Point| Row {
+    pub(super) fn new(host: &'a Host, selection: &'a Selection, points: &'a [Configured]) -> Self {
+        let row = |Configured { configuration, point }: &'a Configured| Row {
             experiment: &point.experiment,
             panel: &point.panel,
             series: &point.series,
@@ -67,6 +66,7 @@ impl<'a> Points<'a> {
             n: point.n,
             exact: point.exact,
             emulated: point.emulated.as_deref(),
+            configuration,
         };
         let rows: Vec<Row<'a>> = points.iter().map(row).collect();
         Self {

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use lab::LabError;
 use lab::claims::{Tested, counts};
+use lab::emulation::Host as Line;
 use lab::report::{Report, csv};
-use lab::results::{Results, Wanted};
+use lab::results::{Measurement, Results, Wanted};
 use serde::Serialize;
 
 use super::check_writable;
@@ -18,8 +19,35 @@ use crate::output::{check_replaceable, check_target, report, table, write_whole}
 struct Whole<'a> {
     #[serde(flatten)]
     points: Points<'a>,
+    measurements: Vec<Cell<'a>>,
+    calibrations: &'a [Line],
     claims: &'a [Tested],
     targets: &'a [Tested],
+}
+
+/// One cell of a study: the points of its configuration were measured together.
+#[derive(Serialize)]
+struct Cell<'a> {
+    study: &'a str,
+    configuration: &'a str,
+    /// What is smaller than wanted, and how; empty if nothing is.
+    scaled: &'a str,
+    /// When it was done, since 1970.
+    finished_s: i64,
+    seconds: f64,
+}
+
+impl<'a> From<&'a Measurement> for Cell<'a> {
+    fn from(measurement: &'a Measurement) -> Self {
+        let Measurement { key, scaled, finished_s, seconds } = measurement;
+        Self {
+            study: &key.study,
+            configuration: &key.configuration,
+            scaled,
+            finished_s: *finished_s,
+            seconds: *seconds,
+        }
+    }
 }
 
 /// Writes the report, and tests the claims.
@@ -51,13 +79,15 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     };
     write(&args.out, &made.html()?)?;
     if let Some(path) = &args.csv {
-        write(path, &csv(&made.points))?;
+        write(path, &csv(&made.selection, &made.configured))?;
     }
     if let Some(path) = &args.markdown {
         write(path, &made.markdown())?;
     }
     let whole = Whole {
-        points: Points::new(&made.host, &made.selection, &made.points),
+        points: Points::new(&made.host, &made.selection, &made.configured),
+        measurements: made.measurements.iter().map(Cell::from).collect(),
+        calibrations: &made.calibrations,
         claims: &made.claims,
         targets: &made.targets,
     };

@@ -58,9 +58,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         };
         plan.run(&mut results, &bench, &bar)?;
     }
-    let points = results.points(&selection)?;
+    let points = results.configured(&selection)?;
     let wanted = |id: &str| experiments.iter().any(|experiment: &&Experiment| experiment.id == id);
-    let points: Vec<_> = points.into_iter().filter(|point| wanted(&point.experiment)).collect();
+    let points: Vec<_> = points.into_iter().filter(|one| wanted(&one.point.experiment)).collect();
     let text = format!(
         "{} of {} measurements were missing and are done now, in {}; results are in {}.\n`perdura lab report` draws them and tests the claims.\n",
         plan.missing(),

@@ -139,6 +139,14 @@ fn from_a_run_to_a_report_and_a_comparison() {
     let mut arguments = vec!["report", "--out", &page, "--reference", &reference, "--json", "-"];
     arguments.extend(["--csv", &csv, "--markdown", &small]);
     let report = json(&lab(&arguments, &results));
+    // Each point says how it was measured, and the measurements say the rest.
+    let cells = report["measurements"].as_array().expect("measurements");
+    assert_eq!(cells.len(), 10);
+    for point in report["runs"].as_array().expect("points") {
+        let how = &point["configuration"];
+        assert!(cells.iter().any(|cell| cell["configuration"] == *how), "{point}");
+    }
+    assert!(report["calibrations"].is_array());
     let claims = report["claims"].as_array().expect("claims");
     assert!(claims.len() >= 40);
     let verdict = |id: &str| {
@@ -151,7 +159,12 @@ fn from_a_run_to_a_report_and_a_comparison() {
     assert!(untested.1.contains("no results of P1-F5"), "{}", untested.1);
     let html = std::fs::read_to_string(&page).expect("written");
     assert!(html.contains("vegaEmbed") && html.contains("P1-T3") && html.len() > 800_000);
-    assert!(std::fs::read_to_string(&csv).expect("written").lines().count() > 50);
+    let csv = std::fs::read_to_string(&csv).expect("written");
+    let points = report["runs"].as_array().expect("points").len();
+    assert_eq!(csv.lines().count(), 1 + points);
+    let of = [&report["commit"], &point["configuration"]].map(|word| word.as_str().expect("text"));
+    let quoted = of[1].replace('"', "\"\"");
+    assert!(csv.contains(&format!("\"{quoted}\",{},", of[0])), "{csv}");
     let small = std::fs::read_to_string(&small).expect("written");
     for part in ["# Laboratory report", "### P1-F1: ", "| P1-F5-skew | ", " here | verdict | why |"]
     {

@@ -79,6 +79,18 @@ fn head(data: &Data<'_>) -> String {
         data.date,
         data.seconds / 60.0
     );
+    for line in data.calibrations {
+        let _ = write!(
+            text,
+            "A line from {} MiB of this machine's memory: {} ns where it is waited for alone, {} near \
+             another one, {} in sequence, {} among several that are known.\n\n",
+            figure(line.arena_bytes as f64 / f64::from(1 << 20)),
+            figure(line.dependent_ns),
+            figure(line.near_ns),
+            figure(line.sequential_ns),
+            figure(line.independent_ns)
+        );
+    }
     for missing in &data.missing {
         let _ = write!(text, "**Incomplete.** {missing}.\n\n");
     }

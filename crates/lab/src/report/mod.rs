@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::claims::{self, Missing, Tested};
+use crate::emulation::Host as Line;
 use crate::error::LabError;
 use crate::experiments::EXPERIMENTS;
 use crate::host::Host;
 use crate::point::Point;
-use crate::results::{Measurement, Results, Selection};
+use crate::results::{Configured, Measurement, Results, Selection};
 use crate::run::{Identity, Plan};
 use crate::scale::Sizes;
 
@@ -28,8 +29,12 @@ const VEGA_EMBED: &str = include_str!("../../assets/vega/vega-embed.min.js");
 
 /// What a report is made of.
 pub struct Report {
-    /// What was measured.
-    pub points: Vec<Point>,
+    /// What was measured, and how.
+    pub configured: Vec<Configured>,
+    /// What a line costs on the machine, by the size of the memory: what emulation goes by.
+    pub calibrations: Vec<Line>,
+    /// The cells of the studies, in the order in which they were measured.
+    pub measurements: Vec<Measurement>,
     /// What the authors published, if it was given.
     pub authors: Option<Vec<Point>>,
     /// What became of the papers' claims.
@@ -42,7 +47,7 @@ pub struct Report {
     pub selection: Selection,
     /// What is missing of studies that were begun.
     pub missing: Vec<Missing>,
-    measurements: Vec<Measurement>,
+    points: Vec<Point>,
 }
 
 /// What the page is told of an experiment.
@@ -67,6 +72,7 @@ struct Data<'a> {
     seconds: f64,
     experiments: Vec<Shown<'a>>,
     missing: Vec<String>,
+    calibrations: &'a [Line],
     points: &'a [Point],
     authors: Option<&'a [Point]>,
     claims: &'a [Tested],
@@ -83,7 +89,8 @@ impl Report {
         selection: Selection,
         authors: Option<Vec<Point>>,
     ) -> Result<Self, LabError> {
-        let points = results.points(&selection)?;
+        let configured = results.configured(&selection)?;
+        let points: Vec<Point> = configured.iter().map(|one| one.point.clone()).collect();
         let host = results.host(&selection.host)?;
         let missing = missing(results, &selection, &host)?;
         let claims = claims::test(&claims::claims()?, &points, &missing, authors.as_deref());
@@ -95,7 +102,20 @@ impl Report {
                 && key.scale == selection.scale
                 && key.seed == selection.seed
         });
-        Ok(Self { points, authors, claims, targets, host, selection, missing, measurements })
+        let calibrations = results.calibrations(&selection.host, &selection.commit)?;
+        let calibrations = calibrations.into_iter().map(|(_, line)| line).collect();
+        Ok(Self {
+            configured,
+            calibrations,
+            measurements,
+            authors,
+            claims,
+            targets,
+            host,
+            selection,
+            missing,
+            points,
+        })
     }
 
     /// The page.
@@ -148,6 +168,7 @@ impl Report {
             seconds: self.measurements.iter().map(|one| one.seconds).sum(),
             experiments: EXPERIMENTS.iter().map(shown).collect(),
             missing: self.missing.iter().map(Missing::text).collect(),
+            calibrations: &self.calibrations,
             points: &self.points,
             authors: self.authors.as_deref(),
             claims: &self.claims,
@@ -172,17 +193,16 @@ fn missing(
     Ok(Plan::new(results, &all, sizes, identity)?.incomplete())
 }
 
-/// Points as a table with commas.
+/// All points of a selection as a table with commas: each row says by itself what it is of.
 #[must_use]
-pub fn csv(points: &[Point]) -> String {
-    let mut text =
-        String::from("experiment,panel,series,x,metric,unit,value,low,high,n,exact,emulated\n");
-    let cell = |value: &str| match value.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", value.replace('"', "\"\"")),
-        false => value.to_owned(),
-    };
-    for point in points {
-        let emulated = point.emulated.as_deref().unwrap_or_default();
+pub fn csv(selection: &Selection, points: &[Configured]) -> String {
+    let mut text = String::from(
+        "experiment,panel,series,x,metric,unit,value,low,high,n,exact,emulated,\
+         configuration,commit,host,scale,seed\n",
+    );
+    let Selection { commit, host, scale, seed } = selection;
+    let of = [commit, host, scale].map(|word| cell(word)).join(",");
+    for Configured { configuration, point } in points {
         let words = [
             cell(&point.experiment),
             cell(&point.panel),
@@ -192,17 +212,26 @@ pub fn csv(points: &[Point]) -> String {
             cell(&point.unit),
         ];
         text += &format!(
-            "{},{},{},{},{},{},{}\n",
+            "{},{},{},{},{},{},{},{},{of},{seed}\n",
             words.join(","),
             point.value,
             point.low,
             point.high,
             point.n,
             point.exact,
-            cell(emulated)
+            cell(point.emulated.as_deref().unwrap_or_default()),
+            cell(configuration),
         );
     }
     text
+}
+
+/// A word as it may stand between commas (RFC 4180).
+fn cell(word: &str) -> String {
+    match word.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", word.replace('"', "\"\"")),
+        false => word.to_owned(),
+    }
 }
 
 /// The day of a time in seconds since 1970, in UTC: `2026-11-22`.
@@ -250,11 +279,19 @@ mod tests {
     fn csv_quotes_what_has_commas() {
         let place = Point::of("P1-F5", "inp", "balanced");
         let point = place.modelled("throughput", "txn/s", (2.0, 1.0, 3.0), "320 ns, 8 cores");
-        let text = csv(&[point]);
-        assert!(
-            text.ends_with(
-                "P1-F5,,inp,balanced,throughput,txn/s,2,1,3,1,false,\"320 ns, 8 cores\"\n"
-            )
+        let configuration = r#"{"engine":"inp"}"#.to_owned();
+        let (commit, host, scale) = ("c0ffee".into(), "here-1".into(), "full/8".into());
+        let selection = Selection { commit, host, scale, seed: 7 };
+        let text = csv(&selection, &[Configured { configuration, point }]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "experiment,panel,series,x,metric,unit,value,low,high,n,exact,emulated,\
+                 configuration,commit,host,scale,seed",
+                "P1-F5,,inp,balanced,throughput,txn/s,2,1,3,1,false,\"320 ns, 8 cores\",\
+                 \"{\"\"engine\"\":\"\"inp\"\"}\",c0ffee,here-1,full/8,7",
+            ]
         );
     }
 

@@ -59,11 +59,12 @@ pub(super) fn check_regular(path: &Path) -> Result<(), PoolError> {
     Err(PoolError::NotAFile { path: path.into(), what })
 }
 
+/// The header of a file of `bytes`, and what is wrong with the copy that was not used.
 pub(super) fn header_of(
     path: &Path,
     file: &File,
+    bytes: u64,
 ) -> Result<(Header, Option<HeaderDamage>), PoolError> {
-    let bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
     if bytes < HEADER_BYTES as u64 {
         return Err(PoolError::TooShort { path: path.into(), bytes });
     }

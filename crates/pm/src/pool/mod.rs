@@ -202,8 +202,9 @@ impl Pool {
             .open(path)
             .map_err(io_error(path, "open the pool"))?;
         let registered = Registered::lock(path, &file)?;
-        let (header, damage) = header_of(path, &file)?;
+        // Only now: until then somebody else may have let it grow.
         let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
+        let (header, damage) = header_of(path, &file, file_bytes)?;
         if file_bytes < header.size {
             return Err(PoolError::Truncated {
                 path: path.into(),

@@ -1,7 +1,7 @@
 //! Who has a pool open: `flock` against other processes, a registry by device and inode against
 //! this one.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,8 @@ use std::sync::Mutex;
 use super::file::io_error;
 use crate::error::PoolError;
 
-static OPEN: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
+// A hashed set would ask the kernel for random numbers, on the way of every opening.
+static OPEN: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// Keeps other handles out, of this process and of others.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Registered {
         let device_and_inode = (meta.dev(), meta.ino());
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let in_use = |holder| PoolError::InUse { path: path.into(), holder };
-        if !open.get_or_insert_default().insert(device_and_inode) {
+        if !open.insert(device_and_inode) {
             return Err(in_use("by this process"));
         }
         let registered = Self { device_and_inode };
@@ -47,8 +48,6 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(open) = open.as_mut() {
-            open.remove(&self.device_and_inode);
-        }
+        open.remove(&self.device_and_inode);
     }
 }
