@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Relative to the package, where cargo runs this. A path that is compiled in would be that of
+    // another checkout where two of them share a directory of artifacts, and name its commit.
+    let root = Path::new("../..");
     // A commit, a checkout, or a change of what is built makes another version.
     for path in
         [".git/HEAD", ".git/logs/HEAD", "Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "crates"]
@@ -18,7 +20,7 @@ fn main() {
     let release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     // What has every assertion in it is not to be taken for a release.
     let profile = if release { "" } else { "-debug" };
-    println!("cargo::rustc-env=PERDURA_COMMIT={}{profile}", version(&root));
+    println!("cargo::rustc-env=PERDURA_COMMIT={}{profile}", version(root));
 }
 
 /// What is built. A pattern without `glob` is compared with the names of files, not of directories.

@@ -75,7 +75,7 @@ experiments! {
         "NVM engines, 10 to 10,000 ns for each sync, low skew, 320 ns.",
         "Appendix C, Figure 16", Ycsb;
     "PEERS-MIX", "Engines and what a user would pick instead",
-        "One thread, durable commits, low skew: throughput, and the latency to durability that one transaction in a hundred exceeds.",
+        "One thread, durable commits, low skew, contestants taking turns up to a million tuples: throughput, and the latency to durability that one transaction in a hundred exceeds.",
         "", Peers;
     "PEERS-GROWTH", "Growth",
         "Time of a transaction by the number of tuples; of NVM-InP also for each level of the index and each line fetched, counted behind a cache of 20 MB.",

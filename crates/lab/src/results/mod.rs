@@ -33,6 +33,10 @@ use crate::error::LabError;
 pub use read::{Configured, Measurement, Selection, Wanted};
 pub use write::Key;
 
+/// In a configuration, which of several rounds a measurement is. Rounds are measured and saved by
+/// themselves, and read as repetitions of one measurement.
+pub const ROUND: &str = "round";
+
 /// Tells our files from others: "PLAB".
 const APPLICATION_ID: i64 = 0x504c_4142;
 /// Version of the format.

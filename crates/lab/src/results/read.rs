@@ -1,14 +1,15 @@
 //! Looking at what was measured.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
+use serde_json::Value;
 
-use super::{Key, Results};
+use super::{Key, ROUND, Results};
 use crate::error::LabError;
 use crate::host::Host;
-use crate::point::{Point, X};
+use crate::point::{Point, X, median};
 
 /// One cell of a study that was measured, without its points.
 #[derive(Debug, Clone)]
@@ -86,7 +87,7 @@ impl Results {
         rows.collect::<Result<_, _>>().map_err(self.failed())
     }
 
-    /// The points of a selection, in the order in which they were measured.
+    /// The points of a selection, those of rounds taken together, in the order in which they were measured.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -108,7 +109,8 @@ impl Results {
         let read =
             |row: &Row<'_>| Ok(Configured { configuration: row.get(12)?, point: point(row)? });
         let rows = statement.query_map(params![commit, host, scale, *seed as i64], read);
-        rows.and_then(Iterator::collect).map_err(self.failed())
+        let all: Vec<Configured> = rows.and_then(Iterator::collect).map_err(self.failed())?;
+        Ok(together(all))
     }
 
     /// The facts of a machine.
@@ -162,6 +164,58 @@ impl Results {
         };
         let Key { commit, host, scale, seed, .. } = key;
         Ok(Selection { commit, host, scale, seed })
+    }
+}
+
+/// Takes the points of rounds together: measurements whose configurations differ by [`ROUND`] alone
+/// are repetitions of one, and what was measured in each of them becomes one point with the median and
+/// the extremes. The place is that of the first.
+fn together(all: Vec<Configured>) -> Vec<Configured> {
+    let mut merged: Vec<(Configured, Vec<Point>)> = Vec::new();
+    let mut places: HashMap<(String, [String; 5]), usize> = HashMap::new();
+    for Configured { configuration, point } in all {
+        let Some(configuration) = without_round(&configuration) else {
+            merged.push((Configured { configuration, point }, Vec::new()));
+            continue;
+        };
+        let Point { experiment, panel, series, metric, .. } = &point;
+        let words = [experiment, panel, series, &point.x.to_string(), metric].map(Clone::clone);
+        let at = *places.entry((configuration.clone(), words)).or_insert(merged.len());
+        match merged.get_mut(at) {
+            Some((_, rounds)) => rounds.push(point),
+            None => merged.push((Configured { configuration, point: point.clone() }, vec![point])),
+        }
+    }
+    let whole = |(one, rounds): (Configured, Vec<Point>)| Configured {
+        point: if rounds.is_empty() { one.point } else { of_rounds(one.point, &rounds) },
+        ..one
+    };
+    merged.into_iter().map(whole).collect()
+}
+
+/// A configuration without its round; `None` if it has none.
+fn without_round(configuration: &str) -> Option<String> {
+    if !configuration.contains(ROUND) {
+        return None;
+    }
+    let mut all: Value = serde_json::from_str(configuration).ok()?;
+    all.as_object_mut()?.remove(ROUND)?;
+    Some(all.to_string())
+}
+
+/// What all rounds say. Of what is exact they say the same, and it is exact only then.
+fn of_rounds(first: Point, rounds: &[Point]) -> Point {
+    if first.exact && rounds.iter().all(|one| one.exact && one.value == first.value) {
+        return first;
+    }
+    let values: Vec<f64> = rounds.iter().map(|one| one.value).collect();
+    Point {
+        value: median(&values),
+        low: rounds.iter().map(|one| one.low).fold(f64::INFINITY, f64::min),
+        high: rounds.iter().map(|one| one.high).fold(f64::NEG_INFINITY, f64::max),
+        n: rounds.iter().map(|one| one.n).sum(),
+        exact: false,
+        ..first
     }
 }
 

@@ -217,3 +217,50 @@ fn a_disk_that_is_full_leaves_what_was_there() {
     assert!(error.to_string().contains("run the same command again"));
     assert_eq!(results.measurements().expect("read").len(), 1);
 }
+
+#[test]
+fn rounds_are_read_as_repetitions_of_one_measurement() {
+    let (_directory, path) = file();
+    let mut results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    let timed = Point::of("PEERS-MIX", "lmdb", "balanced").panel("10");
+    let counted = Point::of("PEERS-SPACE", "lmdb", 10_u64);
+    let save = |results: &mut Results, configuration: &str, speed: f64, space: f64| {
+        let points = [
+            timed.measured("throughput", "txn/s", &[speed]),
+            counted.counted("space", "B", space),
+            counted.counted("the same", "B", 1.5),
+        ];
+        results.save(&key(configuration, "a1"), "", 1.0, &points).expect("saved");
+    };
+    save(&mut results, r#"{"of":1,"round":0}"#, 30.0, 1.0);
+    save(&mut results, r#"{"of":2,"round":0}"#, 5.0, 9.0);
+    save(&mut results, r#"{"of":1,"round":1}"#, 10.0, 1.0);
+    save(&mut results, r#"{"of":1,"round":2}"#, 20.0, 3.0);
+    save(&mut results, r#"{"of":3}"#, 7.0, 9.0);
+    let selection = results.select(Wanted::default()).expect("one");
+    let all = results.configured(&selection).expect("read");
+    let told: Vec<(&str, f64, f64, f64, u32, bool)> = all
+        .iter()
+        .map(|Configured { configuration, point }| {
+            let Point { value, low, high, n, exact, .. } = *point;
+            (configuration.as_str(), value, low, high, n, exact)
+        })
+        .collect();
+    let (one, two, three) = (r#"{"of":1}"#, r#"{"of":2}"#, r#"{"of":3}"#);
+    assert_eq!(
+        told,
+        [
+            (one, 20.0, 10.0, 30.0, 3, false),
+            // What should have been the same each time and was not is no count.
+            (one, 1.0, 1.0, 3.0, 3, false),
+            (one, 1.5, 1.5, 1.5, 1, true),
+            (two, 5.0, 5.0, 5.0, 1, false),
+            (two, 9.0, 9.0, 9.0, 1, true),
+            (two, 1.5, 1.5, 1.5, 1, true),
+            (three, 7.0, 7.0, 7.0, 1, false),
+            (three, 9.0, 9.0, 9.0, 1, true),
+            (three, 1.5, 1.5, 1.5, 1, true),
+        ]
+    );
+}

@@ -7,10 +7,14 @@
 //! statement, which it makes durable with one fence (P1's takes three), with columns within the tuple,
 //! and with both.
 //!
-//! The mixtures run on one database, those that write more after those that write less. Then those
-//! whose reads are compared read again: the data have been churned by all the updates.
+//! The mixtures run on one database, those that write more after those that write less, behind reads
+//! that are not timed. Then those whose reads are compared read again: the data have been churned by
+//! all the updates.
 //!
-//! Everybody is alone on the medium, and gets the sizes that fit there.
+//! Everybody is alone on the medium, and gets the sizes that fit there. Of a size the contestants take
+//! turns: each runs once, on a database of its own, then all of them again. What the machine does in
+//! some seconds or minutes then hits one run of several contestants, not all runs of one, and shows as
+//! spread. Only what takes long to load ([`IN_TURNS_UP_TO`]) has all its runs on one database.
 //!
 //! Growth: a transaction should cost no more than the levels of the index that it goes down and the
 //! lines that it has to fetch. Of NVM-InP the lines are counted on emulated memory behind P1's cache,
@@ -29,6 +33,7 @@ use super::{Cell, Done, Stage};
 use crate::bench::{Bench, Contestant};
 use crate::error::LabError;
 use crate::point::{Point, PointBuilder, X};
+use crate::results::ROUND;
 use crate::room::Takes;
 use crate::scale::{Sizes, scaled_of};
 use crate::timing::EmulatedStore;
@@ -44,6 +49,9 @@ const GROWING: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Adr);
 
 /// The same with what peers promise on memory as a file system.
 const PROCESS: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Process);
+
+/// Tuples up to which contestants take turns: what is larger is loaded once.
+const IN_TURNS_UP_TO: u64 = 1_000_000;
 
 /// What an engine is told beyond P1.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -68,25 +76,28 @@ const BESIDE: [(Contestant, Way); 5] = [
     (Contestant::Engine(EngineKind::Inp, Domain::Adr), Way { grouped: true, ..PLAIN }),
 ];
 
+/// One contestant at one size: all its runs, or one of them.
 struct PeerStage {
     contestant: Contestant,
     way: Way,
-    specs: Vec<Spec>,
-    cells: Vec<Cell>,
-    repeat: u32,
+    spec: Spec,
+    cell: Cell,
+    /// Timed runs of each mixture.
+    runs: u32,
+    /// Runs of each mixture before reads are compared that come after the updates.
+    churning_runs: u32,
     growth_txns: u64,
 }
 
-/// One stage a contestant, a cell for each size.
+/// A stage for each size, turn and contestant, in this order.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let engines = EngineKind::ALL.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
     let peers =
         PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
-    let mut stages: Vec<Box<dyn Stage>> = Vec::new();
     let plainly = |contestant| (contestant, PLAIN);
     let contestants = engines.chain([PROCESS]).map(plainly).chain(BESIDE);
+    let mut stages: Vec<(u64, u32, PeerStage)> = Vec::new();
     for (contestant, way) in contestants.chain(peers.map(plainly)) {
-        let (mut specs, mut cells) = (Vec::new(), Vec::new());
         let name = name(contestant, way);
         let counted = contestant == GROWING && way == PLAIN;
         let with_takes = |&(tuples, transactions): &(u64, u64)| {
@@ -106,8 +117,8 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
                 configuration["counted_txns"] = sizes.growth_txns.into();
                 configuration["cache_bytes"] = GROWTH_CACHE_BYTES.into();
             }
-            let label = format!("{name}, {tuples} tuples");
-            let runs = f64::from(sizes.repeat) * 4.0;
+            let in_turns = tuples <= IN_TURNS_UP_TO && sizes.repeat > 1;
+            let (turns, runs) = if in_turns { (sizes.repeat, 1) } else { (1, sizes.repeat) };
             let slow = matches!(
                 contestant,
                 Contestant::Peer(
@@ -115,26 +126,41 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
                 ) | Contestant::Engine(EngineKind::Cow, _)
             );
             let each = if slow { 1.2e-5 } else { 1.5e-6 };
-            let weight = tuples as f64 * 3.0 * each + transactions as f64 * runs * each;
-            cells.push(Cell::new(label, &configuration, &scaled, weight, takes));
-            specs.push(Spec {
-                tuples,
-                transactions,
-                mix: Mix::ReadOnly,
-                skew: Skew::Low,
-                update_columns: 1,
-                partitions: 1,
-                seed: 0,
-            });
+            let passes = f64::from(runs) * 4.0 + 1.0;
+            let weight = tuples as f64 * 3.0 * each + transactions as f64 * passes * each;
+            for turn in 0..turns {
+                let mut label = format!("{name}, {tuples} tuples");
+                if in_turns {
+                    configuration[ROUND] = turn.into();
+                    label += &format!(", turn {} of {turns}", turn + 1);
+                }
+                let stage = PeerStage {
+                    contestant,
+                    way,
+                    spec: Spec {
+                        tuples,
+                        transactions,
+                        mix: Mix::ReadOnly,
+                        skew: Skew::Low,
+                        update_columns: 1,
+                        partitions: 1,
+                        seed: 0,
+                    },
+                    cell: Cell::new(label, &configuration, &scaled, weight, takes),
+                    runs,
+                    churning_runs: sizes.repeat,
+                    growth_txns: sizes.growth_txns,
+                };
+                stages.push((tuples, turn, stage));
+            }
         }
-        let (repeat, growth_txns) = (sizes.repeat, sizes.growth_txns);
-        let stage = PeerStage { contestant, way, specs, cells, repeat, growth_txns };
-        stages.push(Box::new(stage));
     }
-    stages
+    // Contestants stay in their order.
+    stages.sort_by_key(|(tuples, turn, _)| (*tuples, *turn));
+    stages.into_iter().map(|(.., stage)| Box::new(stage) as Box<dyn Stage>).collect()
 }
 
-/// What a contestant takes, with what is counted of it before the rest begins.
+/// What a contestant takes, or what is counted of it when the rest is gone.
 fn takes(contestant: Contestant, counted: bool, tuples: u64, transactions: u64) -> Takes {
     match contestant {
         Contestant::Engine(kind, _) => {
@@ -168,7 +194,7 @@ impl Way {
 
 impl Stage for PeerStage {
     fn cells(&self) -> &[Cell] {
-        &self.cells
+        std::slice::from_ref(&self.cell)
     }
 
     fn measure(
@@ -177,40 +203,48 @@ impl Stage for PeerStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let name = name(self.contestant, self.way);
-        let failed = LabError::measuring(&name);
         for &cell in missing {
-            bench.watch.phase(&self.cells[cell].label);
-            let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
-            let place = bench.place("peers")?;
-            let path = place.path();
-            let growth = match self.contestant == GROWING && self.way == PLAIN {
-                true => self.count_growth(&spec, bench)?,
-                false => Vec::new(),
-            };
-            let race = Race {
-                name: &name,
-                spec: &spec,
-                repeat: self.repeat,
-                commit: self.way.commit(),
-                growth,
-                churned: self.reads_again(),
-                exact: matches!(self.contestant, Contestant::Engine(..)),
-            };
-            let points = match self.contestant {
-                Contestant::Engine(kind, domain) => race.engine(kind, domain, self.way, path)?,
-                Contestant::Peer(kind) => {
-                    with_store(kind, path, &spec, Commit::Durable, Access::Create, race)
-                        .map_err(|error| failed(&error))??
+            bench.watch.phase(&self.cell.label);
+            let spec = Spec { seed: bench.seed, ..self.spec.clone() };
+            let mut found = self.race(&spec, bench)?;
+            if self.contestant == GROWING && self.way == PLAIN {
+                // Behind what is timed, which would find the machine in another state after it.
+                let lines = self.count_growth(&spec, bench)?;
+                let name = name(self.contestant, self.way);
+                for ((mix, lines), each) in Mix::ALL.into_iter().zip(lines).zip(&found.each_us) {
+                    let place = growing(&name, spec.tuples, mix);
+                    found.points.extend(growth(&place, spec.tuples, lines, each));
                 }
-            };
-            done(cell, &points)?;
+            }
+            done(cell, &found.points)?;
         }
         Ok(())
     }
 }
 
 impl PeerStage {
+    /// Everything that is timed, on a database that is gone in the end.
+    fn race(&self, spec: &Spec, bench: &Bench<'_>) -> Result<Found, LabError> {
+        let name = name(self.contestant, self.way);
+        let place = bench.place("peers")?;
+        let race = Race {
+            name: &name,
+            spec,
+            runs: self.runs,
+            churning_runs: self.reads_again().then_some(self.churning_runs),
+            commit: self.way.commit(),
+            exact: matches!(self.contestant, Contestant::Engine(..)),
+        };
+        match self.contestant {
+            Contestant::Engine(kind, domain) => race.engine(kind, domain, self.way, place.path()),
+            Contestant::Peer(kind) => {
+                let failed = LabError::measuring(&name);
+                with_store(kind, place.path(), spec, Commit::Durable, Access::Create, race)
+                    .map_err(|error| failed(&error))?
+            }
+        }
+    }
+
     /// Whether reads are measured once more after the updates: those of NVM-InP and of what they are
     /// compared with.
     fn reads_again(&self) -> bool {
@@ -241,22 +275,28 @@ impl PeerStage {
     }
 }
 
-/// One contestant at one size.
+/// One contestant at one size, on one database.
 struct Race<'a> {
     name: &'a str,
     spec: &'a Spec,
-    repeat: u32,
+    /// Timed runs of each mixture.
+    runs: u32,
+    /// If reads are measured once more in the end: how often each mixture has run then.
+    churning_runs: Option<u32>,
     commit: Commit,
-    /// By mixture, lines that a transaction fetches; empty if they were not counted.
-    growth: Vec<f64>,
-    /// Whether reads are measured once more in the end.
-    churned: bool,
     /// Whether the same seed takes the same space again: threads in the background may not.
     exact: bool,
 }
 
+/// What became of it.
+struct Found {
+    points: Vec<Point>,
+    /// By mixture and run, microseconds of a transaction.
+    each_us: Vec<Vec<f64>>,
+}
+
 impl Visitor for Race<'_> {
-    type Output = Result<Vec<Point>, LabError>;
+    type Output = Result<Found, LabError>;
 
     fn visit<S: Store>(self, store: &S) -> Self::Output {
         let failed = LabError::measuring(self.name);
@@ -273,7 +313,7 @@ impl Race<'_> {
         domain: Domain,
         way: Way,
         path: &Path,
-    ) -> Result<Vec<Point>, LabError> {
+    ) -> Result<Found, LabError> {
         let failed = LabError::measuring(self.name);
         let workload = Workload::generate(self.spec).map_err(|error| failed(&error))?;
         let schema = match way.inline {
@@ -290,24 +330,25 @@ impl Race<'_> {
     }
 
     /// All mixtures, those that write more after those that write less; then the space.
-    fn run<S: Store>(&self, store: &S) -> Result<Vec<Point>, LabError> {
+    fn run<S: Store>(&self, store: &S) -> Result<Found, LabError> {
         let failed = LabError::measuring(self.name);
         let tuples = self.spec.tuples;
-        let mut points = Vec::new();
-        for (number, mix) in Mix::ALL.into_iter().enumerate() {
-            let rounds = self.rounds(store, mix)?;
+        let mixed = |mix| Point::of("PEERS-MIX", self.name, mix).panel(&tuples.to_string());
+        let (mut points, mut each_us) = (Vec::new(), Vec::new());
+        // Who has just been loaded is not yet as fast as he will be.
+        self.rounds(store, Mix::ReadOnly, 1)?;
+        for mix in Mix::ALL {
+            let rounds = self.rounds(store, mix, self.runs)?;
             let per_second = per_second(&rounds);
-            let place = Point::of("PEERS-MIX", self.name, mix.name()).panel(&tuples.to_string());
+            let place = mixed(mix.name());
             points.push(place.measured("throughput", "txn/s", &per_second));
             let p99 = |round: &Measurement| round.latency_ns.value_at_quantile(0.99) as f64 / 1e3;
             let p99: Vec<f64> = rounds.iter().map(p99).collect();
             points.push(place.measured("p99 to durability", "us", &p99));
-            let place = Point::of("PEERS-GROWTH", self.name, X::from(tuples)).panel(mix.name());
             let each: Vec<f64> = per_second.iter().map(|per_second| 1e6 / per_second).collect();
+            let place = growing(self.name, tuples, mix);
             points.push(place.measured("time of a transaction", "us", &each));
-            if let Some(lines) = self.growth.get(number) {
-                points.extend(growth(&place, tuples, *lines, &each));
-            }
+            each_us.push(each);
         }
         let bytes = store.footprint_bytes().map_err(|error| failed(&error))?;
         if bytes > 0 {
@@ -319,24 +360,36 @@ impl Race<'_> {
                 false => place.measured(metric, "B", &[share]),
             });
         }
-        if self.churned {
-            let mix = Mix::ReadOnly;
-            let per_second = per_second(&self.rounds(store, mix)?);
-            let place = Point::of("PEERS-MIX", self.name, mix.name()).panel(&tuples.to_string());
+        if let Some(runs) = self.churning_runs {
+            for mix in Mix::ALL {
+                self.rounds(store, mix, runs.saturating_sub(self.runs))?;
+            }
+            let per_second = per_second(&self.rounds(store, Mix::ReadOnly, self.runs)?);
+            let place = mixed(Mix::ReadOnly.name());
             points.push(place.measured("throughput, after churn", "txn/s", &per_second));
         }
-        Ok(points)
+        Ok(Found { points, each_us })
     }
 
-    /// A mixture, as often as it is to be measured.
-    fn rounds<S: Store>(&self, store: &S, mix: Mix) -> Result<Vec<Measurement>, LabError> {
+    /// A mixture, so often.
+    fn rounds<S: Store>(
+        &self,
+        store: &S,
+        mix: Mix,
+        times: u32,
+    ) -> Result<Vec<Measurement>, LabError> {
         let failed = LabError::measuring(self.name);
         let options = RunOptions { sample_every: 16, commit: self.commit, ..one_worker() };
         let spec = Spec { mix, ..self.spec.clone() };
         let workload = Workload::generate(&spec).map_err(|error| failed(&error))?;
         let round = |_| ycsb::run(store, &workload, &options, &()).map_err(|error| failed(&error));
-        (0..self.repeat).map(round).collect()
+        (0..times).map(round).collect()
     }
+}
+
+/// Where points of growth lie.
+fn growing(name: &str, tuples: u64, mix: Mix) -> PointBuilder {
+    Point::of("PEERS-GROWTH", name, X::from(tuples)).panel(mix.name())
 }
 
 /// Transactions a second of each round.
@@ -354,4 +407,36 @@ fn growth(place: &PointBuilder, tuples: u64, lines: f64, each: &[f64]) -> [Point
         place.counted("lines fetched", "per txn", lines),
         place.measured("time for a level or a line", "ns", &part),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contestants_take_turns_at_each_size() {
+        let sizes = Sizes::named("quick", 64 << 30).expect("known");
+        let labels: Vec<String> =
+            stages(&sizes).iter().map(|stage| stage.cells()[0].label.clone()).collect();
+        let contestants = labels.iter().take_while(|label| label.contains("turn 1 of 3")).count();
+        assert!(contestants > 15, "{labels:?}");
+        assert_eq!(labels.len(), contestants * sizes.peers.len() * 3);
+        for (turns, same) in labels.chunks(contestants).enumerate() {
+            let (tuples, turn) = (sizes.peers[turns / 3].0, turns % 3 + 1);
+            let end = format!(", {tuples} tuples, turn {turn} of 3");
+            assert!(same.iter().all(|label| label.ends_with(&end)), "{end}: {same:?}");
+            assert!(same[0].starts_with("inp,"), "{same:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_large_is_loaded_once() {
+        let sizes = Sizes::named("full", 64 << 30).expect("known");
+        for stage in stages(&sizes) {
+            let Cell { label, configuration, .. } = &stage.cells()[0];
+            let small = [10_000, 200_000].iter().any(|n| label.contains(&format!(" {n} tuples")));
+            assert_eq!(small, label.contains(", turn "), "{label}");
+            assert_eq!(small, configuration.contains(ROUND), "{configuration}");
+        }
+    }
 }
