@@ -8,6 +8,7 @@
 //! interleaved over the stores (so that a drift of the machine hits all alike) need all of them
 //! open. A racer without an order sleeps.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -273,13 +274,14 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
             store.map(|store| {
                 let store = store.with_statements(setup.statements);
                 let promise = Promise::of_database(store.database());
-                let serve = Serve { setup, database: Some(store.database()), progress, promise };
+                let (ran, database) = (Cell::new(0), Some(store.database()));
+                let serve = Serve { setup, ran, database, progress, promise };
                 serve.all(&store, orders, answers);
             })
         }
         Contestant::Peer(kind) => {
             let promise = Promise::of_peer(kind, &setup.medium);
-            let serve = Serve { setup, database: None, progress, promise };
+            let serve = Serve { setup, ran: Cell::new(0), database: None, progress, promise };
             let visit = Visit { serve, orders, answers };
             let (directory, spec) = (&setup.directory, setup.workload.spec());
             with_store(kind, directory, spec, setup.run.commit, Access::Create, visit)
@@ -294,6 +296,8 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
 /// What the orders of one racer are carried out with.
 struct Serve<'a> {
     setup: &'a Setup,
+    /// Transactions that have run, in all orders together: each writes what was never written.
+    ran: Cell<u64>,
     database: Option<&'a Database>,
     progress: &'a Progress,
     promise: Promise,
@@ -340,13 +344,15 @@ impl Serve<'_> {
                 Ok(Answer::Loaded)
             }
             Order::Run(workload) => {
-                Ok(Answer::Ran(ycsb::run(store, workload, run, self.progress)?))
+                let workload = self.anew(workload);
+                Ok(Answer::Ran(ycsb::run(store, &workload, run, self.progress)?))
             }
             Order::Count(workload) => {
                 let Some(database) = self.database else { return Ok(Answer::Counted(None)) };
+                let workload = self.anew(workload);
                 database.count(true);
                 let before = Counted::of(database);
-                let ran = ycsb::run(store, workload, run, self.progress);
+                let ran = ycsb::run(store, &workload, run, self.progress);
                 let counted = Counted::of(database).since(&before);
                 database.count(false);
                 ran?;
@@ -354,6 +360,13 @@ impl Serve<'_> {
             }
             Order::Footprint => self.footprint(store).map(Answer::Footprint),
         }
+    }
+
+    /// A workload with values that nothing has written yet.
+    fn anew(&self, workload: &Workload) -> Workload {
+        let before = self.ran.get();
+        self.ran.set(before + workload.spec().transactions);
+        workload.later(before)
     }
 
     fn footprint<S: Store>(&self, store: &S) -> Result<FootprintBytes, Failure> {

@@ -1,5 +1,7 @@
 //! The operations of a run, generated before it; of a long one piece by piece.
 
+use std::sync::Arc;
+
 use super::spec::{Spec, SpecError};
 use super::values::Values;
 use super::{COLUMNS, spec};
@@ -53,8 +55,8 @@ impl Operation {
 pub struct Workload {
     spec: Spec,
     values: Values,
-    partitions: Vec<Vec<Operation>>,
-    /// Transactions of each partition in the pieces before this one.
+    partitions: Arc<[Vec<Operation>]>,
+    /// Transactions of each partition before these.
     before: Vec<u64>,
 }
 
@@ -85,11 +87,22 @@ impl Workload {
         &self.partitions[partition]
     }
 
-    /// How many transactions of a partition came in the pieces before this one (see [`Pieces`]);
-    /// 0 for a workload that was generated as a whole.
+    /// How many transactions of a partition came before, in the pieces before this one (see
+    /// [`Pieces`]) or because it was made [`Self::later`]; else 0.
     #[must_use]
     pub fn before(&self, partition: usize) -> u64 {
         self.before[partition]
+    }
+
+    /// The same operations with the values of later versions, as if so many transactions of each
+    /// partition had come before. Who runs a workload again on the same tuples has to make it later:
+    /// otherwise each update writes what is there already, and a store may notice and write nothing
+    /// (SQLite does).
+    #[must_use]
+    pub fn later(&self, transactions: u64) -> Self {
+        let mut later = self.clone();
+        later.before.iter_mut().for_each(|before| *before += transactions);
+        later
     }
 
     /// A number that differs when any operation differs, for comparing two runs.
@@ -251,6 +264,17 @@ mod tests {
             }
         }
         assert_eq!(done.iter().sum::<usize>(), 1001);
+    }
+
+    #[test]
+    fn what_is_later_has_the_same_operations_and_other_values() {
+        let spec = Spec { tuples: 50, transactions: 99, partitions: 2, ..Spec::default() };
+        let first = Workload::generate(&spec).expect("valid");
+        let second = first.later(99).later(1);
+        for p in 0..2 {
+            assert_eq!(first.operations(p), second.operations(p));
+            assert_eq!((first.before(p), second.before(p)), (0, 100));
+        }
     }
 
     #[test]
