@@ -296,7 +296,7 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
 /// What the orders of one racer are carried out with.
 struct Serve<'a> {
     setup: &'a Setup,
-    /// Transactions that have run, in all orders together: each writes what was never written.
+    /// Transactions that some partition has run, at most: the next ones write what was never written.
     ran: Cell<u64>,
     database: Option<&'a Database>,
     progress: &'a Progress,
@@ -364,9 +364,10 @@ impl Serve<'_> {
 
     /// A workload with values that nothing has written yet.
     fn anew(&self, workload: &Workload) -> Workload {
-        let before = self.ran.get();
-        self.ran.set(before + workload.spec().transactions);
-        workload.later(before)
+        let later = workload.later(self.ran.get());
+        let end = |p| later.before(p) + later.operations(p).len() as u64;
+        self.ran.set((0..later.spec().partitions).map(end).max().unwrap_or(0));
+        later
     }
 
     fn footprint<S: Store>(&self, store: &S) -> Result<FootprintBytes, Failure> {

@@ -6,7 +6,7 @@ use lab::LabError;
 use lab::claims::{Tested, counts};
 use lab::emulation::Host as Line;
 use lab::report::{Report, csv};
-use lab::results::{Measurement, Results, Wanted};
+use lab::results::{Measurement, Results, Round, Wanted};
 use serde::Serialize;
 
 use super::check_writable;
@@ -29,7 +29,10 @@ struct Whole<'a> {
 #[derive(Serialize)]
 struct Cell<'a> {
     study: &'a str,
-    configuration: &'a str,
+    /// As its points have it: without the round.
+    configuration: String,
+    /// Which of several rounds that are read as repetitions.
+    round: Option<u64>,
     /// What is smaller than wanted, and how; empty if nothing is.
     scaled: &'a str,
     /// When it was done, since 1970.
@@ -40,9 +43,15 @@ struct Cell<'a> {
 impl<'a> From<&'a Measurement> for Cell<'a> {
     fn from(measurement: &'a Measurement) -> Self {
         let Measurement { key, scaled, finished_s, seconds } = measurement;
+        let round = Round::read(&key.configuration);
+        let (configuration, round) = match round {
+            Some(Round { configuration, number, .. }) => (configuration, Some(number)),
+            None => (key.configuration.clone(), None),
+        };
         Self {
             study: &key.study,
-            configuration: &key.configuration,
+            configuration,
+            round,
             scaled,
             finished_s: *finished_s,
             seconds: *seconds,

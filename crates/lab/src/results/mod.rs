@@ -30,10 +30,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::LabError;
 
-pub use read::{Configured, Measurement, Selection, Wanted};
+pub use read::{Configured, Measurement, Round, Selection, Wanted};
 pub use write::Key;
 
-/// In a configuration, which of several rounds a measurement is. Rounds are measured and saved by
+/// In a configuration, which of `repeat` rounds a measurement is. Rounds are measured and saved by
 /// themselves, and read as repetitions of one measurement.
 pub const ROUND: &str = "round";
 

@@ -1,6 +1,6 @@
 //! Looking at what was measured.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
@@ -169,23 +169,30 @@ impl Results {
 
 /// Takes the points of rounds together: measurements whose configurations differ by [`ROUND`] alone
 /// are repetitions of one, and what was measured in each of them becomes one point with the median and
-/// the extremes. The place is that of the first.
+/// the extremes, in the place of the first. Where a round is missing nothing is there yet, as of any
+/// measurement that has not come to its end.
 fn together(all: Vec<Configured>) -> Vec<Configured> {
     let mut merged: Vec<(Configured, Vec<Point>)> = Vec::new();
     let mut places: HashMap<(String, [String; 5]), usize> = HashMap::new();
+    let mut rounds: HashMap<String, (HashSet<u64>, u64)> = HashMap::new();
     for Configured { configuration, point } in all {
-        let Some(configuration) = without_round(&configuration) else {
+        let Some(Round { configuration, number, of }) = Round::read(&configuration) else {
             merged.push((Configured { configuration, point }, Vec::new()));
             continue;
         };
+        let known = rounds.entry(configuration.clone());
+        known.or_insert_with(|| (HashSet::new(), of)).0.insert(number);
         let Point { experiment, panel, series, metric, .. } = &point;
         let words = [experiment, panel, series, &point.x.to_string(), metric].map(Clone::clone);
         let at = *places.entry((configuration.clone(), words)).or_insert(merged.len());
         match merged.get_mut(at) {
-            Some((_, rounds)) => rounds.push(point),
+            Some((_, all)) => all.push(point),
             None => merged.push((Configured { configuration, point: point.clone() }, vec![point])),
         }
     }
+    merged.retain(|(one, _)| {
+        rounds.get(&one.configuration).is_none_or(|(known, of)| known.len() as u64 >= *of)
+    });
     let whole = |(one, rounds): (Configured, Vec<Point>)| Configured {
         point: if rounds.is_empty() { one.point } else { of_rounds(one.point, &rounds) },
         ..one
@@ -193,14 +200,29 @@ fn together(all: Vec<Configured>) -> Vec<Configured> {
     merged.into_iter().map(whole).collect()
 }
 
-/// A configuration without its round; `None` if it has none.
-fn without_round(configuration: &str) -> Option<String> {
-    if !configuration.contains(ROUND) {
-        return None;
+/// One of several rounds of a measurement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// What all of them have in common.
+    pub configuration: String,
+    /// Which one it is, from 0.
+    pub number: u64,
+    /// How many there are, as the configuration says (`repeat`).
+    pub of: u64,
+}
+
+impl Round {
+    /// From the configuration of a measurement; `None` of one that has no rounds.
+    #[must_use]
+    pub fn read(configuration: &str) -> Option<Self> {
+        if !configuration.contains(ROUND) {
+            return None;
+        }
+        let mut all: Value = serde_json::from_str(configuration).ok()?;
+        let number = all.as_object_mut()?.remove(ROUND)?.as_u64()?;
+        let of = all.get("repeat").and_then(Value::as_u64).unwrap_or(1);
+        Some(Self { configuration: all.to_string(), number, of })
     }
-    let mut all: Value = serde_json::from_str(configuration).ok()?;
-    all.as_object_mut()?.remove(ROUND)?;
-    Some(all.to_string())
 }
 
 /// What all rounds say. Of what is exact they say the same, and it is exact only then.

@@ -233,12 +233,16 @@ fn rounds_are_read_as_repetitions_of_one_measurement() {
         ];
         results.save(&key(configuration, "a1"), "", 1.0, &points).expect("saved");
     };
-    save(&mut results, r#"{"of":1,"round":0}"#, 30.0, 1.0);
-    save(&mut results, r#"{"of":2,"round":0}"#, 5.0, 9.0);
-    save(&mut results, r#"{"of":1,"round":1}"#, 10.0, 1.0);
-    save(&mut results, r#"{"of":1,"round":2}"#, 20.0, 3.0);
+    save(&mut results, r#"{"of":1,"repeat":3,"round":0}"#, 30.0, 1.0);
+    save(&mut results, r#"{"of":2,"repeat":1,"round":0}"#, 5.0, 9.0);
+    save(&mut results, r#"{"of":1,"repeat":3,"round":1}"#, 10.0, 1.0);
     save(&mut results, r#"{"of":3}"#, 7.0, 9.0);
     let selection = results.select(Wanted::default()).expect("one");
+    let so_far = results.configured(&selection).expect("read");
+    let lacking = |one: &Configured| one.configuration.contains("\"of\":1");
+    assert!(!so_far.iter().any(lacking), "a round is missing: {so_far:?}");
+    assert_eq!(so_far.len(), 6);
+    save(&mut results, r#"{"of":1,"repeat":3,"round":2}"#, 20.0, 3.0);
     let all = results.configured(&selection).expect("read");
     let told: Vec<(&str, f64, f64, f64, u32, bool)> = all
         .iter()
@@ -247,7 +251,7 @@ fn rounds_are_read_as_repetitions_of_one_measurement() {
             (configuration.as_str(), value, low, high, n, exact)
         })
         .collect();
-    let (one, two, three) = (r#"{"of":1}"#, r#"{"of":2}"#, r#"{"of":3}"#);
+    let (one, two, three) = (r#"{"of":1,"repeat":3}"#, r#"{"of":2,"repeat":1}"#, r#"{"of":3}"#);
     assert_eq!(
         told,
         [

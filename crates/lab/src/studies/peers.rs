@@ -114,7 +114,7 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
         for (tuples, transactions, takes) in fitting {
             let mut configuration = json!({
                 "contestant": name, "tuples": tuples, "txns": transactions,
-                "repeat": sizes.repeat,
+                "repeat": sizes.repeat, "untimed": 1, "values": "new",
             });
             if counted {
                 configuration["counted_txns"] = sizes.growth_txns.into();
@@ -122,6 +122,7 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             }
             let in_turns = tuples <= IN_TURNS_UP_TO && sizes.repeat > 1;
             let (turns, runs) = if in_turns { (sizes.repeat, 1) } else { (1, sizes.repeat) };
+            configuration["runs"] = runs.into();
             let slow = matches!(
                 contestant,
                 Contestant::Peer(
@@ -129,7 +130,11 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
                 ) | Contestant::Engine(EngineKind::Cow, _)
             );
             let each = if slow { 1.2e-5 } else { 1.5e-6 };
-            let passes = f64::from(runs) * 4.0 + 1.0;
+            let again = match reads_again(contestant) {
+                true => f64::from(sizes.repeat - runs) * 4.0 + f64::from(runs),
+                false => 0.0,
+            };
+            let passes = 1.0 + f64::from(runs) * 4.0 + again;
             let weight = tuples as f64 * 3.0 * each + transactions as f64 * passes * each;
             for turn in 0..turns {
                 let mut label = format!("{name}, {tuples} tuples");
@@ -158,8 +163,12 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             }
         }
     }
-    // Contestants stay in their order.
+    // In each turn the order begins elsewhere, so that nobody always has the same one before him.
     stages.sort_by_key(|(tuples, turn, _)| (*tuples, *turn));
+    let turns = sizes.repeat.max(1) as usize;
+    for same in stages.chunk_by_mut(|one, two| (one.0, one.1) == (two.0, two.1)) {
+        same.rotate_left(same[0].1 as usize * same.len() / turns);
+    }
     stages.into_iter().map(|(.., stage)| Box::new(stage) as Box<dyn Stage>).collect()
 }
 
@@ -172,6 +181,16 @@ fn takes(contestant: Contestant, counted: bool, tuples: u64, transactions: u64) 
         }
         Contestant::Peer(kind) => Takes::peer(kind, tuples, transactions),
     }
+}
+
+/// Whether reads are measured once more after the updates: those of NVM-InP and of what they are
+/// compared with.
+fn reads_again(contestant: Contestant) -> bool {
+    matches!(
+        contestant,
+        Contestant::Engine(EngineKind::NvmInp, _)
+            | Contestant::Peer(PeerKind::Lmdb | PeerKind::BTreeMap)
+    )
 }
 
 /// The name in tables and plots.
@@ -234,7 +253,7 @@ impl PeerStage {
             name: &name,
             spec,
             runs: self.runs,
-            churning_runs: self.reads_again().then_some(self.churning_runs),
+            churning_runs: reads_again(self.contestant).then_some(self.churning_runs),
             commit: self.way.commit(),
             exact: matches!(self.contestant, Contestant::Engine(..)),
         };
@@ -246,16 +265,6 @@ impl PeerStage {
                     .map_err(|error| failed(&error))?
             }
         }
-    }
-
-    /// Whether reads are measured once more after the updates: those of NVM-InP and of what they are
-    /// compared with.
-    fn reads_again(&self) -> bool {
-        matches!(
-            self.contestant,
-            Contestant::Engine(EngineKind::NvmInp, _)
-                | Contestant::Peer(PeerKind::Lmdb | PeerKind::BTreeMap)
-        )
     }
 
     /// Lines that a transaction of each mixture fetches, counted on emulated memory.
@@ -521,7 +530,12 @@ mod tests {
             let (tuples, turn) = (sizes.peers[turns / 3].0, turns % 3 + 1);
             let end = format!(", {tuples} tuples, turn {turn} of 3");
             assert!(same.iter().all(|label| label.ends_with(&end)), "{end}: {same:?}");
-            assert!(same[0].starts_with("inp,"), "{same:?}");
+            let firsts: HashSet<&str> = labels
+                .chunks(contestants)
+                .map(|all| all[0].split(',').next().expect("a name"))
+                .collect();
+            assert_eq!(firsts.len(), 3, "each turn begins with another: {firsts:?}");
+            assert_eq!(same.iter().filter(|label| label.starts_with("lmdb,")).count(), 1);
         }
     }
 
