@@ -274,14 +274,14 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
             store.map(|store| {
                 let store = store.with_statements(setup.statements);
                 let promise = Promise::of_database(store.database());
-                let (ran, database) = (Cell::new(0), Some(store.database()));
+                let (ran, database) = (Ran::default(), Some(store.database()));
                 let serve = Serve { setup, ran, database, progress, promise };
                 serve.all(&store, orders, answers);
             })
         }
         Contestant::Peer(kind) => {
             let promise = Promise::of_peer(kind, &setup.medium);
-            let serve = Serve { setup, ran: Cell::new(0), database: None, progress, promise };
+            let serve = Serve { setup, ran: Ran::default(), database: None, progress, promise };
             let visit = Visit { serve, orders, answers };
             let (directory, spec) = (&setup.directory, setup.workload.spec());
             with_store(kind, directory, spec, setup.run.commit, Access::Create, visit)
@@ -293,11 +293,24 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
     }
 }
 
+/// Transactions that a partition of a store has run, of any partition the most.
+#[derive(Debug, Default)]
+struct Ran(Cell<u64>);
+
+impl Ran {
+    /// A workload that is about to run, with values that nothing has written yet.
+    fn anew(&self, workload: &Workload) -> Workload {
+        let later = workload.later(self.0.get());
+        let end = |p| later.before(p) + later.operations(p).len() as u64;
+        self.0.set((0..later.spec().partitions).map(end).max().unwrap_or(0));
+        later
+    }
+}
+
 /// What the orders of one racer are carried out with.
 struct Serve<'a> {
     setup: &'a Setup,
-    /// Transactions that some partition has run, at most: the next ones write what was never written.
-    ran: Cell<u64>,
+    ran: Ran,
     database: Option<&'a Database>,
     progress: &'a Progress,
     promise: Promise,
@@ -344,12 +357,12 @@ impl Serve<'_> {
                 Ok(Answer::Loaded)
             }
             Order::Run(workload) => {
-                let workload = self.anew(workload);
+                let workload = self.ran.anew(workload);
                 Ok(Answer::Ran(ycsb::run(store, &workload, run, self.progress)?))
             }
             Order::Count(workload) => {
                 let Some(database) = self.database else { return Ok(Answer::Counted(None)) };
-                let workload = self.anew(workload);
+                let workload = self.ran.anew(workload);
                 database.count(true);
                 let before = Counted::of(database);
                 let ran = ycsb::run(store, &workload, run, self.progress);
@@ -362,19 +375,41 @@ impl Serve<'_> {
         }
     }
 
-    /// A workload with values that nothing has written yet.
-    fn anew(&self, workload: &Workload) -> Workload {
-        let later = workload.later(self.ran.get());
-        let end = |p| later.before(p) + later.operations(p).len() as u64;
-        self.ran.set((0..later.spec().partitions).map(end).max().unwrap_or(0));
-        later
-    }
-
     fn footprint<S: Store>(&self, store: &S) -> Result<FootprintBytes, Failure> {
         if let Some(database) = self.database {
             return FootprintBytes::of_database(database);
         }
         let other = store.footprint_bytes()?;
         Ok(FootprintBytes { table: None, index: None, log: None, checkpoint: None, other })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use workloads::ycsb::{Pieces, Spec};
+
+    use super::*;
+
+    #[test]
+    fn no_two_runs_write_the_same_values() {
+        let spec = Spec { tuples: 100, transactions: 700, partitions: 2, ..Spec::default() };
+        let short = Spec { transactions: 50, ..spec.clone() };
+        let whole = Workload::generate(&spec).expect("generated");
+        let short = Workload::generate(&short).expect("generated");
+        let mut pieces = Pieces::new(&spec).expect("generated");
+        let pieces = [pieces.take(300), pieces.take(400)];
+        // A value is made of its tuple and of how many transactions of the partition came before.
+        let (ran, mut free) = (Ran::default(), [0; 2]);
+        for given in [&whole, &whole, &short, &pieces[0], &pieces[1], &whole] {
+            let anew = ran.anew(given);
+            assert_eq!(anew.digest(), given.digest(), "the same operations");
+            for (partition, free) in free.iter_mut().enumerate() {
+                let first = anew.before(partition);
+                assert!(first >= *free, "partition {partition}: {first} is written already");
+                *free = first + anew.operations(partition).len() as u64;
+            }
+        }
+        let all = 3 * 700 + 50 + 700;
+        assert!(free.iter().sum::<u64>() >= all, "{free:?}");
     }
 }

@@ -13,7 +13,7 @@ use lab::timing::Calibrations;
 use lab::{Host, Point, Scale, Sizes};
 
 /// Kills nobody.
-struct Nobody;
+pub(crate) struct Nobody;
 
 impl Launcher for Nobody {
     fn kill(&self, _: Contestant, _: &Killed, _: &Path) -> Result<Reopened, String> {
