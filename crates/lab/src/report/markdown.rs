@@ -31,21 +31,24 @@ impl Report {
             self.targets.iter().filter(|target| target.verdict != Verdict::NotTestable),
             |verdict| if verdict == Verdict::Reproduced { "reached" } else { "not reached" },
         );
-        let about = format!(
-            "{}. The claims and how each is tested were written down before the first run.",
-            claims::counts(&self.claims)
-        );
-        tested(
-            &mut text,
-            "What the paper claims, and whether it is so here",
-            &about,
-            "paper",
-            self.claims.iter(),
-            Verdict::name,
-        );
+        claimed(&mut text, &self.claims);
         compared(&mut text, &data, "P1", "The paper's figures");
         text
     }
+}
+
+/// What became of the paper's claims; one line if the run says nothing of any.
+fn claimed(text: &mut String, claims: &[Tested]) {
+    let title = "What the paper claims, and whether it is so here";
+    if claims.iter().all(|claim| claim.verdict == Verdict::NotTestable) {
+        let _ = write!(text, "## {title}\n\nNot tested by what was measured in this run.\n\n");
+        return;
+    }
+    let about = format!(
+        "{}. The claims and how each is tested were written down before the first run.",
+        claims::counts(claims)
+    );
+    tested(text, title, &about, "paper", claims.iter(), Verdict::name);
 }
 
 /// The targets of which this run says nothing.
@@ -272,6 +275,28 @@ mod tests {
         let all = [0.0, 0.01234, 0.5, 12.34, 123.4, 1234.0, 1_234_567.8, -1500.0];
         let words = ["0", "0.0123", "0.50", "12.3", "123", "1,234", "1,234,568", "-1,500"];
         assert_eq!(all.map(figure), words);
+    }
+
+    #[test]
+    fn claims_of_which_nothing_was_measured_take_one_line() {
+        let all = claims::claims().expect("read");
+        let tell = |points: &[Point]| {
+            let mut text = String::new();
+            claimed(&mut text, &claims::test(&all, points, &[], None));
+            text
+        };
+        let nothing = tell(&[]);
+        assert!(nothing.ends_with("Not tested by what was measured in this run.\n\n"), "{nothing}");
+        assert!(!nothing.contains('|'), "{nothing}");
+
+        // Inserts write what the model says: one claim can be tested, and all are in the table.
+        let engines = ["inp", "cow", "log", "nvm-inp", "nvm-cow", "nvm-log"];
+        let written = |engine: &str| {
+            Point::of("P1-T3", engine, "insert").measured("measured over model", "x", &[1.0])
+        };
+        let some = tell(&engines.map(written));
+        assert_eq!(some.lines().filter(|line| line.starts_with("| P1-")).count(), all.len());
+        assert!(some.contains("1 reproduced"), "{some}");
     }
 
     #[test]
