@@ -24,7 +24,7 @@ use std::sync::Arc;
 use heap::HeapError;
 use index::IndexError;
 use index::cow::{FilePages, PageBackend, Records, TreeShape};
-use pm::{Bad, Component, Environment, Files, Memory};
+use pm::{Bad, Component, Environment, Files, Memory, observe};
 use storage::shadow::{Directory, FileMaster, MasterError, Needs, Shadow, TreePlace};
 use storage::{
     Catalog, InlineRow, Row, TableKey, TableLayout, Value, WorkDone, encode_row, user_bytes,
@@ -164,7 +164,7 @@ impl<E: Environment> Cow<E> {
         act: impl FnOnce(&mut Self) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         // Its pages hold the tuples.
-        self.tuples.pool.enter(Component::Storage);
+        observe!(E::Durable: self.tuples.pool.enter(Component::Storage));
         let done = act(self);
         if done.is_err() {
             self.state.must_abort();
@@ -174,7 +174,7 @@ impl<E: Environment> Cow<E> {
 
     /// Puts the stored row of a key into `self.old`.
     fn load(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.tuples.pool.enter(Component::Index);
+        observe!(E::Durable: self.tuples.pool.enter(Component::Index));
         let mut old = std::mem::take(&mut self.old);
         let found = self.map.find(self.shadow.trees(), table, key, |row| {
             old.clear();
@@ -189,7 +189,7 @@ impl<E: Environment> Cow<E> {
         if self.shadow.pending() == 0 {
             return Ok(());
         }
-        self.tuples.pool.enter(Component::Recovery);
+        observe!(E::Durable: self.tuples.pool.enter(Component::Recovery));
         if let Err(error) = self.write_batch() {
             return stop(&mut self.state, &self.shadow, error);
         }
@@ -251,7 +251,7 @@ impl<E: Environment> Engine for Cow<E> {
         let key = layout.primary_key_of(values)?;
         let (tree, mut narrow) = (self.map.tree(table, 0), [0; 8]);
         let key = key.bytes(&mut narrow);
-        self.tuples.pool.enter(Component::Index);
+        observe!(E::Durable: self.tuples.pool.enter(Component::Index));
         if self.shadow.trees().get(tree, key, |_| ())?.is_some() {
             return Err(self.map.duplicate(table));
         }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use heap::{Heap, HeapOptions, Purpose};
 use index::Sorted;
-use pm::{Component, Environment, Flushed, Memory, Off, Range, fence_for};
+use pm::{Component, Environment, Flushed, Memory, Off, Range, fence_for, observe};
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
 use storage::wal::{LogStart, Wal, WalOptions};
@@ -196,9 +196,9 @@ impl<E: Environment> Inp<E> {
         let behind = wanted.saturating_sub(saving.writer.plain_bytes());
         let lead = if self.helped { state / 4 } else { SAVING_STEP.min(due / 16) };
         if behind >= lead {
-            self.pool.hold(Some(Component::Recovery));
+            observe!(E::Durable: self.pool.hold(Some(Component::Recovery)));
             let done = self.save_some(behind);
-            self.pool.hold(None);
+            observe!(E::Durable: self.pool.hold(None));
             let done = done?;
             self.stats.inline += done;
         }

@@ -28,7 +28,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use pm::{Component, Environment, Files, Memory, Range};
+use pm::{Component, Environment, Files, Memory, Range, observe};
 use storage::lsm::LsmError;
 use storage::lsm::entry::Trees;
 use storage::lsm::levels::LevelPolicy;
@@ -189,9 +189,9 @@ impl<E: Environment> Log<E> {
                 self.patience = self.tree.load() / 8 * 9;
             }
         }
-        self.pool.hold(Some(Component::Storage));
+        observe!(E::Durable: self.pool.hold(Some(Component::Storage)));
         let paced = self.tree.pace();
-        self.pool.hold(None);
+        observe!(E::Durable: self.pool.hold(None));
         let paced = paced.map_err(EngineError::from).and_then(|()| self.trim_log());
         if self.tree.is_poisoned() || self.log.wal.is_poisoned() {
             let error = done.and(paced).err().unwrap_or(LsmError::Poisoned.into());

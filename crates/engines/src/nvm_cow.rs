@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use heap::{Heap, Lane};
 use index::cow::{PoolPages, PoolSource};
-use pm::{Bad, Component, Environment, Memory};
+use pm::{Bad, Component, Environment, Memory, observe};
 use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, TreePlace};
 use storage::{
     Catalog, Row, SlotTuple, TableKey, TableLayout, TupleCopies, Value, WorkDone, user_bytes,
@@ -88,7 +88,7 @@ impl<E: Environment> Core<E> {
     /// Makes all committed transactions durable.
     fn end_batch(&mut self) -> Result<(), EngineError> {
         let open = self.shadow.open();
-        self.memory.enter(Component::Recovery);
+        observe!(E::Durable: self.memory.enter(Component::Recovery));
         // By the thread that makes the fence: the transactions of a batch may have been run by
         // others.
         if !self.copies.lines.is_empty() {
@@ -191,7 +191,7 @@ impl<E: Environment> NvmCow<E> {
 
     #[inline]
     fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<u64>, EngineError> {
-        self.core.memory.enter(Component::Index);
+        observe!(E::Durable: self.core.memory.enter(Component::Index));
         self.map.find(self.core.shadow.trees(), table, key, pointer)
     }
 
@@ -259,7 +259,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         let key = layout.primary_key_of(values)?;
         let (tree, mut narrow) = (map.tree(table, 0), [0; 8]);
         let key = key.bytes(&mut narrow);
-        core.memory.enter(Component::Index);
+        observe!(E::Durable: core.memory.enter(Component::Index));
         if core.shadow.trees().get(tree, key, |_| ())?.is_some() {
             return Err(map.duplicate(table));
         }
@@ -269,6 +269,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         })?;
         core.user_bytes += user_bytes(values.iter());
         core.change(|core| {
+            observe!(E::Durable: core.memory.enter(Component::Index));
             core.shadow.insert(tree, key, &tuple.to_le_bytes())?;
             core.memory.mark(STORE_POINTER);
             for index in 1..layout.index_count() {
@@ -308,6 +309,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         core.memory.mark(CHANGE_COPY);
         let key = layout.primary_key(key)?;
         core.change(|core| {
+            observe!(E::Durable: core.memory.enter(Component::Index));
             core.shadow.replace(tree, key.bytes(&mut [0; 8]), &new.to_le_bytes())?;
             core.memory.mark(STORE_POINTER);
             for index in indexes() {
@@ -332,6 +334,7 @@ impl<E: Environment> Engine for NvmCow<E> {
         core.reserve(&needs, layout.schema.columns().len() as u64 + 1, false)?;
         let key = layout.primary_key(key)?;
         core.change(|core| {
+            observe!(E::Durable: core.memory.enter(Component::Index));
             let Core { memory, batch, shadow, .. } = core;
             let stored = SlotTuple { memory: &*memory, layout, offset: tuple };
             stored.slots(|slot| batch.replaced(slot))?;

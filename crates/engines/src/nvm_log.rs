@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::Purpose;
-use pm::{Bad, Component, Durable, Environment, Flushed, Memory, fence_for};
+use pm::{Bad, Component, Durable, Environment, Flushed, Memory, fence_for, observe};
 use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
@@ -132,9 +132,9 @@ impl<E: Environment> NvmLog<E> {
         if self.helped && !self.runs.is_behind() {
             return Ok(());
         }
-        self.memory.hold(Some(Component::Storage));
+        observe!(E::Durable: self.memory.hold(Some(Component::Storage)));
         let worked = self.runs.work_for(grown);
-        self.memory.hold(None);
+        observe!(E::Durable: self.memory.hold(None));
         Ok(worked?)
     }
 

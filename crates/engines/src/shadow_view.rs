@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use index::IndexError;
 use index::cow::{PageBackend, PageSource};
-use pm::{Component, Memory};
+use pm::{Component, Memory, observe};
 use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
 use storage::{Row, TableKey, TableLayout, Value};
 
@@ -68,10 +68,10 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
     ) -> Result<bool, EngineError> {
         let (layout, memory) = (self.map.layout(table), self.tuples.memory());
         sound(memory, || {
-            memory.enter(Component::Index);
+            observe!(T::Memory: memory.enter(Component::Index));
             let found = self.map.find(self.trees, table, key, |stored| {
                 memory.mark(FIND);
-                memory.enter(Component::Storage);
+                observe!(T::Memory: memory.enter(Component::Storage));
                 self.tuples.read(layout, stored, columns, row)
             })?;
             let Some(read) = found else { return Ok(false) };
@@ -91,10 +91,10 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
     ) -> Result<Option<usize>, EngineError> {
         let (layout, memory) = (self.map.layout(table), self.tuples.memory());
         sound(memory, || {
-            memory.enter(Component::Index);
+            observe!(T::Memory: memory.enter(Component::Index));
             let found = self.map.find(self.trees, table, key, |stored| {
                 memory.mark(FIND);
-                memory.enter(Component::Storage);
+                observe!(T::Memory: memory.enter(Component::Storage));
                 self.tuples.read_bytes(layout, stored, columns, out)
             })?;
             let Some(read) = found else { return Ok(None) };

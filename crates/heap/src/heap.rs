@@ -153,7 +153,7 @@ impl<M: Memory> Heap<M> {
     /// were just taken, mini-transactions.
     fn settle(&self) -> Result<(), HeapError> {
         let (memory, high_water) = (&self.0.memory, self.supply().high_water);
-        memory.flush(HIGH_WATER.range());
+        memory.flush_word(HIGH_WATER);
         for index in 0..self.0.names {
             let entry: NameEntry = memory.read(name_at(index))?;
             // They are set one after the other, each durably before the next.
@@ -166,7 +166,7 @@ impl<M: Memory> Heap<M> {
             mini::finish(memory, self.lane_at(lane))?;
             let taken = memory.load(self.taken_at(lane), Acquire)?;
             if (1..=high_water).contains(&taken) {
-                memory.flush(Off::<u64>::new(self.chunk_at(taken as u32 - 1)).range());
+                memory.flush_word(Off::<u64>::new(self.chunk_at(taken as u32 - 1)));
             }
         }
         memory.fence();
@@ -390,7 +390,7 @@ impl<M: Memory> Heap<M> {
         if let Some((index, _)) = self.find_name(name)? {
             let at: Off<u64> = name_at(index).plus(NAME_BYTES as u64);
             memory.store(at, root);
-            memory.flush(at.range());
+            memory.flush_word(at);
             memory.fence();
             return Ok(());
         }

@@ -325,14 +325,14 @@ impl<M: Memory> Lane<M> {
             memory.grow(heap.chunk_at(number) + heap.chunk_bytes())?;
             supply.high_water += 1;
             memory.store(HIGH_WATER, supply.high_water);
-            memory.flush(HIGH_WATER.range());
+            memory.flush_word(HIGH_WATER);
             number
         };
         // Before the tag: whoever sees that one stored knows that it may not be durable.
         memory.store(heap.taken_at(self.number), u64::from(number) + 1);
         let at = Off::<u64>::new(heap.chunk_at(number));
         memory.store(at, tag.encode());
-        memory.flush(at.range());
+        memory.flush_word(at);
         drop(supply);
         let hint = self.hint(class, purpose);
         // Only a hint: it may be lost.
@@ -471,7 +471,7 @@ impl<M: Memory> Lane<M> {
         // changed in it must not be changed once more by a record that is not durably gone.
         // Another thread may have flushed its end: this one's fence does not cover that.
         if self.unfenced {
-            self.memory().flush(Off::<u64>::new(self.area.start + MINI_LOG_AT).range());
+            self.memory().flush_word(Off::<u64>::new(self.area.start + MINI_LOG_AT));
             self.settle();
         }
         let heap = self.heap.clone();
@@ -480,7 +480,7 @@ impl<M: Memory> Lane<M> {
         // lane's. Under the lock: the next tag comes after it.
         let tag = Off::<u64>::new(heap.chunk_at(number));
         heap.memory().store(tag, 0);
-        heap.memory().flush(tag.range());
+        heap.memory().flush_word(tag);
         supply.free.insert(number);
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn run<M: Memory>(
     memory.fence();
     apply(memory, &entries[..words], lines);
     memory.store(header, 0);
-    memory.flush(header.range());
+    memory.flush_word(header);
 }
 
 /// Adds an entry for each run of neighbouring lines: its first line and how many there are.
@@ -94,7 +94,7 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
     let header = Off::<u64>::new(area.start + MINI_LOG_AT);
     let word = memory.load(header, Acquire)?;
     // A zero, too: the record under it would be applied again, over newer words.
-    memory.flush(header.range());
+    memory.flush_word(header);
     if word == 0 {
         return Ok(());
     }
@@ -119,7 +119,7 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
         }
     }
     memory.store(header, 0);
-    memory.flush(header.range());
+    memory.flush_word(header);
     Ok(())
 }
 

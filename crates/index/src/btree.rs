@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
-use pm::{Bad, Component, Durable, LineSet, Memory, Off, Range, View};
+use pm::{Bad, Component, Durable, LineSet, Memory, Off, Range, View, observe};
 
 use crate::error::IndexError;
 use crate::key::Key;
@@ -128,7 +128,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         mut choose: impl FnMut(&M::View<'_>) -> usize,
         mut step: impl FnMut(u64, usize, &M::View<'_>),
     ) -> Result<u64, Bad> {
-        memory.enter(Component::Index);
+        observe!(M: memory.enter(Component::Index));
         let mut at = memory.load(self.root_cell, Acquire)?;
         let mut above = None;
         loop {
@@ -230,7 +230,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         prepared: Durable<Prepared>,
         lines: &mut LineSet,
     ) -> Result<(), Bad> {
-        memory.enter(Component::Index);
+        observe!(M: memory.enter(Component::Index));
         let Prepared { leaf, slot } = prepared.into_inner();
         L::publish::<K, M>(memory, leaf, &self.shape, slot, lines)
     }

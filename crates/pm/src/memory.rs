@@ -86,6 +86,21 @@ pub trait View: Copy {
     }
 }
 
+/// Tells the observer of a memory something, as in
+/// `observe!(M: memory.enter(Component::Index))`.
+///
+/// Where `M` has no observer ([`Memory::OBSERVED`]), nothing of it is compiled, so that a native run
+/// executes the instructions of a source without it. An empty function would not do: it is gone
+/// only after the compiler has decided, counting it, what to inline.
+#[macro_export]
+macro_rules! observe {
+    ($memory:ty: $said:expr) => {
+        if <$memory as $crate::Memory>::OBSERVED {
+            $said;
+        }
+    };
+}
+
 /// Byte-addressable memory, volatile or durable.
 ///
 /// Offsets are relative to the memory's base. Reads check bounds and return [`Bad`], since the
@@ -94,6 +109,11 @@ pub trait View: Copy {
 pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Whether contents can outlive the process. Where not, flush and fence fold away.
     const DURABLE: bool;
+    /// Whether an observer listens to [`Memory::enter`] and [`Memory::hold`]; what overrides them
+    /// sets this. See [`observe!`].
+    ///
+    /// [`observe!`]: crate::observe
+    const OBSERVED: bool = false;
     /// How one node is read: see [`View`].
     type View<'a>: View
     where
@@ -168,17 +188,26 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Tells an observer which step has just been done.
     fn mark(&self, _step: Step) {}
     /// Tells an observer what the work is for that begins here; it ends where the next one begins.
+    /// Said through [`observe!`](crate::observe).
     #[inline]
     fn enter(&self, _component: Component) {}
     /// Tells an observer that all work is for this component, whatever is entered, until this is
-    /// called with `None`.
+    /// called with `None`. Said through [`observe!`](crate::observe).
     #[inline]
     fn hold(&self, _component: Option<Component>) {}
 
     /// [`Memory::flush`] of one line.
+    #[inline]
     #[track_caller]
     fn flush_line(&self, line: Line) {
         self.flush(line.range());
+    }
+    /// [`Memory::flush`] of the word at `at`, which is within one line, as every word that can be
+    /// stored is.
+    #[inline]
+    #[track_caller]
+    fn flush_word(&self, at: Off<u64>) {
+        self.flush_line(Line::of(at.get()));
     }
 }
 

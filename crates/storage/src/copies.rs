@@ -2,7 +2,7 @@
 //! the tuple's words with the changed fields new; the slots of the other fields belong to both.
 
 use heap::{Lane, Purpose};
-use pm::{Bad, Component, LineSet, Memory, Off, Range};
+use pm::{Bad, Component, LineSet, Memory, Off, Range, observe};
 use zerocopy::IntoBytes;
 
 use crate::error::StorageError;
@@ -37,7 +37,7 @@ impl TupleCopies {
         layout: &TableLayout,
         values: &[Value<'_>],
     ) -> Result<u64, StorageError> {
-        lane.memory().enter(Component::Storage);
+        observe!(M: lane.memory().enter(Component::Storage));
         self.begin();
         self.words.resize(values.len(), 0);
         for (column, value) in values.iter().enumerate() {
@@ -59,7 +59,7 @@ impl TupleCopies {
         tuple: u64,
         changes: &[(u16, Value<'_>)],
     ) -> Result<u64, StorageError> {
-        lane.memory().enter(Component::Storage);
+        observe!(M: lane.memory().enter(Component::Storage));
         self.begin();
         self.words.resize(layout.forms.len(), 0);
         lane.memory().read_into(Off::new(tuple), self.words.as_mut_bytes())?;

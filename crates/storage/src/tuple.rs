@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use pm::{Bad, Component, LineSet, Memory, Off, Range, View};
+use pm::{Bad, Component, LineSet, Memory, Off, Range, View, observe};
 
 use crate::schema::{FieldForm, TableLayout};
 use crate::value::{ColumnType, Row, RowField};
@@ -161,7 +161,7 @@ pub(crate) fn read_words<M: Memory>(
     row: &mut Row,
     at: u64,
 ) -> Result<(), Bad> {
-    memory.enter(Component::Storage);
+    observe!(M: memory.enter(Component::Storage));
     row.fields.clear();
     row.parts.clear();
     let mut filled = 0;
@@ -229,7 +229,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
     columns: &[u16],
     out: &mut [u8],
 ) -> Result<usize, Bad> {
-    memory.enter(Component::Storage);
+    observe!(M: memory.enter(Component::Storage));
     let mut total = 0;
     for column in columns {
         let word = word_of(usize::from(*column));

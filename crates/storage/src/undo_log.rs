@@ -19,7 +19,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
-use pm::{Bad, Component, LineSet, Memory, Off, Range};
+use pm::{Bad, Component, LineSet, Memory, Off, Range, observe};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::StorageError;
@@ -417,7 +417,7 @@ impl UndoLog {
     #[inline]
     #[track_caller]
     pub fn append<M: Memory>(&mut self, memory: &M, mut entry: UndoEntry, lines: &mut LineSet) {
-        memory.enter(Component::Recovery);
+        observe!(M: memory.enter(Component::Recovery));
         entry.seal(self.transaction(), self.sequence);
         let at = self.entry_at((self.transaction() & 1) as usize, self.sequence);
         memory.copy(at, entry.as_bytes());
@@ -437,7 +437,7 @@ impl UndoLog {
         lines: &mut LineSet,
     ) {
         assert!(self.is_empty() && entry.is_statement(), "a statement is a transaction by itself");
-        memory.enter(Component::Recovery);
+        observe!(M: memory.enter(Component::Recovery));
         entry.seal(self.transaction(), entry.sequence);
         let at = self.entry_at((self.transaction() & 1) as usize, 0);
         memory.copy(at, entry.as_bytes());
@@ -456,7 +456,7 @@ impl UndoLog {
     /// `lines`.
     #[track_caller]
     pub fn nothing_left<M: Memory>(&mut self, memory: &M, lines: &mut LineSet) {
-        memory.enter(Component::Recovery);
+        observe!(M: memory.enter(Component::Recovery));
         memory.store(self.state_word(), self.finished << 2 | STATE_EMPTY);
         lines.add(self.state_word().range());
     }
@@ -508,12 +508,13 @@ impl UndoLog {
     #[inline(always)]
     #[track_caller]
     fn finish<M: Memory>(&mut self, memory: &M, state: u64) {
-        memory.enter(Component::Recovery);
         self.finished += 1;
         self.logged += u64::from(self.sequence);
         self.sequence = 0;
-        memory.store(self.state_word(), self.finished << 2 | state);
-        memory.flush(self.state_word().range());
+        let word = self.state_word();
+        observe!(M: memory.enter(Component::Recovery));
+        memory.store(word, self.finished << 2 | state);
+        memory.flush_word(word);
     }
 
     /// Stores a number of the engine's beside the state word, on the same line: it becomes durable

@@ -30,7 +30,7 @@ mod recovery;
 
 use std::io;
 
-use pm::{Bad, Component, File, Files, Memory, Off, Range, View};
+use pm::{Bad, Component, File, Files, Memory, Off, Range, View, observe};
 
 use self::layout::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, SEGMENT_HEADER_BYTES};
 
@@ -269,7 +269,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         assert!(self.open.is_none(), "a record is open");
         assert_eq!(txn, self.next_txn, "transactions are logged without a gap");
         self.check()?;
-        self.memory.enter(Component::Recovery);
+        observe!(M: self.memory.enter(Component::Recovery));
         if self.buffer.len - self.filled < FRAME_HEADER_BYTES {
             // A header is never split between the file and the buffer.
             self.spill()?;
@@ -289,7 +289,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// If no record is open.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), WalError> {
         self.check()?;
-        self.memory.enter(Component::Recovery);
+        observe!(M: self.memory.enter(Component::Recovery));
         let open = self.open.as_mut().expect("a record is open");
         let payload_bytes = open.payload_bytes + bytes.len() as u64;
         if payload_bytes > MAX_PAYLOAD_BYTES {
@@ -315,7 +315,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// If no record is open.
     pub fn end(&mut self) -> Result<Appended, WalError> {
         self.check()?;
-        self.memory.enter(Component::Recovery);
+        observe!(M: self.memory.enter(Component::Recovery));
         let open = self.open.expect("a record is open");
         if open.incomplete {
             return Err(WalError::Incomplete);
@@ -369,7 +369,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         if self.pending() == 0 {
             return Ok(());
         }
-        self.memory.enter(Component::Recovery);
+        observe!(M: self.memory.enter(Component::Recovery));
         self.spill()?;
         self.tail.file.sync().map_err(|source| self.poison("sync", source))?;
         self.first_pending = self.next_txn;

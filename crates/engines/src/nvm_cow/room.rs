@@ -3,7 +3,7 @@
 
 use heap::{HeapError, Lane};
 use index::cow::{Records, TreeShape};
-use pm::{Component, Environment, Memory};
+use pm::Environment;
 use storage::shadow::{Needs, TreePlace};
 use storage::{StorageError, TupleCopies};
 
@@ -121,7 +121,6 @@ impl<E: Environment> Core<E> {
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        self.memory.enter(Component::Index);
         let done = act(self);
         if done.is_err() {
             self.state.must_abort();

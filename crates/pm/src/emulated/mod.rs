@@ -85,6 +85,7 @@ impl<M: Memory> Emulated<M> {
 
 impl<M: Memory> Memory for Emulated<M> {
     const DURABLE: bool = M::DURABLE;
+    const OBSERVED: bool = true;
     type View<'a> = EmulatedView<'a, M>;
 
     fn len(&self) -> u64 {

@@ -470,13 +470,17 @@ impl Pool {
                 // SAFETY: the lines lie within the mapping; the instruction was detected.
                 unsafe { instruction.write_back(shared.mapping.base(), first, end) };
             }
-            (Access::ReadWrite, Domain::Disk) => {
-                let page = page_bytes();
-                let start = at.start / page * page;
-                shared.notes.add(Range::new(start, at.end().next_multiple_of(page) - start));
-            }
+            (Access::ReadWrite, Domain::Disk) => self.note_pages(at),
             _ => compiler_fence(Ordering::SeqCst),
         }
+    }
+
+    /// Notes the pages of a range for the next sync.
+    #[inline(never)]
+    fn note_pages(&self, at: Range) {
+        let page = page_bytes();
+        let start = at.start / page * page;
+        self.0.notes.add(Range::new(start, at.end().next_multiple_of(page) - start));
     }
 
     #[cold]
@@ -489,10 +493,18 @@ impl Pool {
         if shared.counting.load(Ordering::Relaxed) {
             bump(&shared.tally.fences, 1);
         }
-        if shared.domain != Domain::Disk {
+        if shared.domain == Domain::Disk {
+            self.sync_pages();
+        } else {
             store_fence();
-            return;
         }
+    }
+
+    /// Syncs the noted pages. Apart from [`Self::fence_slowly`], which would have to save registers
+    /// for it.
+    #[inline(never)]
+    fn sync_pages(&self) {
+        let shared = &*self.0;
         shared.notes.sync(|range| {
             let len = range.len.min(shared.mapping.len() - range.start);
             // SAFETY: the pages lie within the mapping.

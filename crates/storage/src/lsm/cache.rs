@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heap::{Lane, Purpose};
 use index::clock::{Clock, Mix};
-use pm::{Component, Memory, Off, Range, View};
+use pm::{Component, Memory, Off, Range, View, observe};
 
 use super::block::{Block, Slice};
 use super::error::LsmError;
@@ -91,7 +91,7 @@ impl<M: Memory> BlockCache<M> {
         if let Some(index) = held.filter(|index| shard.frames.frame(*index).bytes == bytes) {
             let frame = shard.frames.frame(index);
             frame.used = true;
-            self.memory.enter(Component::Storage);
+            observe!(M: self.memory.enter(Component::Storage));
             let view = self.memory.view(Range::new(frame.at, u64::from(frame.bytes)))?;
             return Ok(search(Block(Found::Cached(view))));
         }
@@ -103,7 +103,7 @@ impl<M: Memory> BlockCache<M> {
                 shard.frames.hold(index, key);
                 let frame = shard.frames.frame(index);
                 (frame.bytes, frame.used) = (bytes, false);
-                self.memory.enter(Component::Storage);
+                observe!(M: self.memory.enter(Component::Storage));
                 self.memory.copy(Off::new(frame.at), &shard.scratch);
                 let view = self.memory.view(Range::new(frame.at, u64::from(bytes)))?;
                 Ok(search(Block(Found::Cached(view))))

@@ -389,7 +389,7 @@ impl PoolMaster {
         self.current = 1 - self.current;
         let word = Off::<u64>::new(self.root);
         memory.store(word, directory.transaction << 1 | self.current);
-        memory.flush(word.range());
+        memory.flush_word(word);
     }
 
     /// Calls `visit` with every object that the record is made of.

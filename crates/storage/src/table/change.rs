@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
 use index::{IndexError, LeafLayout, Prepared};
-use pm::{Bad, Component, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
+use pm::{Bad, Component, Durable, Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 use zerocopy::IntoBytes;
 
 use super::{
@@ -92,7 +92,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         self.unsettled = false;
         let NewTuple { table, offset, .. } = *tuple.get();
         let Self { lane, tables, lines, words, .. } = self;
-        lane.memory().enter(Component::Storage);
+        observe!(M: lane.memory().enter(Component::Storage));
         for (form, word) in tables[usize::from(table)].layout.forms.iter().zip(&*words) {
             if let Some(slot) = owned_slot(*form, *word) {
                 lane.mark_persisted(slot, lines);
@@ -144,7 +144,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let layout = &self.tables[usize::from(table)].layout;
         check_changes(layout, changes)?;
         self.settle_removals(table, Some(changes));
-        self.lane.memory().enter(Component::Storage);
+        observe!(M: self.lane.memory().enter(Component::Storage));
         self.fields.clear();
         self.outdated.clear();
         self.prepared.clear();
@@ -262,7 +262,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let NewFields { table, tuple, .. } = *new.get();
         let Self { lane, tables, lines, fields, superseded, .. } = self;
         let layout = &tables[usize::from(table)].layout;
-        lane.memory().enter(Component::Storage);
+        observe!(M: lane.memory().enter(Component::Storage));
         for (field, (column, value)) in fields.iter().zip(changes) {
             let form = layout.forms[usize::from(field.column)];
             if form == FieldForm::Inline {
@@ -314,7 +314,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         slots: &mut Vec<u64>,
     ) -> Result<(), Bad> {
         let layout = &self.tables[usize::from(table)].layout;
-        self.lane.memory().enter(Component::Storage);
+        observe!(M: self.lane.memory().enter(Component::Storage));
         for (column, form) in layout.forms.iter().enumerate() {
             if *form == FieldForm::Slot {
                 slots.extend(owned_slot(*form, self.field(tuple, column as u16)?));
@@ -467,7 +467,7 @@ pub(crate) fn write_words<M: Memory>(
     values: &[Value<'_>],
     words: &mut Vec<u64>,
 ) -> Result<u64, StorageError> {
-    lane.memory().enter(Component::Storage);
+    observe!(M: lane.memory().enter(Component::Storage));
     let offset = if layout.inlines() {
         let offset = lane.allocate(layout.tuple_bytes(), Purpose::Table)?;
         if let Err(error) = write_inlining(lane, lines, layout, offset, values, words) {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering::Acquire;
 
 use index::Direction;
-use pm::{Bad, Component, Memory, Off, View};
+use pm::{Bad, Component, Memory, Off, View, observe};
 
 use super::{MemTable, PRESENT, TOMBSTONE, WHOLE, set_words};
 use crate::key::TableKey;
@@ -43,7 +43,7 @@ impl<M: Memory> MemEntry<'_, M> {
 
     /// What it says of its tuple.
     pub fn change(&self) -> Result<Change, Bad> {
-        self.memory.enter(Component::Storage);
+        observe!(M: self.memory.enter(Component::Storage));
         if self.is_tombstone() {
             return Ok(Change::Tombstone);
         }
@@ -67,7 +67,7 @@ impl<M: Memory> MemEntry<'_, M> {
     /// Appends the value of a column that it has.
     #[inline]
     pub fn append(&self, column: u16, out: &mut Vec<u8>) -> Result<(), Bad> {
-        self.memory.enter(Component::Storage);
+        observe!(M: self.memory.enter(Component::Storage));
         let word = self.word(column)?;
         match self.layout.forms[usize::from(column)] {
             FieldForm::Word => out.extend_from_slice(&word.to_le_bytes()),
