@@ -252,7 +252,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmInp,
         "the tag of a fresh chunk is not flushed",
         How::NoFlush,
-        code("heap/src/lane.rs", "carve", "at.range"),
+        code("heap/src/lane.rs", "carve", "flush_word(at)"),
     ),
     fault(
         "nvm-inp/chunk-tag-not-stored",
@@ -343,7 +343,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmCow,
         "the master record is not flushed",
         How::NoFlush,
-        code("storage/src/shadow/pool_master.rs", "publish", "word.range"),
+        code("storage/src/shadow/pool_master.rs", "publish", "flush_word"),
     ),
     fault(
         "nvm-cow/master-early",

@@ -116,7 +116,7 @@ fn faults_between_partitions_are_noticed() {
             (engine, Mutation { how: fence, at }),
             // A chunk that is used before its reservation is durable.
             (engine, Mutation { how: How::NoFence, at: code(LANE, "carve", "memory.fence()") }),
-            (engine, Mutation { how: How::NoFlush, at: code(LANE, "carve", "at.range()") }),
+            (engine, Mutation { how: How::NoFlush, at: code(LANE, "carve", "flush_word(at)") }),
             (engine, Mutation { how: How::NoStore, at: code(LANE, "carve", "HIGH_WATER") }),
         ]
     };

@@ -333,6 +333,6 @@ fn what_goes_back_to_the_pool_survives_power_cuts_and_kills() {
 /// The line that flushes the tag of a chunk that is given back.
 fn given_back() -> u32 {
     let source = include_str!("../../../heap/src/lane.rs");
-    let line = source.lines().position(|line| line.contains("heap.memory().flush(tag.range())"));
+    let line = source.lines().position(|line| line.contains("heap.memory().flush_word(tag)"));
     line.expect("it is there") as u32 + 1
 }
