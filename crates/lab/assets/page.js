@@ -353,6 +353,7 @@ function facts() {
       `${figure(line.dependent_ns)} ns where it is waited for alone, ${figure(line.near_ns)} near another one, `
       + `${figure(line.sequential_ns)} in sequence, ${figure(line.independent_ns)} among several that are known`]),
     ...DATA.missing.map((text) => ["Incomplete", text]),
+    ...DATA.unequal.map((text) => ["A bug of Perdura", `${text}; it should be the same`]),
   ];
   section("host", "How it was measured",
     make("dl", {}, entries.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))])),

@@ -12,7 +12,7 @@ use peers::PeerKind;
 
 use super::frame::Points;
 use super::launcher::Kills;
-use super::progress::{LabBar, duration};
+use super::progress::{LabProgress, SILENCE, duration};
 use super::{identity, sizes};
 use crate::args::RunArgs;
 use crate::failure::{Failure, say};
@@ -46,17 +46,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     tell_beginning(&plan);
     {
-        let bar = LabBar::new();
+        let progress = LabProgress::new();
         let directory = scratch.directory("lab")?;
         let bench = Bench {
             directory: &directory,
             seed: args.seed,
             launcher: &Kills,
-            watch: &bar,
+            watch: &progress,
             room: &|| scratch.room().ok(),
             calibrations: Calibrations::default(),
         };
-        plan.run(&mut results, &bench, &bar)?;
+        plan.run(&mut results, &bench, &progress)?;
     }
     let points = results.configured(&selection)?;
     let wanted = |id: &str| experiments.iter().any(|experiment: &&Experiment| experiment.id == id);
@@ -68,12 +68,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         duration(started.elapsed()),
         args.results.results.display(),
     );
-    report(&text, &Points::new(&host, &selection, &points), args.json.as_ref())
+    let printed = report(&text, &Points::new(&host, &selection, &points), args.json.as_ref());
+    let unequal = results.unequal(&selection)?;
+    Failure::or_verdict(printed, || match unequal[..] {
+        [] => Ok(()),
+        _ => Err(Failure::Failed(format!(
+            "counts differ that the same seed has to give again, a bug of Perdura; please report it with {}:\n{}",
+            args.results.results.display(),
+            unequal.join("\n"),
+        ))),
+    })
 }
 
 fn tell_beginning(plan: &Plan) {
-    if plan.missing() > 0 && std::io::stderr().is_terminal() {
-        let about = duration(Duration::from_secs_f64(plan.seconds()));
+    let about = Duration::from_secs_f64(plan.seconds());
+    if plan.missing() > 0 && (std::io::stderr().is_terminal() || about >= SILENCE) {
+        let about = duration(about);
         let (missing, all) = (plan.missing(), plan.all());
         say(format_args!("{missing} of {all} measurements are missing: about {about}"));
     }

@@ -97,6 +97,44 @@ fn add(path: &Path, host: &lab::Host, commit: &str, experiment: &str) {
     results.save(&key, "", 1.0, &[point]).expect("saved");
 }
 
+/// The same seed has to give the same counts: where a round has another one, no report passes for
+/// right, and the run says so.
+#[test]
+fn counts_that_differ_between_rounds_are_told_as_a_bug() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("results.db");
+    let first = lab(&["run", "P1-T3", "--tiny"], &path);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    let mut results = lab::results::Results::open(&path).expect("opens");
+    let lab::results::Selection { commit, host, scale, seed } =
+        results.select(lab::results::Wanted::default()).expect("one");
+    for (round, space) in [(0, 1.25), (1, 1.5)] {
+        let key = lab::results::Key {
+            study: "peers".into(),
+            configuration: format!(r#"{{"repeat":2,"round":{round}}}"#),
+            scale: scale.clone(),
+            commit: commit.clone(),
+            host: host.clone(),
+            seed,
+        };
+        let point = lab::Point::of("PEERS-SPACE", "nvm-inp", 10_u64).counted("space", "B", space);
+        results.save(&key, "", 1.0, &[point]).expect("saved");
+    }
+    drop(results);
+    let again = lab(&["run", "P1-T3", "--tiny"], &path);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    let what = "PEERS-SPACE: space of nvm-inp at 10 is 1.25 in one round and 1.5 in another";
+    assert!(again.err.contains(what), "{again:?}");
+    assert!(again.out.contains("0 of 6 measurements were missing"), "told all the same: {again:?}");
+    let [page, small] = ["report.html", "report.md"].map(|name| directory.path().join(name));
+    let report = lab(&["report", "--out", text(&page), "--markdown", text(&small)], &path);
+    assert_eq!(report.code, Some(0), "{report:?}");
+    for file in [&page, &small] {
+        let written = fs::read_to_string(file).expect("written");
+        assert!(written.contains(what), "{}", file.display());
+    }
+}
+
 /// Two commits are compared on a machine that both were measured on, if there is one, and not at all
 /// if there is none.
 #[test]

@@ -47,6 +47,8 @@ pub struct Report {
     pub selection: Selection,
     /// What is missing of studies that were begun.
     pub missing: Vec<Missing>,
+    /// [`Results::unequal`].
+    pub unequal: Vec<String>,
     points: Vec<Point>,
 }
 
@@ -72,6 +74,7 @@ struct Data<'a> {
     seconds: f64,
     experiments: Vec<Shown<'a>>,
     missing: Vec<String>,
+    unequal: &'a [String],
     calibrations: &'a [Line],
     points: &'a [Point],
     authors: Option<&'a [Point]>,
@@ -93,6 +96,7 @@ impl Report {
         let points: Vec<Point> = configured.iter().map(|one| one.point.clone()).collect();
         let host = results.host(&selection.host)?;
         let missing = missing(results, &selection, &host)?;
+        let unequal = results.unequal(&selection)?;
         let claims = claims::test(&claims::claims()?, &points, &missing, authors.as_deref());
         let targets = claims::test(&claims::targets()?, &points, &missing, None);
         let mut measurements = results.measurements()?;
@@ -114,6 +118,7 @@ impl Report {
             host,
             selection,
             missing,
+            unequal,
             points,
         })
     }
@@ -168,6 +173,7 @@ impl Report {
             seconds: self.measurements.iter().map(|one| one.seconds).sum(),
             experiments: EXPERIMENTS.iter().map(shown).collect(),
             missing: self.missing.iter().map(Missing::text).collect(),
+            unequal: &self.unequal,
             calibrations: &self.calibrations,
             points: &self.points,
             authors: self.authors.as_deref(),

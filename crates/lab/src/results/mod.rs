@@ -20,6 +20,7 @@
 //!   when the run ends, however it does.
 
 mod read;
+mod rounds;
 mod write;
 
 use std::fs::{File, TryLockError};
@@ -30,7 +31,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::LabError;
 
-pub use read::{Configured, Measurement, Round, Selection, Wanted};
+pub use read::{Configured, Measurement, Selection, Wanted};
+pub use rounds::Round;
 pub use write::Key;
 
 /// In a configuration, which of `repeat` rounds a measurement is. Rounds are measured and saved by

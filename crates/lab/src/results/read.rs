@@ -1,15 +1,15 @@
 //! Looking at what was measured.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
-use serde_json::Value;
 
-use super::{Key, ROUND, Results};
+use super::rounds::{together, unequal};
+use super::{Key, Results};
 use crate::error::LabError;
 use crate::host::Host;
-use crate::point::{Point, X, median};
+use crate::point::{Point, X};
 
 /// One cell of a study that was measured, without its points.
 #[derive(Debug, Clone)]
@@ -100,6 +100,20 @@ impl Results {
     /// # Errors
     /// The file cannot be read.
     pub fn configured(&self, selection: &Selection) -> Result<Vec<Configured>, LabError> {
+        Ok(together(self.saved(selection)?))
+    }
+
+    /// The counts of a selection that are not the same in each round, though the same seed has to
+    /// give the same number: in words, and none unless there is a bug of ours.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn unequal(&self, selection: &Selection) -> Result<Vec<String>, LabError> {
+        Ok(unequal(&self.saved(selection)?))
+    }
+
+    /// The points of a selection as they were saved, each round by itself.
+    fn saved(&self, selection: &Selection) -> Result<Vec<Configured>, LabError> {
         let query = "SELECT experiment, panel, series, x, metric, unit, value, low, high, n, exact, \
                      emulated, configuration FROM point JOIN measurement ON measurement.id = measurement \
                      WHERE commit_id = ?1 AND host = ?2 AND scale = ?3 AND seed = ?4 \
@@ -109,8 +123,7 @@ impl Results {
         let read =
             |row: &Row<'_>| Ok(Configured { configuration: row.get(12)?, point: point(row)? });
         let rows = statement.query_map(params![commit, host, scale, *seed as i64], read);
-        let all: Vec<Configured> = rows.and_then(Iterator::collect).map_err(self.failed())?;
-        Ok(together(all))
+        rows.and_then(Iterator::collect).map_err(self.failed())
     }
 
     /// The facts of a machine.
@@ -164,80 +177,6 @@ impl Results {
         };
         let Key { commit, host, scale, seed, .. } = key;
         Ok(Selection { commit, host, scale, seed })
-    }
-}
-
-/// Takes the points of rounds together: measurements whose configurations differ by [`ROUND`] alone
-/// are repetitions of one, and what was measured in each of them becomes one point with the median and
-/// the extremes, in the place of the first. Where a round is missing nothing is there yet, as of any
-/// measurement that has not come to its end.
-fn together(all: Vec<Configured>) -> Vec<Configured> {
-    let mut merged: Vec<(Configured, Vec<Point>)> = Vec::new();
-    let mut places: HashMap<(String, [String; 5]), usize> = HashMap::new();
-    let mut rounds: HashMap<String, (HashSet<u64>, u64)> = HashMap::new();
-    for Configured { configuration, point } in all {
-        let Some(Round { configuration, number, of }) = Round::read(&configuration) else {
-            merged.push((Configured { configuration, point }, Vec::new()));
-            continue;
-        };
-        let known = rounds.entry(configuration.clone());
-        known.or_insert_with(|| (HashSet::new(), of)).0.insert(number);
-        let Point { experiment, panel, series, metric, .. } = &point;
-        let words = [experiment, panel, series, &point.x.to_string(), metric].map(Clone::clone);
-        let at = *places.entry((configuration.clone(), words)).or_insert(merged.len());
-        match merged.get_mut(at) {
-            Some((_, all)) => all.push(point),
-            None => merged.push((Configured { configuration, point: point.clone() }, vec![point])),
-        }
-    }
-    merged.retain(|(one, _)| {
-        rounds.get(&one.configuration).is_none_or(|(known, of)| known.len() as u64 >= *of)
-    });
-    let whole = |(one, rounds): (Configured, Vec<Point>)| Configured {
-        point: if rounds.is_empty() { one.point } else { of_rounds(one.point, &rounds) },
-        ..one
-    };
-    merged.into_iter().map(whole).collect()
-}
-
-/// One of several rounds of a measurement.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
-    /// What all of them have in common.
-    pub configuration: String,
-    /// Which one it is, from 0.
-    pub number: u64,
-    /// How many there are, as the configuration says (`repeat`).
-    pub of: u64,
-}
-
-impl Round {
-    /// From the configuration of a measurement; `None` of one that has no rounds.
-    #[must_use]
-    pub fn read(configuration: &str) -> Option<Self> {
-        if !configuration.contains(ROUND) {
-            return None;
-        }
-        let mut all: Value = serde_json::from_str(configuration).ok()?;
-        let number = all.as_object_mut()?.remove(ROUND)?.as_u64()?;
-        let of = all.get("repeat").and_then(Value::as_u64).unwrap_or(1);
-        Some(Self { configuration: all.to_string(), number, of })
-    }
-}
-
-/// What all rounds say. Of what is exact they say the same, and it is exact only then.
-fn of_rounds(first: Point, rounds: &[Point]) -> Point {
-    if first.exact && rounds.iter().all(|one| one.exact && one.value == first.value) {
-        return first;
-    }
-    let values: Vec<f64> = rounds.iter().map(|one| one.value).collect();
-    Point {
-        value: median(&values),
-        low: rounds.iter().map(|one| one.low).fold(f64::INFINITY, f64::min),
-        high: rounds.iter().map(|one| one.high).fold(f64::NEG_INFINITY, f64::max),
-        n: rounds.iter().map(|one| one.n).sum(),
-        exact: false,
-        ..first
     }
 }
 
