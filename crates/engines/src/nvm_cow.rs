@@ -93,7 +93,7 @@ impl<E: Environment> Core<E> {
         // others.
         if !self.copies.lines.is_empty() {
             self.copies.lines.flush(&self.memory);
-            self.memory.mark(SYNC_TUPLE);
+            observe!(E::Durable: self.memory.mark(SYNC_TUPLE));
         }
         if let Err(error) = self.shadow.write_back() {
             return stop(&mut self.state, &self.shadow, error);
@@ -101,10 +101,10 @@ impl<E: Environment> Core<E> {
         self.batch.lines.flush(&self.memory);
         self.master.write(&self.memory, self.shadow.current(), self.batch.list(open));
         self.memory.fence();
-        self.memory.mark(SYNC_DIRECTORY);
+        observe!(E::Durable: self.memory.mark(SYNC_DIRECTORY));
         self.master.publish(&self.memory, self.shadow.current());
         self.memory.fence();
-        self.memory.mark(MOVE_MASTER);
+        observe!(E::Durable: self.memory.mark(MOVE_MASTER));
         if let Err(bad) = self.memory.healthy() {
             return stop(&mut self.state, &self.shadow, bad);
         }
@@ -118,10 +118,10 @@ impl<E: Environment> Core<E> {
         match settled {
             Ok((made, superseded)) => {
                 if made > 0 {
-                    self.memory.mark(MARK_PERSISTED);
+                    observe!(E::Durable: self.memory.mark(MARK_PERSISTED));
                 }
                 if superseded > 0 {
-                    self.memory.mark(RECLAIM);
+                    observe!(E::Durable: self.memory.mark(RECLAIM));
                 }
                 Ok(())
             }
@@ -271,12 +271,12 @@ impl<E: Environment> Engine for NvmCow<E> {
         core.change(|core| {
             observe!(E::Durable: core.memory.enter(Component::Index));
             core.shadow.insert(tree, key, &tuple.to_le_bytes())?;
-            core.memory.mark(STORE_POINTER);
+            observe!(E::Durable: core.memory.mark(STORE_POINTER));
             for index in 1..layout.index_count() {
                 let key = core.tuple(layout, tuple).key(index)?;
                 core.shadow.insert(tree + index, key.bytes(&mut [0; 8]), &[])?;
             }
-            core.memory.mark(ADD_TO_SECONDARY);
+            observe!(E::Durable: core.memory.mark(ADD_TO_SECONDARY));
             *core.shadow.tuples(table) += 1;
             Ok(())
         })
@@ -305,13 +305,13 @@ impl<E: Environment> Engine for NvmCow<E> {
             copies.copy(lane, layout, old, changes)
         })?;
         core.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
-        core.memory.mark(COPY_TUPLE);
-        core.memory.mark(CHANGE_COPY);
+        observe!(E::Durable: core.memory.mark(COPY_TUPLE));
+        observe!(E::Durable: core.memory.mark(CHANGE_COPY));
         let key = layout.primary_key(key)?;
         core.change(|core| {
             observe!(E::Durable: core.memory.enter(Component::Index));
             core.shadow.replace(tree, key.bytes(&mut [0; 8]), &new.to_le_bytes())?;
-            core.memory.mark(STORE_POINTER);
+            observe!(E::Durable: core.memory.mark(STORE_POINTER));
             for index in indexes() {
                 let before = core.tuple(layout, old).key(index)?;
                 let after = core.tuple(layout, new).key(index)?;
@@ -320,7 +320,7 @@ impl<E: Environment> Engine for NvmCow<E> {
                     core.shadow.insert(tree + index, after.bytes(&mut [0; 8]), &[])?;
                 }
             }
-            core.memory.mark(ADD_TO_SECONDARY);
+            observe!(E::Durable: core.memory.mark(ADD_TO_SECONDARY));
             Ok(())
         })
     }
@@ -339,11 +339,11 @@ impl<E: Environment> Engine for NvmCow<E> {
             let stored = SlotTuple { memory: &*memory, layout, offset: tuple };
             stored.slots(|slot| batch.replaced(slot))?;
             shadow.remove(tree, key.bytes(&mut [0; 8]))?;
-            memory.mark(REMOVE_POINTER);
+            observe!(E::Durable: memory.mark(REMOVE_POINTER));
             for index in 1..layout.index_count() {
                 shadow.remove(tree + index, stored.key(index)?.bytes(&mut [0; 8]))?;
             }
-            memory.mark(DISCARD_SECONDARY);
+            observe!(E::Durable: memory.mark(DISCARD_SECONDARY));
             *shadow.tuples(table) -= 1;
             Ok(())
         })

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use heap::Purpose;
 use index::Append;
-use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
+use pm::{Environment, Flushed, Memory, Off, Range, fence_for, observe};
 use storage::{
     Catalog, FIELDS_PER_ENTRY, Image, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES,
     UndoEntry, UndoLog, Value, user_bytes,
@@ -188,15 +188,15 @@ impl<E: Environment> Engine for NvmInp<E> {
         let tuple = Flushed::lines(memory, &mut self.tables.lines, tuple);
         let tuple = fence_for(memory, tuple);
         self.unsettled = None;
-        memory.mark(SYNC_TUPLE);
-        memory.mark(RECORD);
-        memory.mark(SYNC_LOG_ENTRY);
+        observe!(E::Durable: memory.mark(SYNC_TUPLE));
+        observe!(E::Durable: memory.mark(RECORD));
+        observe!(E::Durable: memory.mark(SYNC_LOG_ENTRY));
         self.tables.mark_tuple(&tuple);
-        memory.mark(MARK_PERSISTED);
+        observe!(E::Durable: memory.mark(MARK_PERSISTED));
         if let Err(bad) = self.tables.publish_tuple(tuple) {
             return self.state.stop(bad);
         }
-        memory.mark(ADD_TO_INDEXES);
+        observe!(E::Durable: memory.mark(ADD_TO_INDEXES));
         self.tables.lines.flush(memory);
         Ok(())
     }
@@ -228,14 +228,14 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.superseded.lines.flush(memory);
         let fields = Flushed::lines(memory, &mut self.tables.lines, fields);
         let fields = fence_for(memory, fields);
-        memory.mark(RECORD);
-        memory.mark(SYNC_LOG_ENTRY);
+        observe!(E::Durable: memory.mark(RECORD));
+        observe!(E::Durable: memory.mark(SYNC_LOG_ENTRY));
         if let Err(bad) = self.tables.replace_fields(fields, changes) {
             return self.state.stop(bad);
         }
-        memory.mark(MODIFY);
+        observe!(E::Durable: memory.mark(MODIFY));
         self.tables.lines.flush(memory);
-        memory.mark(SYNC_CHANGES);
+        observe!(E::Durable: memory.mark(SYNC_CHANGES));
         Ok(())
     }
 
@@ -267,21 +267,21 @@ impl<E: Environment> Engine for NvmInp<E> {
         let fields = Flushed::lines(memory, &mut self.tables.lines, fields);
         let fields = fence_for(memory, fields);
         self.tables.lane.fenced();
-        memory.mark(RECORD);
-        memory.mark(SYNC_LOG_ENTRY);
+        observe!(E::Durable: memory.mark(RECORD));
+        observe!(E::Durable: memory.mark(SYNC_LOG_ENTRY));
         let replaced = memory.healthy().and_then(|()| self.tables.replace_fields(fields, changes));
         if let Err(bad) = replaced {
             return self.state.stop(bad);
         }
         self.log.statement_committed();
-        memory.mark(MODIFY);
+        observe!(E::Durable: memory.mark(MODIFY));
         // Flushed by the next operation, in whatever thread: a fence does not cover what another
         // thread has flushed.
         self.superseded.lines.take(&mut self.tables.lines);
         self.unsettled = None;
         self.superseded.pass(&mut self.tables.lane, &mut self.tables.images);
         self.superseded.add(&mut self.tables.superseded);
-        self.memory.mark(RECLAIM);
+        observe!(E::Durable: self.memory.mark(RECLAIM));
         Ok((self.durable(), true))
     }
 
@@ -296,12 +296,12 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.superseded.lines.flush(memory);
         self.tables.lines.flush(memory);
         memory.fence();
-        memory.mark(RECORD);
-        memory.mark(SYNC_LOG_ENTRY);
+        observe!(E::Durable: memory.mark(RECORD));
+        observe!(E::Durable: memory.mark(SYNC_LOG_ENTRY));
         if let Err(bad) = self.tables.unlink(table, tuple) {
             return self.state.stop(bad);
         }
-        memory.mark(DISCARD);
+        observe!(E::Durable: memory.mark(DISCARD));
         self.tables.lines.flush(memory);
         Ok(())
     }
@@ -317,9 +317,9 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.state.usable(&self.memory)?;
         sound(&self.memory, || {
             let Some(tuple) = self.tables.find(table, key)? else { return Ok(false) };
-            self.memory.mark(FIND);
+            observe!(E::Durable: self.memory.mark(FIND));
             self.tables.read(table, tuple, columns, row)?;
-            self.memory.mark(RETRIEVE);
+            observe!(E::Durable: self.memory.mark(RETRIEVE));
             Ok(true)
         })
     }
@@ -335,9 +335,9 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.state.usable(&self.memory)?;
         sound(&self.memory, || {
             let Some(tuple) = self.tables.find(table, key)? else { return Ok(None) };
-            self.memory.mark(FIND);
+            observe!(E::Durable: self.memory.mark(FIND));
             let bytes = self.tables.read_bytes(table, tuple, columns, out)?;
-            self.memory.mark(RETRIEVE);
+            observe!(E::Durable: self.memory.mark(RETRIEVE));
             Ok(Some(bytes))
         })
     }
@@ -376,7 +376,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.superseded.release(&mut self.tables.lane);
         self.tables.release_images();
         self.superseded.add(&mut self.tables.superseded);
-        self.memory.mark(RECLAIM);
+        observe!(E::Durable: self.memory.mark(RECLAIM));
         if let Err(error) = self.tables.tidy_indexes() {
             // The transaction is durable; what failed is housekeeping on a damaged index.
             self.state.stop_after(&error);

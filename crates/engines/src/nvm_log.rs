@@ -246,15 +246,15 @@ impl<E: Environment> Engine for NvmLog<E> {
         let tuple = self.runs.write_insert(table, values)?;
         self.user_bytes += user_bytes(values.iter());
         let tuple = self.record(tuple);
-        self.memory.mark(SYNC_TUPLE);
-        self.memory.mark(RECORD);
-        self.memory.mark(SYNC_LOG_ENTRY);
+        observe!(E::Durable: self.memory.mark(SYNC_TUPLE));
+        observe!(E::Durable: self.memory.mark(RECORD));
+        observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
         self.runs.mark(&tuple);
-        self.memory.mark(MARK_PERSISTED);
+        observe!(E::Durable: self.memory.mark(MARK_PERSISTED));
         if let Err(bad) = self.runs.publish(tuple) {
             return self.state.stop(bad);
         }
-        self.memory.mark(ADD_TO_MEMTABLE);
+        observe!(E::Durable: self.memory.mark(ADD_TO_MEMTABLE));
         self.runs.tables.lines.flush(&self.memory);
         Ok(())
     }
@@ -280,24 +280,24 @@ impl<E: Environment> Engine for NvmLog<E> {
         match update {
             Update::Fields(fields) => {
                 let fields = self.record_fields(fields);
-                self.memory.mark(RECORD);
-                self.memory.mark(SYNC_LOG_ENTRY);
+                observe!(E::Durable: self.memory.mark(RECORD));
+                observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
                 self.runs.mark(&fields);
                 self.runs.replace_fields(fields);
             }
             Update::Entry(entry) => {
                 let entry = self.record(entry);
-                self.memory.mark(RECORD);
-                self.memory.mark(SYNC_LOG_ENTRY);
+                observe!(E::Durable: self.memory.mark(RECORD));
+                observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
                 self.runs.mark(&entry);
                 if let Err(bad) = self.runs.publish(entry) {
                     return self.state.stop(bad);
                 }
             }
         }
-        self.memory.mark(MODIFY);
+        observe!(E::Durable: self.memory.mark(MODIFY));
         self.runs.tables.lines.flush(&self.memory);
-        self.memory.mark(SYNC_CHANGES);
+        observe!(E::Durable: self.memory.mark(SYNC_CHANGES));
         Ok(())
     }
 
@@ -308,13 +308,13 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.log.reserve(&mut self.runs.tables.lane, 1)?;
         let tombstone = self.runs.write_delete(table, key, found)?;
         let tombstone = self.record(tombstone);
-        self.memory.mark(RECORD);
-        self.memory.mark(SYNC_LOG_ENTRY);
+        observe!(E::Durable: self.memory.mark(RECORD));
+        observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
         self.runs.mark(&tombstone);
         if let Err(bad) = self.runs.publish(tombstone) {
             return self.state.stop(bad);
         }
-        self.memory.mark(MARK_TOMBSTONE);
+        observe!(E::Durable: self.memory.mark(MARK_TOMBSTONE));
         self.runs.tables.lines.flush(&self.memory);
         Ok(())
     }
@@ -330,9 +330,9 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.state.usable(&self.memory)?;
         sound(&self.memory, || {
             let Some(found) = self.runs.find(table, key)? else { return Ok(false) };
-            self.memory.mark(FIND_ENTRIES);
+            observe!(E::Durable: self.memory.mark(FIND_ENTRIES));
             self.runs.read(table, key, found, columns, row)?;
-            self.memory.mark(COALESCE);
+            observe!(E::Durable: self.memory.mark(COALESCE));
             Ok(true)
         })
     }
@@ -348,9 +348,9 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.state.usable(&self.memory)?;
         sound(&self.memory, || {
             let Some(found) = self.runs.find(table, key)? else { return Ok(None) };
-            self.memory.mark(FIND_ENTRIES);
+            observe!(E::Durable: self.memory.mark(FIND_ENTRIES));
             let bytes = self.runs.read_bytes(table, key, found, columns, out)?;
-            self.memory.mark(COALESCE);
+            observe!(E::Durable: self.memory.mark(COALESCE));
             Ok(Some(bytes))
         })
     }

@@ -70,13 +70,13 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
         sound(memory, || {
             observe!(T::Memory: memory.enter(Component::Index));
             let found = self.map.find(self.trees, table, key, |stored| {
-                memory.mark(FIND);
+                observe!(T::Memory: memory.mark(FIND));
                 observe!(T::Memory: memory.enter(Component::Storage));
                 self.tuples.read(layout, stored, columns, row)
             })?;
             let Some(read) = found else { return Ok(false) };
             read?;
-            memory.mark(RETRIEVE);
+            observe!(T::Memory: memory.mark(RETRIEVE));
             Ok(true)
         })
     }
@@ -93,13 +93,13 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
         sound(memory, || {
             observe!(T::Memory: memory.enter(Component::Index));
             let found = self.map.find(self.trees, table, key, |stored| {
-                memory.mark(FIND);
+                observe!(T::Memory: memory.mark(FIND));
                 observe!(T::Memory: memory.enter(Component::Storage));
                 self.tuples.read_bytes(layout, stored, columns, out)
             })?;
             let Some(read) = found else { return Ok(None) };
             let bytes = read?;
-            memory.mark(RETRIEVE);
+            observe!(T::Memory: memory.mark(RETRIEVE));
             Ok(Some(bytes))
         })
     }

@@ -1,11 +1,11 @@
 //! What a measurement is given: a place, a seed, somebody who can kill processes, and somebody who
 //! watches.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use peers::PeerKind;
-use perdura::{Domain, EngineKind};
+use perdura::{Domain, EngineKind, medium_of};
 use serde::{Deserialize, Serialize};
 use workloads::{tpcc, ycsb};
 
@@ -114,6 +114,18 @@ impl Bench<'_> {
         fs::create_dir_all(&path).map_err(|error| LabError::io(&path, error))?;
         Ok(Place(path))
     }
+
+    /// Whether the same that is written always takes the same space: so it is on file systems in
+    /// memory, which have nothing but a file's pages. On others it depends on when the kernel writes
+    /// pages back, since with that their maps of a file grow and shrink.
+    ///
+    /// # Errors
+    /// The system does not say what the directory lies on.
+    pub fn space_is_exact(&self) -> Result<bool, LabError> {
+        let medium = File::open(self.directory).and_then(|directory| medium_of(&directory));
+        let medium = medium.map_err(|error| LabError::io(self.directory, error))?;
+        Ok(medium.natural == Domain::Process)
+    }
 }
 
 impl Place {
@@ -128,5 +140,41 @@ impl Drop for Place {
     fn drop(&mut self) {
         // It lies in a scratch directory, which goes as a whole in the end.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Launcher for Nobody {
+        fn kill(&self, _: Contestant, _: &Killed, _: &Path) -> Result<Reopened, String> {
+            Err("nobody kills".into())
+        }
+    }
+
+    #[test]
+    fn space_is_exact_in_memory_alone() {
+        for directory in [Path::new("/dev/shm"), Path::new(env!("CARGO_MANIFEST_DIR"))] {
+            // What coreutils say of it.
+            let named = Command::new("stat").args(["-f", "-c", "%T"]).arg(directory).output();
+            let named = named.expect("stat").stdout;
+            let named = String::from_utf8_lossy(&named);
+            let bench = Bench {
+                directory,
+                seed: 1,
+                launcher: &Nobody,
+                watch: &(),
+                room: &|| None,
+                calibrations: crate::timing::Calibrations::default(),
+            };
+            let in_memory = ["tmpfs", "ramfs", "hugetlbfs"].contains(&named.trim());
+            let exact = bench.space_is_exact().expect("known");
+            assert_eq!(exact, in_memory, "{}: {named}", directory.display());
+        }
     }
 }

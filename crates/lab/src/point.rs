@@ -112,7 +112,13 @@ impl PointBuilder {
     /// A number that the same seed gives again.
     #[must_use]
     pub fn counted(&self, metric: &str, unit: &str, value: f64) -> Point {
-        self.point(metric, unit, (value, value, value), 1, true, None)
+        self.once(metric, unit, value, true)
+    }
+
+    /// A number that was taken once, and that the same seed gives again if it is `exact`.
+    #[must_use]
+    pub fn once(&self, metric: &str, unit: &str, value: f64, exact: bool) -> Point {
+        self.point(metric, unit, (value, value, value), 1, exact, None)
     }
 
     /// The median of what was measured, with the extremes.

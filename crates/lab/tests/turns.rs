@@ -5,6 +5,8 @@ mod common;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::{Nobody, identity};
 use lab::bench::Bench;
@@ -24,10 +26,21 @@ fn plan(results: &Results) -> Plan {
     Plan::new(results, &experiments, sizes, identity("c", SEED)).expect("planned")
 }
 
+/// Where is measured.
+fn place() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+/// Whether a file system is one of those that have nothing but pages, as coreutils know it.
+fn is_in_memory(path: &Path) -> bool {
+    let named = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().expect("stat");
+    ["tmpfs", "ramfs", "hugetlbfs"].contains(&String::from_utf8_lossy(&named.stdout).trim())
+}
+
 /// A run in which there is room for so many measurements.
 fn run(results: &mut Results, fitting: usize) -> Result<(), LabError> {
-    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let directory = directory.expect("a directory");
+    let directory = tempfile::tempdir_in(place()).expect("a directory");
     let asked = Cell::new(0);
     let room = || {
         asked.set(asked.get() + 1);
@@ -84,7 +97,8 @@ fn turns_become_one_figure_when_all_of_them_are_there() {
     }
     assert_eq!(series.len(), contestants, "{series:?}");
     let spaces: Vec<&Point> = points.iter().filter(|one| one.experiment == "PEERS-SPACE").collect();
-    assert!(spaces.iter().filter(|one| one.exact).count() >= 6, "engines: {spaces:?}");
+    let exact = spaces.iter().filter(|one| one.exact).count();
+    assert_eq!(exact >= 6, is_in_memory(&place()), "engines, in memory: {spaces:?}");
     let throughput = points.iter().filter(|point| point.metric == "throughput").count();
     assert_eq!(throughput, contestants * 4, "four mixtures, each one figure");
 }

@@ -89,9 +89,9 @@ pub trait View: Copy {
 /// Tells the observer of a memory something, as in
 /// `observe!(M: memory.enter(Component::Index))`.
 ///
-/// Where `M` has no observer ([`Memory::OBSERVED`]), nothing of it is compiled, so that a native run
-/// executes the instructions of a source without it. An empty function would not do: it is gone
-/// only after the compiler has decided, counting it, what to inline.
+/// Where `M` has no observer ([`Memory::OBSERVED`]) there is no call. An empty function would not do:
+/// it is gone only after the compiler has decided, counting it, what to inline. What the call would
+/// have kept alive at its place can still matter, so `scripts/native-instructions` counts.
 #[macro_export]
 macro_rules! observe {
     ($memory:ty: $said:expr) => {
@@ -109,8 +109,8 @@ macro_rules! observe {
 pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Whether contents can outlive the process. Where not, flush and fence fold away.
     const DURABLE: bool;
-    /// Whether an observer listens to [`Memory::enter`] and [`Memory::hold`]; what overrides them
-    /// sets this. See [`observe!`].
+    /// Whether an observer listens to [`Memory::mark`], [`Memory::enter`] and [`Memory::hold`]; what
+    /// overrides one of them sets this. See [`observe!`].
     ///
     /// [`observe!`]: crate::observe
     const OBSERVED: bool = false;
@@ -185,7 +185,8 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn fence(&self);
     /// Brings a range closer; only a hint.
     fn prefetch(&self, at: Range);
-    /// Tells an observer which step has just been done.
+    /// Tells an observer which step has just been done. Said through [`observe!`](crate::observe).
+    #[inline]
     fn mark(&self, _step: Step) {}
     /// Tells an observer what the work is for that begins here; it ends where the next one begins.
     /// Said through [`observe!`](crate::observe).

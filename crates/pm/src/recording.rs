@@ -394,6 +394,7 @@ fn thread_number() -> u32 {
 
 impl Memory for Recording {
     const DURABLE: bool = true;
+    const OBSERVED: bool = true;
     type View<'a> = NativeView<'a>;
 
     fn len(&self) -> u64 {

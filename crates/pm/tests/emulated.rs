@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pm::{
     Arena, Component, Dram, Emulated, LineCounts, Memory, Meter, MeterOptions, Off, Range, Step,
-    View,
+    View, observe,
 };
 
 const MIB: u64 = 1 << 20;
@@ -152,14 +152,14 @@ fn a_memory_that_is_gone_leaves_its_lines_to_the_next_one() {
 fn counts_are_told_apart_by_step_and_by_component() {
     let (meter, memory) = plain();
     memory.store(Off::new(0), 1);
-    memory.mark(Step("one"));
-    memory.enter(Component::Recovery);
+    observe!(Emulated<Arena>: memory.mark(Step("one")));
+    observe!(Emulated<Arena>: memory.enter(Component::Recovery));
     memory.store(Off::new(64), 1);
     memory.store(Off::new(128), 1);
-    memory.mark(Step("two"));
-    memory.enter(Component::Index);
+    observe!(Emulated<Arena>: memory.mark(Step("two")));
+    observe!(Emulated<Arena>: memory.enter(Component::Index));
     memory.store(Off::new(192), 1);
-    memory.mark(Step("one"));
+    observe!(Emulated<Arena>: memory.mark(Step("one")));
     let steps = meter.steps();
     let found = steps.iter().map(|s| (s.step.0, s.times, s.counts.store_misses));
     assert_eq!(found.collect::<Vec<_>>(), [("one", 2, 2), ("two", 1, 2)]);

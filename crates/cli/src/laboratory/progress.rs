@@ -1,5 +1,6 @@
 //! How far a run of the laboratory is, with the time that is left: one bar on a terminal, elsewhere a
-//! line now and then, as a run without a sign of life looks like one that hangs.
+//! line now and then where a measurement begins, as a run without a sign of life looks like one that
+//! hangs.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -26,7 +27,7 @@ pub(super) enum LabProgress {
 impl LabProgress {
     pub(super) fn new() -> Self {
         if !std::io::stderr().is_terminal() {
-            return Self::Lines(Lines { told: Cell::new(Instant::now()) });
+            return Self::Lines(Lines::new(Instant::now()));
         }
         let bar = ProgressBar::with_draw_target(Some(STEPS as u64), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg:46}");
@@ -37,9 +38,16 @@ impl LabProgress {
 
 impl Watch for LabProgress {
     fn phase(&self, what: &str) {
-        if let Self::Bar(bar) = self {
-            bar.set_message(what.to_owned());
-            bar.tick();
+        match self {
+            Self::Bar(bar) => {
+                bar.set_message(what.to_owned());
+                bar.tick();
+            }
+            Self::Lines(lines) => {
+                if let Some(line) = lines.line(Instant::now(), what) {
+                    say(line);
+                }
+            }
         }
     }
 }
@@ -51,8 +59,7 @@ impl Audience for LabProgress {
                 bar.set_prefix(told(far));
                 bar.set_position((far.share * STEPS) as u64);
             }
-            Self::Lines(lines) if lines.is_due(Instant::now()) => say(told(far)),
-            Self::Lines(_) => {}
+            Self::Lines(lines) => lines.far.set(Some(far)),
         }
     }
 }
@@ -65,19 +72,25 @@ impl Drop for LabProgress {
     }
 }
 
-/// When the last line was told.
+/// What was told last.
 pub(super) struct Lines {
     told: Cell<Instant>,
+    far: Cell<Option<Far>>,
 }
 
 impl Lines {
-    /// Whether it was silent for long enough; then another line is told now.
-    fn is_due(&self, now: Instant) -> bool {
-        let due = now.saturating_duration_since(self.told.get()) >= SILENCE;
-        if due {
-            self.told.set(now);
+    fn new(begun: Instant) -> Self {
+        Self { told: Cell::new(begun), far: Cell::new(None) }
+    }
+
+    /// What is to be said where `what` begins; nothing until it was silent for long enough.
+    fn line(&self, now: Instant, what: &str) -> Option<String> {
+        if now.saturating_duration_since(self.told.get()) < SILENCE {
+            return None;
         }
-        due
+        self.told.set(now);
+        let far = self.far.get().map_or(String::new(), |far| told(far) + ": ");
+        Some(far + what)
     }
 }
 
@@ -114,11 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_once_a_minute() {
+    fn lines_come_at_most_once_a_minute() {
         let begun = Instant::now();
-        let lines = Lines { told: Cell::new(begun) };
-        let due = |seconds| lines.is_due(begun + Duration::from_secs(seconds));
-        let asked: Vec<u64> = (0..=180).step_by(20).filter(|&seconds| due(seconds)).collect();
-        assert_eq!(asked, [60, 120, 180]);
+        let lines = Lines::new(begun);
+        let line = |seconds, what| lines.line(begun + Duration::from_secs(seconds), what);
+        assert_eq!(line(59, "inp"), None);
+        assert_eq!(line(60, "cow").as_deref(), Some("cow"));
+        lines.far.set(Some(Far { done: 3, all: 10, share: 0.3, left: None }));
+        assert_eq!(line(119, "log"), None);
+        assert_eq!(line(500, "nvm-inp").as_deref(), Some("3/10: nvm-inp"));
+        assert_eq!(line(559, "nvm-cow"), None);
     }
 }

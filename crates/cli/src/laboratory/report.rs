@@ -6,7 +6,7 @@ use lab::LabError;
 use lab::claims::{Tested, counts};
 use lab::emulation::Host as Line;
 use lab::report::{Report, csv};
-use lab::results::{Measurement, Results, Round, Wanted};
+use lab::results::{Measurement, Results, Round, Unequal, Wanted};
 use serde::Serialize;
 
 use super::check_writable;
@@ -21,6 +21,8 @@ struct Whole<'a> {
     points: Points<'a>,
     measurements: Vec<Cell<'a>>,
     calibrations: &'a [Line],
+    /// Counts that differ between rounds: none unless there is a bug of ours.
+    unequal: Vec<&'a str>,
     claims: &'a [Tested],
     targets: &'a [Tested],
 }
@@ -97,10 +99,15 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         points: Points::new(&made.host, &made.selection, &made.configured),
         measurements: made.measurements.iter().map(Cell::from).collect(),
         calibrations: &made.calibrations,
+        unequal: made.unequal.iter().map(|one| one.text.as_str()).collect(),
         claims: &made.claims,
         targets: &made.targets,
     };
-    let text = people(&made.claims) + &format!("\nThe report: {}\n", args.out.display());
+    let mut text = people(&made.claims);
+    for Unequal { text: unequal, .. } in &made.unequal {
+        text += &format!("\nA bug of Perdura: {unequal}; it should be the same.\n");
+    }
+    text += &format!("\nThe report: {}\n", args.out.display());
     report(&text, &whole, args.json.as_ref())
 }
 

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use lab::LabError;
 use lab::bench::Bench;
 use lab::experiments::{Experiment, named};
 use lab::results::{Results, Selection};
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
     }
     tell_beginning(&plan);
-    {
+    let ran = {
         let progress = LabProgress::new();
         let directory = scratch.directory("lab")?;
         let bench = Bench {
@@ -56,10 +57,29 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             room: &|| scratch.room().ok(),
             calibrations: Calibrations::default(),
         };
-        plan.run(&mut results, &bench, &progress)?;
+        plan.run(&mut results, &bench, &progress)
+    };
+    let wanted = |id: &str| experiments.iter().any(|experiment: &&Experiment| experiment.id == id);
+    let differing = || -> Result<Option<String>, LabError> {
+        let unequal = results.unequal(&selection)?;
+        let unequal = unequal.iter().filter(|one| wanted(&one.experiment));
+        let texts: Vec<&str> = unequal.map(|one| one.text.as_str()).collect();
+        let file = args.results.results.display();
+        Ok((!texts.is_empty()).then(|| {
+            format!(
+                "counts differ that the same seed has to give again, a bug of Perdura: please report it with {file}; to measure them again, name another file with --results\n{}",
+                texts.join("\n")
+            )
+        }))
+    };
+    if let Err(error) = ran {
+        // Of a file that cannot be written what it holds may be told all the same.
+        if let Ok(Some(differing)) = differing() {
+            say(format_args!("perdura: {differing}"));
+        }
+        return Err(error.into());
     }
     let points = results.configured(&selection)?;
-    let wanted = |id: &str| experiments.iter().any(|experiment: &&Experiment| experiment.id == id);
     let points: Vec<_> = points.into_iter().filter(|one| wanted(&one.point.experiment)).collect();
     let text = format!(
         "{} of {} measurements were missing and are done now, in {}; results are in {}.\n`perdura lab report` draws them and tests the claims.\n",
@@ -69,14 +89,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         args.results.results.display(),
     );
     let printed = report(&text, &Points::new(&host, &selection, &points), args.json.as_ref());
-    let unequal = results.unequal(&selection)?;
-    Failure::or_verdict(printed, || match unequal[..] {
-        [] => Ok(()),
-        _ => Err(Failure::Failed(format!(
-            "counts differ that the same seed has to give again, a bug of Perdura; please report it with {}:\n{}",
-            args.results.results.display(),
-            unequal.join("\n"),
-        ))),
+    Failure::or_verdict(printed, || match differing()? {
+        None => Ok(()),
+        Some(differing) => Err(Failure::Failed(differing)),
     })
 }
 

@@ -110,26 +110,32 @@ fn counts_that_differ_between_rounds_are_told_as_a_bug() {
         results.select(lab::results::Wanted::default()).expect("one");
     for (round, space) in [(0, 1.25), (1, 1.5)] {
         let key = lab::results::Key {
-            study: "peers".into(),
+            study: "bytes".into(),
             configuration: format!(r#"{{"repeat":2,"round":{round}}}"#),
             scale: scale.clone(),
             commit: commit.clone(),
             host: host.clone(),
             seed,
         };
-        let point = lab::Point::of("PEERS-SPACE", "nvm-inp", 10_u64).counted("space", "B", space);
+        let point = lab::Point::of("P1-T3", "nvm-inp", 10_u64).counted("space", "B", space);
         results.save(&key, "", 1.0, &[point]).expect("saved");
     }
     drop(results);
     let again = lab(&["run", "P1-T3", "--tiny"], &path);
     assert_eq!(again.code, Some(1), "{again:?}");
-    let what = "PEERS-SPACE: space of nvm-inp at 10 is 1.25 in one round and 1.5 in another";
+    let what = "P1-T3: space of nvm-inp at 10 is 1.25 in one round and 1.5 in another";
     assert!(again.err.contains(what), "{again:?}");
     assert!(again.out.contains("0 of 6 measurements were missing"), "told all the same: {again:?}");
-    let [page, small] = ["report.html", "report.md"].map(|name| directory.path().join(name));
-    let report = lab(&["report", "--out", text(&page), "--markdown", text(&small)], &path);
+    // Of what was not asked for nothing is said here, and everything in the report.
+    let other = lab(&["run", "P1-F1", "--tiny"], &path);
+    assert_eq!(other.code, Some(0), "{other:?}");
+    let [page, small, json] =
+        ["report.html", "report.md", "report.json"].map(|name| directory.path().join(name));
+    let arguments = ["report", "--out", text(&page), "--markdown", text(&small)];
+    let report = lab(&[&arguments[..], &["--json", text(&json)]].concat(), &path);
     assert_eq!(report.code, Some(0), "{report:?}");
-    for file in [&page, &small] {
+    assert!(report.out.contains(what), "{report:?}");
+    for file in [&page, &small, &json] {
         let written = fs::read_to_string(file).expect("written");
         assert!(written.contains(what), "{}", file.display());
     }

@@ -97,7 +97,7 @@ fn head(data: &Data<'_>) -> String {
     for missing in &data.missing {
         let _ = write!(text, "**Incomplete.** {missing}.\n\n");
     }
-    for unequal in data.unequal {
+    for unequal in &data.unequal {
         let _ = write!(text, "**A bug of Perdura.** {unequal}; it should be the same.\n\n");
     }
     text

@@ -15,7 +15,7 @@ use crate::error::LabError;
 use crate::experiments::EXPERIMENTS;
 use crate::host::Host;
 use crate::point::Point;
-use crate::results::{Configured, Measurement, Results, Selection};
+use crate::results::{Configured, Measurement, Results, Selection, Unequal};
 use crate::run::{Identity, Plan};
 use crate::scale::Sizes;
 
@@ -48,7 +48,7 @@ pub struct Report {
     /// What is missing of studies that were begun.
     pub missing: Vec<Missing>,
     /// [`Results::unequal`].
-    pub unequal: Vec<String>,
+    pub unequal: Vec<Unequal>,
     points: Vec<Point>,
 }
 
@@ -74,7 +74,7 @@ struct Data<'a> {
     seconds: f64,
     experiments: Vec<Shown<'a>>,
     missing: Vec<String>,
-    unequal: &'a [String],
+    unequal: Vec<&'a str>,
     calibrations: &'a [Line],
     points: &'a [Point],
     authors: Option<&'a [Point]>,
@@ -173,7 +173,7 @@ impl Report {
             seconds: self.measurements.iter().map(|one| one.seconds).sum(),
             experiments: EXPERIMENTS.iter().map(shown).collect(),
             missing: self.missing.iter().map(Missing::text).collect(),
-            unequal: &self.unequal,
+            unequal: self.unequal.iter().map(|one| one.text.as_str()).collect(),
             calibrations: &self.calibrations,
             points: &self.points,
             authors: self.authors.as_deref(),

@@ -32,7 +32,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::LabError;
 
 pub use read::{Configured, Measurement, Selection, Wanted};
-pub use rounds::Round;
+pub use rounds::{Round, Unequal};
 pub use write::Key;
 
 /// In a configuration, which of `repeat` rounds a measurement is. Rounds are measured and saved by

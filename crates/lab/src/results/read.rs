@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 
-use super::rounds::{together, unequal};
+use super::rounds::{Unequal, together, unequal};
 use super::{Key, Results};
 use crate::error::LabError;
 use crate::host::Host;
@@ -103,12 +103,12 @@ impl Results {
         Ok(together(self.saved(selection)?))
     }
 
-    /// The counts of a selection that are not the same in each round, though the same seed has to
-    /// give the same number: in words, and none unless there is a bug of ours.
+    /// The counts of a selection that are not the same in each round: none unless there is a bug of
+    /// ours.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn unequal(&self, selection: &Selection) -> Result<Vec<String>, LabError> {
+    pub fn unequal(&self, selection: &Selection) -> Result<Vec<Unequal>, LabError> {
         Ok(unequal(&self.saved(selection)?))
     }
 

@@ -90,8 +90,17 @@ fn of_rounds(first: Point, rounds: &[Point]) -> Point {
     }
 }
 
-/// Counts that two rounds do not agree on, each once, in words.
-pub(super) fn unequal(all: &[Configured]) -> Vec<String> {
+/// A count that is not the same in each round, though the same seed has to give the same number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unequal {
+    /// Of which experiment it is.
+    pub experiment: String,
+    /// What it is, and how it differs, in words.
+    pub text: String,
+}
+
+/// Counts that two rounds do not agree on, each once.
+pub(super) fn unequal(all: &[Configured]) -> Vec<Unequal> {
     let mut counts: HashMap<Place, Option<f64>> = HashMap::new();
     let mut unequal = Vec::new();
     for Configured { configuration, point } in all.iter().filter(|one| one.point.exact) {
@@ -103,13 +112,13 @@ pub(super) fn unequal(all: &[Configured]) -> Vec<String> {
             Entry::Occupied(mut known) => match *known.get() {
                 Some(value) if value != point.value => {
                     known.insert(None);
-                    let Point { experiment, series, x, metric, panel, .. } = point;
+                    let Point { experiment, series, x, metric, panel, value: other, .. } = point;
                     let panel = if panel.is_empty() { "" } else { &format!(", {panel}") };
-                    unequal.push(format!(
+                    let text = format!(
                         "{experiment}{panel}: {metric} of {series} at {x} is {value} in one round and \
-                         {} in another",
-                        point.value
-                    ));
+                         {other} in another"
+                    );
+                    unequal.push(Unequal { experiment: experiment.clone(), text });
                 }
                 // The same, or told already.
                 _ => {}

@@ -59,22 +59,31 @@ impl Stage for ChurnStage {
         let options = Options::new().engine(self.engine).domain(Domain::Process);
         let database = create_modelled(&place.path().join("pool"), &schema(), &options);
         let database = database.map_err(|error| failed(&error))?;
-        let points = self.points(&database, bench.seed).map_err(|error| failed(&error))?;
+        let stored = self.stored(&database, bench.seed).map_err(|error| failed(&error))?;
         let report = database.check().map_err(|error| failed(&error))?;
         if report.leaked + report.dangling > 0 {
             let why = format!("{} objects leaked, {} dangling", report.leaked, report.dangling);
             return Err(failed(&why));
         }
+        let exact = bench.space_is_exact()?;
+        let points: Vec<Point> = stored
+            .into_iter()
+            .map(|(operations, bytes)| {
+                let place = Point::of("PEERS-CHURN", self.engine.name(), operations);
+                place.once("stored", "B", bytes as f64, exact)
+            })
+            .collect();
         done(0, &points)
     }
 }
 
 impl ChurnStage {
-    fn points(&self, database: &Database, seed: u64) -> Result<Vec<Point>, perdura::Error> {
+    /// After so many operations, the most that was stored since the last look.
+    fn stored(&self, database: &Database, seed: u64) -> Result<Vec<(u64, u64)>, perdura::Error> {
         let mut churn = Churn::new(database, self.tuples, seed)?;
         (0..self.tuples).try_for_each(|key| churn.insert(key))?;
         let part = (self.operations / PARTS).max(1);
-        let mut points = Vec::new();
+        let mut stored = Vec::new();
         for number in 0..=PARTS {
             let mut most = 0;
             for operation in 0..part {
@@ -83,10 +92,9 @@ impl ChurnStage {
                     most = most.max(database.stored_bytes()?);
                 }
             }
-            let place = Point::of("PEERS-CHURN", self.engine.name(), part * number);
-            points.push(place.counted("stored", "B", most as f64));
+            stored.push((part * number, most));
         }
-        Ok(points)
+        Ok(stored)
     }
 }
 

@@ -255,7 +255,7 @@ impl PeerStage {
             runs: self.runs,
             churning_runs: reads_again(self.contestant).then_some(self.churning_runs),
             commit: self.way.commit(),
-            exact: matches!(self.contestant, Contestant::Engine(..)),
+            exact: matches!(self.contestant, Contestant::Engine(..)) && bench.space_is_exact()?,
         };
         match self.contestant {
             Contestant::Engine(kind, domain) => race.engine(kind, domain, self.way, place.path()),
@@ -296,7 +296,8 @@ struct Race<'a> {
     /// If reads are measured once more in the end: how often each mixture has run then.
     churning_runs: Option<u32>,
     commit: Commit,
-    /// Whether the same seed takes the same space again: threads in the background may not.
+    /// Whether the same seed takes the same space again: what has threads in the background may not,
+    /// nor what lies on a file system that does not ([`Bench::space_is_exact`]).
     exact: bool,
 }
 
@@ -368,10 +369,7 @@ impl Race<'_> {
             let place = Point::of("PEERS-SPACE", self.name, X::from(tuples));
             let share = bytes as f64 / self.spec.user_bytes() as f64;
             let metric = "space for a byte of user data";
-            points.push(match self.exact {
-                true => place.counted(metric, "B", share),
-                false => place.measured(metric, "B", &[share]),
-            });
+            points.push(place.once(metric, "B", share, self.exact));
         }
         if let Some(runs) = self.churning_runs {
             for mix in Mix::ALL {
