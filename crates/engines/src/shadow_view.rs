@@ -70,8 +70,8 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
         sound(memory, || {
             observe!(T::Memory: memory.enter(Component::Index));
             let found = self.map.find(self.trees, table, key, |stored| {
-                observe!(T::Memory: memory.mark(FIND));
-                observe!(T::Memory: memory.enter(Component::Storage));
+                observe!(T::Memory: self.tuples.memory().mark(FIND));
+                observe!(T::Memory: self.tuples.memory().enter(Component::Storage));
                 self.tuples.read(layout, stored, columns, row)
             })?;
             let Some(read) = found else { return Ok(false) };
@@ -93,8 +93,8 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
         sound(memory, || {
             observe!(T::Memory: memory.enter(Component::Index));
             let found = self.map.find(self.trees, table, key, |stored| {
-                observe!(T::Memory: memory.mark(FIND));
-                observe!(T::Memory: memory.enter(Component::Storage));
+                observe!(T::Memory: self.tuples.memory().mark(FIND));
+                observe!(T::Memory: self.tuples.memory().enter(Component::Storage));
                 self.tuples.read_bytes(layout, stored, columns, out)
             })?;
             let Some(read) = found else { return Ok(None) };
