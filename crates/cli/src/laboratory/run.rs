@@ -60,18 +60,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         plan.run(&mut results, &bench, &progress)
     };
     let wanted = |id: &str| experiments.iter().any(|experiment: &&Experiment| experiment.id == id);
-    let differing = || -> Result<Option<String>, LabError> {
-        let unequal = results.unequal(&selection)?;
-        let unequal = unequal.iter().filter(|one| wanted(&one.experiment));
-        let texts: Vec<&str> = unequal.map(|one| one.text.as_str()).collect();
-        let file = args.results.results.display();
-        Ok((!texts.is_empty()).then(|| {
-            format!(
-                "counts differ that the same seed has to give again, a bug of Perdura: please report it with {file}; to measure them again, name another file with --results\n{}",
-                texts.join("\n")
-            )
-        }))
-    };
+    let differing = || differing(&results, &selection, wanted);
     if let Err(error) = ran {
         // Of a file that cannot be written what it holds may be told all the same.
         if let Ok(Some(differing)) = differing() {
@@ -93,6 +82,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         None => Ok(()),
         Some(differing) => Err(Failure::Failed(differing)),
     })
+}
+
+/// What is said of the counts of experiments that differ between rounds, if any do.
+fn differing(
+    results: &Results,
+    selection: &Selection,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Option<String>, LabError> {
+    let unequal = results.unequal(selection)?;
+    let unequal = unequal.iter().filter(|one| wanted(&one.experiment));
+    let texts: Vec<&str> = unequal.map(|one| one.text.as_str()).collect();
+    if texts.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "counts differ that the same seed has to give again, a bug of Perdura: please report it with {}; to measure them again, name another file with --results\n{}",
+        results.path().display(),
+        texts.join("\n")
+    )))
 }
 
 fn tell_beginning(plan: &Plan) {
