@@ -163,8 +163,6 @@ impl<E: Environment> Cow<E> {
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        // Its pages hold the tuples.
-        observe!(E::Durable: self.tuples.pool.enter(Component::Storage));
         let done = act(self);
         if done.is_err() {
             self.state.must_abort();
@@ -259,6 +257,8 @@ impl<E: Environment> Engine for Cow<E> {
         self.reserve(&needs, true)?;
         self.user_bytes += user_bytes(values.iter());
         self.change(|this| {
+            // The trees' pages hold the tuples.
+            observe!(E::Durable: this.tuples.pool.enter(Component::Storage));
             this.shadow.insert(tree, key, &this.new)?;
             let row = InlineRow::new(&layout, &this.new)?;
             for index in 1..layout.index_count() {
@@ -289,6 +289,8 @@ impl<E: Environment> Engine for Cow<E> {
         self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
         let (tree, key) = (self.map.tree(table, 0), layout.primary_key(key)?);
         self.change(|this| {
+            // The trees' pages hold the tuples.
+            observe!(E::Durable: this.tuples.pool.enter(Component::Storage));
             this.shadow.replace(tree, key.bytes(&mut [0; 8]), &this.new)?;
             for index in indexes() {
                 let before = InlineRow::new(&layout, &this.old)?.key(index)?;
@@ -310,6 +312,8 @@ impl<E: Environment> Engine for Cow<E> {
         self.reserve(&needs, false)?;
         let (tree, key) = (self.map.tree(table, 0), layout.primary_key(key)?);
         self.change(|this| {
+            // The trees' pages hold the tuples.
+            observe!(E::Durable: this.tuples.pool.enter(Component::Storage));
             this.shadow.remove(tree, key.bytes(&mut [0; 8]))?;
             let row = InlineRow::new(&layout, &this.old)?;
             for index in 1..layout.index_count() {

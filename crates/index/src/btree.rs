@@ -218,7 +218,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         Ok(Prepared { leaf, slot })
     }
 
-    /// Makes a prepared entry count, by one 8-byte store in `Append` leaves.
+    /// Makes a prepared entry count, by one 8-byte store in `Append` leaves. An observer is told by
+    /// the caller that this is the index.
     ///
     /// # Errors
     /// A damaged node.
@@ -230,7 +231,6 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         prepared: Durable<Prepared>,
         lines: &mut LineSet,
     ) -> Result<(), Bad> {
-        observe!(M: memory.enter(Component::Index));
         let Prepared { leaf, slot } = prepared.into_inner();
         L::publish::<K, M>(memory, leaf, &self.shape, slot, lines)
     }

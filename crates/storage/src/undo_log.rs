@@ -493,6 +493,7 @@ impl UndoLog {
     }
 
     /// Ends the open transaction, which has been undone durably.
+    #[inline(never)]
     #[track_caller]
     pub fn abort<M: Memory>(&mut self, memory: &M) {
         self.finish(memory, STATE_EMPTY);

@@ -26,7 +26,7 @@ use super::entry::Trees;
 use super::error::LsmError;
 use crate::key::TableKey;
 use crate::schema::{FieldForm, TableLayout};
-use crate::table::{TableIndex, write_value};
+use crate::table::{TableIndex, publish_entry, write_value};
 use crate::tuple::{owned_slot, slot_range};
 use crate::value::Value;
 
@@ -292,10 +292,7 @@ impl<M: Memory> MemTable<M> {
                 _ => unreachable!("a key has the form of its index"),
             };
             let prepared = fence_for(lane.memory(), Flushed::lines(lane.memory(), lines, prepared));
-            match index {
-                TableIndex::Narrow(tree) => tree.publish(lane.memory(), prepared, lines)?,
-                TableIndex::Wide(tree) => tree.publish(lane.memory(), prepared, lines)?,
-            }
+            publish_entry(index, lane.memory(), prepared, lines)?;
             self.entries += 1;
             self.slots.bytes += self.layouts.keys(tree).width as u64 + 8;
         }

@@ -12,6 +12,7 @@
 //! open: what the older entries of a tuple say is the same whenever it is asked.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use pm::{Bad, Memory};
 
@@ -30,6 +31,9 @@ use crate::undo_log::{UndoEntry, UndoKind};
 
 /// An entry of an index: its table, the index (0 is the primary one), and its key.
 type IndexEntry = (u16, usize, TableKey);
+/// Index entries, each with the number of a log entry. Without a random seed, so that the same input
+/// takes the same instructions.
+type MadeEntries = HashMap<IndexEntry, usize, BuildHasherDefault<DefaultHasher>>;
 
 fn damaged(at: u64) -> StorageError {
     Bad::Damaged { what: "log entry", at }.into()
@@ -73,11 +77,8 @@ impl<M: Memory> Runs<M> {
 
     /// The index entries that operations of a transaction have made, with the number of the first
     /// log entry of the oldest operation that has.
-    fn made_entries(
-        &self,
-        entries: &[UndoEntry],
-    ) -> Result<HashMap<IndexEntry, usize>, StorageError> {
-        let mut made = HashMap::new();
+    fn made_entries(&self, entries: &[UndoEntry]) -> Result<MadeEntries, StorageError> {
+        let mut made = MadeEntries::default();
         for (number, _, last) in newest_first(entries) {
             let table = last.table();
             if last.kind() != Some(UndoKind::Replace)

@@ -2,7 +2,7 @@
 
 use heap::Lane;
 use index::{BTree, IndexError, LeafLayout, Prepared, WideKey};
-use pm::{Bad, Durable, LineSet, Memory, Off};
+use pm::{Bad, Component, Durable, LineSet, Memory, Off, observe};
 
 use crate::error::StorageError;
 use crate::key::{TableKey, key_of_fields, packed_words};
@@ -49,6 +49,7 @@ pub(crate) fn publish_entry<M: Memory, L: LeafLayout>(
     entry: Durable<Prepared>,
     lines: &mut LineSet,
 ) -> Result<(), Bad> {
+    observe!(M: memory.enter(Component::Index));
     match index {
         TableIndex::Narrow(tree) => tree.publish(memory, entry, lines),
         TableIndex::Wide(tree) => tree.publish(memory, entry, lines),
