@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::offset::{LINE_BYTES, Off, Range};
 
 /// The version of the pool format that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 /// Bytes of a header copy.
 pub const HEADER_BYTES: usize = 128;
 /// Where the two copies start.

@@ -184,17 +184,17 @@ fn headers_of_other_versions_and_machines_are_named_as_such() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let mut same = whole.clone();
-    forge(&mut same, 12, &3u32.to_le_bytes());
+    forge(&mut same, 12, &4u32.to_le_bytes());
     compare(&open(&path, &same).unwrap(), &model);
     let forged = |at: usize, field: &[u8]| {
         let mut bytes = whole.clone();
         forge(&mut bytes, at, field);
         pool_error(&path, &bytes)
     };
-    for version in [0u32, 1, 2, 4, u32::MAX] {
+    for version in [0u32, 1, 2, 3, 5, u32::MAX] {
         let error = forged(12, &version.to_le_bytes());
         assert!(matches!(error, PoolError::Version { found, .. } if found == version), "{error}");
-        assert_eq!(error.to_string().contains("newer build"), version > 3, "{error}");
+        assert_eq!(error.to_string().contains("newer build"), version > 4, "{error}");
     }
     let swapped = u64::from_le_bytes(*b"PERDURA\0").swap_bytes().to_le_bytes();
     for (at, field) in [

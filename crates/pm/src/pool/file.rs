@@ -93,7 +93,7 @@ pub(super) fn header_of(
             hint: if found > FORMAT_VERSION {
                 "; use a newer build"
             } else {
-                "; dump it with the build that wrote it and load the dump here"
+                "; carry it over: `perdura pool dump` with the build that wrote it, `perdura pool load` with this one"
             },
         },
         HeaderDamage::Features(flags) => PoolError::Features { path: path.into(), flags },
