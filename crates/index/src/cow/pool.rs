@@ -88,10 +88,11 @@ pub struct PoolPages<M: Memory> {
 }
 
 /// Bytes of an extent in chunks of so many bytes: whole chunks, or eighths of large ones, less the
-/// sixteenth that chunk and size class take.
+/// sixteenth that chunk and size class take. In chunks of 4 MiB it is that of 2 MiB, since slots end
+/// before an eighth does.
 fn extent_bytes(chunk_bytes: u64) -> u64 {
     let part = if chunk_bytes >= 128 << 10 { chunk_bytes / 8 } else { chunk_bytes };
-    part / 16 * 15
+    part.min(256 << 10) / 16 * 15
 }
 
 impl<M: Memory> PoolPages<M> {

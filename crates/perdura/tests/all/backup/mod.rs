@@ -1,6 +1,7 @@
 //! Copies of a database, for every engine: backups and JSON lines. A copy is what was committed at
 //! one moment; what is damaged or does not fit is refused with the place; a failure leaves nothing.
 
+mod chunks;
 mod damaged;
 mod lines;
 mod moments;
