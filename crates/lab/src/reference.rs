@@ -24,7 +24,8 @@ pub fn read(path: &Path) -> Result<Vec<Point>, LabError> {
 }
 
 fn parse(text: &str) -> Result<Vec<Point>, String> {
-    let mut lines = text.lines();
+    // Some editors put a byte order mark before a text.
+    let mut lines = text.trim_start_matches('\u{feff}').lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').map(str::trim).collect();
     if head != HEAD {
         return Err(format!("its first line has to be `{}`", HEAD.join(",")));

@@ -6,6 +6,7 @@ use pm::{Bad, LineSet, Memory, Off, Range};
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::by_hand::json_error;
 use crate::error::StorageError;
 use crate::schema::Schema;
 
@@ -14,6 +15,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PDDESCR1");
 
 /// The description as it is stored, in JSON, behind a header with its length and checksum.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Description {
     /// The engine's name.
     pub engine: String,
@@ -77,7 +79,9 @@ impl Description {
         if u64::from(crc32c::crc32c(&json)) != header.checksum {
             return Err(damaged.into());
         }
-        let description = serde_json::from_slice(&json).map_err(|_| damaged)?;
+        // What was written is what is there: a newer build has written it.
+        let description = serde_json::from_slice(&json)
+            .map_err(|error| StorageError::UnknownDescription { why: json_error(&error) })?;
         Ok(Some((description, at)))
     }
 }

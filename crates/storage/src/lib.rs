@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod by_hand;
 pub mod checkpoint;
 mod copies;
 mod description;
@@ -39,6 +40,7 @@ mod value;
 pub mod wal;
 mod work_done;
 
+pub use by_hand::{did_you_mean, json_error, shortened, without_mark};
 pub use copies::{SlotTuple, TupleCopies};
 pub use description::Description;
 pub use error::StorageError;

@@ -7,6 +7,7 @@ use index::{MAX_KEY_BYTES, NodeShape};
 use pm::Range;
 use serde::{Deserialize, Serialize};
 
+use crate::by_hand::{did_you_mean, json_error, without_mark};
 use crate::error::StorageError;
 use crate::value::ColumnType;
 
@@ -21,6 +22,7 @@ pub const MAX_INLINE_TUPLE: u64 = 4 << 10;
 
 /// A column of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Column {
     /// Its name.
     pub name: String,
@@ -31,6 +33,7 @@ pub struct Column {
 /// A secondary index: finds tuples by other columns than the primary key. Several tuples may have
 /// the same values there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct IndexSchema {
     /// Its name.
     pub name: String,
@@ -40,6 +43,7 @@ pub struct IndexSchema {
 
 /// A table as the user declares it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TableSchema {
     pub(crate) name: String,
     pub(crate) columns: Vec<Column>,
@@ -123,6 +127,7 @@ impl TableSchema {
 
 /// All tables of a database.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Schema {
     pub(crate) tables: Vec<TableSchema>,
 }
@@ -138,6 +143,21 @@ impl Schema {
     pub fn table(mut self, table: TableSchema) -> Self {
         self.tables.push(table);
         self
+    }
+
+    /// Reads a schema as people write it, in JSON; `perdura pool create --help` shows one. A byte
+    /// order mark before it is passed over.
+    ///
+    /// # Errors
+    /// It is no JSON, or has a field that a schema does not have; the text says where, and what was
+    /// probably meant. Whether the schema makes sense is seen when a database is created.
+    pub fn from_json(text: &[u8]) -> Result<Self, StorageError> {
+        let wrong = |why: String| StorageError::Schema(format!("is no schema: {why}"));
+        let text = without_mark(text).map_err(|why| wrong(why.into()))?;
+        serde_json::from_slice(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            wrong(format!("line {line}, column {column}: {}", json_error(&error)))
+        })
     }
 
     /// The tables.
@@ -289,7 +309,10 @@ impl TableLayout {
         }
         let mut names = HashSet::new();
         for column in &schema.columns {
-            if column.name.is_empty() || !names.insert(&column.name) {
+            if column.name.is_empty() {
+                return Err(wrong("a column has no name".into()));
+            }
+            if !names.insert(&column.name) {
                 return Err(wrong(format!("two columns are called `{}`", column.name)));
             }
             if column.kind.max_bytes().is_some_and(|max| max > MAX_VALUE_BYTES) {
@@ -310,12 +333,23 @@ impl TableLayout {
             .collect();
         let number_of = |name: &String| {
             let found = schema.columns.iter().position(|column| column.name == *name);
-            found.map(|at| at as u16).ok_or_else(|| wrong(format!("there is no column `{name}`")))
+            found.map(|at| at as u16).ok_or_else(|| {
+                let known = schema.columns.iter().map(|column| column.name.as_str());
+                wrong(format!("there is no column `{name}`{}", did_you_mean(name, known)))
+            })
+        };
+        let once = |what: &str, own: &[u16]| {
+            let twice = (1..own.len()).find(|at| own[..*at].contains(&own[*at]));
+            twice.map_or(Ok(()), |at| {
+                let name = &schema.columns[usize::from(own[at])].name;
+                Err(wrong(format!("{what} has column `{name}` twice")))
+            })
         };
         let key: Vec<u16> = schema.key.iter().map(number_of).collect::<Result<_, _>>()?;
         if key.is_empty() {
             return Err(wrong("it has no primary key; name its columns with `.key(&[..])`".into()));
         }
+        once("the primary key", &key)?;
         let key_layout = |what: String, own: &[u16], more: &[u16]| {
             let columns: Vec<u16> = own.iter().chain(more).copied().collect();
             KeyLayout::new(schema, what, columns, own.len(), node_bytes)
@@ -325,13 +359,17 @@ impl TableLayout {
         let mut index_names = HashSet::new();
         let mut secondary = Vec::new();
         for index in &schema.indexes {
-            if index.name.is_empty() || !index_names.insert(&index.name) {
+            if index.name.is_empty() {
+                return Err(wrong("an index has no name".into()));
+            }
+            if !index_names.insert(&index.name) {
                 return Err(wrong(format!("two indexes are called `{}`", index.name)));
             }
             let own: Vec<u16> = index.columns.iter().map(number_of).collect::<Result<_, _>>()?;
             if own.is_empty() {
                 return Err(wrong(format!("index `{}` has no columns", index.name)));
             }
+            once(&format!("index `{}`", index.name), &own)?;
             own.iter().for_each(|column| indexed[usize::from(*column)] = true);
             secondary.push(key_layout(format!("index `{}`", index.name), &own, &key)?);
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The type of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ColumnType {
     /// An unsigned 8-bit integer. Its values are [`Value::U64`], as those of all unsigned ones;
     /// the type says how large they get and how many bytes a key has for them.

@@ -52,8 +52,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
 /// There is none, or it is no schema.
 pub(super) fn read_schema(path: &Path) -> Result<Schema, Failure> {
     let about = |error: String| Failure::about(path.display(), error);
-    let text = std::fs::read_to_string(path).map_err(|error| about(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| {
-        about(format!("is no schema: {error}; `perdura pool create --help` shows a schema"))
-    })
+    let text = std::fs::read(path).map_err(|error| about(error.to_string()))?;
+    Schema::from_json(&text)
+        .map_err(|error| about(format!("{error}; `perdura pool create --help` shows a schema")))
 }

@@ -24,6 +24,16 @@ pub enum BackupError {
         /// Its version.
         found: u32,
     },
+    /// What the backup says of itself is whole, and more than this build knows.
+    #[error(
+        "{path}: its description has something that this build does not know ({why}); use the build that has written it, or a newer one"
+    )]
+    Unknown {
+        /// The file.
+        path: String,
+        /// What it is.
+        why: String,
+    },
     /// The backup is not what was written.
     #[error("{path}: damaged at byte {at}: {what}; nothing was restored. Use another backup")]
     Damaged {

@@ -103,6 +103,7 @@ impl BlockHeader {
 
 /// The description, in JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Description {
     /// The version of Perdura that has written the backup.
     pub(super) perdura: String,

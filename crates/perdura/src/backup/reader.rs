@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use engines::below::{Catalog, Source};
+use engines::below::{Catalog, Source, json_error};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::error::BackupError;
@@ -71,8 +71,9 @@ impl Reader {
         if header.kind.get() != DESCRIPTION {
             return Err(self.damaged(at, "the first block is no description"));
         }
+        // Its checksum is right: a newer build has written it.
         let description: Description = serde_json::from_slice(&contents).map_err(|error| {
-            self.damaged(at, &format!("the description makes no sense: {error}"))
+            BackupError::Unknown { path: self.path.clone(), why: json_error(&error) }
         })?;
         if let Err(error) = Catalog::new(&description.schema, description.node_bytes) {
             return Err(self.damaged(at, &format!("the schema makes no sense: {error}")));

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use engines::below::{Environment, Native, Schema, TableSchema, Value};
+use engines::below::{
+    Environment, Native, Schema, TableSchema, Value, did_you_mean, json_error, without_mark,
+};
 use serde::Deserialize;
 use serde::de::DeserializeSeed;
 use serde_json::value::RawValue;
@@ -179,10 +181,20 @@ impl<'a> Input<'a> {
             if read as u64 > limit {
                 return Err(self.wrong("it is longer than any tuple of these tables", kept));
             }
+            if self.line == 1 {
+                self.pass_over_mark(kept)?;
+            }
             if !self.buffer.trim_ascii().is_empty() {
                 return Ok(true);
             }
         }
+    }
+
+    fn pass_over_mark(&mut self, kept: Kept) -> Result<(), Error> {
+        let rest = without_mark(&self.buffer).map(<[u8]>::len);
+        let rest = rest.map_err(|why| self.wrong(why, kept))?;
+        self.buffer.drain(..self.buffer.len() - rest);
+        Ok(())
     }
 
     /// Reads the description, if the input begins with one.
@@ -194,8 +206,14 @@ impl<'a> Input<'a> {
         if !self.read(HEAD_LIMIT, Kept::Nothing)? {
             return Ok(None);
         }
-        let version = serde_json::from_slice::<Peek>(&self.buffer).ok();
-        let Some(version) = version.and_then(|peek| peek.perdura_dump) else {
+        let version = match serde_json::from_slice::<Peek>(&self.buffer) {
+            Ok(peek) => peek.perdura_dump,
+            Err(error) if self.buffer.trim_ascii_start().starts_with(b"{\"perdura_dump\"") => {
+                return Err(self.wrong(explain(&error, 0), Kept::Nothing));
+            }
+            Err(_) => None,
+        };
+        let Some(version) = version else {
             self.again = true;
             return Ok(None);
         };
@@ -210,11 +228,7 @@ impl<'a> Input<'a> {
 
 /// What is wrong, with the column of the line.
 fn explain(error: &serde_json::Error, offset: usize) -> String {
-    let mut text = error.to_string();
-    if let Some(place) = text.rfind(" at line ") {
-        text.truncate(place);
-    }
-    format!("{text} (column {})", offset + error.column())
+    format!("{} (column {})", json_error(error), offset + error.column())
 }
 
 /// Any line but the first.
@@ -324,13 +338,19 @@ impl<'a, E: Environment> Loading<'a, E> {
         LinesError::Refused { input, line, source, kept: self.kept }.into()
     }
 
+    /// Why a table is none of the database's.
+    fn no_table(&self, name: &str) -> String {
+        let meant = did_you_mean(name, self.tables.iter().map(Table::name));
+        format!("the database has no table `{name}`{meant}")
+    }
+
     /// The tables of a dump are the database's.
     fn same_tables(&self, input: &Input<'_>, head: &Head) -> Result<(), Error> {
         for table in head.schema.tables() {
             let own = self.tables.iter().find(|own| own.name() == table.name());
             if own.is_none_or(|own| own.schema() != table) {
                 let why = match own {
-                    None => format!("the database has no table `{}`", table.name()),
+                    None => self.no_table(table.name()),
                     Some(_) => format!(
                         "table `{}` has other columns, keys or indexes than that of the database",
                         table.name()
@@ -350,7 +370,7 @@ impl<'a, E: Environment> Loading<'a, E> {
         tuple: &RawValue,
     ) -> Result<(), Error> {
         let Some(number) = self.tables.iter().position(|own| own.name() == table) else {
-            return Err(input.wrong(format!("the database has no table `{table}`"), self.kept));
+            return Err(input.wrong(self.no_table(table), self.kept));
         };
         let partition = match partition {
             None if self.partitions == 1 => 0,

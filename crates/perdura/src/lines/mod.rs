@@ -16,10 +16,13 @@
 //!
 //! | column | value |
 //! |---|---|
-//! | integers | a number without fraction or exponent, all 64 bits of it |
+//! | integers | a number without fraction or exponent, all 64 bits of it; read is any number that is exactly one, such as `1.0` |
 //! | `f64` | a number, the shortest that reads as the same; `"NaN"`, `"Infinity"`, `"-Infinity"`; any other NaN is `"NaN:"` and its 64 bits in hexadecimal |
 //! | text | a string |
 //! | bytes | a string in base64 (RFC 4648, section 4, with padding) |
+//!
+//! Read are also a byte order mark before the first line, the line ends of Windows, and blank lines.
+//! A field, table or column that does not exist is refused, with the one that was probably meant.
 //!
 //! Invariants:
 //! - What is dumped was committed at one moment, as for a backup.

@@ -6,14 +6,18 @@ use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use engines::below::{ColumnType, TableLayout, Value};
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use engines::below::{ColumnType, TableLayout, Value, did_you_mean, json_error, shortened};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 const NAN: &str = "NaN";
 const INFINITY: &str = "Infinity";
 const MINUS_INFINITY: &str = "-Infinity";
 /// Before the bits of a NaN that is not [`f64::NAN`].
 const OTHER_NAN: &str = "NaN:";
+
+/// Characters of a value that an error shows.
+const SHOWN: usize = 60;
 
 /// Appends a string.
 pub(super) fn put_text(text: &str, out: &mut Vec<u8>) {
@@ -154,7 +158,11 @@ impl Visitor<'_> for NameSeed<'_> {
         if schema.columns().get(self.guess).is_some_and(|column| column.name == name) {
             return Ok(self.guess);
         }
-        let unknown = || E::custom(format!("table `{}` has no column `{name}`", schema.name()));
+        let unknown = || {
+            let known = schema.columns().iter().map(|column| column.name.as_str());
+            let meant = did_you_mean(name, known);
+            E::custom(format!("table `{}` has no column `{name}`{meant}", schema.name()))
+        };
         self.layout.column(name).map(usize::from).ok_or_else(unknown)
     }
 }
@@ -182,21 +190,58 @@ impl ColumnSeed<'_> {
             },
             ColumnType::F64 => match special_float(&text) {
                 Some(number) => Ok(Held::F64(number)),
-                None => self.wrong(format_args!("the text `{text}`")),
+                None => self.wrong(format_args!("the text `{}`", shortened(&text, SHOWN))),
             },
-            _ => self.wrong(format_args!("the text `{text}`")),
+            _ => self.wrong(format_args!("the text `{}`", shortened(&text, SHOWN))),
         }
     }
 
     fn is_signed(&self) -> bool {
         self.kind.integer_range().is_some_and(|(least, _)| least < 0)
     }
+
+    /// Reads what stands in the place of an integer.
+    fn integer<'de, E: de::Error>(self, text: &'de str) -> Result<Held<'de>, E> {
+        if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+            let held = serde_json::Deserializer::from_str(text).deserialize_any(self);
+            return held.map_err(|error| E::custom(json_error(&error)));
+        }
+        // Nearly all are written plainly.
+        let other = || exact_integer(text);
+        let held = if self.is_signed() {
+            text.parse().ok().or_else(|| i64::try_from(other()?).ok()).map(Held::I64)
+        } else {
+            text.parse().ok().or_else(|| u64::try_from(other()?).ok()).map(Held::U64)
+        };
+        held.map_or_else(|| self.wrong(shortened(text, SHOWN)), Ok)
+    }
+}
+
+/// The integer that a number of JSON is exactly, however it is written: `-0`, `1.0`, `25e-1` is none.
+/// `None` also for one that has more than 20 digits.
+fn exact_integer(text: &str) -> Option<i128> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (minus, mantissa) =
+        mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    let digits = digits.trim_start_matches('0');
+    let Some(last) = digits.rfind(|digit| digit != '0') else { return Some(0) };
+    // How many zeros follow the digits up to the last one that is none.
+    let zeros = (digits.len() - 1 - last) as i64 - fraction.len() as i64;
+    let zeros = zeros.checked_add(exponent.parse().ok()?)?;
+    let zeros = usize::try_from(zeros).ok().filter(|zeros| zeros + last < 20)?;
+    let number: i128 = format!("{}{}", &digits[..=last], "0".repeat(zeros)).parse().ok()?;
+    Some(if minus { -number } else { number })
 }
 
 impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
     type Value = Held<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Held<'de>, D::Error> {
+        if self.kind.integer_range().is_some() {
+            return self.integer(<&RawValue>::deserialize(from)?.get());
+        }
         from.deserialize_any(self)
     }
 }
@@ -209,19 +254,15 @@ impl<'de> Visitor<'de> for ColumnSeed<'_> {
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Held<'de>, E> {
-        match (self.kind, i64::try_from(number)) {
-            (ColumnType::F64, _) => Ok(Held::F64(number as f64)),
-            (ColumnType::Text { .. } | ColumnType::Bytes { .. }, _) => self.wrong(number),
-            _ if !self.is_signed() => Ok(Held::U64(number)),
-            (_, Ok(number)) => Ok(Held::I64(number)),
-            (_, Err(_)) => self.wrong(number),
+        match self.kind {
+            ColumnType::F64 => Ok(Held::F64(number as f64)),
+            _ => self.wrong(number),
         }
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Held<'de>, E> {
         match self.kind {
             ColumnType::F64 => Ok(Held::F64(number as f64)),
-            _ if self.is_signed() => Ok(Held::I64(number)),
             _ => self.wrong(number),
         }
     }
@@ -336,6 +377,39 @@ mod tests {
     }
 
     #[test]
+    fn an_integer_is_taken_however_it_is_written() {
+        let catalog = catalog();
+        let number = |column: &str, text: &str| {
+            let all = [("a", "1"), ("b", "1"), ("c", "1"), ("d \\\"e\\\"", "\"\""), ("f", "\"\"")];
+            let each = all.map(|(name, value)| {
+                format!("\"{name}\":{}", if name == column { text } else { value })
+            });
+            let tuple = format!("{{{}}}", each.join(","));
+            match read(&catalog.tables[0], &tuple).unwrap()[usize::from(column == "b")].value() {
+                Value::U64(number) => i128::from(number),
+                Value::I64(number) => i128::from(number),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (text, meant) in [
+            ("-0", 0),
+            ("0.000e-9999999999", 0),
+            ("1.0", 1),
+            ("1E3", 1000),
+            ("1.5e+1", 15),
+            ("12300e-2", 123),
+            // These are none of the numbers that a float has.
+            ("9007199254740993.0", 9_007_199_254_740_993),
+            ("922337203685477580.70e1", i64::MAX.into()),
+        ] {
+            assert_eq!(number("a", text), meant, "{text}");
+            assert_eq!(number("b", text), meant, "{text}");
+        }
+        assert_eq!(number("a", "18446744073709551615.0"), u64::MAX.into());
+        assert_eq!(number("b", "-9.223372036854775808e18"), i64::MIN.into());
+    }
+
+    #[test]
     fn what_does_not_fit_a_column_is_told_with_its_name() {
         let catalog = catalog();
         let layout = &catalog.tables[0];
@@ -350,8 +424,16 @@ mod tests {
         assert!(read(layout, &tuple(("", ""))).is_ok());
         for (name, value, said) in [
             ("a", "-1", "column `a` holds u64, not -1"),
-            ("a", "1.0", "column `a` holds u64, not 1"),
-            ("a", "18446744073709551616", "column `a` holds u64"),
+            ("a", "1.5", "column `a` holds u64, not 1.5"),
+            ("a", "1.0000000000000000000001", "column `a` holds u64, not 1.0000000000000000000001"),
+            ("a", "-1.0", "column `a` holds u64, not -1.0"),
+            ("a", "9e-1", "column `a` holds u64, not 9e-1"),
+            ("a", "1e20", "column `a` holds u64, not 1e20"),
+            ("a", "1e99999999999999999999", "column `a` holds u64, not 1e9"),
+            ("a", "01", "invalid number"),
+            ("a", "+1", "expected value"),
+            ("a", "18446744073709551616", "column `a` holds u64, not 18446744073709551616"),
+            ("a", "true", "a value for column `a`, which holds u64"),
             ("a", "\"1\"", "column `a` holds u64, not the text `1`"),
             ("a", "null", "a value for column `a`, which holds u64"),
             ("a", "1, \"a\": 2", "column `a` comes twice"),

@@ -307,6 +307,28 @@ fn an_unfinished_creation_is_told_apart_from_damage() {
     assert!(unfinished > 10 && finished > 0, "{unfinished} {finished}");
 }
 
+/// A pool that a newer build has written, in the same format but with a type that this one does not
+/// know, is whole.
+#[test]
+fn a_description_of_a_newer_build_is_told_apart_from_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut bytes, _) = pool(1, 0);
+    let find = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|part| part == what);
+    let at = find(&bytes, b"PDDESCR1").unwrap();
+    let len = u64::from_le_bytes(bytes[at + 8..at + 16].try_into().unwrap()) as usize;
+    let json = at + 24..at + 24 + len;
+    let kind = json.start + find(&bytes[json.clone()], b"\"u64\"").unwrap();
+    bytes[kind..kind + 5].copy_from_slice(b"\"u65\"");
+    let path = directory.path().join("db");
+    assert!(matches!(open(&path, &bytes), Err(Error::Damaged(_))), "its checksum is wrong");
+    let sum = crc32c(0, &bytes[json]);
+    word(&mut bytes, at + 16, sum.into());
+    let error = open(&path, &bytes).unwrap_err().to_string();
+    assert!(error.contains("unknown variant `u65`") && error.contains("newer one"), "{error}");
+    let error = perdura::inspect(&path).unwrap_err().to_string();
+    assert!(error.contains("unknown variant `u65`"), "{error}");
+}
+
 enum Outcome {
     /// An error somewhere, or fewer contents: clean either way.
     Error,
