@@ -2,7 +2,11 @@
 //!
 //! `Flushed<T>` says that the lines of `T` have been flushed, `Durable<T>` that a fence has
 //! followed. Neither can be cloned or made up outside of this module, and what publishes an object
-//! takes its `Durable` receipt by value, so publishing too early or twice does not compile.
+//! takes its `Durable` receipt by value, so publishing before a flush and a fence, or twice, does not
+//! compile. The types do not know which lines an object lies in: that the flush was of *its* lines is
+//! shown by the crash tests, which leave every flush out in turn. Two calls say so themselves:
+//! [`Flushed::lines`], which takes the caller's word for the lines (an empty set is a bug, and asserted
+//! against), and [`Durable::vouch_for`], which takes it for a second object.
 //!
 //! ```compile_fail
 //! use pm::{Dram, Durable, Flushed, LineSet};
@@ -28,9 +32,17 @@ pub struct Durable<T>(T);
 impl<T> Flushed<T> {
     /// Flushes `lines`, which the caller wrote, and gives the receipt for `object`, which lives in
     /// them. `lines` is empty afterwards.
+    ///
+    /// # Panics
+    /// With debug assertions, if `lines` of a durable memory is empty: an object of which nothing was written cannot
+    /// have been flushed.
     #[inline]
     #[track_caller]
     pub fn lines<M: Memory>(memory: &M, lines: &mut LineSet, object: T) -> Self {
+        debug_assert!(
+            !M::DURABLE || !lines.is_empty(),
+            "a receipt for an object of which no line was written"
+        );
         lines.flush(memory);
         Self(object)
     }
@@ -55,10 +67,32 @@ impl<T> Durable<T> {
         self.0
     }
 
-    /// The receipt of a part of the object, which was flushed with it.
+    /// The receipt of a part of the object, which was flushed with it. `part` captures nothing, so
+    /// that it can take the part from nowhere but the object.
+    ///
+    /// ```compile_fail
+    /// use pm::{Dram, Flushed, LineSet, Memory, Off, fence_for};
+    /// let memory = Dram::new(4096).unwrap();
+    /// let mut lines = LineSet::new();
+    /// memory.store(Off::new(64), 7);
+    /// lines.add(Off::<u64>::new(64).range());
+    /// let durable = fence_for(&memory, Flushed::lines(&memory, &mut lines, (7u64, 8u64)));
+    /// let stranger = vec![9u64]; // never flushed
+    /// let forged = durable.part(|_| stranger);
+    /// ```
     #[inline]
-    pub fn part<U>(self, part: impl FnOnce(T) -> U) -> Durable<U> {
+    pub fn part<U>(self, part: fn(T) -> U) -> Durable<U> {
         Durable(part(self.0))
+    }
+
+    /// Gives the receipt up for one of `other`, which the caller has written to lines of the same
+    /// set before it was flushed. Types do not check that; the crash tests do.
+    ///
+    /// It is for what is kept aside for speed: a value that is moved right behind a fence is waited
+    /// for until the fence is done.
+    #[inline]
+    pub fn vouch_for<U>(self, other: U) -> Durable<U> {
+        Durable(other)
     }
 }
 
@@ -113,4 +147,18 @@ impl<A, B, C> Receipts for (Flushed<A>, Flushed<B>, Flushed<C>) {
 pub fn fence_for<M: Memory, R: Receipts>(memory: &M, receipts: R) -> R::Durable {
     memory.fence();
     receipts.fenced()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Recording;
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "no line was written")]
+    fn there_is_no_receipt_for_an_object_of_which_nothing_was_written() {
+        let memory = Recording::new(4096).unwrap();
+        let _ = Flushed::lines(&memory, &mut LineSet::new(), 7u64);
+    }
 }

@@ -450,7 +450,7 @@ impl<M: Memory> Runs<M> {
             by_form!(&key, key => tree_mut(tree, key).replace_if(memory, key, old, new, lines))?;
         }
         if !base.prepared.is_empty() {
-            let entries = replacement.part(|_| std::mem::take(&mut base.prepared));
+            let entries = replacement.vouch_for(std::mem::take(&mut base.prepared));
             base.publish_entries(table, entries)?;
         }
         while let Some((index, key)) = base.outdated.pop() {

@@ -108,7 +108,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[track_caller]
     pub fn publish_tuple(&mut self, tuple: Durable<NewTuple>) -> Result<(), Bad> {
         let table = tuple.get().table;
-        let entries = tuple.part(|_| std::mem::take(&mut self.prepared));
+        let entries = tuple.vouch_for(std::mem::take(&mut self.prepared));
         self.publish_entries(table, entries)
     }
 
@@ -281,7 +281,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         if self.prepared.is_empty() {
             return Ok(());
         }
-        let entries = new.part(|_| std::mem::take(&mut self.prepared));
+        let entries = new.vouch_for(std::mem::take(&mut self.prepared));
         self.publish_entries(table, entries)?;
         while let Some((index, key)) = self.outdated.pop() {
             self.remove_entry(table, index, &key, tuple)?;
