@@ -56,7 +56,7 @@ pub mod below {
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES,
         MAX_INLINE_TUPLE, MAX_VALUE_BYTES, Row, Schema, StorageError, TableLayout, TableSchema,
-        Value, WorkDone, checkpoint, did_you_mean, json_error, lsm::LsmError, shortened, wal,
-        without_mark,
+        Value, WorkDone, checkpoint, compare_floats, did_you_mean, json_error, lsm::LsmError,
+        shortened, text, wal, without_mark,
     };
 }

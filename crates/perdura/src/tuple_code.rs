@@ -12,6 +12,7 @@ pub(crate) fn encode<'v>(values: impl Iterator<Item = Value<'v>>, out: &mut Vec<
             Value::U64(number) => out.extend(number.to_le_bytes()),
             Value::I64(number) => out.extend(number.to_le_bytes()),
             Value::F64(number) => out.extend(number.to_bits().to_le_bytes()),
+            Value::Bool(truth) => out.extend(u64::from(truth).to_le_bytes()),
             Value::Text(text) => put_bytes(text.as_bytes(), out),
             Value::Bytes(bytes) => put_bytes(bytes, out),
         }
@@ -40,12 +41,11 @@ pub(crate) fn decode<'b>(
                 let text = std::str::from_utf8(take_bytes(bytes)?);
                 Value::Text(text.map_err(|_| "a text is not UTF-8")?)
             }
-            ColumnType::Bytes { .. } => Value::Bytes(take_bytes(bytes)?),
-            ColumnType::F64 => Value::F64(f64::from_bits(take_word(bytes)?)),
-            ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64 => {
-                Value::I64(take_word(bytes)?.cast_signed())
+            kind if kind.max_bytes().is_some() => Value::Bytes(take_bytes(bytes)?),
+            kind => {
+                let number = kind.checked_number(take_word(bytes)?);
+                number.ok_or("a value that its column cannot have")?
             }
-            _ => Value::U64(take_word(bytes)?),
         });
     }
     Ok(())

@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-use engines::below::{ColumnType, Direction, Row, TableLayout, Value};
+use engines::below::{ColumnType, Direction, Row, TableLayout, Value, compare_floats};
 use engines::{Engine, EngineError, Scan};
 
 /// A value, owned.
@@ -23,6 +23,7 @@ pub(crate) enum Owned {
     F64(f64),
     Text(String),
     Bytes(Vec<u8>),
+    Bool(bool),
 }
 
 impl Owned {
@@ -33,6 +34,7 @@ impl Owned {
             Value::F64(number) => Self::F64(number),
             Value::Text(text) => Self::Text(text.into()),
             Value::Bytes(bytes) => Self::Bytes(bytes.into()),
+            Value::Bool(truth) => Self::Bool(truth),
         }
     }
 
@@ -43,6 +45,7 @@ impl Owned {
             Self::F64(number) => Value::F64(*number),
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
+            Self::Bool(truth) => Value::Bool(*truth),
         }
     }
 
@@ -51,9 +54,10 @@ impl Owned {
         match (self, other) {
             (Self::U64(one), Self::U64(two)) => one.cmp(two),
             (Self::I64(one), Self::I64(two)) => one.cmp(two),
-            (Self::F64(one), Self::F64(two)) => one.total_cmp(two),
+            (Self::F64(one), Self::F64(two)) => compare_floats(*one, *two),
             (Self::Text(one), Self::Text(two)) => one.cmp(two),
             (Self::Bytes(one), Self::Bytes(two)) => one.cmp(two),
+            (Self::Bool(one), Self::Bool(two)) => one.cmp(two),
             // Of one column: they have one type.
             _ => Ordering::Equal,
         }
@@ -79,6 +83,7 @@ pub(crate) fn key_text(key: &[Owned]) -> String {
         Owned::U64(number) => number.to_string(),
         Owned::I64(number) => number.to_string(),
         Owned::F64(number) => number.to_string(),
+        Owned::Bool(truth) => truth.to_string(),
         Owned::Text(text) => format!("{:?}", text.chars().take(LONGEST).collect::<String>()),
         Owned::Bytes(bytes) => {
             let hex = bytes.iter().take(LONGEST / 2).map(|byte| format!("{byte:02x}"));

@@ -224,8 +224,12 @@ impl TableLayout {
     /// # Errors
     /// A value that its column cannot have: damage.
     pub fn check_row(&self, row: &Row, at: u64) -> Result<(), Bad> {
-        let mut columns = (0..).zip(row.values());
-        let sound = |(column, value)| check_value(&self.schema, column, &value).is_ok();
+        let mut columns = (0..).zip(row.fields.iter().zip(row.values()));
+        let sound = |(column, (field, value)): (u16, (&RowField, Value<'_>))| {
+            let possible =
+                field.kind.max_bytes().is_some() || field.kind.checked_number(field.word).is_some();
+            possible && check_value(&self.schema, column, &value).is_ok()
+        };
         if columns.all(sound) {
             Ok(())
         } else {

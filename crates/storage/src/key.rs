@@ -4,7 +4,10 @@
 //! |---|---|
 //! | u8 to u64 | big-endian, as many bytes as the type has |
 //! | i8 to i64 | the same with the sign bit flipped |
-//! | f64 | big-endian, sign bit flipped, or all bits if it was set: the order of `total_cmp` |
+//! | timestamp | as i64 |
+//! | bool | one byte, 0 or 1 |
+//! | f64 | big-endian, sign bit flipped, or all bits if it was set; `-0.0` as `0.0`, every NaN as 7ff8000000000000 |
+//! | uuid | its 16 bytes |
 //! | text, bytes | the bytes, zeros up to the column's maximum, the length in two bytes |
 //!
 //! The length behind the padding keeps `"a"` before `"a\0"`. Zeros fill a key up to a multiple of
@@ -18,7 +21,7 @@ use pm::Bad;
 
 use crate::error::StorageError;
 use crate::schema::{Column, KeyLayout, TableLayout, TableSchema};
-use crate::value::{ColumnType, Value};
+use crate::value::{ColumnType, UUID_BYTES, Value};
 
 /// A key of a table's index.
 #[expect(
@@ -37,11 +40,13 @@ pub enum TableKey {
 pub(crate) struct KeyBuilder {
     key: WideKey,
     len: usize,
+    /// The values of the column at hand have all the same length, which does not stand behind them.
+    fixed: bool,
 }
 
 impl KeyBuilder {
     pub(crate) fn new(layout: &KeyLayout) -> Self {
-        Self { key: WideKey::zeros(layout.width), len: 0 }
+        Self { key: WideKey::zeros(layout.width), len: 0, fixed: false }
     }
 
     pub(crate) fn number(&mut self, kind: ColumnType, word: u64) {
@@ -51,6 +56,7 @@ impl KeyBuilder {
 
     /// The caller has checked the value against its type.
     fn value(&mut self, kind: ColumnType, value: &Value<'_>) {
+        self.fixed = kind == ColumnType::Uuid;
         match (kind.max_bytes(), value.as_bytes()) {
             (Some(max), Some(bytes)) => self.bytes(max, bytes),
             _ => self.number(kind, value.as_word().unwrap_or(0)),
@@ -63,7 +69,9 @@ impl KeyBuilder {
         assert!(bytes.len() <= max, "the value fits its column");
         self.put(bytes);
         self.len += max - bytes.len();
-        self.put(&(bytes.len() as u16).to_be_bytes());
+        if !self.fixed {
+            self.put(&(bytes.len() as u16).to_be_bytes());
+        }
     }
 
     fn put(&mut self, bytes: &[u8]) {
@@ -92,11 +100,25 @@ fn ordered_word(kind: ColumnType, word: u64) -> u64 {
         ColumnType::I8 => (word ^ 0x80) & 0xff,
         ColumnType::I16 => (word ^ 0x8000) & 0xffff,
         ColumnType::I32 => (word ^ 0x8000_0000) & 0xffff_ffff,
-        ColumnType::I64 => word ^ SIGN,
-        ColumnType::F64 if word & SIGN != 0 => !word,
-        ColumnType::F64 => word ^ SIGN,
+        ColumnType::I64 | ColumnType::Timestamp => word ^ SIGN,
+        ColumnType::F64 => ordered_float(f64::from_bits(word)),
+        ColumnType::Bool => word & 1,
         _ => word,
     }
+}
+
+/// A number whose order is that of floating-point numbers in keys: one for both zeros, and one for
+/// all NaNs, behind everything else.
+fn ordered_float(number: f64) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    // Adding zero makes a positive zero of the negative one, and nothing else of anything else.
+    let word = if number.is_nan() { f64::NAN.to_bits() & !SIGN } else { (number + 0.0).to_bits() };
+    if word & SIGN == 0 { word ^ SIGN } else { !word }
+}
+
+/// Compares floating-point numbers as keys do.
+pub fn compare_floats(one: f64, two: f64) -> std::cmp::Ordering {
+    ordered_float(one).cmp(&ordered_float(two))
 }
 
 /// Packs numbers into one word, most significant first.
@@ -141,8 +163,9 @@ pub(crate) fn check_value(
     let kind = declared.kind;
     match (kind, value) {
         (ColumnType::U64, Value::U64(_))
-        | (ColumnType::I64, Value::I64(_))
-        | (ColumnType::F64, Value::F64(_)) => Ok(()),
+        | (ColumnType::I64 | ColumnType::Timestamp, Value::I64(_))
+        | (ColumnType::F64, Value::F64(_))
+        | (ColumnType::Bool, Value::Bool(_)) => Ok(()),
         (ColumnType::Text { max }, Value::Text(text)) => short_enough(declared, text.len(), max),
         (ColumnType::Bytes { max }, Value::Bytes(bytes)) => {
             short_enough(declared, bytes.len(), max)
@@ -153,6 +176,12 @@ pub(crate) fn check_value(
         (ColumnType::I8 | ColumnType::I16 | ColumnType::I32, Value::I64(number)) => {
             in_range(declared, i128::from(*number))
         }
+        (ColumnType::Uuid, Value::Bytes(bytes)) if bytes.len() == UUID_BYTES as usize => Ok(()),
+        (ColumnType::Uuid, Value::Bytes(bytes)) => Err(StorageError::OutOfRange {
+            column: declared.name.clone(),
+            wanted: format!("a uuid of {UUID_BYTES} bytes"),
+            found: bytes.len().to_string(),
+        }),
         _ => Err(StorageError::WrongType {
             column: declared.name.clone(),
             wanted: kind.to_string(),
@@ -338,6 +367,7 @@ pub(crate) fn key_of_fields(
     let mut builder = KeyBuilder::new(layout);
     for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
         let field = word(*column)?;
+        builder.fixed = *kind == ColumnType::Uuid;
         match kind.max_bytes() {
             Some(max) => bytes(*column, field, &mut builder, max)?,
             None => builder.number(*kind, field),
@@ -386,10 +416,22 @@ mod tests {
             };
             let order = a.0.cmp(&second)
                 .then(b.0.as_bytes().cmp(b.1.as_bytes()))
-                .then(c.0.total_cmp(&c.1))
+                .then(compare_floats(c.0, c.1))
                 .then(d.0.cmp(&d.1));
             prop_assert_eq!(encode(a.0, &b.0, c.0, d.0).cmp(&encode(second, &b.1, c.1, d.1)), order);
         }
+    }
+
+    #[test]
+    fn floats_in_keys_have_one_zero_and_one_nan_at_the_end() {
+        let nan = f64::from_bits(0xfff4_0000_0000_0abc);
+        let tiny = f64::from_bits(1);
+        let ascending = [f64::NEG_INFINITY, f64::MIN, -tiny, 0.0, tiny, 1.0, f64::INFINITY, nan];
+        for pair in ascending.windows(2) {
+            assert!(compare_floats(pair[0], pair[1]).is_lt(), "{pair:?}");
+        }
+        assert!(compare_floats(-0.0, 0.0).is_eq() && compare_floats(nan, f64::NAN).is_eq());
+        assert!(compare_floats(-f64::NAN, f64::NAN).is_eq());
     }
 
     /// Small integers of both kinds, packed, and the same with a column that does not fit any more.

@@ -32,6 +32,7 @@ mod schema;
 pub mod shadow;
 mod superseded;
 mod table;
+pub mod text;
 mod tree_key;
 mod tuple;
 mod undo;
@@ -45,7 +46,7 @@ pub use copies::{SlotTuple, TupleCopies};
 pub use description::Description;
 pub use error::StorageError;
 pub use inline::{InlineRow, encode_row};
-pub use key::TableKey;
+pub use key::{TableKey, compare_floats};
 pub use schema::{
     Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES,
     Schema, TableLayout, TableSchema,

@@ -65,6 +65,7 @@ pub fn encode(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::U64(number) => return out.extend_from_slice(&number.to_le_bytes()),
         Value::I64(number) => return out.extend_from_slice(&number.to_le_bytes()),
         Value::F64(number) => return out.extend_from_slice(&number.to_le_bytes()),
+        Value::Bool(truth) => return out.extend_from_slice(&u64::from(*truth).to_le_bytes()),
         Value::Text(text) => text.as_bytes(),
         Value::Bytes(bytes) => bytes,
     };
@@ -206,7 +207,7 @@ impl<'a> Decoder<'a> {
     fn value(&mut self, kind: ColumnType) -> Result<Value<'a>, Bad> {
         let Some(max) = kind.max_bytes() else {
             let word = u64::from_le_bytes(self.array()?);
-            return kind.number(word).ok_or_else(malformed);
+            return kind.checked_number(word).ok_or_else(malformed);
         };
         let len = u32::from_le_bytes(self.array()?);
         if len > max {

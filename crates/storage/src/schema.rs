@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::by_hand::{did_you_mean, json_error, without_mark};
 use crate::error::StorageError;
-use crate::value::ColumnType;
+use crate::value::{ColumnType, UUID_BYTES};
 
 /// The longest text or bytes value of a column, in bytes.
 pub const MAX_VALUE_BYTES: u32 = 128 << 10;
@@ -429,6 +429,7 @@ impl KeyLayout {
 fn encoded_bytes(kind: ColumnType) -> usize {
     match (kind.number_bytes(), kind.max_bytes()) {
         (Some(bytes), _) => bytes as usize,
+        _ if kind == ColumnType::Uuid => UUID_BYTES as usize,
         (None, max) => max.map_or(0, |max| max as usize + 2),
     }
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a [`ColumnType::Uuid`].
+pub(crate) const UUID_BYTES: u32 = 16;
+
 /// The type of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -25,8 +28,17 @@ pub enum ColumnType {
     I32,
     /// A signed 64-bit integer.
     I64,
-    /// A 64-bit floating-point number. As a key, ordered as `f64::total_cmp` orders.
+    /// A 64-bit floating-point number. In a key `-0.0` is `0.0`, and every NaN is the same one and
+    /// comes after all other numbers; the stored value keeps its bits.
     F64,
+    /// A truth value: [`Value::Bool`]. False comes before true.
+    Bool,
+    /// A moment: microseconds since 1970-01-01T00:00:00Z, without leap seconds. Its values are
+    /// [`Value::I64`].
+    Timestamp,
+    /// A universally unique identifier: 16 bytes, ordered as bytes. Its values are
+    /// [`Value::Bytes`].
+    Uuid,
     /// UTF-8 text of at most `max` bytes.
     Text {
         /// The longest text in bytes.
@@ -40,10 +52,11 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// The longest value in bytes, for types whose values differ in length.
+    /// The longest value in bytes, for types whose values are text or bytes.
     pub const fn max_bytes(self) -> Option<u32> {
         match self {
             Self::Text { max } | Self::Bytes { max } => Some(max),
+            Self::Uuid => Some(UUID_BYTES),
             _ => None,
         }
     }
@@ -51,11 +64,11 @@ impl ColumnType {
     /// Bytes of the type's numbers, unless it is text or bytes.
     pub const fn number_bytes(self) -> Option<u32> {
         match self {
-            Self::U8 | Self::I8 => Some(1),
+            Self::U8 | Self::I8 | Self::Bool => Some(1),
             Self::U16 | Self::I16 => Some(2),
             Self::U32 | Self::I32 => Some(4),
-            Self::U64 | Self::I64 | Self::F64 => Some(8),
-            Self::Text { .. } | Self::Bytes { .. } => None,
+            Self::U64 | Self::I64 | Self::F64 | Self::Timestamp => Some(8),
+            Self::Text { .. } | Self::Bytes { .. } | Self::Uuid => None,
         }
     }
 
@@ -69,7 +82,7 @@ impl ColumnType {
             Self::I8 => Some((i8::MIN as i64, i8::MAX as u64)),
             Self::I16 => Some((i16::MIN as i64, i16::MAX as u64)),
             Self::I32 => Some((i32::MIN as i64, i32::MAX as u64)),
-            Self::I64 => Some((i64::MIN, i64::MAX as u64)),
+            Self::I64 | Self::Timestamp => Some((i64::MIN, i64::MAX as u64)),
             _ => None,
         }
     }
@@ -79,9 +92,20 @@ impl ColumnType {
     pub(crate) const fn number(self, word: u64) -> Option<Value<'static>> {
         match self {
             Self::U8 | Self::U16 | Self::U32 | Self::U64 => Some(Value::U64(word)),
-            Self::I8 | Self::I16 | Self::I32 | Self::I64 => Some(Value::I64(word.cast_signed())),
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Timestamp => {
+                Some(Value::I64(word.cast_signed()))
+            }
             Self::F64 => Some(Value::F64(f64::from_bits(word))),
-            Self::Text { .. } | Self::Bytes { .. } => None,
+            Self::Bool => Some(Value::Bool(word != 0)),
+            Self::Text { .. } | Self::Bytes { .. } | Self::Uuid => None,
+        }
+    }
+
+    /// As [`Self::number`], if the type has a value with this word.
+    pub const fn checked_number(self, word: u64) -> Option<Value<'static>> {
+        match self {
+            Self::Bool if word > 1 => None,
+            _ => self.number(word),
         }
     }
 }
@@ -98,6 +122,9 @@ impl fmt::Display for ColumnType {
             Self::I32 => f.write_str("i32"),
             Self::I64 => f.write_str("i64"),
             Self::F64 => f.write_str("f64"),
+            Self::Bool => f.write_str("bool"),
+            Self::Timestamp => f.write_str("timestamp"),
+            Self::Uuid => f.write_str("uuid"),
             Self::Text { max } => write!(f, "text of at most {max} bytes"),
             Self::Bytes { max } => write!(f, "at most {max} bytes"),
         }
@@ -109,14 +136,16 @@ impl fmt::Display for ColumnType {
 pub enum Value<'a> {
     /// For a column of an unsigned integer type.
     U64(u64),
-    /// For a column of a signed integer type.
+    /// For a column of a signed integer type or of type [`ColumnType::Timestamp`].
     I64(i64),
     /// For a column of type [`ColumnType::F64`].
     F64(f64),
     /// For a column of type [`ColumnType::Text`].
     Text(&'a str),
-    /// For a column of type [`ColumnType::Bytes`].
+    /// For a column of type [`ColumnType::Bytes`] or [`ColumnType::Uuid`].
     Bytes(&'a [u8]),
+    /// For a column of type [`ColumnType::Bool`].
+    Bool(bool),
 }
 
 /// Bytes of these values, as the user hands them in.
@@ -134,6 +163,7 @@ impl<'a> Value<'a> {
             Self::F64(_) => "f64",
             Self::Text(_) => "text",
             Self::Bytes(_) => "bytes",
+            Self::Bool(_) => "bool",
         }
     }
 
@@ -162,6 +192,7 @@ impl<'a> Value<'a> {
             Self::U64(number) => Some(*number),
             Self::I64(number) => Some(number.cast_unsigned()),
             Self::F64(number) => Some(number.to_bits()),
+            Self::Bool(truth) => Some(*truth as u64),
             _ => None,
         }
     }
@@ -176,7 +207,8 @@ macro_rules! from {
         }
     )*};
 }
-from! { u64 => U64, i64 => I64, f64 => F64, &'a str => Text, &'a [u8] => Bytes, }
+from! { u64 => U64, i64 => I64, f64 => F64, &'a str => Text, &'a [u8] => Bytes,
+bool => Bool, }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowField {
@@ -286,8 +318,34 @@ impl Row {
     pub fn bytes(&self, column: usize) -> &[u8] {
         let field = &self.fields[column];
         match field.kind {
-            ColumnType::Bytes { .. } => self.field_bytes(field),
+            ColumnType::Bytes { .. } | ColumnType::Uuid => self.field_bytes(field),
             _ => wrong_type(column, "bytes", self.get(column)),
+        }
+    }
+
+    /// The value of a `bool` column.
+    ///
+    /// # Panics
+    /// As [`Row::u64`].
+    pub fn bool(&self, column: usize) -> bool {
+        match self.get(column) {
+            Value::Bool(truth) => truth,
+            other => wrong_type(column, "bool", other),
+        }
+    }
+
+    /// The value of a `uuid` column.
+    ///
+    /// # Panics
+    /// As [`Row::u64`].
+    pub fn uuid(&self, column: usize) -> [u8; UUID_BYTES as usize] {
+        match self.get(column) {
+            Value::Bytes(bytes) if bytes.len() == UUID_BYTES as usize => {
+                let mut uuid = [0; UUID_BYTES as usize];
+                uuid.copy_from_slice(bytes);
+                uuid
+            }
+            other => wrong_type(column, "uuid", other),
         }
     }
 

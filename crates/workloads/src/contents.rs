@@ -93,6 +93,7 @@ pub(crate) fn tuple_digest(row: &Row) -> u64 {
         Value::U64(number) => add(digest, number),
         Value::I64(number) => add(digest, number.cast_unsigned()),
         Value::F64(number) => add(digest, number.to_bits()),
+        Value::Bool(truth) => add(digest, truth.into()),
         Value::Text(text) => add_bytes(digest, text.as_bytes()),
         Value::Bytes(bytes) => add_bytes(digest, bytes),
     })

@@ -91,9 +91,10 @@ Example:
 
 /// The example of `pool create`; a test creates a pool from this schema.
 const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes; "indexes" may be left out. Types are "u8",
-"u16", "u32", "u64", "i8", "i16", "i32", "i64", "f64", {"text": {"max": BYTES}} and
-{"bytes": {"max": BYTES}}. With "inline": true a table keeps text and bytes of up to 1024 bytes within
-its tuples, in nvm-inp: faster to read, and each tuple takes what its columns may hold:
+"u16", "u32", "u64", "i8", "i16", "i32", "i64", "f64", "bool", "timestamp", "uuid",
+{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}. With "inline": true a table keeps text and
+bytes of up to 1024 bytes within its tuples, in nvm-inp: faster to read, and each tuple takes what
+its columns may hold:
 
   {"tables": [{
     "name": "account",

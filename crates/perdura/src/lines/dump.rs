@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use engines::below::{Environment, HostFiles, NewFile, Row, Schema};
+use engines::below::{ColumnType, Environment, HostFiles, NewFile, Row, Schema};
 
 use super::text::{put_text, put_value};
 use super::{End, FORMAT, Head};
@@ -108,8 +108,8 @@ impl<E: Environment> Database<E> {
 /// What is the same in every line of a table: all but the values.
 struct Names {
     start: Vec<u8>,
-    /// What stands before the value of each column.
-    columns: Vec<Vec<u8>>,
+    /// What stands before the value of each column, and its type.
+    columns: Vec<(Vec<u8>, ColumnType)>,
 }
 
 impl Names {
@@ -124,7 +124,7 @@ impl Names {
             let mut text = if number > 0 { b",".to_vec() } else { Vec::new() };
             put_text(&column.name, &mut text);
             text.push(b':');
-            text
+            (text, column.kind)
         });
         Self { start, columns: columns.collect() }
     }
@@ -146,9 +146,9 @@ impl Out<'_> {
 
     fn tuple(&mut self, names: &Names, row: &Row) -> Result<(), Error> {
         self.buffer.extend_from_slice(&names.start);
-        for (before, value) in names.columns.iter().zip(row.values()) {
+        for ((before, kind), value) in names.columns.iter().zip(row.values()) {
             self.buffer.extend_from_slice(before);
-            put_value(&value, &mut self.buffer);
+            put_value(*kind, &value, &mut self.buffer);
         }
         self.buffer.extend_from_slice(b"}}\n");
         if self.buffer.len() >= BUFFER_BYTES {

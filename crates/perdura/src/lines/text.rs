@@ -6,6 +6,7 @@ use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use engines::below::text::{format_timestamp, format_uuid, parse_timestamp, parse_uuid};
 use engines::below::{ColumnType, TableLayout, Value, did_you_mean, json_error, shortened};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -24,14 +25,27 @@ pub(super) fn put_text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a vector takes everything");
 }
 
-/// Appends a value.
-pub(super) fn put_value(value: &Value<'_>, out: &mut Vec<u8>) {
-    match value {
+/// Appends the value of a column of this type.
+pub(super) fn put_value(kind: ColumnType, value: &Value<'_>, out: &mut Vec<u8>) {
+    match *value {
         Value::U64(number) => write!(out, "{number}").expect("a vector takes everything"),
-        Value::I64(number) => write!(out, "{number}").expect("a vector takes everything"),
-        Value::F64(number) => put_float(*number, out),
+        Value::I64(number) => {
+            if kind == ColumnType::Timestamp
+                && let Some(text) = format_timestamp(number)
+            {
+                return put_text(&text, out);
+            }
+            write!(out, "{number}").expect("a vector takes everything");
+        }
+        Value::F64(number) => put_float(number, out),
+        Value::Bool(truth) => write!(out, "{truth}").expect("a vector takes everything"),
         Value::Text(text) => put_text(text, out),
         Value::Bytes(bytes) => {
+            if kind == ColumnType::Uuid
+                && let Ok(uuid) = bytes.try_into()
+            {
+                return put_text(&format_uuid(uuid), out);
+            }
             out.push(b'"');
             let start = out.len();
             out.resize(start + bytes.len().div_ceil(3) * 4, 0);
@@ -78,6 +92,7 @@ pub(super) enum Held<'de> {
     F64(f64),
     Text(Cow<'de, str>),
     Bytes(Vec<u8>),
+    Bool(bool),
 }
 
 impl Held<'_> {
@@ -88,6 +103,7 @@ impl Held<'_> {
             Self::F64(number) => Value::F64(*number),
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
+            Self::Bool(truth) => Value::Bool(*truth),
         }
     }
 }
@@ -188,6 +204,17 @@ impl ColumnSeed<'_> {
                     self.name
                 ))),
             },
+            ColumnType::Uuid => match parse_uuid(&text) {
+                Some(uuid) => Ok(Held::Bytes(uuid.into())),
+                None => self.wrong(format_args!("the text `{}`", shortened(&text, SHOWN))),
+            },
+            ColumnType::Timestamp => match parse_timestamp(&text) {
+                Some(micros) => Ok(Held::I64(micros)),
+                None => self.wrong(format_args!(
+                    "the text `{}`; write it as in RFC 3339, or as microseconds since 1970",
+                    shortened(&text, SHOWN)
+                )),
+            },
             ColumnType::F64 => match special_float(&text) {
                 Some(number) => Ok(Held::F64(number)),
                 None => self.wrong(format_args!("the text `{}`", shortened(&text, SHOWN))),
@@ -253,6 +280,13 @@ impl<'de> Visitor<'de> for ColumnSeed<'_> {
         write!(f, "a value for column `{}`, which holds {}", self.name, self.kind)
     }
 
+    fn visit_bool<E: de::Error>(self, truth: bool) -> Result<Held<'de>, E> {
+        match self.kind {
+            ColumnType::Bool => Ok(Held::Bool(truth)),
+            _ => self.wrong(truth),
+        }
+    }
+
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Held<'de>, E> {
         match self.kind {
             ColumnType::F64 => Ok(Held::F64(number as f64)),
@@ -297,6 +331,9 @@ mod tests {
             .column("c", ColumnType::F64)
             .column("d \"e\"", ColumnType::Text { max: 100 })
             .column("f", ColumnType::Bytes { max: 100 })
+            .column("g", ColumnType::Bool)
+            .column("h", ColumnType::Timestamp)
+            .column("i", ColumnType::Uuid)
             .key(&["a"]);
         Catalog::new(&Schema::new().table(table), 512).unwrap()
     }
@@ -314,7 +351,7 @@ mod tests {
             }
             put_text(&column.name, &mut out);
             out.push(b':');
-            put_value(value, &mut out);
+            put_value(column.kind, value, &mut out);
         }
         out.push(b'}');
         String::from_utf8(out).unwrap()
@@ -331,11 +368,15 @@ mod tests {
         #[test]
         fn every_value_comes_back_bit_by_bit(
             a in any::<u64>(), b in any::<i64>(), c in any::<u64>(), d in any::<String>(),
-            f in prop::collection::vec(any::<u8>(), 0..20),
+            f in prop::collection::vec(any::<u8>(), 0..20), g in any::<bool>(),
+            (h, far) in (any::<i64>(), 0..30u32), i in any::<[u8; 16]>(),
         ) {
             let catalog = catalog();
             let c = f64::from_bits(c);
-            let values = [Value::U64(a), Value::I64(b), Value::F64(c), Value::Text(&d), Value::Bytes(&f)];
+            let values = [
+                Value::U64(a), Value::I64(b), Value::F64(c), Value::Text(&d), Value::Bytes(&f),
+                Value::Bool(g), Value::I64(h >> far), Value::Bytes(&i),
+            ];
             let text = write(&catalog.tables[0], &values);
             prop_assert!(!text.contains('\n'));
             let found = read(&catalog.tables[0], &text).unwrap();
@@ -369,6 +410,9 @@ mod tests {
                 Value::F64(number),
                 Value::Text(""),
                 Value::Bytes(&[]),
+                Value::Bool(true),
+                Value::I64(0),
+                Value::Bytes(&[0; 16]),
             ];
             let text = write(&catalog.tables[0], &values);
             let found = read(&catalog.tables[0], &text).unwrap();
@@ -376,15 +420,30 @@ mod tests {
         }
     }
 
+    /// A tuple with one value replaced.
+    fn tuple(change: (&str, &str)) -> String {
+        let all = [
+            ("a", "1"),
+            ("b", "1"),
+            ("c", "1"),
+            ("d \\\"e\\\"", "\"\""),
+            ("f", "\"\""),
+            ("g", "true"),
+            ("h", "0"),
+            ("i", "\"00000000-0000-0000-0000-000000000000\""),
+        ];
+        let each = all.map(|(name, value)| {
+            let value = if name == change.0 { change.1 } else { value };
+            format!("\"{name}\": {value}")
+        });
+        format!("{{{}}}", each.join(", "))
+    }
+
     #[test]
     fn an_integer_is_taken_however_it_is_written() {
         let catalog = catalog();
         let number = |column: &str, text: &str| {
-            let all = [("a", "1"), ("b", "1"), ("c", "1"), ("d \\\"e\\\"", "\"\""), ("f", "\"\"")];
-            let each = all.map(|(name, value)| {
-                format!("\"{name}\":{}", if name == column { text } else { value })
-            });
-            let tuple = format!("{{{}}}", each.join(","));
+            let tuple = tuple((column, text));
             match read(&catalog.tables[0], &tuple).unwrap()[usize::from(column == "b")].value() {
                 Value::U64(number) => i128::from(number),
                 Value::I64(number) => i128::from(number),
@@ -413,14 +472,6 @@ mod tests {
     fn what_does_not_fit_a_column_is_told_with_its_name() {
         let catalog = catalog();
         let layout = &catalog.tables[0];
-        let tuple = |change: (&str, &str)| {
-            let all = [("a", "1"), ("b", "1"), ("c", "1"), ("d \\\"e\\\"", "\"\""), ("f", "\"\"")];
-            let each = all.map(|(name, value)| {
-                let value = if name == change.0 { change.1 } else { value };
-                format!("\"{name}\": {value}")
-            });
-            format!("{{{}}}", each.join(", "))
-        };
         assert!(read(layout, &tuple(("", ""))).is_ok());
         for (name, value, said) in [
             ("a", "-1", "column `a` holds u64, not -1"),
@@ -433,7 +484,6 @@ mod tests {
             ("a", "01", "invalid number"),
             ("a", "+1", "expected value"),
             ("a", "18446744073709551616", "column `a` holds u64, not 18446744073709551616"),
-            ("a", "true", "a value for column `a`, which holds u64"),
             ("a", "\"1\"", "column `a` holds u64, not the text `1`"),
             ("a", "null", "a value for column `a`, which holds u64"),
             ("a", "1, \"a\": 2", "column `a` comes twice"),
@@ -449,6 +499,13 @@ mod tests {
             ("f", "\"QQ\"", "column `f` holds bytes in base64"),
             ("f", "\"QR==\"", "column `f` holds bytes in base64"),
             ("f", "7", "column `f`"),
+            ("a", "true", "column `a` holds u64, not true"),
+            ("g", "1", "column `g` holds bool, not 1"),
+            ("g", "\"true\"", "column `g` holds bool, not the text `true`"),
+            ("h", "1.5", "column `h` holds timestamp, not 1.5"),
+            ("h", "\"2009-02-29T00:00:00Z\"", "write it as in RFC 3339, or as microseconds"),
+            ("i", "\"0000\"", "column `i` holds uuid, not the text `0000`"),
+            ("i", "0", "column `i` holds uuid, not 0"),
         ] {
             let error = read(layout, &tuple((name, value))).unwrap_err();
             assert!(error.contains(said), "{name}: {value}: {error}");

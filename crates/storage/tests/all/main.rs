@@ -2,6 +2,7 @@
 
 mod checkpoint_crash;
 mod checkpoint_file;
+mod encodings;
 mod fuzz_corpus;
 mod manifest;
 mod sstable;

@@ -93,6 +93,9 @@ fn random_tuples_go_out_and_come_back() {
             Value::F64(f64::from_bits(random.random())),
             Value::Text(&text),
             Value::Bytes(&bytes),
+            Value::Bool(random.random()),
+            Value::I64(random.random::<i64>() >> random.random_range(0..20)),
+            Value::Bytes(&random.random::<[u8; 16]>()),
         ];
         db.write(|tx| tx.insert(&table, &values)).unwrap();
     }

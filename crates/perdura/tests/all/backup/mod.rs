@@ -57,6 +57,9 @@ fn every_type() -> Schema {
                 .column("f64", ColumnType::F64)
                 .column("text", ColumnType::Text { max: 60 })
                 .column("bytes", ColumnType::Bytes { max: 60 })
+                .column("bool", ColumnType::Bool)
+                .column("timestamp", ColumnType::Timestamp)
+                .column("uuid", ColumnType::Uuid)
                 .key(&["u64"])
                 .index("by_text", &["text", "f64"]),
         )
@@ -95,6 +98,7 @@ fn raw(value: &Value<'_>) -> Vec<u8> {
         Value::F64(number) => number.to_bits().to_le_bytes().to_vec(),
         Value::Text(text) => text.as_bytes().to_vec(),
         Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Bool(truth) => vec![u8::from(*truth)],
     };
     [&(bytes.len() as u64).to_le_bytes()[..], &bytes].concat()
 }
@@ -154,8 +158,13 @@ fn insert_both(db: &Database, partition: usize, number: u64) -> Result<(), Error
         Value::F64(floats[at % floats.len()]),
         Value::Text(&text),
         Value::Bytes(&bytes),
+        Value::Bool(limit == 1),
+        Value::I64(
+            [i64::MIN, -62_167_219_200_000_000 + number as i64, 253_402_300_800_000_000][limit],
+        ),
+        Value::Bytes(&[[0; 16], [at as u8; 16], [0xff; 16]][limit]),
     ];
-    let left = format!("l{}", at / floats.len());
+    let left = format!("l{at}");
     let value = vec![at as u8; at * 31 % 300];
     let pair = [Value::Text(&left), Value::F64(floats[at % floats.len()]), Value::Bytes(&value)];
     let (all, pairs) = (db.table("every \"type\"")?, db.table("pair")?);

@@ -108,6 +108,7 @@ enum Own {
     F64(f64),
     Text(String),
     Bytes(Vec<u8>),
+    Bool(bool),
 }
 
 impl Own {
@@ -118,6 +119,7 @@ impl Own {
             Self::F64(number) => Value::F64(*number),
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
+            Self::Bool(truth) => Value::Bool(*truth),
         }
     }
 
@@ -129,6 +131,7 @@ impl Own {
             Self::F64(number) => number.to_le_bytes().into(),
             Self::Text(text) => text.as_bytes().into(),
             Self::Bytes(bytes) => bytes.clone(),
+            Self::Bool(truth) => u64::from(*truth).to_le_bytes().into(),
         }
     }
 }
@@ -141,18 +144,22 @@ impl From<Value<'_>> for Own {
             Value::F64(number) => Self::F64(number),
             Value::Text(text) => Self::Text(text.into()),
             Value::Bytes(bytes) => Self::Bytes(bytes.into()),
+            Value::Bool(truth) => Self::Bool(truth),
         }
     }
 }
 
-/// The order of keys: numbers as numbers, floating-point numbers as `total_cmp` orders them, the
-/// rest byte by byte.
+/// The order of keys: numbers as numbers, of floating-point numbers both zeros the same and every
+/// NaN the same and last, the rest byte by byte.
 impl Ord for Own {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::U64(a), Self::U64(b)) => a.cmp(b),
             (Self::I64(a), Self::I64(b)) => a.cmp(b),
-            (Self::F64(a), Self::F64(b)) => a.total_cmp(b),
+            (Self::F64(a), Self::F64(b)) => {
+                a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+            }
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
             other => panic!("{other:?} in one column"),
@@ -166,9 +173,10 @@ impl PartialOrd for Own {
     }
 }
 
+/// Bit by bit: what comes back has to be what went in.
 impl PartialEq for Own {
     fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
+        self.cmp(other).is_eq() && self.raw() == other.raw()
     }
 }
 

@@ -44,6 +44,17 @@ fn schema() -> Schema {
                 .index("by_d", &["d"])
                 .index("by_e_f", &["e", "f"]),
         )
+        .table(
+            TableSchema::new("named")
+                .column("done", ColumnType::Bool)
+                .column("at", ColumnType::Timestamp)
+                .column("who", ColumnType::Uuid)
+                .column("kind", ColumnType::U8)
+                .key(&["done", "who", "kind"])
+                .index("by_at", &["at"])
+                .index("by_kind_done", &["kind", "done"])
+                .index("by_who", &["who", "at"]),
+        )
 }
 
 /// Few different values, so that many tuples share prefixes.
@@ -61,6 +72,13 @@ fn random_value(random: &mut SmallRng, kind: ColumnType) -> Own {
             let (least, most) = kind.integer_range().unwrap();
             Own::I64([least, -1, 0, 1, most as i64][random.random_range(0..5)])
         }
+        ColumnType::Bool => Own::Bool(random.random()),
+        ColumnType::Timestamp => Own::I64([-1, 0, i64::MAX][random.random_range(0..3)]),
+        ColumnType::Uuid => {
+            let mut uuid = vec![if random.random_bool(0.5) { 0xff } else { 0 }; 16];
+            uuid[random.random_range(0..16)] ^= 1 << random.random_range(0..8);
+            Own::Bytes(uuid)
+        }
         ColumnType::F64 => Own::F64(FLOATS[random.random_range(0..FLOATS.len())]),
         ColumnType::Text { .. } => Own::Text(TEXTS[random.random_range(0..TEXTS.len())].into()),
         ColumnType::Bytes { max } => {
@@ -73,7 +91,7 @@ fn random_value(random: &mut SmallRng, kind: ColumnType) -> Own {
 fn fill(store: &Store, random: &mut SmallRng) -> Vec<(Table, Vec<Tuple>)> {
     let db = store.db();
     let mut tables = Vec::new();
-    for table in ["wide", "narrow", "packed"].map(|name| db.table(name).unwrap()) {
+    for table in ["wide", "narrow", "packed", "named"].map(|name| db.table(name).unwrap()) {
         let kinds: Vec<_> = table.schema().columns().iter().map(|column| column.kind).collect();
         let mut tuples: Vec<Tuple> = Vec::new();
         for number in 0..250 {
