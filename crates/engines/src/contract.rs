@@ -11,11 +11,11 @@ use pm::Environment;
 use storage::{Catalog, Row, Value};
 
 use crate::error::EngineError;
+use crate::sessions::{Begin, Sessions, TxId};
 use crate::stats::EngineStats;
 
 /// Which engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
 pub enum EngineKind {
     /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
     Inp,
@@ -32,13 +32,16 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// All engines, in the order of the papers.
-    pub const ALL: [Self; 6] =
+    /// The engines of P1, in its order.
+    pub const P1: [Self; 6] =
         [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
+
+    /// All engines, in the order of the papers.
+    pub const ALL: [Self; 6] = Self::P1;
 
     /// Whether the engine keeps its data, or logs and checkpoints, in files.
     pub const fn uses_files(self) -> bool {
-        matches!(self, Self::Inp | Self::Cow | Self::Log)
+        self.traits().needs_files()
     }
 
     /// The engine's name, as the command writes it.
@@ -253,9 +256,11 @@ impl Scan<'_> {
     };
 }
 
-/// Reads a version of a partition that does not change; see [`Engine::snapshot_source`].
-pub trait Reader: Send + Sync + fmt::Debug {
-    /// As [`Engine::get`].
+/// Reads: what a transaction, a transaction that only reads and a snapshot have in common. Each
+/// engine implements it once for the ones and once for the others.
+pub trait Read {
+    /// Copies columns of the tuple with this primary key into `row`, all of them if none are
+    /// named; returns whether there is one. Sees what the open transaction has done.
     ///
     /// # Errors
     /// Wrong values, damage.
@@ -267,7 +272,9 @@ pub trait Reader: Send + Sync + fmt::Debug {
         row: &mut Row,
     ) -> Result<bool, EngineError>;
 
-    /// As [`Engine::get_bytes`].
+    /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
+    /// as eight little-endian bytes. Returns how many bytes they have, and copies nothing if `out`
+    /// is shorter; `None` if there is no such tuple.
     ///
     /// # Errors
     /// Wrong values, damage.
@@ -279,7 +286,8 @@ pub trait Reader: Send + Sync + fmt::Debug {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError>;
 
-    /// As [`Engine::scan`].
+    /// Calls `visit` with the tuples of a range, in order, until it breaks. In a
+    /// transaction: sees what that has done.
     ///
     /// # Errors
     /// Wrong values, damage.
@@ -291,6 +299,55 @@ pub trait Reader: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError>;
 }
+
+/// Changes. An operation that fails has changed nothing, and the transaction can go on or abort,
+/// unless the error is [`EngineError::Stopped`], [`EngineError::MustAbort`] or
+/// [`EngineError::Conflict`].
+pub trait Write: Read {
+    /// Inserts a tuple with a value for each column.
+    ///
+    /// # Errors
+    /// A duplicate primary key, wrong values, no room.
+    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError>;
+
+    /// Updates columns of the tuple with this primary key.
+    ///
+    /// # Errors
+    /// A missing tuple, wrong values, no room.
+    fn update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), EngineError>;
+
+    /// Deletes the tuple with this primary key.
+    ///
+    /// # Errors
+    /// A missing tuple, wrong values.
+    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError>;
+
+    /// As [`Read::get`], of a tuple that the transaction is going to change: an engine with locks
+    /// takes the one that a change needs, so that two who do so do not come into each other's way
+    /// later.
+    ///
+    /// # Errors
+    /// As [`Read::get`].
+    fn get_for_update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        self.get(table, key, columns, row)
+    }
+}
+
+/// Reads a version of a partition that does not change; see [`Engine::snapshot_source`].
+pub trait Reader: Read + Send + Sync + fmt::Debug {}
+
+impl<T: Read + Send + Sync + fmt::Debug> Reader for T {}
 
 /// Takes snapshots of a partition from any thread, without asking its engine.
 pub trait SnapshotSource: Send + Sync + fmt::Debug {
@@ -329,27 +386,18 @@ pub trait Method<E: Environment>: Engine + Sized {
 /// One partition of a database under one method of storage and recovery.
 ///
 /// There is at most one transaction at a time: it begins with the first operation after the end
-/// of the last one. An operation that fails has changed nothing, and the transaction can go on or
-/// abort, unless the error is [`EngineError::Stopped`].
-pub trait Engine: Send + Sync {
-    /// Inserts a tuple with a value for each column.
+/// of the last one. An engine that runs many gives a session for each: see [`Sessions`].
+pub trait Engine: Write + Send + Sync {
+    /// Begins a transaction. Called only of a session ([`Sessions`]), before the first operation of
+    /// each transaction.
     ///
     /// # Errors
-    /// A duplicate primary key, wrong values, no room.
-    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError>;
+    /// The partition has stopped.
+    fn begin(&mut self, _how: &Begin) -> Result<(), EngineError> {
+        Ok(())
+    }
 
-    /// Updates columns of the tuple with this primary key.
-    ///
-    /// # Errors
-    /// A missing tuple, wrong values, no room.
-    fn update(
-        &mut self,
-        table: u16,
-        key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
-    ) -> Result<(), EngineError>;
-
-    /// [`Engine::update`] and [`Engine::commit`] at once, with no transaction open. An engine that
+    /// [`Write::update`] and [`Engine::commit`] at once, with no transaction open. An engine that
     /// knows that nothing follows may need fewer fences for it.
     ///
     /// # Errors
@@ -364,52 +412,6 @@ pub trait Engine: Send + Sync {
         self.update(table, key, changes)?;
         self.commit()
     }
-
-    /// Deletes the tuple with this primary key.
-    ///
-    /// # Errors
-    /// A missing tuple, wrong values.
-    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError>;
-
-    /// Copies columns of the tuple with this primary key into `row`, all of them if none are
-    /// named; returns whether there is one. Sees what the open transaction has done.
-    ///
-    /// # Errors
-    /// Wrong values, damage.
-    fn get(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: Option<&[u16]>,
-        row: &mut Row,
-    ) -> Result<bool, EngineError>;
-
-    /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
-    /// as eight little-endian bytes. Returns how many bytes they have, and copies nothing if `out`
-    /// is shorter; `None` if there is no such tuple.
-    ///
-    /// # Errors
-    /// Wrong values, damage.
-    fn get_bytes(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: &[u16],
-        out: &mut [u8],
-    ) -> Result<Option<usize>, EngineError>;
-
-    /// Calls `visit` with the tuples of a range, in order, until it breaks. Sees what the open
-    /// transaction has done.
-    ///
-    /// # Errors
-    /// Wrong values, damage.
-    fn scan(
-        &self,
-        table: u16,
-        scan: &Scan<'_>,
-        row: &mut Row,
-        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<(), EngineError>;
 
     /// Commits the open transaction. Returns its number, and whether it is durable already; if
     /// not, [`Engine::sync`] makes it so, or a later commit does.
@@ -432,6 +434,40 @@ pub trait Engine: Send + Sync {
 
     /// The number of the last committed transaction that is durable.
     fn durable(&self) -> u64;
+
+    /// Whether the committed transaction that has this number is durable.
+    fn is_durable(&self, number: u64) -> bool {
+        self.durable() >= number
+    }
+
+    /// Marks this place in the open transaction, for [`Engine::rollback_to`]; in engines with an
+    /// undo log, where it costs nothing.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`].
+    fn savepoint(&mut self) -> Result<u64, EngineError> {
+        Err(EngineError::Unsupported { what: "savepoints" })
+    }
+
+    /// Undoes what the open transaction has done since it was at `savepoint`, which stays good;
+    /// later ones are void.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]; or the partition has stopped.
+    fn rollback_to(&mut self, _savepoint: u64) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "savepoints" })
+    }
+
+    /// The open transaction and how many of its statements are done, in engines that number
+    /// transactions as they begin.
+    fn transaction(&self) -> Option<(TxId, u64)> {
+        None
+    }
+
+    /// Gives sessions, in engines that run many transactions at the same time. Asked once.
+    fn sessions(&self) -> Option<Arc<dyn Sessions>> {
+        None
+    }
 
     /// Takes a checkpoint, in engines that have such a thing.
     ///

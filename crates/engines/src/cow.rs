@@ -31,8 +31,8 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
-    SnapshotSource,
+    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
+    SnapshotSource, Write,
 };
 use crate::error::EngineError;
 use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats, stop, stop_after};
@@ -241,7 +241,7 @@ impl<E: Environment> Method<E> for Cow<E> {
     }
 }
 
-impl<E: Environment> Engine for Cow<E> {
+impl<E: Environment> Write for Cow<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.tuples.pool)?;
         let layout = self.map.layout(table).clone();
@@ -323,7 +323,9 @@ impl<E: Environment> Engine for Cow<E> {
             Ok(())
         })
     }
+}
 
+impl<E: Environment> Read for Cow<E> {
     fn get(
         &self,
         table: u16,
@@ -356,7 +358,9 @@ impl<E: Environment> Engine for Cow<E> {
         self.state.usable(&self.tuples.pool)?;
         self.view().scan(table, what, row, visit)
     }
+}
 
+impl<E: Environment> Engine for Cow<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.state.usable(&self.tuples.pool)?;
         if !self.shadow.is_changed() {

@@ -1,5 +1,7 @@
 //! What can go wrong in an engine.
 
+use std::fmt;
+
 use index::IndexError;
 use pm::Memory;
 use storage::StorageError;
@@ -7,6 +9,32 @@ use storage::checkpoint::CheckpointError;
 use storage::lsm::LsmError;
 use storage::shadow::MasterError;
 use storage::wal::WalError;
+
+use crate::sessions::TxId;
+
+/// How two transactions came into each other's way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConflictReason {
+    /// Each waited for the other.
+    Deadlock,
+    /// Both changed the same tuple, or one would have overwritten what the other has changed.
+    WriteWrite,
+    /// What it had read was no longer so when it committed.
+    Validation,
+    /// It had waited for a lock for as long as it was allowed to.
+    Timeout,
+}
+
+impl fmt::Display for ConflictReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deadlock => "each waited for the other",
+            Self::WriteWrite => "both changed the same tuple",
+            Self::Validation => "it had read what the other one changed",
+            Self::Timeout => "it waited too long for a lock",
+        })
+    }
+}
 
 /// An operation of an engine failed.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +67,25 @@ pub enum EngineError {
     /// A part of the transaction could not be logged.
     #[error("the transaction could not be logged and can only be aborted")]
     MustAbort,
+    /// The transaction came into the way of another one, and can only be aborted. A rerun may
+    /// succeed.
+    #[error("the transaction was in conflict with another one ({reason}); run it again")]
+    Conflict {
+        /// How.
+        reason: ConflictReason,
+    },
+    /// No transaction of this number waits to be continued.
+    #[error("no transaction {id} waits to be continued")]
+    NotInFlight {
+        /// The number.
+        id: TxId,
+    },
+    /// The engine does not have this.
+    #[error("the engine has no {what}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// An abort or a commit failed half-way: nothing more is acknowledged.
     #[error(
         "the partition stopped after a failure ({why}); close the database and open it again: recovery will bring it back to its last committed state"

@@ -41,7 +41,8 @@ use storage::wal::{LogStart, Wal, WalOptions};
 use storage::{Catalog, Image, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
+    Write,
 };
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
@@ -304,7 +305,7 @@ impl<E: Environment> Method<E> for Inp<E> {
     }
 }
 
-impl<E: Environment> Engine for Inp<E> {
+impl<E: Environment> Write for Inp<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.pool)?;
         let tuple = self.tables.write_tuple(table, values)?;
@@ -375,7 +376,9 @@ impl<E: Environment> Engine for Inp<E> {
         self.tables.lines.clear();
         Ok(())
     }
+}
 
+impl<E: Environment> Read for Inp<E> {
     #[inline]
     fn get(
         &self,
@@ -414,7 +417,9 @@ impl<E: Environment> Engine for Inp<E> {
         let Scan { index, low, high, direction, columns } = *scan;
         Ok(self.tables.scan(table, index, low, high, direction, columns, row, visit)?)
     }
+}
 
+impl<E: Environment> Engine for Inp<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.state.usable(&self.pool)?;
         if !self.log.is_open() {

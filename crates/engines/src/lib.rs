@@ -10,7 +10,8 @@
 //! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
 //!
 //! An engine object is one partition and runs one transaction at a time, as P1 3 has it; who may
-//! use it when is the caller's business.
+//! use it when is the caller's business. An engine that runs many gives [`Sessions`]. What each is
+//! stands in [`EngineTraits`].
 
 #![forbid(unsafe_code)]
 
@@ -23,24 +24,28 @@ mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
 mod redo_log;
+mod sessions;
 mod shadow_tables;
 mod shadow_view;
 mod state;
 mod stats;
 pub mod table2;
+mod traits;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, Footprint, Method, ParseEngineError, Reader,
-    RecoveryReport, Resources, Scan, SnapshotSource,
+    CheckReport, Engine, EngineKind, EngineOptions, Footprint, Method, ParseEngineError, Read,
+    Reader, RecoveryReport, Resources, Scan, SnapshotSource, Write,
 };
 pub use cow::Cow;
-pub use error::EngineError;
+pub use error::{ConflictReason, EngineError};
 pub use inp::Inp;
 pub use log::Log;
 pub use nvm_cow::NvmCow;
 pub use nvm_inp::NvmInp;
 pub use nvm_log::NvmLog;
+pub use sessions::{Begin, InFlight, Maker, Sessions, TxId};
 pub use stats::{EngineStats, STATS_LEVELS};
+pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
 
 /// What the layers above need of the layers below.
 pub mod below {

@@ -39,7 +39,8 @@ use storage::wal::{LogStart, Wal};
 use storage::{Catalog, Row, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
+    Write,
 };
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
@@ -260,7 +261,7 @@ impl<E: Environment> Method<E> for Log<E> {
     }
 }
 
-impl<E: Environment> Engine for Log<E> {
+impl<E: Environment> Write for Log<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.pool)?;
         let key = self.tree.check_insert(table, values)?;
@@ -323,7 +324,9 @@ impl<E: Environment> Engine for Log<E> {
         self.before = before;
         done
     }
+}
 
+impl<E: Environment> Read for Log<E> {
     #[inline]
     fn get(
         &self,
@@ -369,7 +372,9 @@ impl<E: Environment> Engine for Log<E> {
         let Scan { index, low, high, direction, columns } = *scan;
         Ok(self.tree.scan(table, index, low, high, direction, columns, row, visit)?)
     }
+}
 
+impl<E: Environment> Engine for Log<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.state.usable(&self.pool)?;
         if !self.log.is_open() {

@@ -35,8 +35,8 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
-    SnapshotSource,
+    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
+    SnapshotSource, Write,
 };
 use crate::error::EngineError;
 use crate::shadow_tables::{TreeMap, collect_pages, shadow_stats, stop, stop_after};
@@ -249,7 +249,7 @@ impl<E: Environment> Method<E> for NvmCow<E> {
     }
 }
 
-impl<E: Environment> Engine for NvmCow<E> {
+impl<E: Environment> Write for NvmCow<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         let Self { map, core, .. } = self;
@@ -348,7 +348,9 @@ impl<E: Environment> Engine for NvmCow<E> {
             Ok(())
         })
     }
+}
 
+impl<E: Environment> Read for NvmCow<E> {
     #[inline]
     fn get(
         &self,
@@ -383,7 +385,9 @@ impl<E: Environment> Engine for NvmCow<E> {
         self.core.state.usable(&self.core.memory)?;
         self.view().scan(table, what, row, visit)
     }
+}
 
+impl<E: Environment> Engine for NvmCow<E> {
     #[inline]
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.core.state.usable(&self.core.memory)?;

@@ -42,7 +42,8 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
+    Write,
 };
 use crate::error::{EngineError, sound};
 use crate::state::State;
@@ -173,7 +174,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
     }
 }
 
-impl<E: Environment> Engine for NvmInp<E> {
+impl<E: Environment> Write for NvmInp<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
@@ -239,52 +240,6 @@ impl<E: Environment> Engine for NvmInp<E> {
         Ok(())
     }
 
-    #[inline]
-    fn update_and_commit(
-        &mut self,
-        table: u16,
-        key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
-    ) -> Result<(u64, bool), EngineError> {
-        self.state.usable(&self.memory)?;
-        if !self.tables.can_be_statement(table, changes) {
-            self.update(table, key, changes)?;
-            return self.commit();
-        }
-        let tuple = self.tables.find_or_fail(table, key)?;
-        if changes.is_empty() {
-            return self.commit();
-        }
-        self.superseded.clear(&mut self.tables.lane)?;
-        self.log.reserve(&mut self.tables.lane, 1)?;
-        let fields = self.tables.write_fields(table, tuple, changes, Image::After)?;
-        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
-        let memory = &self.memory;
-        let image = self.tables.image_of_changes(table, changes);
-        let entry = UndoEntry::statement(table, tuple, &self.tables.fields, image);
-        self.log.append_statement(memory, entry, &mut self.tables.lines);
-        self.superseded.lines.flush(memory);
-        let fields = Flushed::lines(memory, &mut self.tables.lines, fields);
-        let fields = fence_for(memory, fields);
-        self.tables.lane.fenced();
-        observe!(E::Durable: memory.mark(RECORD));
-        observe!(E::Durable: memory.mark(SYNC_LOG_ENTRY));
-        let replaced = memory.healthy().and_then(|()| self.tables.replace_fields(fields, changes));
-        if let Err(bad) = replaced {
-            return self.state.stop(bad);
-        }
-        self.log.statement_committed();
-        observe!(E::Durable: memory.mark(MODIFY));
-        // Flushed by the next operation, in whatever thread: a fence does not cover what another
-        // thread has flushed.
-        self.superseded.lines.take(&mut self.tables.lines);
-        self.unsettled = None;
-        self.superseded.pass(&mut self.tables.lane, &mut self.tables.images);
-        self.superseded.add(&mut self.tables.superseded);
-        observe!(E::Durable: self.memory.mark(RECLAIM));
-        Ok((self.durable(), true))
-    }
-
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
         let tuple = self.tables.find_or_fail(table, key)?;
@@ -305,7 +260,9 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.tables.lines.flush(memory);
         Ok(())
     }
+}
 
+impl<E: Environment> Read for NvmInp<E> {
     #[inline]
     fn get(
         &self,
@@ -354,6 +311,54 @@ impl<E: Environment> Engine for NvmInp<E> {
         sound(&self.memory, || {
             Ok(self.tables.scan(table, index, low, high, direction, columns, row, visit)?)
         })
+    }
+}
+
+impl<E: Environment> Engine for NvmInp<E> {
+    #[inline]
+    fn update_and_commit(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(u64, bool), EngineError> {
+        self.state.usable(&self.memory)?;
+        if !self.tables.can_be_statement(table, changes) {
+            self.update(table, key, changes)?;
+            return self.commit();
+        }
+        let tuple = self.tables.find_or_fail(table, key)?;
+        if changes.is_empty() {
+            return self.commit();
+        }
+        self.superseded.clear(&mut self.tables.lane)?;
+        self.log.reserve(&mut self.tables.lane, 1)?;
+        let fields = self.tables.write_fields(table, tuple, changes, Image::After)?;
+        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
+        let memory = &self.memory;
+        let image = self.tables.image_of_changes(table, changes);
+        let entry = UndoEntry::statement(table, tuple, &self.tables.fields, image);
+        self.log.append_statement(memory, entry, &mut self.tables.lines);
+        self.superseded.lines.flush(memory);
+        let fields = Flushed::lines(memory, &mut self.tables.lines, fields);
+        let fields = fence_for(memory, fields);
+        self.tables.lane.fenced();
+        observe!(E::Durable: memory.mark(RECORD));
+        observe!(E::Durable: memory.mark(SYNC_LOG_ENTRY));
+        let replaced = memory.healthy().and_then(|()| self.tables.replace_fields(fields, changes));
+        if let Err(bad) = replaced {
+            return self.state.stop(bad);
+        }
+        self.log.statement_committed();
+        observe!(E::Durable: memory.mark(MODIFY));
+        // Flushed by the next operation, in whatever thread: a fence does not cover what another
+        // thread has flushed.
+        self.superseded.lines.take(&mut self.tables.lines);
+        self.unsettled = None;
+        self.superseded.pass(&mut self.tables.lane, &mut self.tables.images);
+        self.superseded.add(&mut self.tables.superseded);
+        observe!(E::Durable: self.memory.mark(RECLAIM));
+        Ok((self.durable(), true))
     }
 
     #[inline]

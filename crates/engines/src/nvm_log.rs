@@ -38,7 +38,8 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, RecoveryReport, Resources, Scan,
+    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
+    Write,
 };
 use crate::error::{EngineError, sound};
 use crate::state::State;
@@ -237,7 +238,7 @@ impl<E: Environment> Method<E> for NvmLog<E> {
     }
 }
 
-impl<E: Environment> Engine for NvmLog<E> {
+impl<E: Environment> Write for NvmLog<E> {
     #[inline]
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
@@ -318,7 +319,9 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.runs.tables.lines.flush(&self.memory);
         Ok(())
     }
+}
 
+impl<E: Environment> Read for NvmLog<E> {
     #[inline]
     fn get(
         &self,
@@ -368,7 +371,9 @@ impl<E: Environment> Engine for NvmLog<E> {
             Ok(self.runs.scan(table, index, low, high, direction, columns, row, visit)?)
         })
     }
+}
 
+impl<E: Environment> Engine for NvmLog<E> {
     #[inline]
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.state.usable(&self.memory)?;

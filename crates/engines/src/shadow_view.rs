@@ -12,7 +12,7 @@ use pm::{Component, Memory, observe};
 use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
 use storage::{Row, TableKey, TableLayout, Value};
 
-use crate::contract::{Reader, Scan, SnapshotSource};
+use crate::contract::{Read, Reader, Scan, SnapshotSource};
 use crate::error::{EngineError, sound};
 use crate::shadow_tables::{TreeMap, dangling};
 use crate::table2::{FIND, RETRIEVE};
@@ -220,7 +220,7 @@ impl<S: PageSource, T: TupleForm> ShadowSnapshot<S, T> {
     }
 }
 
-impl<S: PageSource, T: TupleForm> Reader for ShadowSnapshot<S, T> {
+impl<S: PageSource, T: TupleForm> Read for ShadowSnapshot<S, T> {
     fn get(
         &self,
         table: u16,

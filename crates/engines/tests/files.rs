@@ -11,7 +11,7 @@ use engines::below::{
 };
 use engines::{
     Cow, Engine, EngineError, EngineOptions, Inp, Log, Method, NvmCow, NvmInp, NvmLog, Resources,
-    Scan,
+    Scan, Write,
 };
 
 const LIMIT: u64 = 1 << 20;

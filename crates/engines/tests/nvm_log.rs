@@ -9,7 +9,7 @@ use engines::below::{
     Catalog, ColumnType, Direction, Dram, Heap, HeapOptions, Memory, Recorded, Recording, Row,
     Schema, TableSchema, Value,
 };
-use engines::{Engine, EngineOptions, Method, NvmLog, Resources, Scan};
+use engines::{Engine, EngineOptions, Method, NvmLog, Read, Resources, Scan, Write};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

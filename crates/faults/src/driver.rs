@@ -350,7 +350,7 @@ impl Driver {
         model: &mut Model,
         operations: usize,
     ) -> Result<Option<Ticket>, Error> {
-        let mut tx = partition.begin();
+        let mut tx = partition.begin()?;
         let mut after = model.clone();
         for _ in 0..operations {
             if let Err(error) = self.operation(&mut tx, tables, &mut after) {

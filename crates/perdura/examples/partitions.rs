@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
                 let (db, event) = (&db, &event);
                 scope.spawn(move || -> Result<(), Error> {
                     // A worker that owns its partition pays for no lock.
-                    let mut partition = db.partition(worker as usize).exclusive();
+                    let mut partition = db.partition(worker as usize).exclusive()?;
                     for time in 0..EVENTS {
                         // Devices are spread over the partitions by their number.
                         let device = (time % 10) * WORKERS + worker;

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use engines::below::{Catalog, Emulation, Environment, Native, Recorded, Tracing};
 use engines::{
-    Cow, Engine, EngineError, EngineKind, EngineOptions, Inp, Log, Method, NvmCow, NvmInp, NvmLog,
-    RecoveryReport, Resources,
+    Begin, Cow, Engine, EngineError, EngineKind, EngineOptions, EngineTraits, Inp, Log, Maker,
+    Method, NvmCow, NvmInp, NvmLog, RecoveryReport, Resources,
 };
+
+use crate::doomed::Doomable;
 
 type Chosen = Box<dyn Engine>;
 type Result<T> = std::result::Result<T, EngineError>;
@@ -100,9 +102,9 @@ fn create<E: Environment>(
         EngineKind::Inp => new::<E, Inp<E>>(resources, catalog, options),
         EngineKind::Cow => new::<E, Cow<E>>(resources, catalog, options),
         EngineKind::Log => new::<E, Log<E>>(resources, catalog, options),
+        EngineKind::NvmInp => new::<E, NvmInp<E>>(resources, catalog, options),
         EngineKind::NvmCow => new::<E, NvmCow<E>>(resources, catalog, options),
         EngineKind::NvmLog => new::<E, NvmLog<E>>(resources, catalog, options),
-        _ => new::<E, NvmInp<E>>(resources, catalog, options),
     }
 }
 
@@ -124,9 +126,9 @@ fn open<E: Environment>(
         EngineKind::Inp => old::<E, Inp<E>>(resources, catalog, options),
         EngineKind::Cow => old::<E, Cow<E>>(resources, catalog, options),
         EngineKind::Log => old::<E, Log<E>>(resources, catalog, options),
+        EngineKind::NvmInp => old::<E, NvmInp<E>>(resources, catalog, options),
         EngineKind::NvmCow => old::<E, NvmCow<E>>(resources, catalog, options),
         EngineKind::NvmLog => old::<E, NvmLog<E>>(resources, catalog, options),
-        _ => old::<E, NvmInp<E>>(resources, catalog, options),
     }
 }
 
@@ -138,29 +140,89 @@ pub(crate) struct AnyEngine<E> {
     environment: PhantomData<fn() -> E>,
 }
 
+/// An engine as a database is created or opened with it.
+pub(crate) enum Which<'a, E: Environment> {
+    /// One that this crate knows.
+    Known(EngineKind),
+    /// One that a test brings along.
+    Brought(&'a dyn Maker<E>),
+}
+
+impl<E: Environment> Clone for Which<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Environment> Copy for Which<'_, E> {}
+
+impl<E: Environment> Which<'_, E> {
+    /// The engine's name in the description of a database.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Known(kind) => kind.name().into(),
+            Self::Brought(maker) => maker.name().into(),
+        }
+    }
+
+    pub(crate) fn kind(self) -> Option<EngineKind> {
+        match self {
+            Self::Known(kind) => Some(kind),
+            Self::Brought(_) => None,
+        }
+    }
+
+    pub(crate) fn traits(self) -> EngineTraits {
+        match self {
+            Self::Known(kind) => kind.traits(),
+            Self::Brought(maker) => maker.traits(),
+        }
+    }
+}
+
 impl<E: Hosted> AnyEngine<E> {
     pub(crate) fn create(
-        kind: EngineKind,
+        which: Which<'_, E>,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<Self> {
-        let engine = <E as Hosted>::create(kind, resources, catalog, options)?;
+        let engine = match which {
+            Which::Known(kind) => <E as Hosted>::create(kind, resources, catalog, options)?,
+            Which::Brought(maker) => maker.create(resources, catalog, options)?,
+        };
         Ok(Self { engine, open: false, environment: PhantomData })
     }
 
     pub(crate) fn open(
-        kind: EngineKind,
+        which: Which<'_, E>,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
         options: &EngineOptions,
     ) -> Result<(Self, RecoveryReport)> {
-        let (engine, report) = <E as Hosted>::open(kind, resources, catalog, options)?;
+        let (engine, report) = match which {
+            Which::Known(kind) => <E as Hosted>::open(kind, resources, catalog, options)?,
+            Which::Brought(maker) => maker.open(resources, catalog, options)?,
+        };
         Ok((Self { engine, open: false, environment: PhantomData }, report))
     }
 }
 
 impl<E> AnyEngine<E> {
+    /// A session of an engine that runs many transactions at the same time.
+    pub(crate) fn session(engine: Chosen) -> Self {
+        let engine = Box::new(Doomable::new(engine));
+        Self { engine, open: false, environment: PhantomData }
+    }
+
+    /// A transaction begins in a session.
+    pub(crate) fn begin_as(&mut self, how: &Begin) -> Result<()> {
+        self.abort_open();
+        // Whatever comes of it: an abort is never too much.
+        self.open = true;
+        self.engine.begin(how)
+    }
+
     /// A transaction begins. One that was never dropped ([`std::mem::forget`]) is undone first.
     #[inline]
     pub(crate) fn begin(&mut self) {

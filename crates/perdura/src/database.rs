@@ -3,26 +3,29 @@
 mod partition;
 
 use std::cell::Cell;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
     HeapOptions, HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema, Value,
 };
 use engines::{
-    CheckReport, EngineKind, EngineOptions, EngineStats, Footprint, RecoveryReport, Resources,
-    SnapshotSource,
+    CheckReport, Concurrency, DurableIn, EngineKind, EngineOptions, EngineStats, EngineTraits,
+    Footprint, Maker, RecoveryReport, Resources, SnapshotSource,
 };
 
-use crate::any_engine::{AnyEngine, Hosted};
+use crate::any_engine::{AnyEngine, Hosted, Which};
 use crate::background::Worker;
 use crate::bell::Bell;
 use crate::error::Error;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
-use crate::options::{Background, Options};
+use crate::options::{Background, Options, WriteOptions};
 use crate::reachable::Reachable;
+use crate::sessions::{SessionPool, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{ReadTx, Ticket, Tx};
@@ -40,11 +43,45 @@ pub struct Database<E: Environment = Native> {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) heap: Heap<E::Durable>,
     files: Option<E::Files>,
-    kind: EngineKind,
+    /// The sessions of each partition, in an engine that runs many transactions at the same time;
+    /// else none.
+    sessions: Vec<SessionPool<E>>,
+    engine: Identity,
+    retry_for: Duration,
     report: RecoveryReport,
     opening: Option<OpeningTimes>,
     pool: Option<Pool>,
     closed: bool,
+}
+
+/// Which engine a database has.
+#[derive(Debug)]
+struct Identity {
+    name: String,
+    /// None if a test has brought it along.
+    kind: Option<EngineKind>,
+    traits: EngineTraits,
+}
+
+impl Identity {
+    fn of<E: Environment>(which: Which<'_, E>) -> Self {
+        Self { name: which.name(), kind: which.kind(), traits: which.traits() }
+    }
+}
+
+/// A partition that somebody reads for long, with no transaction open in it.
+#[derive(Debug)]
+pub(crate) struct Copying<'a, E: Environment> {
+    engine: CopyGuard<'a, AnyEngine<E>>,
+    _still: Option<Still<'a, E>>,
+}
+
+impl<E: Environment> Deref for Copying<'_, E> {
+    type Target = AnyEngine<E>;
+
+    fn deref(&self) -> &AnyEngine<E> {
+        &self.engine
+    }
 }
 
 /// Where an engine keeps the files that belong to the pool at `path`.
@@ -97,7 +134,8 @@ impl Database<Native> {
         });
         let header = pool.info().header;
         let files = kind
-            .uses_files()
+            .traits()
+            .needs_files()
             .then(|| HostFiles::create(files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
@@ -137,7 +175,7 @@ impl Database<Native> {
         let map = watch.lap();
         let mark = || Ok(pool.mark_open(&options.pool)?);
         let changed = Cell::new(false);
-        let opened = Self::open_checked(media, options, header.clean, mark, &changed);
+        let opened = Self::open_checked(None, media, options, header.clean, mark, &changed);
         if opened.is_err() && header.clean && !changed.get() {
             // A partition was refused, for a damaged file perhaps: what was closed stays closed.
             // Where that fails too the pool stays marked as open, which is safe.
@@ -215,12 +253,38 @@ impl<E: Hosted> Database<E> {
     /// # Errors
     /// As [`Database::create`].
     pub fn create_on(media: Media<E>, schema: &Schema, options: &Options) -> Result<Self, Error> {
-        let catalog = Arc::new(Catalog::new(schema, options.engine_options.node_bytes)?);
         let kind = options.engine.unwrap_or(EngineKind::NvmInp);
+        Self::create_as(Which::Known(kind), media, schema, options)
+    }
+
+    /// [`Database::create_on`] with an engine that [`EngineKind`] does not have, for tests of the
+    /// contract of engines. What the options say of the engine counts for nothing.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    #[doc(hidden)]
+    pub fn create_with(
+        media: Media<E>,
+        schema: &Schema,
+        options: &Options,
+        maker: &dyn Maker<E>,
+    ) -> Result<Self, Error> {
+        Self::create_as(Which::Brought(maker), media, schema, options)
+    }
+
+    fn create_as(
+        which: Which<'_, E>,
+        media: Media<E>,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let catalog = Arc::new(Catalog::new(schema, options.engine_options.node_bytes)?);
         let partitions = options.partitions.unwrap_or(1);
-        // The pool of an engine with files holds only its description.
-        let chunk_bytes =
-            options.chunk_bytes.unwrap_or(if kind.uses_files() { 64 << 10 } else { 256 << 10 });
+        // Where the data lie in files the pool holds only its description.
+        let chunk_bytes = options.chunk_bytes.unwrap_or(match which.traits().durable_in {
+            DurableIn::Files => 64 << 10,
+            DurableIn::Pool | DurableIn::Both => 256 << 10,
+        });
         let heap = Heap::format(
             media.durable.clone(),
             HeapOptions { chunk_bytes, lanes: partitions + 1 },
@@ -228,11 +292,11 @@ impl<E: Hosted> Database<E> {
         let engines = (0..partitions)
             .map(|partition| {
                 let resources = resources(&media, &heap, partition)?;
-                Ok(AnyEngine::create(kind, resources, &catalog, &options.engine_options)?)
+                Ok(AnyEngine::create(which, resources, &catalog, &options.engine_options)?)
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let description = Description {
-            engine: kind.name().into(),
+            engine: which.name(),
             node_bytes: options.engine_options.node_bytes,
             partitions,
             schema: schema.clone(),
@@ -240,7 +304,8 @@ impl<E: Hosted> Database<E> {
         description.write(&mut heap.lane(partitions))?;
         // A sync that failed meanwhile has no other way to say so.
         heap.memory().healthy()?;
-        let mut database = Self::assemble(engines, catalog, heap, media.files, kind);
+        let mut database = Self::assemble(engines, catalog, heap, media.files, Identity::of(which));
+        database.retry_for = options.retry_for;
         database.start_worker(options.background)?;
         Ok(database)
     }
@@ -250,13 +315,27 @@ impl<E: Hosted> Database<E> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_on(media: Media<E>, options: &Options) -> Result<Self, Error> {
-        Self::open_checked(media, options, false, || Ok(()), &Cell::new(false))
+        Self::open_checked(None, media, options, false, || Ok(()), &Cell::new(false))
+    }
+
+    /// [`Database::open_on`] of a database that [`Database::create_with`] has made with this engine.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    #[doc(hidden)]
+    pub fn open_with(
+        media: Media<E>,
+        options: &Options,
+        maker: &dyn Maker<E>,
+    ) -> Result<Self, Error> {
+        Self::open_checked(Some(maker), media, options, false, || Ok(()), &Cell::new(false))
     }
 
     /// Opens the database, which was `closed` or not; `begin` is called when it is clear that the
     /// options fit, before anything is changed that a clean pool would not need changed. `changed` is
     /// set before anything is changed in files that had been closed.
     fn open_checked(
+        maker: Option<&dyn Maker<E>>,
         media: Media<E>,
         options: &Options,
         closed: bool,
@@ -264,10 +343,11 @@ impl<E: Hosted> Database<E> {
         changed: &Cell<bool>,
     ) -> Result<Self, Error> {
         let memory = media.durable.clone();
-        unless_failed(&memory, Self::recover(media, options, closed, begin, changed))
+        unless_failed(&memory, Self::recover(maker, media, options, closed, begin, changed))
     }
 
     fn recover(
+        maker: Option<&dyn Maker<E>>,
         media: Media<E>,
         options: &Options,
         closed: bool,
@@ -276,7 +356,10 @@ impl<E: Hosted> Database<E> {
     ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
         let (heap, description) = describe(&media)?;
-        let kind = agreed_engine(&description, options, &media.name)?;
+        let which = match maker {
+            Some(maker) if maker.name() == description.engine => Which::Brought(maker),
+            _ => Which::Known(agreed_engine(&description, options, &media.name)?),
+        };
         if let Some(wanted) = options.partitions
             && wanted != description.partitions
         {
@@ -291,7 +374,7 @@ impl<E: Hosted> Database<E> {
         let engine_options = EngineOptions { closed, ..options.engine_options.clone() };
         for partition in 0..description.partitions {
             let resources = resources(&media, &heap, partition)?;
-            let (engine, done) = AnyEngine::open(kind, resources, &catalog, &engine_options)?;
+            let (engine, done) = AnyEngine::open(which, resources, &catalog, &engine_options)?;
             report += done;
             engines.push(engine);
         }
@@ -306,7 +389,8 @@ impl<E: Hosted> Database<E> {
         // Whoever fails from here on has closed partitions already.
         changed.set(true);
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
-        let mut database = Self::assemble(engines, catalog, heap, media.files, kind);
+        let mut database = Self::assemble(engines, catalog, heap, media.files, Identity::of(which));
+        database.retry_for = options.retry_for;
         database.report = report;
         database.opening = Some(times);
         database.start_worker(options.background)?;
@@ -320,9 +404,17 @@ impl<E: Environment> Database<E> {
         catalog: Arc<Catalog>,
         heap: Heap<E::Durable>,
         files: Option<E::Files>,
-        kind: EngineKind,
+        engine: Identity,
     ) -> Self {
         let snapshots = engines.iter().map(|engine| engine.snapshot_source()).collect();
+        let sessions = match engine.traits.concurrency {
+            Concurrency::Serial => Vec::new(),
+            Concurrency::Shared => {
+                let source =
+                    |root: &AnyEngine<E>| root.sessions().expect("a shared engine has sessions");
+                engines.iter().map(|root| SessionPool::new(source(root))).collect()
+            }
+        };
         let partitions = engines.into_iter().map(Turns::new).collect();
         Self {
             partitions,
@@ -331,7 +423,9 @@ impl<E: Environment> Database<E> {
             catalog,
             heap,
             files,
-            kind,
+            sessions,
+            engine,
+            retry_for: Duration::ZERO,
             report: RecoveryReport::default(),
             opening: None,
             pool: None,
@@ -358,8 +452,16 @@ impl<E: Environment> Database<E> {
     }
 
     /// The engine.
+    ///
+    /// # Panics
+    /// A test has brought an engine of its own along.
     pub fn engine(&self) -> EngineKind {
-        self.kind
+        self.engine.kind.expect("one of the engines of this crate")
+    }
+
+    /// What the engine is and can do.
+    pub fn traits(&self) -> EngineTraits {
+        self.engine.traits
     }
 
     /// The schema.
@@ -422,14 +524,30 @@ impl<E: Environment> Database<E> {
     /// Runs `work` as a transaction and commits it, durably unless commits are grouped. If `work`
     /// returns an error or panics, nothing of it is left.
     ///
+    /// In an engine that runs many transactions at the same time ([`EngineTraits::concurrency`]) it
+    /// may be run several times, until it comes into nobody's way or [`Options::retry_for`] has
+    /// passed: what `work` does beside the transaction happens as often.
+    ///
     /// # Errors
-    /// What `work` returned, a failed commit, or [`Error::PartitionNeeded`].
+    /// What `work` returned, a failed commit, [`Error::Conflict`], or [`Error::PartitionNeeded`].
     #[inline]
     pub fn write<R>(
         &self,
         work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.only_partition()?.write(work)
+    }
+
+    /// As [`Database::write`], with more to say about how.
+    ///
+    /// # Errors
+    /// As [`Database::write`]; [`Error::Busy`], [`Error::Unsupported`].
+    pub fn write_with<R>(
+        &self,
+        options: WriteOptions,
+        work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.only_partition()?.write_with(options, work)
     }
 
     /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
@@ -447,14 +565,14 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.update(table, key, changes)
     }
 
-    /// Runs `work` as a transaction that only reads.
+    /// Runs `work` as a transaction that only reads; several times perhaps, as [`Database::write`].
     ///
     /// # Errors
-    /// What `work` returned, or [`Error::PartitionNeeded`].
+    /// What `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`].
     #[inline]
     pub fn read<R>(
         &self,
-        work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
+        work: impl FnMut(&ReadTx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.only_partition()?.read(work)
     }
@@ -473,7 +591,7 @@ impl<E: Environment> Database<E> {
     /// # Errors
     /// [`Error::PartitionNeeded`].
     pub fn begin(&self) -> Result<Tx<'_, E>, Error> {
-        Ok(self.only_partition()?.begin())
+        self.only_partition()?.begin()
     }
 
     /// Returns when the ticket's transaction is durable.
@@ -482,7 +600,7 @@ impl<E: Environment> Database<E> {
     /// The medium failed.
     pub fn wait(&self, ticket: Ticket) -> Result<(), Error> {
         let partition = self.try_partition(ticket.partition)?;
-        if ticket.durable || partition.read_lock().durable() >= ticket.number {
+        if ticket.durable || partition.read_lock().is_durable(ticket.number) {
             return Ok(());
         }
         Ok(partition.write_lock().sync()?)
@@ -619,9 +737,20 @@ impl<E: Environment> Database<E> {
         Ok(report)
     }
 
-    /// All partitions, to be read for long.
-    pub(crate) fn copy_all(&self) -> Vec<CopyGuard<'_, AnyEngine<E>>> {
-        self.partitions.iter().map(Turns::copy).collect()
+    /// All partitions, to be read for long, with no transaction open in any.
+    pub(crate) fn copy_all(&self) -> Vec<Copying<'_, E>> {
+        let numbers = 0..self.partitions.len();
+        let copy = |number: usize| Copying {
+            _still: self.sessions.get(number).map(SessionPool::still),
+            engine: self.partitions[number].copy(),
+        };
+        numbers.map(copy).collect()
+    }
+
+    /// Whether the engine runs many transactions at the same time.
+    #[inline]
+    fn is_shared(&self) -> bool {
+        !self.sessions.is_empty()
     }
 
     pub(crate) fn heap(&self) -> &Heap<E::Durable> {
@@ -662,7 +791,8 @@ impl<E: Environment> Database<E> {
         self.stop_worker();
         // In a forked child a partition may be held by a thread that is not there.
         self.heap.memory().healthy()?;
-        for partition in &*self.partitions {
+        for (number, partition) in self.partitions.iter().enumerate() {
+            let _still = self.sessions.get(number).map(SessionPool::still);
             partition.write().close()?;
         }
         self.heap.memory().healthy()?;

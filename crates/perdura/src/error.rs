@@ -1,9 +1,10 @@
 //! What can go wrong for an application.
 
-use engines::EngineError;
 use engines::below::{Bad, GrowError, HeapError, PoolError, StorageError};
+use engines::{ConflictReason, EngineError};
 
 use crate::backup::BackupError;
+use crate::holder::Holder;
 use crate::lines::LinesError;
 
 /// An operation failed. Unless the text says otherwise, what it would have changed is as before,
@@ -113,7 +114,7 @@ pub enum Error {
     #[error("engine `{engine}` has no snapshots; choose cow or nvm-cow, or read in a transaction")]
     NoSnapshots {
         /// The engine.
-        engine: engines::EngineKind,
+        engine: String,
     },
     /// A step of the thread in the background failed; see [`crate::Background::Thread`].
     #[error(
@@ -124,6 +125,43 @@ pub enum Error {
         partition: usize,
         /// Why.
         source: EngineError,
+    },
+    /// The transaction came into the way of another one, and is undone or can only be aborted. The
+    /// one error for which a rerun can help: [`crate::Database::write`] does so until
+    /// [`crate::Options::retry_for`] has passed, and returns it then.
+    #[error(
+        "the transaction was in conflict with another one in each of {tries} tries ({reason}); run it again, or make it shorter"
+    )]
+    Conflict {
+        /// How.
+        reason: ConflictReason,
+        /// How often the transaction has been run.
+        tries: u32,
+    },
+    /// The call would wait for what this thread itself holds: for a transaction, a read, a copy or a
+    /// partition of its own. It has done nothing.
+    #[error(
+        "this thread has partition {partition} already: end the transaction or the read that is open in it first, or do this within it"
+    )]
+    Nested {
+        /// The partition.
+        partition: usize,
+    },
+    /// The partition was taken for as long as the call was allowed to wait.
+    #[error("partition {partition} is taken by {by}; try again, or wait longer")]
+    Busy {
+        /// The partition.
+        partition: usize,
+        /// Who has it.
+        by: Holder,
+    },
+    /// The engine cannot do what was asked for.
+    #[error("engine `{engine}` has no {what}")]
+    Unsupported {
+        /// The engine.
+        engine: String,
+        /// What was asked for.
+        what: String,
     },
     /// A backup cannot be restored.
     #[error(transparent)]
@@ -188,6 +226,7 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Storage(error) => error.into(),
+            EngineError::Conflict { reason } => Self::Conflict { reason, tries: 1 },
             other => Self::Engine(other),
         }
     }

@@ -9,7 +9,7 @@ use engines::below::{
 };
 use engines::{CheckReport, Engine, EngineOptions};
 
-use crate::any_engine::AnyEngine;
+use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, files_directory, resources};
 use crate::error::Error;
 use crate::media::Media;
@@ -167,7 +167,7 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let mut found = Examination::default();
     for partition in 0..description.partitions {
         let resources = resources(&media, &heap, partition)?;
-        match AnyEngine::open(kind, resources, &catalog, &engine_options) {
+        match AnyEngine::open(Which::Known(kind), resources, &catalog, &engine_options) {
             Ok((engine, _)) => {
                 examine_engine(&*engine, &catalog, partition, &mut found, &mut |_| {});
             }

@@ -52,8 +52,10 @@ mod background;
 mod backup;
 mod bell;
 mod database;
+mod doomed;
 mod error;
 mod examine;
+mod holder;
 mod inspect;
 mod lines;
 mod loader;
@@ -64,7 +66,9 @@ mod options;
 mod placing;
 mod progress;
 mod reachable;
+mod rerun;
 mod salvage;
+mod sessions;
 mod snapshot;
 mod sync;
 mod table;
@@ -83,15 +87,17 @@ pub use engines::below::{
     free_bytes, medium_of,
 };
 pub use engines::{
-    CheckReport, EngineKind, EngineStats, Footprint, ParseEngineError, RecoveryReport,
+    CheckReport, Concurrency, ConflictReason, DurableIn, EngineKind, EngineStats, EngineTraits,
+    Footprint, Isolation, ParseEngineError, RecoveryReport, Unfinished,
 };
 pub use error::Error;
 pub use examine::{Examination, Finding, Findings, examine_parts};
+pub use holder::Holder;
 pub use inspect::{Inspection, inspect};
 pub use lines::{Existing, Kept, LinesError, LoadOptions};
 pub use media::Media;
 pub use opening::OpeningTimes;
-pub use options::{Background, Commit, Options};
+pub use options::{Background, Commit, Options, WriteOptions};
 pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
 pub use salvage::{Salvage, Salvaged, salvage};
 pub use snapshot::Snapshot;

@@ -56,8 +56,10 @@ impl<'d, E: Environment> Loader<'d, E> {
             self.commit()?;
         }
         self.partition = partition;
-        let database = self.database;
-        Ok(self.tx.get_or_insert_with(|| database.partition(partition).begin()))
+        if self.tx.is_none() {
+            self.tx = Some(self.database.partition(partition).begin()?);
+        }
+        Ok(self.tx.as_mut().expect("it has begun"))
     }
 
     /// Inserts a tuple of so many bytes.

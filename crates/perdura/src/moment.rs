@@ -15,16 +15,14 @@ use engines::Reader;
 use engines::below::{Environment, Row};
 use std::ops::ControlFlow;
 
-use crate::any_engine::AnyEngine;
-use crate::database::Database;
+use crate::database::{Copying, Database};
 use crate::error::Error;
-use crate::turns::{CopyGuard, Turns};
 
 /// One partition as it was at the moment.
 #[derive(Debug)]
 pub(crate) enum Part<'a, E: Environment> {
     Snapshot(Box<dyn Reader>),
-    Locked(CopyGuard<'a, AnyEngine<E>>),
+    Locked(Copying<'a, E>),
 }
 
 impl<E: Environment> Part<'_, E> {
@@ -66,7 +64,7 @@ impl<E: Environment> Database<E> {
         if has_snapshots && self.partitions.len() == 1 {
             return snapshots();
         }
-        let guards: Vec<_> = self.partitions.iter().map(Turns::copy).collect();
+        let guards = self.copy_all();
         if has_snapshots {
             return snapshots();
         }

@@ -1,7 +1,9 @@
-//! How a database is created and opened.
+//! How a database is created and opened, and how a transaction is run.
+
+use std::time::Duration;
 
 use engines::below::{Domain, PoolOptions};
-use engines::{EngineKind, EngineOptions};
+use engines::{EngineKind, EngineOptions, Isolation};
 
 use crate::error::Error;
 
@@ -35,6 +37,51 @@ pub enum Background {
     Thread,
 }
 
+/// How [`crate::Database::write_with`] runs a transaction.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use perdura::{Isolation, WriteOptions};
+/// WriteOptions::new().wait(Duration::from_millis(5)).isolation(Isolation::Snapshot);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteOptions {
+    pub(crate) wait: Option<Duration>,
+    pub(crate) isolation: Option<Isolation>,
+    pub(crate) retry_for: Option<Duration>,
+}
+
+impl WriteOptions {
+    /// As [`crate::Database::write`] runs it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long it waits for a partition that is taken ([`Error::Busy`] after that), and for a lock
+    /// ([`Error::Conflict`]).
+    #[must_use]
+    pub fn wait(mut self, time: Duration) -> Self {
+        self.wait = Some(time);
+        self
+    }
+
+    /// How much isolation it needs. An engine may give more; one that cannot give so much refuses
+    /// with [`Error::Unsupported`]. Without this it gets as much as the engine has
+    /// ([`crate::EngineTraits::isolation`]).
+    #[must_use]
+    pub fn isolation(mut self, level: Isolation) -> Self {
+        self.isolation = Some(level);
+        self
+    }
+
+    /// For how long it is run again after a conflict; [`Options::retry_for`] without this.
+    #[must_use]
+    pub fn retry_for(mut self, time: Duration) -> Self {
+        self.retry_for = Some(time);
+        self
+    }
+}
+
 /// Options for [`crate::Database::create`] and [`crate::Database::open`], with defaults that are
 /// safe: the medium's own durability domain, NVM-InP on persistent memory and tmpfs, InP on a
 /// disk, durable at every commit.
@@ -49,6 +96,7 @@ pub struct Options {
     pub(crate) background: Background,
     pub(crate) engine_options: EngineOptions,
     pub(crate) volatile_bytes: u64,
+    pub(crate) retry_for: Duration,
 }
 
 impl Default for Options {
@@ -63,6 +111,7 @@ impl Default for Options {
             background: Background::Inline,
             engine_options: EngineOptions::default(),
             volatile_bytes: 256 << 30,
+            retry_for: Duration::from_secs(10),
         }
     }
 }
@@ -230,6 +279,16 @@ impl Options {
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {
         self.volatile_bytes = bytes;
+        self
+    }
+
+    /// For how long [`crate::Database::write`] and [`crate::Database::read`] run a transaction again
+    /// that ends in [`Error::Conflict`]; 10 seconds by default, from the first conflict on. Also the
+    /// longest that a call waits for a partition or a lock while its thread keeps another partition,
+    /// so that two threads that want each other's do not wait for ever.
+    #[must_use]
+    pub fn retry_for(mut self, time: Duration) -> Self {
+        self.retry_for = time;
         self
     }
 

@@ -9,7 +9,7 @@ use engines::below::{
 };
 use engines::{Engine, EngineError, EngineOptions};
 
-use crate::any_engine::AnyEngine;
+use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, files_directory, resources};
 use crate::error::Error;
 use crate::examine::{Finding, Findings, gap_text};
@@ -100,7 +100,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
             let mut engine_options = engine_options.clone();
             let opened = loop {
                 let resources = resources(&media, &heap, partition)?;
-                match AnyEngine::open(kind, resources, &catalog, &engine_options) {
+                match AnyEngine::open(Which::Known(kind), resources, &catalog, &engine_options) {
                     Err(error) if cut_log(&error, copied.files.as_ref())? => {
                         done.findings.of_partition(partition, error, CUT);
                     }

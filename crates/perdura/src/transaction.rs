@@ -9,6 +9,7 @@ use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::error::Error;
+use crate::sessions::Lent;
 use crate::sync::RwLockWriteGuard;
 use crate::table::Table;
 use crate::turns::{ReadGuard, Turns};
@@ -109,6 +110,7 @@ impl Ticket {
 pub(crate) enum Writing<'a, E: Environment> {
     Locked(RwLockWriteGuard<'a, AnyEngine<E>>),
     Owned(&'a mut AnyEngine<E>),
+    Session(Lent<'a, E>),
 }
 
 impl<E: Environment> Deref for Writing<'_, E> {
@@ -118,6 +120,7 @@ impl<E: Environment> Deref for Writing<'_, E> {
         match self {
             Self::Locked(engine) => engine,
             Self::Owned(engine) => engine,
+            Self::Session(session) => session,
         }
     }
 }
@@ -128,6 +131,7 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
         match self {
             Self::Locked(engine) => engine,
             Self::Owned(engine) => engine,
+            Self::Session(session) => session,
         }
     }
 }
@@ -137,6 +141,7 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
 pub(crate) enum Reading<'a, E: Environment> {
     Locked(ReadGuard<'a, AnyEngine<E>>),
     Borrowed(&'a AnyEngine<E>),
+    Session(Lent<'a, E>),
 }
 
 impl<E: Environment> Deref for Reading<'_, E> {
@@ -146,6 +151,7 @@ impl<E: Environment> Deref for Reading<'_, E> {
         match self {
             Self::Locked(engine) => engine,
             Self::Borrowed(engine) => engine,
+            Self::Session(session) => session,
         }
     }
 }
@@ -418,6 +424,19 @@ pub struct ReadTx<'a, E: Environment = Native> {
 }
 
 impl<E: Environment> ReadTx<'_, E> {
+    /// Ends the transaction, which may turn out to have seen no consistent view.
+    #[inline]
+    pub(crate) fn end(self) -> Result<(), Error> {
+        match self.engine {
+            Reading::Locked(_) | Reading::Borrowed(_) => Ok(()),
+            Reading::Session(mut session) => {
+                let _ = session.commit()?;
+                session.end();
+                Ok(())
+            }
+        }
+    }
+
     /// As [`Tx::get`].
     ///
     /// # Errors

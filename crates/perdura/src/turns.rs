@@ -17,6 +17,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+use crate::holder::Holder;
 use crate::sync::{
     AtomicBool, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard, thread_local, yield_now,
 };
@@ -44,7 +45,7 @@ pub(crate) struct Turns<T> {
     served: AtomicU32,
     /// The thread in the background waits for it.
     wanted: AtomicBool,
-    /// There is something to do for the thread in the background. Changed by who may write.
+    /// There is something to do for the thread in the background. Set by who may write.
     backlog: AtomicBool,
     /// How often the thread has waited in vain since it was there last.
     missed: AtomicU32,
@@ -78,6 +79,23 @@ impl<T> Turns<T> {
         match self.lock.try_write() {
             Some(guard) => guard,
             None => self.wait_for(|| self.lock.write()),
+        }
+    }
+
+    /// As [`Self::write`], if it can be had so soon.
+    pub(crate) fn write_for(&self, time: Duration) -> Option<RwLockWriteGuard<'_, T>> {
+        let took = self.lock.try_write();
+        took.or_else(|| self.wait_for(|| self.lock.try_write_for(time)))
+    }
+
+    /// Who has it, by the looks of it; for a message.
+    pub(crate) fn holder(&self) -> Holder {
+        if self.copying.load(SeqCst) > 0 {
+            Holder::Copy
+        } else if self.lock.is_locked_exclusive() {
+            Holder::Writer
+        } else {
+            Holder::Readers
         }
     }
 
@@ -136,8 +154,12 @@ impl<T> Turns<T> {
         self.wanted.store(false, SeqCst);
         self.missed.store(if guard.is_none() { missed.saturating_add(1) } else { 0 }, Relaxed);
         let mut guard = guard?;
+        // Before the work: in an engine with sessions somebody may leave more meanwhile.
+        self.backlog.store(false, SeqCst);
         let (done, more) = work(&mut guard);
-        self.backlog.store(more, SeqCst);
+        if more {
+            self.backlog.store(true, SeqCst);
+        }
         let served = self.served.load(SeqCst);
         drop(guard);
         for _ in 0..PATIENCE {

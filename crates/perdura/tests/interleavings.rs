@@ -6,6 +6,9 @@
 
 #[path = "../src/bell.rs"]
 mod bell;
+#[path = "../src/holder.rs"]
+#[expect(unreachable_pub, reason = "it is reachable in the crate")]
+mod holder;
 #[path = "../src/turns.rs"]
 mod turns;
 mod sync {
@@ -127,6 +130,10 @@ mod lock {
             state.writer = true;
             drop(state);
             Some(self.writing())
+        }
+
+        pub(crate) fn is_locked_exclusive(&self) -> bool {
+            self.state.lock().unwrap().writer
         }
 
         pub(crate) fn try_write_for(&self, _: Duration) -> Option<RwLockWriteGuard<'_, T>> {

@@ -146,8 +146,9 @@ impl<E: Environment> Store for PerduraStore<E> {
         if partition >= self.partitions {
             return Err(StoreError::NoPartition { partition, partitions: self.partitions });
         }
+        let exclusive = self.database.partition(partition).exclusive();
         Ok(PerduraSession {
-            partition: self.database.partition(partition).exclusive(),
+            partition: exclusive.map_err(|error| store_error(&self.path, 0, error))?,
             table: self.table.clone(),
             path: &self.path,
             statements: self.statements,

@@ -1,11 +1,18 @@
 //! A partition of a database: transactions in it, and owning it.
 
+use std::time::Instant;
+
 use engines::below::{Catalog, Environment, Native, Value};
+use engines::{Begin, Isolation};
 
 use super::Database;
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::error::Error;
+use crate::holder::Holder;
+use crate::options::WriteOptions;
+use crate::rerun::Tries;
+use crate::sessions::{Lent, SessionPool, Still};
 use crate::snapshot::Snapshot;
 use crate::sync::RwLockWriteGuard;
 use crate::table::Table;
@@ -36,13 +43,61 @@ impl<'a, E: Environment> Partition<'a, E> {
         self.turns().read()
     }
 
-    /// Begins a transaction; waits for the one that is open in this partition.
+    /// Begins a transaction; waits for the one that is open in this partition, unless the engine
+    /// runs many at the same time.
+    ///
+    /// # Errors
+    /// An engine that runs many has no room, or has stopped.
     #[inline]
-    pub fn begin(&self) -> Tx<'a, E> {
+    pub fn begin(&self) -> Result<Tx<'a, E>, Error> {
+        self.begin_try(&mut Tries::default())
+    }
+
+    /// Begins a try of a transaction.
+    #[inline]
+    fn begin_try(&self, tries: &mut Tries) -> Result<Tx<'a, E>, Error> {
+        if self.database.is_shared() {
+            return self.begin_session(tries, WriteOptions::new());
+        }
         let mut engine = self.write_lock();
         engine.begin();
+        Ok(self.tx(Writing::Locked(engine)))
+    }
+
+    #[cold]
+    fn begin_session(&self, tries: &mut Tries, how: WriteOptions) -> Result<Tx<'a, E>, Error> {
+        Ok(self.tx(Writing::Session(self.lend(tries, how)?)))
+    }
+
+    /// A session with a transaction in it.
+    fn lend(&self, tries: &mut Tries, how: WriteOptions) -> Result<Lent<'a, E>, Error> {
+        let pool = &self.database.sessions[self.number];
+        let wait = how.wait.unwrap_or(self.database.retry_for);
+        let begin = Begin {
+            isolation: self.isolation(how)?,
+            age: *tries.age.get_or_insert_with(|| pool.next_age()),
+            wait: Some(wait),
+        };
+        let busy = Error::Busy { partition: self.number, by: Holder::Transactions };
+        pool.lend(&begin, Instant::now().checked_add(wait))?.ok_or(busy)
+    }
+
+    /// The isolation that a transaction gets at least.
+    fn isolation(&self, how: WriteOptions) -> Result<Isolation, Error> {
+        let most = self.database.engine.traits.isolation;
+        match how.isolation {
+            Some(wanted) if wanted > most => Err(Error::Unsupported {
+                engine: self.database.engine.name.clone(),
+                what: format!("isolation `{wanted}`, only `{most}`"),
+            }),
+            wanted => Ok(wanted.unwrap_or(most)),
+        }
+    }
+
+    #[inline]
+    fn tx(&self, engine: Writing<'a, E>) -> Tx<'a, E> {
         Tx {
-            engine: Writing::Locked(engine),
+            engine,
             call: self.database.bell().map(|bell| Call { bell, turns: self.turns() }),
             catalog: &self.database.catalog,
             partition: self.number,
@@ -58,15 +113,19 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// [`Database::footprint`] and [`Database::check`]: do not make them in the thread that has
     /// the partition. Only the thread in the background, if there is one, is let in between two
     /// transactions ([`crate::Background::Thread`]).
-    pub fn exclusive(&self) -> Exclusive<'a, E> {
+    ///
+    /// # Errors
+    /// [`Error::Nested`].
+    pub fn exclusive(&self) -> Result<Exclusive<'a, E>, Error> {
         let turns = self.turns();
-        Exclusive {
+        Ok(Exclusive {
+            _still: self.database.sessions.get(self.number).map(SessionPool::still),
             turns,
             engine: Some(turns.write()),
             bell: self.database.bell(),
             catalog: &self.database.catalog,
             partition: self.number,
-        }
+        })
     }
 
     /// As [`Database::snapshot`], of this partition.
@@ -75,7 +134,9 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// [`Error::NoSnapshots`]; the partition has stopped, or the medium has failed.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let source = self.database.snapshots[self.number].as_ref();
-        let reader = source.ok_or(Error::NoSnapshots { engine: self.database.kind })?.snapshot()?;
+        let reader = source
+            .ok_or_else(|| Error::NoSnapshots { engine: self.database.engine.name.clone() })?
+            .snapshot()?;
         Ok(Snapshot { reader, catalog: self.database.catalog.clone() })
     }
 
@@ -88,10 +149,51 @@ impl<'a, E: Environment> Partition<'a, E> {
         &self,
         mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let mut tx = self.begin();
-        let result = work(&mut tx)?;
-        let _ticket = tx.finish()?;
-        Ok(result)
+        let mut tries = Tries::default();
+        loop {
+            match self.begin_try(&mut tries).and_then(|tx| run(tx, &mut work)) {
+                Err(error @ Error::Conflict { .. }) => {
+                    tries.again(error, self.database.retry_for)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Database::write_with`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::write_with`].
+    pub fn write_with<R>(
+        &self,
+        options: WriteOptions,
+        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let retry_for = options.retry_for.unwrap_or(self.database.retry_for);
+        let mut tries = Tries::default();
+        loop {
+            match self.begin_with(&mut tries, options).and_then(|tx| run(tx, &mut work)) {
+                Err(error @ Error::Conflict { .. }) => tries.again(error, retry_for)?,
+                done => return done,
+            }
+        }
+    }
+
+    fn begin_with(&self, tries: &mut Tries, how: WriteOptions) -> Result<Tx<'a, E>, Error> {
+        if self.database.is_shared() {
+            return self.begin_session(tries, how);
+        }
+        // One at a time: serializable, whatever is asked for.
+        self.isolation(how)?;
+        let mut engine = match how.wait {
+            None => self.write_lock(),
+            Some(wait) => self
+                .turns()
+                .write_for(wait)
+                .ok_or(Error::Busy { partition: self.number, by: self.turns().holder() })?,
+        };
+        engine.begin();
+        Ok(self.tx(Writing::Locked(engine)))
     }
 
     /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
@@ -106,22 +208,59 @@ impl<'a, E: Environment> Partition<'a, E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), Error> {
-        let _ticket = self.begin().finish_with_update(table, key, changes)?;
-        Ok(())
+        let mut tries = Tries::default();
+        loop {
+            let tx = self.begin_try(&mut tries);
+            match tx.and_then(|mut tx| tx.finish_with_update(table, key, changes)) {
+                Err(error @ Error::Conflict { .. }) => {
+                    tries.again(error, self.database.retry_for)?;
+                }
+                done => return done.map(|_ticket| ()),
+            }
+        }
     }
 
     /// As [`Database::read`], in this partition.
     ///
     /// # Errors
-    /// What `work` returned.
+    /// As [`Database::read`].
     #[inline]
     pub fn read<R>(
         &self,
-        work: impl FnOnce(&ReadTx<'a, E>) -> Result<R, Error>,
+        mut work: impl FnMut(&ReadTx<'a, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let engine = Reading::Locked(self.read_lock());
-        work(&ReadTx { engine, catalog: &self.database.catalog })
+        let mut tries = Tries::default();
+        loop {
+            let engine = if self.database.is_shared() {
+                self.read_session(&mut tries)?
+            } else {
+                Reading::Locked(self.read_lock())
+            };
+            let tx = ReadTx { engine, catalog: &self.database.catalog };
+            match work(&tx).and_then(|found| tx.end().map(|()| found)) {
+                Err(error @ Error::Conflict { .. }) => {
+                    tries.again(error, self.database.retry_for)?;
+                }
+                done => return done,
+            }
+        }
     }
+
+    #[cold]
+    fn read_session(&self, tries: &mut Tries) -> Result<Reading<'a, E>, Error> {
+        Ok(Reading::Session(self.lend(tries, WriteOptions::new())?))
+    }
+}
+
+/// Runs `work` in a transaction and commits it.
+#[inline]
+fn run<'a, E: Environment, R>(
+    mut tx: Tx<'a, E>,
+    work: &mut impl FnMut(&mut Tx<'a, E>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let result = work(&mut tx)?;
+    let _ticket = tx.finish()?;
+    Ok(result)
 }
 
 /// A partition that nobody else can use meanwhile; see [`Partition::exclusive`].
@@ -133,6 +272,7 @@ pub struct Exclusive<'a, E: Environment = Native> {
     bell: Option<&'a Bell>,
     catalog: &'a Catalog,
     partition: usize,
+    _still: Option<Still<'a, E>>,
 }
 
 impl<E: Environment> Exclusive<'_, E> {

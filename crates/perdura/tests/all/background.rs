@@ -143,11 +143,11 @@ fn one_thread_serves_two_partitions_whose_owners_work_meanwhile() {
                 scope.spawn(move || {
                     let (tables, mut driver) = (Tables::of(db), Driver::new(number as u64, 100));
                     // One owns its partition, the other takes it for each transaction.
-                    let mut owned = (number == 0).then(|| db.partition(0).exclusive());
+                    let mut owned = (number == 0).then(|| db.partition(0).exclusive().unwrap());
                     for transaction in 0..500 {
                         let mut tx = match &mut owned {
                             Some(partition) => partition.begin(),
-                            None => db.partition(1).begin(),
+                            None => db.partition(1).begin().unwrap(),
                         };
                         for _ in 0..1 + transaction % 4 {
                             driver.operation(&mut tx, &tables, model).unwrap();

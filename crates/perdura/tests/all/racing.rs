@@ -273,7 +273,7 @@ fn writers_and_readers_of_the_same_partitions_see_whole_transactions() {
                             // Not always the same.
                             let partition = db.partition((number as usize + round / 20) % 2);
                             if round % 10 == 0 {
-                                let mut own = partition.exclusive();
+                                let mut own = partition.exclusive().unwrap();
                                 for _ in 0..3 {
                                     let mut tx = own.begin();
                                     match move_some(&mut tx, &mut random) {

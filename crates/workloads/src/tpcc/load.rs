@@ -73,7 +73,7 @@ impl<'a, E: Environment, O: Observer> Loader<'a, E, O> {
         observer: &'a O,
     ) -> Result<Self, Error> {
         Ok(Self {
-            partition: database.partition(number).exclusive(),
+            partition: database.partition(number).exclusive()?,
             number,
             tables: Tables::of(database)?,
             spec,

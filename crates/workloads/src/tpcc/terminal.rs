@@ -49,7 +49,7 @@ impl<'a, E: Environment> Terminal<'a, E> {
     pub fn new(database: &'a Database<E>, spec: &Spec, partition: usize) -> Result<Self, Error> {
         Ok(Self {
             tables: Tables::of(database)?,
-            partition: database.partition(partition).exclusive(),
+            partition: database.partition(partition).exclusive()?,
             customers: u64::from(spec.customers),
             buffers: Buffers::default(),
         })

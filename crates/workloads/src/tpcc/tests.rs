@@ -72,11 +72,11 @@ impl Shop {
 
     fn count(&self, table: &Table, prefix: &[Value<'_>]) -> u64 {
         let mut count = 0;
-        let visit = |_: &Row| {
+        let mut visit = |_: &Row| {
             count += 1;
             ControlFlow::Continue(())
         };
-        self.database.read(|tx| tx.scan(table, &Scan::prefix(prefix), visit)).unwrap();
+        self.database.read(|tx| tx.scan(table, &Scan::prefix(prefix), &mut visit)).unwrap();
         count
     }
 

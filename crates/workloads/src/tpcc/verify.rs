@@ -194,7 +194,7 @@ pub fn first_read<E: Environment>(database: &Database<E>) -> Result<String, Erro
 /// The database's own.
 pub fn first_commit<E: Environment>(database: &Database<E>, name: &str) -> Result<(), Error> {
     let tables = Tables::of(database)?;
-    let mut partition = database.partition(0).exclusive();
+    let mut partition = database.partition(0).exclusive()?;
     partition.write(|tx| tx.update(&tables.warehouse, &[U64(1)], &[(W_NAME, Text(name))]))?;
     partition.sync()
 }

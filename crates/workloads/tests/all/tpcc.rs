@@ -48,11 +48,11 @@ fn each_row(database: &Database, table: &str, columns: &[&str], mut visit: impl 
     let columns: Vec<u16> = columns.iter().map(|name| table.column(name).unwrap()).collect();
     for partition in 0..database.partition_count() {
         let scan = Scan::all().columns(&columns);
-        let visit = |row: &Row| {
+        let mut visit = |row: &Row| {
             visit(row);
             ControlFlow::Continue(())
         };
-        database.partition(partition).read(|tx| tx.scan(&table, &scan, visit)).unwrap();
+        database.partition(partition).read(|tx| tx.scan(&table, &scan, &mut visit)).unwrap();
     }
 }
 
@@ -223,7 +223,7 @@ fn ycsb_leaves_the_same_database_in_every_engine() {
         // A transaction that is aborted leaves nothing.
         let database = store.into_database();
         let table = database.table("usertable").unwrap();
-        let mut tx = database.partition(0).begin();
+        let mut tx = database.partition(0).begin().unwrap();
         tx.delete(&table, &[U64(0)]).unwrap();
         tx.update(&table, &[U64(2)], &[(1, Value::Bytes(b"gone"))]).unwrap();
         tx.abort().unwrap();

@@ -81,11 +81,11 @@ fn contents<E: Environment>(db: &Database<E>) -> Contents {
         for table in db.schema().tables() {
             let tuples = all.entry((partition, table.name().into())).or_default();
             let table = db.table(table.name()).unwrap();
-            let visit = |row: &perdura::Row| {
+            let mut visit = |row: &perdura::Row| {
                 tuples.push(row.values().flat_map(|value| raw(&value)).collect());
                 ControlFlow::Continue(())
             };
-            db.partition(partition).read(|tx| tx.scan(&table, &Scan::all(), visit)).unwrap();
+            db.partition(partition).read(|tx| tx.scan(&table, &Scan::all(), &mut visit)).unwrap();
         }
     }
     all

@@ -256,7 +256,7 @@ fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable(
         let mut store = Store::new(&schema(), small(engine).commit(Commit::Grouped(1000)));
         let db = store.db();
         let table = db.table("t").unwrap();
-        let mut owned = db.partition(0).exclusive();
+        let mut owned = db.partition(0).exclusive().unwrap();
         let leak = |owned: &mut perdura::Exclusive<'_>, id| {
             let mut tx = owned.begin();
             insert(&mut tx, &table, &tuple(id, id)).unwrap();
@@ -286,7 +286,7 @@ fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable(
         assert_eq!(prefix(store.db()), 2);
         // Closing and being killed find none open, either.
         let table = store.db().table("t").unwrap();
-        let mut owned = store.db().partition(0).exclusive();
+        let mut owned = store.db().partition(0).exclusive().unwrap();
         let mut tx = owned.begin();
         insert(&mut tx, &table, &tuple(104, 104)).unwrap();
         std::mem::forget(tx);
@@ -302,7 +302,7 @@ fn a_sync_beside_a_leaked_transaction_is_a_sync() {
         let store = Store::new(&schema(), small(engine).commit(Commit::Grouped(1000)));
         let db = store.db();
         let table = db.table("t").unwrap();
-        let mut owned = db.partition(0).exclusive();
+        let mut owned = db.partition(0).exclusive().unwrap();
         let mut tx = owned.begin();
         insert(&mut tx, &table, &tuple(0, 0)).unwrap();
         let durable = tx.commit().unwrap().is_durable();

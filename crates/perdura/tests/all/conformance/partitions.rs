@@ -41,7 +41,8 @@ fn partitions_have_the_same_tables_and_their_own_tuples() {
             assert!(matches!(again, Err(Error::DuplicateKey { .. })));
         }
         // Open at the same time; one aborts, the other commits.
-        let (mut one, mut two) = (db.partition(0).begin(), db.partition(2).begin());
+        let (mut one, mut two) =
+            (db.partition(0).begin().unwrap(), db.partition(2).begin().unwrap());
         update(&mut one, &table, &tuple(7, 1)).unwrap();
         update(&mut two, &table, &tuple(7, 2)).unwrap();
         one.abort().unwrap();
@@ -70,7 +71,7 @@ fn tickets_and_syncs_speak_of_their_partition() {
         let mut store = Store::new(&schema(), options);
         let table = store.db().table("t").unwrap();
         let put = |db: &Database, partition: usize, id: u64| {
-            let mut tx = db.partition(partition).begin();
+            let mut tx = db.partition(partition).begin().unwrap();
             insert(&mut tx, &table, &tuple(id, id * 10 + partition as u64)).unwrap();
             tx.commit().unwrap()
         };
@@ -168,7 +169,7 @@ fn workers_run_beside_each_other() {
             for partition in 0..PARTITIONS as usize {
                 let (table, replicated) = (&table, &replicated);
                 scope.spawn(move || {
-                    let mut own = db.partition(partition).exclusive();
+                    let mut own = db.partition(partition).exclusive().unwrap();
                     own.write(|tx| {
                         replicated.iter().try_for_each(|tuple| insert(tx, table, tuple))
                     })

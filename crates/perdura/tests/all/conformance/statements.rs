@@ -261,7 +261,7 @@ fn statements_in_groups_are_durable_when_their_ticket_or_a_sync_says_so() {
         store.crash();
         let last = compare_either(&store, &model, &item(2), 3.0);
         assert!(last || !all, "every commit was durable");
-        let mut exclusive = store.db().partition(0).exclusive();
+        let mut exclusive = store.db().partition(0).exclusive().unwrap();
         let tables = Tables::of(store.db());
         exclusive.update(&tables.item, &[Value::U64(2)], &[(5, Value::F64(9.0))]).unwrap();
         exclusive.sync().unwrap();

@@ -1,0 +1,127 @@
+//! Engines that run many transactions in a partition at the same time.
+//!
+//! Such an engine gives *sessions*. A session is an [`Engine`] with at most one open transaction, so
+//! that whoever runs transactions, and every test, is the same for one engine and the other.
+//!
+//! For such an engine ([`crate::Concurrency::Shared`]) the contract of [`Engine`] reads so:
+//!
+//! 1. The object that [`Maker::create`] or [`Maker::open`] has made, the *root*, is asked once for
+//!    [`Engine::sessions`]. Sessions come from there, and live no longer than the root does.
+//! 2. A session is used by one thread at a time, and many sessions at the same time.
+//!    [`Engine::begin`] comes before the first operation of each transaction. A session is used
+//!    again, without [`Sessions::session`], for another transaction: after a commit that has
+//!    succeeded, or an abort that has.
+//! 3. Waiting for locks, who is a victim and what is validated are the engine's affair. What cannot
+//!    go on is [`crate::EngineError::Conflict`], from any operation or from the commit. The
+//!    transaction is doomed then: the caller only aborts it. (Whoever calls sees to that, so that
+//!    the engine needs not remember.)
+//! 4. Of a session only [`Read`](crate::Read), [`Write`](crate::Write), `begin`,
+//!    `update_and_commit`, `commit`, `abort`, `savepoint`, `rollback_to`, `transaction`,
+//!    `is_stopped` and `has_backlog` are called.
+//! 5. Of the root, `sync`, `durable`, `is_durable`, `checkpoint`, `background`, `footprint`,
+//!    `stats` and `snapshot_source` may be called while sessions have open transactions (one caller
+//!    at a time where the method takes `&mut self`). `check`, `close`, and reading and writing, as in
+//!    a session of its own, happen only while no session has an open transaction.
+//! 6. The number that `commit` returns is a place in one order of the partition, in which
+//!    transactions become durable: [`Engine::is_durable`] tells of each.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pm::Environment;
+use storage::Catalog;
+
+use crate::contract::{Engine, EngineOptions, RecoveryReport, Resources};
+use crate::error::EngineError;
+use crate::traits::{EngineTraits, Isolation};
+
+/// The number of a transaction: in a partition, no two that are open have the same one, and an
+/// engine that continues transactions keeps it through a crash.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TxId(pub u64);
+
+impl fmt::Display for TxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A transaction that a crash has cut off and that goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InFlight {
+    /// Its number.
+    pub id: TxId,
+    /// How many statements of it have been done.
+    pub statements: u64,
+}
+
+/// How a transaction begins in a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begin {
+    /// At least so much isolation.
+    pub isolation: Isolation,
+    /// When it began for the first time, in an order of its partition: a rerun keeps it, so that
+    /// the oldest can win in the end. No two transactions that are open have the same one.
+    pub age: u64,
+    /// How long it waits for a lock, at most, before it ends in a conflict
+    /// ([`crate::ConflictReason::Timeout`]); as long as it takes if `None`.
+    pub wait: Option<Duration>,
+}
+
+/// Gives the sessions of a partition; see the module's comment.
+pub trait Sessions: Send + Sync + fmt::Debug {
+    /// Makes a session, with no transaction open. The caller keeps it and uses it again, so that
+    /// this is called about as often as there are transactions at the same time.
+    ///
+    /// # Errors
+    /// No room.
+    fn session(&self) -> Result<Box<dyn Engine>, EngineError>;
+
+    /// The transactions that a crash had cut off and that nobody has resumed, in engines that
+    /// continue them.
+    fn in_flight(&self) -> Vec<InFlight> {
+        Vec::new()
+    }
+
+    /// A session with this transaction open, as it was after its last statement that was done.
+    ///
+    /// # Errors
+    /// There is none of this number, or the engine does not continue transactions.
+    fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
+        Err(EngineError::NotInFlight { id })
+    }
+}
+
+/// Makes partitions under an engine that [`crate::EngineKind`] does not have: for tests of the
+/// contract, with an engine of their own.
+pub trait Maker<E: Environment>: Send + Sync {
+    /// The engine's name, as the description of a database has it. None of
+    /// [`crate::EngineKind::ALL`] has it.
+    fn name(&self) -> &str;
+
+    /// What the engine is.
+    fn traits(&self) -> EngineTraits;
+
+    /// As [`crate::Method::create`].
+    ///
+    /// # Errors
+    /// No room.
+    fn create(
+        &self,
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Box<dyn Engine>, EngineError>;
+
+    /// As [`crate::Method::open`].
+    ///
+    /// # Errors
+    /// Damage, or no room.
+    fn open(
+        &self,
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError>;
+}

@@ -1,0 +1,122 @@
+//! What an engine is, in one value: nothing above the engines asks for it by name.
+//!
+//! A `match` over [`EngineKind`] names every engine, so that a new one does not compile until
+//! somebody has said what it is.
+
+use std::fmt;
+
+use crate::contract::EngineKind;
+
+/// Where what an engine makes durable lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DurableIn {
+    /// In the pool: the engine needs no files.
+    Pool,
+    /// In files: the pool holds the description of the database and no more.
+    Files,
+    /// In the pool and in files.
+    Both,
+}
+
+/// How many transactions a partition runs at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Concurrency {
+    /// One: whoever writes has the partition to itself.
+    Serial,
+    /// Many: each runs in a session of its own ([`crate::Sessions`]), and may end in
+    /// [`crate::EngineError::Conflict`].
+    Shared,
+}
+
+/// What transactions see of each other. Each level gives all that the ones before it give.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Isolation {
+    /// Nothing that is not committed.
+    ReadCommitted,
+    /// One version of the data from beginning to end; of two that change the same tuple one ends in
+    /// a conflict. Write skew is possible.
+    Snapshot,
+    /// What some order, one after the other, would have shown.
+    Serializable,
+}
+
+impl Isolation {
+    /// The level's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "read committed",
+            Self::Snapshot => "snapshot",
+            Self::Serializable => "serializable",
+        }
+    }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What becomes of a transaction that a crash has cut off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unfinished {
+    /// It has never been.
+    Undone,
+    /// It goes on where it was: [`crate::Sessions::in_flight`] has it, [`crate::Sessions::resume`]
+    /// gives it back.
+    Continued,
+}
+
+/// What an engine is and can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EngineTraits {
+    /// Where what it makes durable lies.
+    pub durable_in: DurableIn,
+    /// How many transactions a partition runs at the same time.
+    pub concurrency: Concurrency,
+    /// The strongest isolation that it gives; it gives at least what is asked for, and refuses
+    /// what is stronger than this.
+    pub isolation: Isolation,
+    /// Whether it has [`crate::Engine::snapshot_source`].
+    pub snapshots: bool,
+    /// What becomes of a transaction that a crash has cut off.
+    pub unfinished: Unfinished,
+    /// Whether the data may outgrow the volatile memory: what an engine needs of that does not grow
+    /// with them.
+    pub larger_than_memory: bool,
+}
+
+impl EngineTraits {
+    /// One of the engines of P1: serial, and what is unfinished is undone.
+    const fn serial(durable_in: DurableIn, snapshots: bool, larger_than_memory: bool) -> Self {
+        Self {
+            durable_in,
+            concurrency: Concurrency::Serial,
+            isolation: Isolation::Serializable,
+            snapshots,
+            unfinished: Unfinished::Undone,
+            larger_than_memory,
+        }
+    }
+
+    /// Whether the engine needs a directory of files.
+    pub const fn needs_files(&self) -> bool {
+        match self.durable_in {
+            DurableIn::Pool => false,
+            DurableIn::Files | DurableIn::Both => true,
+        }
+    }
+}
+
+impl EngineKind {
+    /// What the engine is and can do.
+    pub const fn traits(self) -> EngineTraits {
+        match self {
+            Self::Inp => EngineTraits::serial(DurableIn::Files, false, false),
+            Self::Cow => EngineTraits::serial(DurableIn::Files, true, true),
+            Self::Log => EngineTraits::serial(DurableIn::Files, false, true),
+            Self::NvmInp | Self::NvmLog => EngineTraits::serial(DurableIn::Pool, false, true),
+            Self::NvmCow => EngineTraits::serial(DurableIn::Pool, true, true),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Who has a partition.
+
+use std::fmt;
+
+/// Who has a partition, when one who wanted it has waited in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Holder {
+    /// A transaction that writes.
+    Writer,
+    /// Transactions that read.
+    Readers,
+    /// Somebody who copies or checks it, such as a backup.
+    Copy,
+    /// Somebody who owns it: see [`crate::Partition::exclusive`].
+    Owner,
+    /// A step in the background.
+    Background,
+    /// As many transactions as can be open at the same time.
+    Transactions,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Writer => "a transaction that writes",
+            Self::Readers => "transactions that read",
+            Self::Copy => "a backup, a dump or a check",
+            Self::Owner => "a thread that owns it",
+            Self::Background => "a step in the background",
+            Self::Transactions => "as many transactions as can be open at the same time",
+        })
+    }
+}

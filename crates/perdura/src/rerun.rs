@@ -1,0 +1,91 @@
+//! Running a transaction again that came into the way of another one.
+//!
+//! 1. The first conflict fixes a deadline.
+//! 2. A rerun waits before it begins, at random and longer each time, so that those who were in each
+//!    other's way do not meet again; and keeps its first age, so that the oldest wins in the end.
+//! 3. Behind the deadline the conflict is returned, with the number of tries.
+
+use std::hash::{BuildHasher, RandomState};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+
+/// The wait before the first rerun is shorter than this, before each further one than twice as much.
+const FIRST_WAIT: Duration = Duration::from_micros(50);
+/// How often that is doubled.
+const MOST_DOUBLED: u32 = 8;
+
+/// The tries of one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    done: u32,
+    deadline: Option<Instant>,
+    /// Its age in a partition that has sessions, once it has begun.
+    pub(crate) age: Option<u64>,
+}
+
+impl Tries {
+    /// Called with the error of a try: returns when the next one is to begin.
+    ///
+    /// # Errors
+    /// This one, if it is no conflict, or if the time is over.
+    #[cold]
+    pub(crate) fn again(&mut self, error: Error, retry_for: Duration) -> Result<(), Error> {
+        let Error::Conflict { reason, .. } = error else { return Err(error) };
+        self.done += 1;
+        let now = Instant::now();
+        // A time that no clock can name never comes.
+        let deadline = self.deadline.or_else(|| now.checked_add(retry_for));
+        self.deadline = deadline;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(Error::Conflict { reason, tries: self.done });
+        }
+        let longest = FIRST_WAIT.saturating_mul(1 << (self.done - 1).min(MOST_DOUBLED));
+        // Each has keys of its own.
+        let random = RandomState::new().hash_one(self.done);
+        let wait = longest.mul_f64(random as f64 / u64::MAX as f64);
+        thread::sleep(left.map_or(wait, |left| wait.min(left)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engines::ConflictReason;
+
+    use super::*;
+
+    fn conflict() -> Error {
+        Error::Conflict { reason: ConflictReason::Validation, tries: 1 }
+    }
+
+    #[test]
+    fn only_a_conflict_is_tried_again() {
+        let mut tries = Tries::default();
+        assert!(tries.again(conflict(), Duration::MAX).is_ok());
+        let other = tries.again(Error::PartitionNeeded { partitions: 2 }, Duration::MAX);
+        assert!(matches!(other, Err(Error::PartitionNeeded { partitions: 2 })));
+    }
+
+    #[test]
+    fn behind_the_deadline_the_conflict_comes_back_with_the_number_of_tries() {
+        let mut tries = Tries::default();
+        assert!(tries.again(conflict(), Duration::MAX).is_ok());
+        assert!(tries.again(conflict(), Duration::MAX).is_ok());
+        tries.deadline = Some(Instant::now());
+        match tries.again(conflict(), Duration::MAX) {
+            Err(Error::Conflict { reason, tries }) => {
+                assert_eq!((reason, tries), (ConflictReason::Validation, 3));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_time_there_is_one_try() {
+        let first = Tries::default().again(conflict(), Duration::ZERO);
+        assert!(matches!(first, Err(Error::Conflict { tries: 1, .. })));
+    }
+}
