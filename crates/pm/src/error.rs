@@ -168,6 +168,20 @@ pub enum PoolError {
         /// Bytes that the file has.
         found: u64,
     },
+    /// The file has holes, as a sparse copy has, and there is no room to fill them.
+    #[error(
+        "{path}: is a sparse copy, and its medium has no room for all of it: {missing} bytes are missing in the file, {free} are free; make room, or copy it with its holes filled to another place; nothing was changed ({source})"
+    )]
+    Holes {
+        /// The pool file.
+        path: PathBuf,
+        /// Bytes that have no space on the medium.
+        missing: u64,
+        /// Bytes that are free there.
+        free: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A `process` pool was not closed before the machine went down.
     #[error(
         "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, or reopen it with `accept_loss` after `perdura pool check`"

@@ -27,7 +27,8 @@ pub(crate) enum Sharing {
 impl Sharing {
     fn flags(self) -> libc::c_int {
         match self {
-            Self::Private => libc::MAP_PRIVATE,
+            // The kernel may have less memory than the file has bytes: few of them are stored to.
+            Self::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
             Self::Shared => libc::MAP_SHARED,
             Self::Synchronous => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
         }
@@ -198,6 +199,24 @@ impl Mapping {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Puts zero pages of this process in the place of a part of a private mapping, which nobody uses
+    /// yet and which reads as zero: touching it asks the file's medium for nothing. The kernel may
+    /// refuse; then the part stays as it is.
+    pub(crate) fn cover(&self, part: Range) {
+        assert!(self.len() == 0 && part.end() <= self.reserved, "it is not in use");
+        // SAFETY: pages of our reservation that nothing uses yet.
+        unsafe {
+            libc::mmap(
+                self.base.add(part.start as usize).cast(),
+                part.len as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                -1,
+                0,
+            );
+        }
     }
 
     pub(crate) fn base(&self) -> *mut u8 {

@@ -73,21 +73,36 @@ pub fn medium_of(file: &File) -> io::Result<Medium> {
     Ok(Medium { name, natural, page_bytes })
 }
 
-/// Bytes that are free on the file system of `file`, for whoever asks.
+/// Bytes that are free on the file system of `file`, for whoever asks; all that there can be where it
+/// has no limit of its own.
 ///
 /// # Errors
 /// The kernel would not say.
 pub fn free_bytes(file: &File) -> io::Result<u64> {
+    Ok(room(file)?.for_everybody)
+}
+
+/// Bytes that are free on a file system.
+pub(crate) struct Room {
+    pub(crate) for_everybody: u64,
+    /// With what is kept for root.
+    pub(crate) for_root: u64,
+}
+
+pub(crate) fn room(file: &File) -> io::Result<Room> {
     // SAFETY: a plain struct that the kernel fills in.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open and `stat` is ours.
     if unsafe { libc::fstatvfs(file.as_raw_fd(), &raw mut stat) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    if stat.f_blocks == 0 {
+        return Ok(Room { for_everybody: u64::MAX, for_root: u64::MAX });
+    }
     #[expect(clippy::allow_attributes, reason = "the types differ between targets")]
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
-    let (blocks, block_bytes) = (stat.f_bavail as u64, stat.f_frsize as u64);
-    Ok(blocks.saturating_mul(block_bytes))
+    let bytes = |blocks| (blocks as u64).saturating_mul(stat.f_frsize as u64);
+    Ok(Room { for_everybody: bytes(stat.f_bavail), for_root: bytes(stat.f_bfree) })
 }
 
 /// Whether the kernel grants `MAP_SYNC`: the file lies on persistent memory, and a write-back of

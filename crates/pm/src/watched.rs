@@ -8,21 +8,21 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize};
+use crate::sync::{AtomicPtr, AtomicUsize};
 
 #[derive(Debug)]
-struct Place {
+struct Place<T> {
     version: AtomicUsize,
     start: AtomicUsize,
     end: AtomicUsize,
-    poisoned: AtomicPtr<AtomicBool>,
+    pool: AtomicPtr<T>,
 }
 
-/// A table of `N` places.
+/// A table of `N` places, each of which leads to what is known of a pool.
 #[derive(Debug)]
-pub(crate) struct Watched<const N: usize>([Place; N]);
+pub(crate) struct Watched<T, const N: usize>([Place<T>; N]);
 
-impl<const N: usize> Watched<N> {
+impl<T, const N: usize> Watched<T, N> {
     /// A table in which nothing is watched.
     pub(crate) const fn new() -> Self {
         Self(
@@ -31,7 +31,7 @@ impl<const N: usize> Watched<N> {
                     version: AtomicUsize::new(0),
                     start: AtomicUsize::new(0),
                     end: AtomicUsize::new(0),
-                    poisoned: AtomicPtr::new(std::ptr::null_mut()),
+                    pool: AtomicPtr::new(std::ptr::null_mut()),
                 }
             }; N],
         )
@@ -39,12 +39,13 @@ impl<const N: usize> Watched<N> {
 
     /// Watches the addresses from `start` on, which is not zero, up to `end`. Returns the place, or
     /// `None` if all are taken.
-    pub(crate) fn add(&self, start: usize, end: usize, poisoned: &AtomicBool) -> Option<usize> {
-        let take = |place: &Place| place.start.compare_exchange(0, start, SeqCst, SeqCst).is_ok();
+    pub(crate) fn add(&self, start: usize, end: usize, pool: &T) -> Option<usize> {
+        let take =
+            |place: &Place<T>| place.start.compare_exchange(0, start, SeqCst, SeqCst).is_ok();
         let taken = self.0.iter().position(take)?;
         let place = &self.0[taken];
         place.version.fetch_add(1, SeqCst);
-        place.poisoned.store(std::ptr::from_ref(poisoned).cast_mut(), SeqCst);
+        place.pool.store(std::ptr::from_ref(pool).cast_mut(), SeqCst);
         place.end.store(end, SeqCst);
         place.version.fetch_add(1, SeqCst);
         Some(taken)
@@ -55,20 +56,20 @@ impl<const N: usize> Watched<N> {
         let place = &self.0[taken];
         place.version.fetch_add(1, SeqCst);
         place.end.store(0, SeqCst);
-        place.poisoned.store(std::ptr::null_mut(), SeqCst);
+        place.pool.store(std::ptr::null_mut(), SeqCst);
         place.version.fetch_add(1, SeqCst);
         place.start.store(0, SeqCst);
     }
 
-    /// The flag of the pool that is in use at `address`.
-    pub(crate) fn find(&self, address: usize) -> Option<*mut AtomicBool> {
+    /// What is known of the pool that is in use at `address`.
+    pub(crate) fn find(&self, address: usize) -> Option<*const T> {
         self.0.iter().find_map(|place| {
             let version = place.version.load(SeqCst);
             let (start, end) = (place.start.load(SeqCst), place.end.load(SeqCst));
-            let poisoned = place.poisoned.load(SeqCst);
+            let pool = place.pool.load(SeqCst);
             let steady = version.is_multiple_of(2) && place.version.load(SeqCst) == version;
-            let has = start != 0 && (start..end).contains(&address) && !poisoned.is_null();
-            (steady && has).then_some(poisoned)
+            let has = start != 0 && (start..end).contains(&address) && !pool.is_null();
+            (steady && has).then_some(pool.cast_const())
         })
     }
 }

@@ -3,7 +3,7 @@
 //! time over the scheduler's atomics.
 
 mod sync {
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+    pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicUsize};
 }
 #[path = "../src/watched.rs"]
 mod watched;
@@ -12,23 +12,22 @@ use std::sync::Arc;
 
 use shuttle::thread;
 
-use crate::sync::AtomicBool;
 use crate::watched::Watched;
 
 /// A pool is in use and meets an error of its medium while others around it come and go, in places
 /// of the table that others have left.
 fn an_error_while_pools_come_and_go() {
-    let watched = Arc::new(Watched::<2>::new());
+    let watched = Arc::new(Watched::<u8, 2>::new());
     // Below the pool in use, and above it: an end of each would span it.
-    let mine = AtomicBool::new(false);
+    let mine = 0;
     let others: Vec<_> = (0..2usize)
         .map(|number| {
             let watched = watched.clone();
             thread::spawn(move || {
-                let flag = AtomicBool::new(false);
+                let other = 1;
                 for round in 0..2 {
                     let start = [1000, 5000][(number + round) % 2];
-                    if let Some(place) = watched.add(start, start + 1000, &flag) {
+                    if let Some(place) = watched.add(start, start + 1000, &other) {
                         thread::yield_now();
                         watched.remove(place);
                     }
@@ -42,7 +41,7 @@ fn an_error_while_pools_come_and_go() {
         thread::yield_now();
     }
     for address in [3000, 3999] {
-        assert_eq!(watched.find(address), Some(std::ptr::from_ref(&mine).cast_mut()));
+        assert_eq!(watched.find(address), Some(std::ptr::from_ref(&mine)));
     }
     assert_eq!(watched.find(4000), None);
     watched.remove(place.unwrap());

@@ -10,6 +10,7 @@ use super::PoolOptions;
 use crate::error::PoolError;
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
 use crate::media::boot_id;
+use crate::offset::Range;
 
 /// Makes the directory entry of a new file durable.
 pub(super) fn sync_name(path: &Path) -> io::Result<()> {
@@ -24,14 +25,37 @@ const LEAST_PIECE: u64 = 64 << 10;
 /// that is interrupted takes back what it has done, and signals may come faster than it can reserve
 /// everything: then the pieces become smaller. After an error a part may be reserved.
 pub(crate) fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
+    in_pieces(from, len, |start, bytes| {
+        // SAFETY: the descriptor is open.
+        unsafe { libc::posix_fallocate(file.as_raw_fd(), start, bytes) }
+    })
+}
+
+/// The same for a part of the file that is there, and only if the file system can: nothing is written
+/// in its place.
+pub(super) fn reserve_existing(file: &File, part: Range) -> io::Result<()> {
+    in_pieces(part.start, part.len, |start, bytes| {
+        let keep = libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: the descriptor is open.
+        match unsafe { libc::fallocate(file.as_raw_fd(), keep, start, bytes) } {
+            0 => 0,
+            _ => io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+        }
+    })
+}
+
+fn in_pieces(
+    from: u64,
+    len: u64,
+    reserve: impl Fn(libc::off_t, libc::off_t) -> libc::c_int,
+) -> io::Result<()> {
     let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
     let (mut done, mut piece) = (0, len);
     while done < len {
         let bytes = piece.min(len - done);
         let start = libc::off_t::try_from(from.saturating_add(done)).map_err(too_large)?;
         let many = libc::off_t::try_from(bytes).map_err(too_large)?;
-        // SAFETY: the descriptor is open.
-        match unsafe { libc::posix_fallocate(file.as_raw_fd(), start, many) } {
+        match reserve(start, many) {
             0 => done += bytes,
             libc::EINTR => piece = (piece / 2).max(LEAST_PIECE),
             error => return Err(io::Error::from_raw_os_error(error)),

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - Every byte below the header's size has space reserved on the medium, so that touching it
-//!   never faults for want of space.
+//!   never faults for want of space: reserved when the pool is created and when it grows, and where
+//!   a copy has holes instead, when it is opened.
 //! - The address range is reserved up to the limit when the pool is opened: growing never moves it.
 //! - While a pool is open its header says "not clean" and names the boot; closing syncs the data,
 //!   then sets the mark, then syncs again.
@@ -10,6 +11,7 @@
 //!   this one.
 
 pub(crate) mod file;
+mod holes;
 mod notes;
 mod options;
 mod registry;
@@ -31,7 +33,7 @@ use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::media::{Medium, medium_of};
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
-use crate::poison::{Watch, fork_generation};
+use crate::poison::{Health, Watch, fork_generation};
 
 pub use file::random_uuid;
 pub use options::{Access, PoolOptions};
@@ -82,7 +84,7 @@ struct Shared {
     mapping: Mapping,
     mode: AtomicU8,
     fences: bool,
-    poisoned: AtomicBool,
+    health: Health,
     forks: u32,
     counting: AtomicBool,
     domain: Domain,
@@ -239,6 +241,9 @@ impl Pool {
                 natural: medium.natural,
             });
         }
+        if access == Access::ReadWrite {
+            holes::fill(path, &file, header.size, &medium)?;
+        }
         Self::map(path, file, header, damage, medium, access, options, registered)
     }
 
@@ -265,7 +270,7 @@ impl Pool {
     /// Hands the whole file to the medium, whatever the domain asks for.
     fn sync_file(&self, doing: &'static str) -> Result<(), PoolError> {
         self.0.file.sync_data().map_err(|source| {
-            self.0.poisoned.store(true, Ordering::SeqCst);
+            self.0.health.poison();
             PoolError::Io { path: self.0.info.path.clone(), doing, source }
         })
     }
@@ -343,6 +348,9 @@ impl Pool {
         mapping
             .map_file(&file, Range::new(0, header.size), sharing)
             .map_err(io_error(path, "map the pool"))?;
+        if access == Access::Inspect {
+            holes::cover(&mapping, &file, header.size, &medium);
+        }
         mapping.set_len(header.size);
         let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
         let mode = match (access, header.domain, instruction) {
@@ -355,7 +363,7 @@ impl Pool {
         let mut shared = Shared {
             mode: AtomicU8::new(mode as u8),
             fences: access == Access::ReadWrite && header.domain != Domain::Process,
-            poisoned: AtomicBool::new(false),
+            health: Health::new(mapping.base(), header.size, &file, sharing),
             forks: fork_generation(),
             counting: AtomicBool::new(false),
             domain: header.domain,
@@ -380,9 +388,9 @@ impl Pool {
             mapping,
         };
         if options.catch_media_errors {
-            // The flag moves into the Arc below, so it is watched only once it is there.
+            // It moves into the Arc below, so it is watched only once it is there.
             let mut arc = Arc::new(shared);
-            let watch = Watch::new(arc.mapping.base(), arc.mapping.reserved(), &arc.poisoned);
+            let watch = Watch::new(arc.mapping.base(), arc.mapping.reserved(), &arc.health);
             if let Some(own) = Arc::get_mut(&mut arc) {
                 own.watch = watch;
             }
@@ -520,7 +528,7 @@ impl Pool {
             }
             if result != 0 {
                 // What a failed sync left behind is unknown: acknowledge nothing any more.
-                shared.poisoned.store(true, Ordering::SeqCst);
+                shared.health.poison();
             }
         });
     }
@@ -547,6 +555,9 @@ impl Memory for Pool {
         }
         let to = grown(from, to, header.limit, shared.info.medium.page_bytes);
         let medium = |source| GrowError::Medium { wanted: to, source };
+        if shared.health.is_poisoned() {
+            return Err(medium(io::Error::other(Bad::Poisoned)));
+        }
         let file_bytes = shared.file.metadata().map_err(medium)?.len();
         if file_bytes > from {
             // A growth that a crash cut off, or bytes that somebody appended: new space is zero.
@@ -560,18 +571,21 @@ impl Memory for Pool {
             .mapping
             .map_file(&shared.file, Range::new(from, to - from), shared.sharing)
             .map_err(medium)?;
+        if !shared.health.has_grown(to) {
+            return Err(medium(io::Error::other(Bad::Poisoned)));
+        }
         if shared.domain != Domain::Process && !header.modelled {
             // The file's length must be durable before anything in the new part is. A sync that fails
             // may have lost what was stored elsewhere, too: acknowledge nothing any more.
             shared.file.sync_all().map_err(|source| {
-                shared.poisoned.store(true, Ordering::SeqCst);
+                shared.health.poison();
                 medium(source)
             })?;
         }
         header.size = to;
         header.sequence += 1;
         header.write(self);
-        if shared.poisoned.load(Ordering::SeqCst) {
+        if shared.health.is_poisoned() {
             return Err(medium(io::Error::other("a sync of the pool's header failed")));
         }
         shared.mapping.set_len(to);
@@ -584,7 +598,7 @@ impl Memory for Pool {
         if self.0.forks != fork_generation() {
             return Err(Bad::Forked);
         }
-        if self.0.poisoned.load(Ordering::Relaxed) { Err(Bad::Poisoned) } else { Ok(()) }
+        if self.0.health.is_poisoned() { Err(Bad::Poisoned) } else { Ok(()) }
     }
 
     #[inline]
@@ -712,5 +726,42 @@ mod tests {
         let open = |access| Pool::open(&path, &PoolOptions::default(), access);
         assert!(matches!(open(Access::ReadWrite), Err(PoolError::DomainTooStrong { .. })));
         assert_eq!(open(Access::Inspect).unwrap().info().domain_text(), "eadr");
+    }
+
+    /// One thread lets the pool grow and stores into what is new, the other one finds that the medium
+    /// has failed.
+    #[test]
+    fn what_grows_while_the_medium_fails_leaves_the_file_with_the_rest() {
+        let directory = tempfile::tempdir().unwrap();
+        for round in 0..60 {
+            let path = directory.path().join(format!("pool-{round}"));
+            let domain = Some(Domain::Process);
+            let options = PoolOptions { initial_bytes: 64 << 10, domain, ..PoolOptions::default() };
+            let pool = Pool::create(&path, &options).unwrap();
+            let failed = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while pool.grow(pool.len() + 1).is_ok() {
+                        let new = Off::new(pool.len() - 8);
+                        pool.store(new, if failed.load(Ordering::SeqCst) { 2 } else { 1 });
+                    }
+                });
+                let start = pool.len();
+                while pool.len() < start + (64 << 10) * (round % 8) {
+                    std::hint::spin_loop();
+                }
+                pool.0.health.poison();
+                failed.store(true, Ordering::SeqCst);
+            });
+            // Where growing and failing were at the same time, too.
+            pool.store(Off::new(pool.len() - 8), 2);
+            let used = pool.len();
+            drop(pool);
+            let bytes = std::fs::read(&path).unwrap();
+            // Growing ends at a multiple of a page.
+            let last_words = (4096..=used).step_by(4096).map(|end| bytes[end as usize - 8]);
+            assert!(last_words.into_iter().all(|word| word != 2), "round {round}");
+            std::fs::remove_file(&path).unwrap();
+        }
     }
 }
