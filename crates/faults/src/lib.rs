@@ -19,6 +19,7 @@
 //! | [`medium`], [`pool`], [`files`] | what survives a crash |
 //! | [`explorer`] | the walk over all states, and the verdict |
 //! | [`baton`], [`crowd`] | several partitions whose transactions interleave |
+//! | [`history`] | the oracle for transactions that interleave in one partition |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
@@ -36,6 +37,7 @@ pub mod examine;
 pub mod explorer;
 pub mod failing;
 pub mod files;
+pub mod history;
 pub mod items;
 pub mod lint;
 pub mod medium;

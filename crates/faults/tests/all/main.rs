@@ -9,6 +9,7 @@ mod examined;
 mod examiner;
 mod failing_resources;
 mod files;
+mod history;
 mod killed;
 mod lints;
 mod pool;

@@ -1,0 +1,142 @@
+//! The names of what can be wrong, and what is said of it.
+
+use std::fmt;
+
+use super::graph::{Edge, Graph, Kind};
+
+/// What is wrong with a history.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Anomaly {
+    /// Writes of two transactions lie in one order here and in the other there (G0).
+    DirtyWrite,
+    /// A write of a transaction that aborted was read (G1a).
+    AbortedRead,
+    /// A write was read that its transaction itself replaced (G1b).
+    IntermediateRead,
+    /// Transactions have read from one another, or what lies in a circle of writes and reads (G1c).
+    CircularRead,
+    /// A row, or an absence, that no transaction has made.
+    Fabricated,
+    /// A transaction did not see what it had written itself.
+    OwnWriteUnseen,
+    /// A transaction saw two states of one key.
+    NonRepeatableRead,
+    /// A row appeared in, or vanished from, a range that a transaction relied on.
+    Phantom,
+    /// A version was written that does not build on the one before it, which its writer had read an
+    /// older one of.
+    LostUpdate,
+    /// A part of a transaction was read, and another part was not (G-single).
+    ReadSkew,
+    /// Two transactions have each read what the other one replaced (G2-item).
+    WriteSkew,
+    /// Two readers saw two writers in opposite orders.
+    LongFork,
+    /// There is a serial order, but none in which whoever ended before another one began comes first.
+    RealTime,
+    /// A transaction was durable by promise, and is gone after a crash.
+    DirtyAcknowledgement,
+    /// A crash has left a part of a transaction.
+    Torn,
+    /// A crash has left a transaction without one that comes before it.
+    NotAPrefix,
+    /// A value was written twice: the history says nothing.
+    SameValueTwice,
+    /// No order was found, nor a reason why there is none.
+    Undecided,
+}
+
+impl fmt::Display for Anomaly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DirtyWrite => "dirty write (G0)",
+            Self::AbortedRead => "dirty read (G1a: aborted read)",
+            Self::IntermediateRead => "dirty read (G1b: intermediate read)",
+            Self::CircularRead => "dirty read (G1c: circular information flow)",
+            Self::Fabricated => "something that nobody has written",
+            Self::OwnWriteUnseen => "own write not seen",
+            Self::NonRepeatableRead => "non-repeatable read",
+            Self::Phantom => "phantom",
+            Self::LostUpdate => "lost update",
+            Self::ReadSkew => "read skew (G-single)",
+            Self::WriteSkew => "write skew (G2)",
+            Self::LongFork => "long fork",
+            Self::RealTime => "real-time violation (not strict)",
+            Self::DirtyAcknowledgement => "dirty acknowledgement",
+            Self::Torn => "torn transaction",
+            Self::NotAPrefix => "not a prefix",
+            Self::SameValueTwice => "a value that was written twice",
+            Self::Undecided => "undecided",
+        })
+    }
+}
+
+/// An anomaly and how it comes about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Its name.
+    pub anomaly: Anomaly,
+    /// The steps of the shortest cycle, or of the one read that is wrong.
+    pub steps: Vec<String>,
+    /// How many transactions the cycle has; 0 if there is none.
+    pub length: usize,
+    /// Other orders were tried before, some of them as guesses.
+    pub guessed: bool,
+}
+
+impl Violation {
+    pub(super) fn of_one(anomaly: Anomaly, step: String) -> Box<Self> {
+        Box::new(Self { anomaly, steps: vec![step], length: 0, guessed: false })
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.anomaly, self.steps.join("; "))?;
+        if self.guessed {
+            f.write_str(" (orders of versions were guessed)")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// The name of a cycle. `crash` is the transaction that stands for what a crash has left.
+pub(super) fn name_of(graph: &Graph, cycle: &[Edge], crash: Option<usize>) -> Anomaly {
+    let actor = |node: u32| graph.actor(node);
+    let edges: Vec<&Edge> = cycle.iter().filter(|edge| edge.kind != Kind::Inner).collect();
+    let count = |kind| edges.iter().filter(|edge| edge.kind == kind).count();
+    let into_crash = edges.iter().find(|edge| Some(actor(edge.to)) == crash);
+    if let Some(edge) = into_crash {
+        return match edge.kind {
+            Kind::Time => Anomaly::DirtyAcknowledgement,
+            _ if edges.len() == 2 => Anomaly::Torn,
+            _ => Anomaly::NotAPrefix,
+        };
+    }
+    let phantom = edges.iter().any(|edge| edge.kind == Kind::Rw && edge.predicate);
+    match (count(Kind::Time), count(Kind::Rw)) {
+        (0, 0) if count(Kind::Wr) == 0 => Anomaly::DirtyWrite,
+        (0, 0) => Anomaly::CircularRead,
+        (0, 1) => {
+            let rw = edges.iter().find(|edge| edge.kind == Kind::Rw).expect("there is one");
+            let same = |edge: &&&Edge| edge.kind != Kind::Rw && edge.key != rw.key;
+            let elsewhere = edges.iter().filter(same).count() > 0;
+            match () {
+                () if !elsewhere && count(Kind::Wr) == 0 => Anomaly::LostUpdate,
+                () if phantom => Anomaly::Phantom,
+                () if !elsewhere => Anomaly::NonRepeatableRead,
+                () => Anomaly::ReadSkew,
+            }
+        }
+        (0, _) if phantom => Anomaly::Phantom,
+        (0, _) => {
+            let next = |at: usize| edges[(at + 1) % edges.len()].kind;
+            let adjacent =
+                (0..edges.len()).any(|at| edges[at].kind == Kind::Rw && next(at) == Kind::Rw);
+            if adjacent { Anomaly::WriteSkew } else { Anomaly::LongFork }
+        }
+        _ => Anomaly::RealTime,
+    }
+}

@@ -1,0 +1,131 @@
+//! Recording what transactions do, by a logical clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Cell, History, Key, Operation, Outcome, Range, Seen, Transaction};
+
+/// Records a history from any thread. Its clock goes on with each beginning and each end, so that
+/// of two that do not overlap the record says which came first.
+#[derive(Debug)]
+pub struct Recorder {
+    clock: AtomicU64,
+    values: AtomicU64,
+    initial: Vec<(Key, Cell)>,
+    ended: Mutex<Vec<Transaction>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl Recorder {
+    /// A recorder of what happens to these rows.
+    pub fn new(initial: Vec<(Key, Cell)>) -> Self {
+        let highest = initial.iter().map(|(_, cell)| cell.value).max().unwrap_or(0);
+        Self {
+            clock: AtomicU64::new(0),
+            values: AtomicU64::new(highest + 1),
+            initial,
+            ended: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A value that nobody else has.
+    pub fn unique(&self) -> u64 {
+        self.values.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// The time now: of what has happened so far the times are below it.
+    pub fn now(&self) -> u64 {
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    /// A transaction of a thread begins. Called before the engine hears of it.
+    pub fn begin(&self, session: usize) -> Pending {
+        let begin = self.tick();
+        let (end, durable, order, outcome) = (None, None, None, Outcome::InFlight);
+        Pending(Transaction {
+            session,
+            begin,
+            end,
+            durable,
+            outcome,
+            order,
+            operations: Vec::new(),
+        })
+    }
+
+    /// It has committed, is durable, and has this number. Called after the engine has said so.
+    pub fn committed(&self, pending: Pending, order: Option<u64>) {
+        let now = self.tick();
+        self.end(Transaction {
+            end: Some(now),
+            durable: Some(now),
+            outcome: Outcome::Committed,
+            order,
+            ..pending.0
+        });
+    }
+
+    /// It has committed and may be lost in a crash.
+    pub fn committed_but_volatile(&self, pending: Pending, order: Option<u64>) {
+        let end = Some(self.tick());
+        self.end(Transaction { end, outcome: Outcome::Committed, order, ..pending.0 });
+    }
+
+    /// It was undone, by whomever.
+    pub fn aborted(&self, pending: Pending) {
+        let end = Some(self.tick());
+        self.end(Transaction { end, outcome: Outcome::Aborted, ..pending.0 });
+    }
+
+    /// Nobody knows what has become of it.
+    pub fn lost(&self, pending: Pending) {
+        self.end(pending.0);
+    }
+
+    /// What was recorded.
+    pub fn history(&self) -> History {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        History { initial: self.initial.clone(), transactions: ended.clone() }
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn end(&self, transaction: Transaction) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(transaction);
+    }
+}
+
+/// A transaction that has not ended.
+#[derive(Debug)]
+pub struct Pending(Transaction);
+
+impl Pending {
+    /// It looked at a key.
+    pub fn read(&mut self, key: Key, saw: Option<Cell>) {
+        let saw = saw.map_or(Seen::Absent, Seen::Cell);
+        self.0.operations.push(Operation::Read { key, saw });
+    }
+
+    /// It learnt whether a key is there.
+    pub fn found(&mut self, key: Key, there: bool) {
+        let saw = if there { Seen::Present } else { Seen::Absent };
+        self.0.operations.push(Operation::Read { key, saw });
+    }
+
+    /// It scanned.
+    pub fn scan(&mut self, range: Range, saw: Vec<(Key, Cell)>) {
+        self.0.operations.push(Operation::Scan { range, saw });
+    }
+
+    /// It wrote a key, or deleted it.
+    pub fn write(&mut self, key: Key, cell: Option<Cell>) {
+        self.0.operations.push(Operation::Write { key, cell });
+    }
+}
