@@ -13,6 +13,7 @@ use storage::{Catalog, Row, Value};
 use crate::error::EngineError;
 use crate::sessions::{Begin, Sessions, TxId};
 use crate::stats::EngineStats;
+use crate::version::Version;
 
 /// Which engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -356,6 +357,77 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
     /// # Errors
     /// The engine has stopped, or the medium has failed.
     fn snapshot(&self) -> Result<Box<dyn Reader>, EngineError>;
+
+    /// The last committed state, for one read; it is to be given to [`SnapshotSource::take_back`]:
+    /// [`crate::VersionReader`] does. Allocates nothing once there has been a read.
+    ///
+    /// # Errors
+    /// As [`SnapshotSource::snapshot`].
+    fn lend(&self) -> Result<Version, EngineError>;
+
+    /// The end of a read.
+    fn take_back(&self, version: Version);
+
+    /// As [`Read::get`], in a version that was not taken back.
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn get_in(
+        &self,
+        version: &Version,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError>;
+
+    /// As [`Read::get_bytes`], in a version that was not taken back.
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn get_bytes_in(
+        &self,
+        version: &Version,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError>;
+
+    /// As [`Read::scan`], in a version that was not taken back.
+    ///
+    /// # Errors
+    /// Wrong values, damage.
+    fn scan_in(
+        &self,
+        version: &Version,
+        table: u16,
+        scan: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError>;
+}
+
+/// A transaction that was committed before it is durable: see [`Engine::commit_early`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Early {
+    /// Its number, or that of the last one before it if it has changed nothing.
+    pub number: u64,
+    /// It is durable already.
+    pub durable: bool,
+    /// It is the last one of its group: whoever has committed it waits until it is durable.
+    pub due: bool,
+}
+
+/// Makes a partition durable from any thread, while somebody else has its engine. One sync is under
+/// way at a time; who comes meanwhile waits.
+pub trait Syncer: Send + Sync + fmt::Debug {
+    /// Makes durable what was committed early before this was called. Returns the number of the last
+    /// transaction that is durable.
+    ///
+    /// # Errors
+    /// The medium failed: nothing more is acknowledged, and the engine stops when it notices.
+    fn sync(&self) -> Result<u64, EngineError>;
 }
 
 /// A method of storage and recovery: how a partition under it comes to be.
@@ -419,6 +491,23 @@ pub trait Engine: Write + Send + Sync {
     /// # Errors
     /// It is not committed, and the partition has stopped.
     fn commit(&mut self) -> Result<(u64, bool), EngineError>;
+
+    /// As [`Engine::commit`], while other transactions wait for the partition: where the commit would
+    /// sync, an engine that can share syncs leaves it to its [`Engine::syncer`], or without one to
+    /// [`Engine::sync`] or a later commit. Nobody who reads a snapshot sees the transaction before it
+    /// is durable.
+    ///
+    /// # Errors
+    /// As [`Engine::commit`].
+    fn commit_early(&mut self) -> Result<Early, EngineError> {
+        let (number, durable) = self.commit()?;
+        Ok(Early { number, durable, due: false })
+    }
+
+    /// Makes durable, without the engine, what it has committed early; in engines that can.
+    fn syncer(&self) -> Option<Arc<dyn Syncer>> {
+        None
+    }
 
     /// Undoes the open transaction.
     ///

@@ -31,8 +31,8 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
-    SnapshotSource, Write,
+    Early, Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources,
+    Scan, SnapshotSource, Write,
 };
 use crate::error::EngineError;
 use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats, stop, stop_after};
@@ -198,6 +198,15 @@ impl<E: Environment> Cow<E> {
             stop_after(&mut self.state, &self.shadow, &error);
         }
         Ok(())
+    }
+
+    /// After a commit: looks for pages that a crash has left.
+    fn collect(&mut self) {
+        if let Err(error) = self.shadow.collect_after_commit(self.collect_pages) {
+            // The transaction is committed; what failed is housekeeping on a damaged file.
+            self.failures += 1;
+            stop_after(&mut self.state, &self.shadow, &error);
+        }
     }
 
     fn write_batch(&mut self) -> Result<(), EngineError> {
@@ -366,17 +375,28 @@ impl<E: Environment> Engine for Cow<E> {
         if !self.shadow.is_changed() {
             return Ok((self.shadow.committed(), self.shadow.pending() == 0));
         }
-        let alone = self.group == 1 && self.shadow.pending() == 0;
-        let number = self.shadow.commit(alone);
+        let number = self.shadow.commit(self.group == 1);
         if self.shadow.pending() >= self.group {
             self.end_batch()?;
         }
-        if let Err(error) = self.shadow.collect_after_commit(self.collect_pages) {
-            // The transaction is committed; what failed is housekeeping on a damaged file.
-            self.failures += 1;
-            stop_after(&mut self.state, &self.shadow, &error);
-        }
+        self.collect();
         Ok((number, self.shadow.pending() == 0))
+    }
+
+    /// The batch stays open for the transactions that wait, if each would have been one by itself. A
+    /// group of the user's is not to become larger.
+    fn commit_early(&mut self) -> Result<Early, EngineError> {
+        if self.group > 1 {
+            let (number, durable) = self.commit()?;
+            return Ok(Early { number, durable, due: false });
+        }
+        self.state.usable(&self.tuples.pool)?;
+        if self.shadow.is_changed() {
+            self.shadow.commit(true);
+            self.collect();
+        }
+        let durable = self.shadow.pending() == 0;
+        Ok(Early { number: self.shadow.committed(), durable, due: !durable })
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {

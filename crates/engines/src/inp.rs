@@ -41,8 +41,8 @@ use storage::wal::{LogStart, Wal, WalOptions};
 use storage::{Catalog, Image, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
-    Write,
+    Early, Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources,
+    Scan, Syncer, Write,
 };
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
@@ -234,6 +234,23 @@ impl<E: Environment> Inp<E> {
     }
 
     fn after_commit(&mut self) -> Result<(), EngineError> {
+        if let Err(error) = self.reclaim() {
+            return self.state.stop(error);
+        }
+        // The transaction is committed whatever becomes of the checkpoint; without one the log
+        // grows on, and a later commit tries again.
+        match self.keep_pace() {
+            Ok(()) => Ok(()),
+            Err(error) if self.log.wal.is_poisoned() => self.state.stop(error),
+            Err(_) => {
+                self.put_checkpoint_off();
+                Ok(())
+            }
+        }
+    }
+
+    /// Frees what the transaction has superseded.
+    fn reclaim(&mut self) -> Result<(), EngineError> {
         self.undo.clear();
         let mut superseded = std::mem::take(&mut self.tables.superseded);
         for slot in superseded.drain(..) {
@@ -426,17 +443,21 @@ impl<E: Environment> Engine for Inp<E> {
             return Ok(self.log.last());
         }
         self.log.commit(&mut self.state)?;
-        if let Err(error) = self.after_commit() {
-            return self.state.stop(error);
-        }
-        // The transaction is committed whatever becomes of the checkpoint; without one the log
-        // grows on, and a later commit tries again.
-        match self.keep_pace() {
-            Ok(()) => {}
-            Err(error) if self.log.wal.is_poisoned() => return self.state.stop(error),
-            Err(_) => self.put_checkpoint_off(),
-        }
+        self.after_commit()?;
         Ok(self.log.last())
+    }
+
+    fn commit_early(&mut self) -> Result<Early, EngineError> {
+        self.state.usable(&self.pool)?;
+        if self.log.is_open() {
+            self.log.commit_early(&mut self.state)?;
+            self.after_commit()?;
+        }
+        Ok(self.log.early())
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncer>> {
+        Some(self.log.syncer())
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {

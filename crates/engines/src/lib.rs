@@ -31,10 +31,11 @@ mod state;
 mod stats;
 pub mod table2;
 mod traits;
+mod version;
 
 pub use contract::{
-    CheckReport, Engine, EngineKind, EngineOptions, Footprint, Method, ParseEngineError, Read,
-    Reader, RecoveryReport, Resources, Scan, SnapshotSource, Write,
+    CheckReport, Early, Engine, EngineKind, EngineOptions, Footprint, Method, ParseEngineError,
+    Read, Reader, RecoveryReport, Resources, Scan, SnapshotSource, Syncer, Write,
 };
 pub use cow::Cow;
 pub use error::{ConflictReason, EngineError};
@@ -46,6 +47,7 @@ pub use nvm_log::NvmLog;
 pub use sessions::{Begin, InFlight, Maker, Sessions, TxId};
 pub use stats::{EngineStats, STATS_LEVELS};
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
+pub use version::{Version, VersionReader};
 
 /// What the layers above need of the layers below.
 pub mod below {

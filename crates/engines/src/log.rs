@@ -39,8 +39,8 @@ use storage::wal::{LogStart, Wal};
 use storage::{Catalog, Row, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
-    Write,
+    Early, Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources,
+    Scan, Syncer, Write,
 };
 use crate::error::EngineError;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
@@ -384,6 +384,20 @@ impl<E: Environment> Engine for Log<E> {
         self.tree.memtable().commit();
         self.house_keeping();
         Ok(self.log.last())
+    }
+
+    fn commit_early(&mut self) -> Result<Early, EngineError> {
+        self.state.usable(&self.pool)?;
+        if self.log.is_open() {
+            self.log.commit_early(&mut self.state)?;
+            self.tree.memtable().commit();
+            self.house_keeping();
+        }
+        Ok(self.log.early())
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncer>> {
+        Some(self.log.syncer())
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {

@@ -1,9 +1,11 @@
 //! The file log of a partition and its open transaction's record: what InP and Log share.
 
-use pm::{Files, Memory};
-use storage::wal::{Wal, WalOptions};
+use std::sync::Arc;
 
-use crate::contract::EngineOptions;
+use pm::{File, Files, Memory};
+use storage::wal::{Wal, WalOptions, WalSyncer};
+
+use crate::contract::{Early, EngineOptions, Syncer};
 use crate::error::EngineError;
 use crate::state::State;
 
@@ -69,6 +71,32 @@ impl<F: Files, M: Memory> RedoLog<F, M> {
         Ok(())
     }
 
+    /// Ends the open transaction's record. A group that is full is written out and left to the syncer.
+    pub(crate) fn commit_early(&mut self, state: &mut State) -> Result<(), EngineError> {
+        let appended = match self.wal.end() {
+            Ok(appended) => appended,
+            Err(error) => return state.stop(error),
+        };
+        if appended.group_full
+            && let Err(error) = self.wal.write_out()
+        {
+            return state.stop(error);
+        }
+        self.open = false;
+        Ok(())
+    }
+
+    /// The last transaction that has ended, for one who leaves it to the syncer.
+    pub(crate) fn early(&self) -> Early {
+        let (number, durable) = self.last();
+        Early { number, durable, due: !durable && self.wal.is_group_full() }
+    }
+
+    /// Makes durable what was written out.
+    pub(crate) fn syncer(&self) -> Arc<dyn Syncer> {
+        Arc::new(LogSyncer(self.wal.syncer()))
+    }
+
     /// The last transaction that has ended, and whether it is durable.
     pub(crate) fn last(&self) -> (u64, bool) {
         (self.wal.next_txn() - 1, self.wal.pending() == 0)
@@ -98,5 +126,14 @@ impl<F: Files, M: Memory> RedoLog<F, M> {
             Ok(()) => Ok(()),
             Err(error) => state.stop(error),
         }
+    }
+}
+
+#[derive(Debug)]
+struct LogSyncer<R>(WalSyncer<R>);
+
+impl<R: File> Syncer for LogSyncer<R> {
+    fn sync(&self) -> Result<u64, EngineError> {
+        Ok(self.0.sync()? - 1)
     }
 }

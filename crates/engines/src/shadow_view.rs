@@ -16,6 +16,7 @@ use crate::contract::{Read, Reader, Scan, SnapshotSource};
 use crate::error::{EngineError, sound};
 use crate::shadow_tables::{TreeMap, dangling};
 use crate::table2::{FIND, RETRIEVE};
+use crate::version::Version;
 
 /// How what a primary tree has for a key, `stored`, leads to the tuple.
 pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
@@ -193,6 +194,14 @@ impl<S: PageSource, T: TupleForm> ShadowSnapshots<S, T> {
         let (snapshots, map, tuples) = (shadow.snapshots().clone(), map.clone(), tuples.clone());
         Arc::new(Self { snapshots, map, tuples })
     }
+
+    /// The tables of a version, as long as they may be read.
+    #[inline]
+    fn view<'a>(&'a self, version: &'a Version) -> Result<View<'a, S, T>, EngineError> {
+        readable(self.tuples.memory(), self.snapshots.stopped())?;
+        let Self { snapshots, map, tuples } = self;
+        Ok(View { map, trees: snapshots.trees(&version.0), tuples })
+    }
 }
 
 impl<S: PageSource, T: TupleForm> SnapshotSource for ShadowSnapshots<S, T> {
@@ -201,6 +210,48 @@ impl<S: PageSource, T: TupleForm> SnapshotSource for ShadowSnapshots<S, T> {
         readable(tuples.memory(), snapshots.stopped())?;
         let (trees, map, tuples) = (snapshots.take(), map.clone(), tuples.clone());
         Ok(Box::new(ShadowSnapshot { trees, map, tuples }))
+    }
+
+    fn lend(&self) -> Result<Version, EngineError> {
+        readable(self.tuples.memory(), self.snapshots.stopped())?;
+        Ok(Version(self.snapshots.versions().lend()))
+    }
+
+    fn take_back(&self, version: Version) {
+        self.snapshots.versions().take_back(version.0);
+    }
+
+    fn get_in(
+        &self,
+        version: &Version,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        self.view(version)?.get(table, key, columns, row)
+    }
+
+    fn get_bytes_in(
+        &self,
+        version: &Version,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        self.view(version)?.get_bytes(table, key, columns, out)
+    }
+
+    fn scan_in(
+        &self,
+        version: &Version,
+        table: u16,
+        what: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        self.view(version)?.scan(table, what, row, visit)
     }
 }
 

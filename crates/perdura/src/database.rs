@@ -565,10 +565,14 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.update(table, key, changes)
     }
 
-    /// Runs `work` as a transaction that only reads; several times perhaps, as [`Database::write`].
+    /// Runs `work` as a transaction that only reads; several times perhaps, as [`Database::write`]. It
+    /// sees every transaction that was committed before it began. In `cow` and `nvm-cow` it reads a
+    /// snapshot, and neither waits for a writer nor keeps one waiting; in the other engines it waits
+    /// for the transaction that is open.
     ///
     /// # Errors
-    /// What `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`].
+    /// What `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`]; the partition has
+    /// stopped, or the medium has failed.
     #[inline]
     pub fn read<R>(
         &self,

@@ -10,3 +10,8 @@ pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
 
 pub(crate) use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Readers that pass a writer that waits at once, and readers that pass it at all: see
+/// [`crate::turns`].
+pub(crate) const PASSES_AT_ONCE: u32 = 64;
+pub(crate) const MOST_PASSES: u32 = 4096;

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
+use engines::{EngineError, Read, VersionReader};
 
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
@@ -136,22 +137,61 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
     }
 }
 
-/// A partition's engine, for one who only reads.
+/// What one who only reads sees of a partition.
 #[derive(Debug)]
 pub(crate) enum Reading<'a, E: Environment> {
     Locked(ReadGuard<'a, AnyEngine<E>>),
     Borrowed(&'a AnyEngine<E>),
     Session(Lent<'a, E>),
+    /// The last committed state, in engines that have snapshots: nobody waits.
+    Version(VersionReader<'a>),
 }
 
-impl<E: Environment> Deref for Reading<'_, E> {
-    type Target = AnyEngine<E>;
+impl<E: Environment> Read for Reading<'_, E> {
     #[inline]
-    fn deref(&self) -> &AnyEngine<E> {
+    fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
         match self {
-            Self::Locked(engine) => engine,
-            Self::Borrowed(engine) => engine,
-            Self::Session(session) => session,
+            Self::Locked(engine) => engine.get(table, key, columns, row),
+            Self::Borrowed(engine) => engine.get(table, key, columns, row),
+            Self::Session(session) => session.get(table, key, columns, row),
+            Self::Version(version) => version.get(table, key, columns, row),
+        }
+    }
+
+    #[inline]
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        match self {
+            Self::Locked(engine) => engine.get_bytes(table, key, columns, out),
+            Self::Borrowed(engine) => engine.get_bytes(table, key, columns, out),
+            Self::Session(session) => session.get_bytes(table, key, columns, out),
+            Self::Version(version) => version.get_bytes(table, key, columns, out),
+        }
+    }
+
+    fn scan(
+        &self,
+        table: u16,
+        what: &engines::Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        match self {
+            Self::Locked(engine) => engine.scan(table, what, row, visit),
+            Self::Borrowed(engine) => engine.scan(table, what, row, visit),
+            Self::Session(session) => session.scan(table, what, row, visit),
+            Self::Version(version) => version.scan(table, what, row, visit),
         }
     }
 }
@@ -172,32 +212,6 @@ pub(crate) fn check_columns(table: &Table, columns: &[u16]) -> Result<(), Error>
             column: usize::from(*column),
         })),
     }
-}
-
-fn get<E: Environment>(
-    engine: &AnyEngine<E>,
-    catalog: &Catalog,
-    table: &Table,
-    key: &[Value<'_>],
-    columns: Option<&[u16]>,
-    row: &mut Row,
-) -> Result<bool, Error> {
-    let number = own_table(catalog, table)?;
-    if let Some(columns) = columns {
-        check_columns(table, columns)?;
-    }
-    Ok(engine.get(number, key, columns, row)?)
-}
-
-fn scan<E: Environment>(
-    engine: &AnyEngine<E>,
-    catalog: &Catalog,
-    table: &Table,
-    scan: &Scan<'_>,
-    mut visit: impl FnMut(&Row) -> ControlFlow<()>,
-) -> Result<(), Error> {
-    let number = own_table(catalog, table)?;
-    Ok(engine.scan(number, &scan.resolve(table)?, &mut Row::new(), &mut visit)?)
 }
 
 /// A transaction that can change things. Dropping it without a commit aborts it, also when a panic
@@ -275,7 +289,7 @@ impl<E: Environment> Tx<'_, E> {
     /// [`Error::Invalid`], [`Error::Damaged`].
     #[inline]
     pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-        get(&self.engine, self.catalog, table, key, None, row)
+        Ok(self.engine.get(own_table(self.catalog, table)?, key, None, row)?)
     }
 
     /// As [`Tx::get`], for some columns only.
@@ -290,7 +304,9 @@ impl<E: Environment> Tx<'_, E> {
         columns: &[u16],
         row: &mut Row,
     ) -> Result<bool, Error> {
-        get(&self.engine, self.catalog, table, key, Some(columns), row)
+        let number = own_table(self.catalog, table)?;
+        check_columns(table, columns)?;
+        Ok(self.engine.get(number, key, Some(columns), row)?)
     }
 
     /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
@@ -320,9 +336,10 @@ impl<E: Environment> Tx<'_, E> {
         &self,
         table: &Table,
         what: &Scan<'_>,
-        visit: impl FnMut(&Row) -> ControlFlow<()>,
+        mut visit: impl FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        scan(&self.engine, self.catalog, table, what, visit)
+        let number = own_table(self.catalog, table)?;
+        Ok(self.engine.scan(number, &what.resolve(table)?, &mut Row::new(), &mut visit)?)
     }
 
     /// How many statements have succeeded in this transaction.
@@ -381,7 +398,7 @@ impl<E: Environment> Tx<'_, E> {
         self.engine.end();
         let (number, durable) = match self.engine.commit() {
             Ok(done) => done,
-            Err(error @ engines::EngineError::MustAbort) => {
+            Err(error @ EngineError::MustAbort) => {
                 self.engine.abort()?;
                 return Err(error.into());
             }
@@ -416,7 +433,9 @@ impl<E: Environment> Drop for Tx<'_, E> {
     }
 }
 
-/// A transaction that only reads. Several can run at the same time.
+/// A transaction that only reads. Several can run at the same time; in engines with snapshots (`cow`,
+/// `nvm-cow`) each sees what was committed when it began, and neither waits for a writer nor keeps
+/// one waiting.
 #[derive(Debug)]
 pub struct ReadTx<'a, E: Environment = Native> {
     pub(crate) engine: Reading<'a, E>,
@@ -428,7 +447,7 @@ impl<E: Environment> ReadTx<'_, E> {
     #[inline]
     pub(crate) fn end(self) -> Result<(), Error> {
         match self.engine {
-            Reading::Locked(_) | Reading::Borrowed(_) => Ok(()),
+            Reading::Locked(_) | Reading::Borrowed(_) | Reading::Version(_) => Ok(()),
             Reading::Session(mut session) => {
                 let _ = session.commit()?;
                 session.end();
@@ -443,7 +462,7 @@ impl<E: Environment> ReadTx<'_, E> {
     /// As [`Tx::get`].
     #[inline]
     pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-        get(&self.engine, self.catalog, table, key, None, row)
+        Ok(self.engine.get(own_table(self.catalog, table)?, key, None, row)?)
     }
 
     /// As [`Tx::get_columns`].
@@ -458,7 +477,9 @@ impl<E: Environment> ReadTx<'_, E> {
         columns: &[u16],
         row: &mut Row,
     ) -> Result<bool, Error> {
-        get(&self.engine, self.catalog, table, key, Some(columns), row)
+        let number = own_table(self.catalog, table)?;
+        check_columns(table, columns)?;
+        Ok(self.engine.get(number, key, Some(columns), row)?)
     }
 
     /// As [`Tx::get_bytes`].
@@ -486,8 +507,9 @@ impl<E: Environment> ReadTx<'_, E> {
         &self,
         table: &Table,
         what: &Scan<'_>,
-        visit: impl FnMut(&Row) -> ControlFlow<()>,
+        mut visit: impl FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        scan(&self.engine, self.catalog, table, what, visit)
+        let number = own_table(self.catalog, table)?;
+        Ok(self.engine.scan(number, &what.resolve(table)?, &mut Row::new(), &mut visit)?)
     }
 }

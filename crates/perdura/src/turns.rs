@@ -6,9 +6,13 @@
 //!   so that the thread could do step after step while a writer waits. So whoever finds the
 //!   partition taken says that it waits, and the thread lets it go first: a writer waits for one
 //!   step at most.
-//! - A writer that waits keeps readers out, or it could wait for ever. But one who reads already
-//!   would wait for itself; and while somebody copies the partition, which takes long, all others
-//!   would wait for the copy. These readers pass the writer.
+//! - A writer that waits keeps readers out, or it could wait for ever. But then one who reads for
+//!   long holds up every reader that comes behind the writer. So readers pass a writer that waits:
+//!   the first [`PASSES_AT_ONCE`] at once, which is enough for short ones to overlap and leave; the
+//!   next ones after [`READ_WAIT`], so that the partition is free as soon as the long one ends; and
+//!   none beyond [`MOST_PASSES`], so that the writer has its turn at last.
+//! - One who reads already would wait for itself behind a writer; and while somebody copies the
+//!   partition, which takes long, all others would wait for the copy. These readers always pass.
 //! - An owner keeps a partition for as long as it likes. The thread waits a little, longer each
 //!   time, and goes on with the other partitions.
 
@@ -19,7 +23,8 @@ use std::time::Duration;
 
 use crate::holder::Holder;
 use crate::sync::{
-    AtomicBool, AtomicU32, RwLock, RwLockReadGuard, RwLockWriteGuard, thread_local, yield_now,
+    AtomicBool, AtomicU32, MOST_PASSES, PASSES_AT_ONCE, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    thread_local, yield_now,
 };
 
 thread_local! {
@@ -43,6 +48,8 @@ pub(crate) struct Turns<T> {
     waiting: AtomicU32,
     /// How many have waited and got it.
     served: AtomicU32,
+    /// How many readers have passed writers that wait, since one of those had its turn.
+    passed: AtomicU32,
     /// The thread in the background waits for it.
     wanted: AtomicBool,
     /// There is something to do for the thread in the background. Set by who may write.
@@ -58,7 +65,7 @@ const PATIENCE: u32 = 1000;
 const STEP_WAIT: Duration = Duration::from_millis(1);
 /// How often that is doubled.
 const MOST_MISSED: u32 = 7;
-/// How long a reader waits before it looks again whether somebody copies the partition, at first.
+/// How long a reader waits before it looks again whether it may pass, at first.
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> Turns<T> {
@@ -68,6 +75,7 @@ impl<T> Turns<T> {
             copying: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             served: AtomicU32::new(0),
+            passed: AtomicU32::new(0),
             wanted: AtomicBool::new(false),
             backlog: AtomicBool::new(false),
             missed: AtomicU32::new(0),
@@ -78,7 +86,11 @@ impl<T> Turns<T> {
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
         match self.lock.try_write() {
             Some(guard) => guard,
-            None => self.wait_for(|| self.lock.write()),
+            None => self.wait_for(|| {
+                let guard = self.lock.write();
+                self.passed.store(0, Relaxed);
+                guard
+            }),
         }
     }
 
@@ -109,11 +121,18 @@ impl<T> Turns<T> {
     }
 
     fn read_in_turn(&self) -> RwLockReadGuard<'_, T> {
-        let mut wait = READ_WAIT;
+        let (mut wait, mut most) = (READ_WAIT, PASSES_AT_ONCE);
         loop {
             if reading() || self.copying.load(SeqCst) > 0 {
                 return self.lock.read_recursive();
             }
+            if self.passed.load(Relaxed) < most
+                && let Some(guard) = self.lock.try_read_recursive()
+            {
+                self.passed.fetch_add(1, Relaxed);
+                return guard;
+            }
+            most = MOST_PASSES;
             if let Some(guard) = self.lock.try_read_for(wait) {
                 return guard;
             }
@@ -154,6 +173,7 @@ impl<T> Turns<T> {
         self.wanted.store(false, SeqCst);
         self.missed.store(if guard.is_none() { missed.saturating_add(1) } else { 0 }, Relaxed);
         let mut guard = guard?;
+        self.passed.store(0, Relaxed);
         // Before the work: in an engine with sessions somebody may leave more meanwhile.
         self.backlog.store(false, SeqCst);
         let (done, more) = work(&mut guard);

@@ -18,6 +18,9 @@ mod sync {
     pub(crate) use shuttle::thread_local;
 
     pub(crate) use super::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+    pub(crate) const PASSES_AT_ONCE: u32 = 2;
+    pub(crate) const MOST_PASSES: u32 = 4;
 }
 
 /// What `parking_lot::RwLock` promises, over the scheduler's locks.
@@ -94,14 +97,22 @@ mod lock {
             self.enter_reading(true)
         }
 
-        pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        fn look(&self, passing: bool) -> Option<RwLockReadGuard<'_, T>> {
             let mut state = self.state.lock().unwrap();
-            if !state.may_read(false) {
+            if !state.may_read(passing) {
                 return None;
             }
             state.readers += 1;
             drop(state);
             Some(self.reading())
+        }
+
+        pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+            self.look(false)
+        }
+
+        pub(crate) fn try_read_recursive(&self) -> Option<RwLockReadGuard<'_, T>> {
+            self.look(true)
         }
 
         pub(crate) fn try_read_for(&self, _: Duration) -> Option<RwLockReadGuard<'_, T>> {
@@ -447,6 +458,52 @@ fn a_copy_behind_a_writer() {
 fn one_who_reads_already_waits_for_no_writer() {
     let schedules = interleave(600, a_copy_behind_a_writer);
     println!("{schedules} schedules");
+}
+
+/// Somebody reads until so many others have been there; a writer waits.
+fn readers_behind_a_writer_that_waits(readers: u32) {
+    let (turns, seen) = (Arc::new(Turns::new(0u32)), Arc::new(AtomicU32::new(0)));
+    let long = turns.read();
+    let writer = {
+        let turns = turns.clone();
+        thread::spawn(move || *turns.write() += 1)
+    };
+    while turns.queue().is_none() {
+        thread::yield_now();
+    }
+    let others: Vec<_> = (0..readers)
+        .map(|_| {
+            let (turns, seen) = (turns.clone(), seen.clone());
+            thread::spawn(move || {
+                drop(turns.read());
+                seen.fetch_add(1, SeqCst);
+            })
+        })
+        .collect();
+    while seen.load(SeqCst) < readers {
+        thread::yield_now();
+    }
+    assert_eq!(*long, 0);
+    drop(long);
+    writer.join().unwrap();
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert_eq!(*turns.read(), 1);
+}
+
+#[test]
+fn a_reader_of_long_holds_up_no_reader_behind_a_writer_that_waits() {
+    let schedules = interleave(300, || readers_behind_a_writer_that_waits(sync::MOST_PASSES));
+    println!("{schedules} schedules");
+}
+
+/// One more would let the writer wait for ever: it waits itself, here for a reader that waits for
+/// it.
+#[test]
+fn no_more_readers_than_are_let_pass_a_writer() {
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        interleave(300, || readers_behind_a_writer_that_waits(sync::MOST_PASSES + 1))
+    }));
+    assert!(found.is_err());
 }
 
 /// The owner goes on only when the thread has given up.

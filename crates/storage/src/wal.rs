@@ -19,6 +19,8 @@
 //!    written to the segment without a sync. The frame's header comes last: until then its place
 //!    is zero, at which recovery stops.
 //! 2. `flush` writes the buffer and syncs once for all transactions of the group.
+//!    Or `write_out` writes it and leaves the sync to a [`WalSyncer`], with which other threads
+//!    wait while the log goes on.
 //! 3. `rotate` flushes, starts the next segment, then seals the one before, so that it is noticed if
 //!    the next is missing; a checkpoint of the state at that moment
 //!    makes all segments before it superfluous, and `remove_before` removes them.
@@ -27,12 +29,17 @@
 
 mod layout;
 mod recovery;
+mod shared;
 
 use std::io;
+use std::sync::Arc;
 
 use pm::{Bad, Component, File, Files, Memory, Off, Range, View, observe};
 
 use self::layout::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, SEGMENT_HEADER_BYTES};
+use self::shared::Shared;
+
+pub use self::shared::WalSyncer;
 
 /// The log failed.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +165,7 @@ pub struct Appended {
 #[derive(Debug)]
 struct Tail<R> {
     name: String,
-    file: R,
+    file: Arc<R>,
     sequence: u64,
     /// Bytes that have space reserved.
     reserved: u64,
@@ -193,14 +200,15 @@ pub struct Wal<F: Files, M: Memory> {
     tail: Tail<F::File>,
     /// The number of the next transaction.
     next_txn: u64,
-    /// The first transaction that is not durable.
-    first_pending: u64,
+    /// How far it is durable, also for those who sync it meanwhile.
+    shared: Arc<Shared<F::File>>,
+    /// Something was written out since the last sync of its own: somebody may be syncing.
+    is_shared: bool,
     open: Option<Open>,
     /// Complete segments with their bytes, oldest first.
     older: Vec<(u64, u64)>,
     /// There is a file for the segment behind the tail that could not be used.
     unused_next: bool,
-    poisoned: bool,
     /// Bytes of the records that were ended.
     logged_bytes: u64,
 }
@@ -248,11 +256,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
             filled: 0,
             tail,
             next_txn,
-            first_pending: next_txn,
+            shared: Shared::new(next_txn),
+            is_shared: false,
             open: None,
             older: Vec::new(),
             unused_next: false,
-            poisoned: false,
             logged_bytes: 0,
         }
     }
@@ -331,7 +339,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         self.open = None;
         self.logged_bytes += FRAME_HEADER_BYTES + open.payload_bytes;
         self.next_txn += 1;
-        Ok(Appended { lsn, group_full: self.pending() >= u64::from(self.options.group) })
+        Ok(Appended { lsn, group_full: self.is_group_full() })
     }
 
     /// Drops the record that was begun, if there is one: its transaction aborts. Its number is
@@ -350,12 +358,9 @@ impl<F: Files, M: Memory> Wal<F, M> {
         // Its payload must not come to stand where recovery looks for a frame: the next record
         // may be shorter, and what the user wrote may look like a frame.
         self.filled = 0;
-        let cut = self.tail.file.set_len(open.start).and_then(|()| self.tail.file.sync());
-        cut.map_err(|source| self.poison("cut a dropped record off", source))?;
-        self.tail.written = open.start;
         self.tail.reserved = open.start;
-        self.first_pending = self.next_txn;
-        Ok(())
+        self.tail.written = open.start;
+        self.sync_after("cut a dropped record off", |file| file.set_len(open.start))
     }
 
     /// Makes every record that was ended durable: one write and one sync for all of them, nothing
@@ -371,9 +376,51 @@ impl<F: Files, M: Memory> Wal<F, M> {
         }
         observe!(M: self.memory.enter(Component::Recovery));
         self.spill()?;
-        self.tail.file.sync().map_err(|source| self.poison("sync", source))?;
-        self.first_pending = self.next_txn;
+        self.sync_after("sync", |_| Ok(()))
+    }
+
+    /// Syncs the segment that grows, to which all that has ended was written.
+    #[inline]
+    #[track_caller]
+    fn sync_after(
+        &mut self,
+        doing: &'static str,
+        first: impl FnOnce(&F::File) -> io::Result<()>,
+    ) -> Result<(), WalError> {
+        let _quiet = std::mem::take(&mut self.is_shared).then(|| self.shared.quiet());
+        // A syncer that was at work may have failed.
+        self.check()?;
+        let done = match first(&self.tail.file) {
+            Ok(()) => self.tail.file.sync(),
+            failed => failed,
+        };
+        done.map_err(|source| self.poison(doing, source))?;
+        self.shared.made_durable(self.next_txn);
         Ok(())
+    }
+
+    /// Writes every record that was ended to the file, so that a [`WalSyncer`] can make them durable
+    /// while the log goes on.
+    ///
+    /// # Errors
+    /// [`WalError::Poisoned`] or [`WalError::Io`]: the log is poisoned.
+    ///
+    /// # Panics
+    /// If a record is open.
+    pub fn write_out(&mut self) -> Result<(), WalError> {
+        assert!(self.open.is_none(), "a record is open");
+        self.check()?;
+        if self.pending() > 0 {
+            self.spill()?;
+            self.shared.write_out(&self.tail.file, &self.tail.name, self.next_txn);
+            self.is_shared = true;
+        }
+        Ok(())
+    }
+
+    /// What makes durable what was written out, without the log.
+    pub fn syncer(&self) -> WalSyncer<F::File> {
+        WalSyncer(self.shared.clone())
     }
 
     /// Flushes, starts the next segment, durably, and returns where it begins. A checkpoint of
@@ -401,7 +448,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         }
         // From here on the new segment may be durable: were the old one to grow after a failure,
         // recovery would find a gap between the two.
-        begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.poisoned = true)?;
+        begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.shared.poison())?;
         // Not before: sealed, with no segment behind it, it would be damage. Neither synced nor
         // needed: without the seal only the loss of a whole file goes unnoticed.
         let seal = layout::seal(self.tail.sequence, start.txn);
@@ -460,12 +507,17 @@ impl<F: Files, M: Memory> Wal<F, M> {
 
     /// All records with a smaller log sequence number are durable.
     pub fn durable_lsn(&self) -> u64 {
-        self.first_pending
+        self.shared.first_pending()
     }
 
     /// Transactions that were ended and are not durable yet.
     pub fn pending(&self) -> u64 {
-        self.next_txn - self.first_pending
+        self.next_txn - self.shared.first_pending()
+    }
+
+    /// Whether so many transactions are not durable that [`Wal::flush`] is due.
+    pub fn is_group_full(&self) -> bool {
+        self.pending() >= u64::from(self.options.group)
     }
 
     /// Number of the segment that grows.
@@ -495,11 +547,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
 
     /// Whether a write or a sync has failed, so that nothing more is acknowledged.
     pub fn is_poisoned(&self) -> bool {
-        self.poisoned
+        self.shared.is_poisoned()
     }
 
     fn check(&self) -> Result<(), WalError> {
-        if self.poisoned { Err(WalError::Poisoned) } else { Ok(()) }
+        if self.is_poisoned() { Err(WalError::Poisoned) } else { Ok(()) }
     }
 
     /// Where the next byte goes in the segment.
@@ -554,8 +606,8 @@ impl<F: Files, M: Memory> Wal<F, M> {
         result.map_err(|source| self.poison("write to", source))
     }
 
-    fn poison(&mut self, doing: &'static str, source: io::Error) -> WalError {
-        self.poisoned = true;
+    fn poison(&self, doing: &'static str, source: io::Error) -> WalError {
+        self.shared.poison();
         WalError::Io { doing, name: self.tail.name.clone(), source }
     }
 }
@@ -568,7 +620,7 @@ fn create_segment<F: Files>(
 ) -> Result<Tail<F::File>, WalError> {
     let name = segment_name(prefix, sequence);
     let file = files.create(&name).map_err(io_error("create", &name))?;
-    Ok(Tail { name, file, sequence, reserved: 0, written: 0 })
+    Ok(Tail { name, file: Arc::new(file), sequence, reserved: 0, written: 0 })
 }
 
 /// Gives a segment its space.

@@ -8,7 +8,7 @@
 //! - A pinned frame keeps its page and its bytes.
 //!
 //! Frames are divided into shards, each with its own lock, so that readers seldom wait for each
-//! other, and never for the writer's commit. If all frames of a shard are pinned or dirty it takes
+//! other, and never for a write or a sync of the writer. If all frames of a shard are pinned or dirty it takes
 //! one more than its share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use crate::error::IndexError;
 #[derive(Debug)]
 struct Shard {
     frames: Clock<u64>,
-    /// A page on its way in or out.
+    /// A page on its way in.
     buffer: Vec<u8>,
     /// A bit for each page of the shard: written since the file was opened.
     written: Vec<u64>,
@@ -237,11 +237,12 @@ impl<F: File, V: Memory> Cache<F, V> {
         }
     }
 
-    /// Writes a page out, if it is dirty, with its checksum; returns whether it was.
+    /// Writes a page out, if it is dirty, with its checksum; returns whether it was. `out` is put to
+    /// use as a buffer. Nobody waits for the file meanwhile: the page is dirty until it is there, and
+    /// so stays in its frame.
     #[track_caller]
-    pub(super) fn write_out(&self, page: u64) -> Result<bool, IndexError> {
-        let mut guard = self.shard(page);
-        let shard = &mut *guard;
+    pub(super) fn write_out(&self, page: u64, out: &mut Vec<u8>) -> Result<bool, IndexError> {
+        let mut shard = self.shard(page);
         let Some(index) = shard.frames.find(page) else { return Ok(false) };
         let frame = shard.frames.frame(index);
         if !frame.dirty {
@@ -250,13 +251,15 @@ impl<F: File, V: Memory> Cache<F, V> {
         let view = self.memory.view(self.frame_range(frame.at))?;
         let header = Header::read(&view);
         // What lies behind the used bytes is of an older page.
-        shard.buffer.clear();
-        shard.buffer.extend_from_slice(view.bytes(0, header.used));
-        shard.buffer.resize(self.page_bytes as usize, 0);
-        let sum = checksum(page, &shard.buffer[..header.used]);
-        shard.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_at(self.place(page), &shard.buffer)?;
-        frame.dirty = false;
+        out.clear();
+        out.extend_from_slice(view.bytes(0, header.used));
+        drop(shard);
+        out.resize(self.page_bytes as usize, 0);
+        let sum = checksum(page, &out[..header.used]);
+        out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        self.file.write_at(self.place(page), out)?;
+        let mut shard = self.shard(page);
+        shard.frames.frame(index).dirty = false;
         shard.note_written(self.within_shard(page));
         Ok(true)
     }

@@ -52,6 +52,8 @@ pub struct FilePages<F, V> {
     dirty: Vec<u64>,
     /// Pages written out.
     written: u64,
+    /// A page on its way out.
+    buffer: Vec<u8>,
 }
 
 /// Bytes by which a file grows at least, but for a small one, and the part of a large one that it
@@ -83,7 +85,15 @@ impl<F: File, V: Memory> FilePages<F, V> {
         }
         let cache = Cache::new(file, data_at, page_bytes, opened, memory, cache_bytes);
         let source = FileSource(std::sync::Arc::new(cache));
-        Ok(Self { source, last: mark, room, opened: mark, dirty: Vec::new(), written: 0 })
+        Ok(Self {
+            source,
+            last: mark,
+            room,
+            opened: mark,
+            dirty: Vec::new(),
+            written: 0,
+            buffer: Vec::new(),
+        })
     }
 
     /// The file.
@@ -107,7 +117,7 @@ impl<F: File, V: Memory> FilePages<F, V> {
         let pages = pages.min(self.dirty.len());
         self.dirty[..pages].sort_unstable();
         for page in &self.dirty[..pages] {
-            self.written += u64::from(self.source.0.write_out(*page)?);
+            self.written += u64::from(self.source.0.write_out(*page, &mut self.buffer)?);
         }
         self.dirty.drain(..pages);
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use engines::below::{Catalog, Environment, Native, Value};
-use engines::{Begin, Isolation};
+use engines::{Begin, Isolation, VersionReader};
 
 use super::Database;
 use crate::any_engine::AnyEngine;
@@ -109,7 +109,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// partition (P1 3) pays for no lock, so that reads of the next transaction overlap with the
     /// last fence of the one before.
     ///
-    /// Everybody else waits meanwhile, also calls that look at the whole database, such as
+    /// Everybody else waits meanwhile, but for readers in engines with snapshots; also calls that look at the whole database, such as
     /// [`Database::footprint`] and [`Database::check`]: do not make them in the thread that has
     /// the partition. Only the thread in the background, if there is one, is let in between two
     /// transactions ([`crate::Background::Thread`]).
@@ -233,6 +233,8 @@ impl<'a, E: Environment> Partition<'a, E> {
         loop {
             let engine = if self.database.is_shared() {
                 self.read_session(&mut tries)?
+            } else if let Some(source) = &self.database.snapshots[self.number] {
+                Reading::Version(VersionReader::new(&**source)?)
             } else {
                 Reading::Locked(self.read_lock())
             };

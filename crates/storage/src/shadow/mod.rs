@@ -169,6 +169,15 @@ impl<S> Clone for Snapshots<S> {
     }
 }
 
+impl<S: PageSource> Snapshots<S> {
+    /// The trees of a directory that [`Versions::lend`] has given out and nobody has given back.
+    #[inline]
+    pub fn trees<'a>(&'a self, directory: &'a Directory) -> Trees<'a, S> {
+        let Self { sources, places, .. } = self;
+        Trees { sources, places, roots: &directory.roots }
+    }
+}
+
 impl<S> Snapshots<S> {
     /// Why the writer has stopped, if it has.
     pub fn stopped(&self) -> Option<&str> {
@@ -180,6 +189,11 @@ impl<S> Snapshots<S> {
     pub fn take(&self) -> SnapshotTrees<S> {
         let Self { sources, places, versions } = self;
         SnapshotTrees { sources: sources.clone(), places: places.clone(), pin: versions.pin() }
+    }
+
+    /// All versions, for one who takes one without a snapshot of its own: [`Versions::lend`].
+    pub fn versions(&self) -> &Versions {
+        &self.versions
     }
 }
 
@@ -197,6 +211,8 @@ pub struct Shadow<B: PageBackend> {
     /// Snapshots have gone since [`Self::snapshots_gone`].
     gone: bool,
     changed: bool,
+    /// Snapshots do not see the batch before it is durable.
+    hidden: bool,
     /// Transactions committed since the last batch.
     pending: u32,
     /// Keeps the directory that was opened, while the collection walks it.
@@ -250,6 +266,7 @@ impl<B: PageBackend> Shadow<B> {
             pins,
             gone: false,
             changed: false,
+            hidden: false,
             pending: 0,
             collecting,
             batches: 0,
@@ -387,13 +404,15 @@ impl<B: PageBackend> Shadow<B> {
     }
 
     /// Commits the open transaction, which has changed something: the dirty directory becomes the
-    /// current one. Returns its number. If it is `alone` in its batch, which the caller ends now,
-    /// snapshots see it when it is durable; others see what a group has committed so far.
-    pub fn commit(&mut self, alone: bool) -> u64 {
+    /// current one. Returns its number. If it is `hidden`, snapshots see its batch when that is
+    /// durable; else they see what a group has committed so far.
+    pub fn commit(&mut self, hidden: bool) -> u64 {
         self.dirty.transaction += 1;
         self.committed.copy_from(&self.dirty);
-        // Alone, it supersedes what is durable: nothing becomes free before that has been settled.
-        if !alone {
+        self.hidden = hidden;
+        // Hidden, what it supersedes is durable, or of its batch: the one does not become free before
+        // that has been settled, and the other nobody has seen.
+        if !hidden {
             self.publish();
         }
         for store in &mut self.stores {
@@ -405,8 +424,11 @@ impl<B: PageBackend> Shadow<B> {
     }
 
     fn publish(&mut self) {
-        let Self { snapshots, committed, pins, stores, gone, .. } = self;
-        if snapshots.versions.publish(committed, pins) {
+        let Self { snapshots, committed, pins, stores, gone, hidden, .. } = self;
+        let versions = &snapshots.versions;
+        let gone_now =
+            if *hidden { versions.look(pins) } else { versions.publish(committed, pins) };
+        if gone_now {
             *gone = true;
             stores.iter_mut().for_each(|store| store.unpin(pins));
         }
@@ -437,6 +459,7 @@ impl<B: PageBackend> Shadow<B> {
     pub fn settle(&mut self) {
         self.durable = self.committed.transaction;
         self.pending = 0;
+        self.hidden = false;
         self.batches += 1;
         for store in &mut self.stores {
             store.made_durable(self.durable);

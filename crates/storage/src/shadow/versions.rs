@@ -3,6 +3,8 @@
 //!
 //! The lock is held only while a directory is copied, by the writer when a transaction commits and
 //! by a reader when it takes a snapshot or lets go of one; never while anything is read or synced.
+//! A read that takes a snapshot for itself holds it twice, and allocates nothing: directories that
+//! were given back are used again.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -15,7 +17,12 @@ struct State {
     pins: Vec<u64>,
     /// Snapshots have gone since the writer asked last.
     gone: bool,
+    /// Directories that nobody looks at, for the next readers.
+    spare: Vec<Directory>,
 }
+
+/// Directories that are kept for the next readers, at most.
+const SPARE: usize = 32;
 
 /// The current directory and its snapshots, shared by the writer and all readers.
 #[derive(Debug)]
@@ -28,7 +35,7 @@ pub struct Versions {
 impl Versions {
     /// Versions that begin with `current`.
     pub fn new(current: Directory) -> Arc<Self> {
-        let state = Mutex::new(State { current, pins: Vec::new(), gone: false });
+        let state = Mutex::new(State { current, pins: Vec::new(), gone: false, spare: Vec::new() });
         Arc::new(Self { state, stopped: OnceLock::new() })
     }
 
@@ -47,6 +54,14 @@ impl Versions {
         std::mem::take(&mut state.gone)
     }
 
+    /// As [`Self::publish`], with the current directory as it is.
+    pub fn look(&self, pins: &mut Vec<u64>) -> bool {
+        let mut state = self.state();
+        pins.clear();
+        pins.extend_from_slice(&state.pins);
+        std::mem::take(&mut state.gone)
+    }
+
     /// The writer has stopped: what snapshots show may never become durable.
     pub fn stop(&self, why: &str) {
         // Whoever says so first is right.
@@ -59,13 +74,36 @@ impl Versions {
         self.stopped.get().map(String::as_str)
     }
 
+    /// The current directory, for one who reads below it until it is given to [`Self::take_back`].
+    pub fn lend(&self) -> Directory {
+        let mut state = self.state();
+        let directory = match state.spare.pop() {
+            Some(mut spare) => {
+                spare.copy_from(&state.current);
+                spare
+            }
+            None => state.current.clone(),
+        };
+        state.pins.push(directory.transaction);
+        directory
+    }
+
+    /// Nobody reads below this directory any more, which [`Self::lend`] has given out.
+    pub fn take_back(&self, directory: Directory) {
+        let mut state = self.state();
+        let number = directory.transaction;
+        if let Some(at) = state.pins.iter().position(|pin| *pin == number) {
+            state.pins.swap_remove(at);
+        }
+        state.gone = true;
+        if state.spare.len() < SPARE {
+            state.spare.push(directory);
+        }
+    }
+
     /// Takes a snapshot of the current directory.
     pub fn pin(self: &Arc<Self>) -> Pin {
-        let mut state = self.state();
-        let directory = state.current.clone();
-        state.pins.push(directory.transaction);
-        drop(state);
-        Pin { versions: self.clone(), directory }
+        Pin { directory: self.lend(), versions: self.clone() }
     }
 }
 
@@ -90,11 +128,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        let mut state = self.versions.state();
-        let number = self.directory.transaction;
-        if let Some(at) = state.pins.iter().position(|pin| *pin == number) {
-            state.pins.swap_remove(at);
-        }
-        state.gone = true;
+        let empty = Directory::new(0, 0, 0);
+        self.versions.take_back(std::mem::replace(&mut self.directory, empty));
     }
 }

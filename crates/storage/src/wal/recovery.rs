@@ -1,6 +1,7 @@
 //! Reading a log back after a crash: see [`Wal::recover`].
 
 use std::io;
+use std::sync::Arc;
 
 use pm::{File, Files, Memory, Range};
 
@@ -216,7 +217,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes)?;
         let tail = Tail {
             name: segment.name,
-            file: segment.file,
+            file: Arc::new(segment.file),
             sequence,
             reserved,
             written: scanned.end,

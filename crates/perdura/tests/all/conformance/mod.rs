@@ -11,6 +11,7 @@ mod inline;
 mod operations;
 mod partitions;
 mod random;
+mod readers;
 mod scans;
 mod snapshots;
 mod statements;
