@@ -56,9 +56,10 @@ pub mod below {
     pub use pm::{
         Access, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram, Emulation,
         Environment, Event, File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles,
-        Killed, Medium, Memory, Native, NewFile, Off, POOL_DATA_START, ParseDomainError, Pool,
-        PoolError, PoolInfo, PoolOptions, Range, Recorded, Recording, RecordingFiles, Replay, Site,
-        Source, Step, Trace, Tracing, boot_id, free_bytes, medium_of, random_uuid, read_header,
+        Killed, Medium, Memory, Named, Native, NewFile, Off, POOL_DATA_START, ParseDomainError,
+        Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded, Recording, RecordingFiles,
+        Replay, Site, Source, Step, Trace, Tracing, boot_id, free_bytes, medium_of, random_uuid,
+        read_header,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES,

@@ -40,7 +40,7 @@ enum Way {
 }
 
 /// Calls that are made to fail, and with what error.
-const FAILING: [(libc::c_long, libc::c_int); 26] = [
+const FAILING: [(libc::c_long, libc::c_int); 28] = [
     (libc::SYS_open, libc::EMFILE),
     (libc::SYS_openat, libc::EMFILE),
     (libc::SYS_read, libc::EIO),
@@ -67,6 +67,8 @@ const FAILING: [(libc::c_long, libc::c_int); 26] = [
     (libc::SYS_unlink, libc::EIO),
     (libc::SYS_unlinkat, libc::EIO),
     (libc::SYS_readlink, libc::EIO),
+    (libc::SYS_readlinkat, libc::EIO),
+    (libc::SYS_mkdirat, libc::ENOSPC),
 ];
 
 /// Calls that do less than they were asked for, or are interrupted; all of them return a number of

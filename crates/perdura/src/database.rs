@@ -4,13 +4,14 @@ mod partition;
 
 use std::cell::Cell;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
-    HeapOptions, HostFiles, Memory, Native, Pool, PoolInfo, Purpose, Schema, Value,
+    HeapOptions, HostFiles, Memory, Named, Native, Place, Pool, PoolError, PoolInfo, Purpose,
+    Schema, Value,
 };
 use engines::{
     CheckReport, Concurrency, DurableIn, EngineKind, EngineOptions, EngineStats, EngineTraits,
@@ -21,6 +22,7 @@ use crate::any_engine::{AnyEngine, Hosted, Which};
 use crate::background::Worker;
 use crate::bell::Bell;
 use crate::error::Error;
+use crate::host::{FILES, Host, files_of, place_of};
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::{Background, Options, WriteOptions};
@@ -50,7 +52,8 @@ pub struct Database<E: Environment = Native> {
     retry_for: Duration,
     report: RecoveryReport,
     opening: Option<OpeningTimes>,
-    pool: Option<Pool>,
+    /// `None` on other media.
+    host: Option<Host>,
     closed: bool,
 }
 
@@ -84,13 +87,6 @@ impl<E: Environment> Deref for Copying<'_, E> {
     }
 }
 
-/// Where an engine keeps the files that belong to the pool at `path`.
-pub(crate) fn files_directory(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".files");
-    name.into()
-}
-
 impl Database<Native> {
     /// Creates a database in a new pool file at `path`. An engine that keeps files has them in a
     /// directory beside it, `<path>.files`.
@@ -103,7 +99,14 @@ impl Database<Native> {
         schema: &Schema,
         options: &Options,
     ) -> Result<Self, Error> {
-        let path = path.as_ref();
+        Self::create_at(&place_of(path.as_ref())?, schema, options)
+    }
+
+    pub(crate) fn create_at(
+        place: &Place,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let catalog = Catalog::new(schema, options.engine_options.node_bytes)?;
         let partitions = options.partitions.unwrap_or(1);
         if partitions == 0 || partitions > 256 {
@@ -113,42 +116,41 @@ impl Database<Native> {
         let mut pool_options = options.pool.clone();
         pool_options.initial_bytes =
             options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
-        let pool = Pool::create(path, &pool_options)?;
-        let made = Self::create_in(pool, &catalog.schema, &files_directory(path), options);
+        let pool = Pool::create_at(place, &pool_options)?;
+        let made = Self::create_in(pool.clone(), &catalog.schema, options);
         made.inspect_err(|_| {
             // It was made by this call.
-            let _ = Pool::remove(path);
+            let _ = pool.discard();
         })
     }
 
-    fn create_in(
-        pool: Pool,
-        schema: &Schema,
-        files_at: &Path,
-        options: &Options,
-    ) -> Result<Self, Error> {
+    fn create_in(pool: Pool, schema: &Schema, options: &Options) -> Result<Self, Error> {
         let natural = pool.info().medium.natural;
         let kind = options.engine.unwrap_or(match natural {
             Domain::Disk => EngineKind::Inp,
             _ => EngineKind::NvmInp,
         });
         let header = pool.info().header;
+        let files_at = pool.place().beside(FILES);
+        let path = files_at.path().display().to_string();
         let files = kind
             .traits()
             .needs_files()
-            .then(|| HostFiles::create(files_at, header.domain, header.modelled))
+            .then(|| HostFiles::create_at(files_at, header.domain, header.modelled))
             .transpose()
-            .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
-        let made_files = files.is_some();
-        let media = Media::native(pool.clone(), files, options.volatile_bytes);
-        let database = Self::create_on(media, schema, &options.clone().engine(kind));
-        let mut database = database.inspect_err(|_| {
-            // What was in the way before would not have let this call come here.
-            if made_files {
-                let _ = HostFiles::remove(files_at);
+            .map_err(|source| Error::Io { path, source })?;
+        let create = || {
+            files.as_ref().map_or(Ok(()), HostFiles::lock)?;
+            let media = Media::native(pool.clone(), files.clone(), options.volatile_bytes);
+            Self::create_on(media, schema, &options.clone().engine(kind))
+        };
+        let mut database = create().inspect_err(|_| {
+            // They were made by this call.
+            if let Some(files) = &files {
+                let _ = files.discard();
             }
         })?;
-        database.pool = Some(pool);
+        database.host = Some(Host { pool, files });
         Ok(database)
     }
 
@@ -159,16 +161,21 @@ impl Database<Native> {
     /// do. The pool is unchanged then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref();
+        let place = Place::find(path).map_err(|source| PoolError::Io {
+            path: path.into(),
+            doing: "find the pool",
+            source,
+        })?;
+        Self::open_at(&place, options)
+    }
+
+    pub(crate) fn open_at(place: &Place, options: &Options) -> Result<Self, Error> {
         options.check()?;
         let mut watch = Stopwatch::start();
-        let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
+        let pool = Pool::open_at(place, &options.pool, Access::ReadWrite)?;
         let header = pool.info().header;
-        // A symbolic link may lead to the pool; the files lie beside the pool itself.
-        let files_at = files_directory(&Pool::real_path(path));
-        let files = Pool::exists(&files_at)
-            .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
-            .transpose()
-            .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
+        let files = files_of(&pool)?;
+        files.as_ref().map_or(Ok(()), HostFiles::lock)?;
         // Engines without files keep nothing in volatile memory: no addresses for it.
         let volatile_bytes = if files.is_some() { options.volatile_bytes } else { 0 };
         let media = Media::native(pool.clone(), files.clone(), volatile_bytes);
@@ -184,7 +191,7 @@ impl Database<Native> {
         }
         let mut database = opened?;
         database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
-        database.pool = Some(pool);
+        database.host = Some(Host { pool, files });
         Ok(database)
     }
 
@@ -199,8 +206,10 @@ impl Database<Native> {
         options: &Options,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
-        if !Pool::exists(path) {
-            return Self::create(path, schema, options);
+        let place = place_of(path)?;
+        let io = |source| Error::Io { path: path.display().to_string(), source };
+        if !place.is_taken().map_err(io)? {
+            return Self::create_at(&place, schema, options);
         }
         let database = Self::open(path, options)?;
         if database.catalog.schema != *schema {
@@ -209,19 +218,27 @@ impl Database<Native> {
         Ok(database)
     }
 
+    /// The pool and the files by their names.
+    pub(crate) fn named(&self) -> Result<(Named, Option<Named>), Error> {
+        let host = self.host.as_ref().expect("a native database has a pool");
+        let io = |source| Error::Io { path: host.pool.info().path.display().to_string(), source };
+        let files = host.files.as_ref().map(|files| files.named().map_err(io)).transpose()?;
+        Ok((host.pool.named().map_err(io)?, files.flatten()))
+    }
+
     /// What is known of the pool.
     ///
     /// # Panics
     /// Never: a native database has a pool.
     pub fn pool_info(&self) -> &PoolInfo {
-        self.pool.as_ref().expect("a native database has a pool").info()
+        self.host.as_ref().expect("a native database has a pool").pool.info()
     }
 
     /// Starts or stops counting flushes, fences, and file operations. While off, counting costs
     /// nothing.
     pub fn count(&self, on: bool) {
-        if let Some(pool) = &self.pool {
-            pool.count(on);
+        if let Some(host) = &self.host {
+            host.pool.count(on);
         }
         if let Some(files) = &self.files {
             files.count(on);
@@ -230,7 +247,7 @@ impl Database<Native> {
 
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
-        let pool = self.pool.as_ref().map(Pool::counters).unwrap_or_default();
+        let pool = self.host.as_ref().map(|host| host.pool.counters()).unwrap_or_default();
         pool + self.files.as_ref().map(Files::counters).unwrap_or_default()
     }
 
@@ -241,7 +258,8 @@ impl Database<Native> {
     pub fn stored_bytes(&self) -> Result<u64, Error> {
         let error =
             |source| Error::Io { path: self.pool_info().path.display().to_string(), source };
-        let pool = self.pool.as_ref().map_or(Ok(0), Pool::stored_bytes).map_err(error)?;
+        let pool = self.host.as_ref().map_or(Ok(0), |host| host.pool.stored_bytes());
+        let pool = pool.map_err(error)?;
         let files = self.files.as_ref().map_or(Ok(0), HostFiles::stored_bytes).map_err(error)?;
         Ok(pool + files)
     }
@@ -428,7 +446,7 @@ impl<E: Environment> Database<E> {
             retry_for: Duration::ZERO,
             report: RecoveryReport::default(),
             opening: None,
-            pool: None,
+            host: None,
             closed: false,
         }
     }
@@ -769,7 +787,8 @@ impl<E: Environment> Database<E> {
     ///
     /// # Errors
     /// The medium failed. What was durable stays so, and the next opening recovers. Or, when it is
-    /// closed, [`Error::Background`].
+    /// closed, [`PoolError::Removed`] or [`PoolError::Elsewhere`] if its path does not lead to it any
+    /// more, and [`Error::Background`].
     pub fn close(mut self) -> Result<(), Error> {
         self.shut()?;
         self.background_error()
@@ -804,10 +823,11 @@ impl<E: Environment> Database<E> {
             let error = |source| Error::Io { path: "the database's files".into(), source };
             files.sync_all().map_err(error)?;
         }
-        match &self.pool {
-            Some(pool) => Ok(pool.close()?),
-            None => Ok(()),
+        if let Some(host) = &self.host {
+            host.pool.close()?;
+            host.check_names()?;
         }
+        Ok(())
     }
 }
 

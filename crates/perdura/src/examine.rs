@@ -10,8 +10,9 @@ use engines::below::{
 use engines::{CheckReport, Engine, EngineOptions};
 
 use crate::any_engine::{AnyEngine, Which};
-use crate::database::{Database, agreed_engine, describe, files_directory, resources};
+use crate::database::{Database, agreed_engine, describe, resources};
 use crate::error::Error;
+use crate::host::files_of;
 use crate::media::Media;
 use crate::options::Options;
 use crate::reachable::Reachable;
@@ -153,11 +154,8 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let path = path.as_ref();
     let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
     let header = pool.info().header;
-    let files_at = files_directory(&Pool::real_path(path));
-    let files = Pool::exists(&files_at)
-        .then(|| HostFiles::open(&files_at, header.domain, header.modelled))
-        .transpose()
-        .map_err(|source| Error::Io { path: files_at.display().to_string(), source })?;
+    let files = files_of(&pool)?;
+    files.as_ref().map_or(Ok(()), HostFiles::lock)?;
     let media = Media::native(pool.clone(), files.clone(), options.volatile_bytes);
     let (heap, description) = describe(&media)?;
     let kind = agreed_engine(&description, options, &media.name)?;

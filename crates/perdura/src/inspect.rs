@@ -4,8 +4,9 @@ use std::path::Path;
 
 use engines::below::{Access, Description, HostFiles, Pool, PoolInfo, PoolOptions, Schema};
 
-use crate::database::{files_directory, open_heap, unless_failed};
+use crate::database::{open_heap, unless_failed};
 use crate::error::Error;
+use crate::host::files_beside;
 
 /// What a pool says of itself.
 #[derive(Clone, Debug)]
@@ -35,10 +36,8 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
     let info = pool.info().clone();
     let error = |source| Error::Io { path: info.path.display().to_string(), source };
     let mut stored_bytes = pool.stored_bytes().map_err(error)?;
-    let files = files_directory(&Pool::real_path(path.as_ref()));
-    if Pool::exists(&files) {
-        let files = HostFiles::open(&files, info.header.domain, info.header.modelled);
-        stored_bytes += files.and_then(|files| files.stored_bytes()).map_err(error)?;
+    if let Some(files) = files_beside(&pool, HostFiles::look_at)? {
+        stored_bytes += files.stored_bytes().map_err(error)?;
     }
     // Private pages: what opening a heap finishes does not reach the file.
     let described = || {

@@ -56,6 +56,7 @@ mod doomed;
 mod error;
 mod examine;
 mod holder;
+mod host;
 mod inspect;
 mod lines;
 mod loader;

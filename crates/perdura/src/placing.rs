@@ -12,12 +12,13 @@
 //! 3. Its directory of files is renamed, if it has one; then the pool; then their directory is
 //!    synced. Without the pool the files are nobody's, so the pool comes last.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use engines::below::{Environment, Files, HostFiles, Native, Pool, Row, Schema};
+use engines::below::{Environment, Named, Native, Place, PoolError, Row, Schema};
 
-use crate::database::{Database, files_directory};
+use crate::database::Database;
 use crate::error::Error;
+use crate::host::{FILES, place_of};
 use crate::options::Options;
 use crate::progress::{CopyProgress, CopyStep, WATCH_EVERY, Watch};
 use crate::tuple_code::Tally;
@@ -39,63 +40,88 @@ pub(crate) fn create_whole<R>(
     fill: impl FnOnce(&Database<Native>, Watch<'_>) -> Result<(Tallies, R), Error>,
 ) -> Result<R, Error> {
     let io = |source| Error::Io { path: path.display().to_string(), source };
-    let (directory, name) = HostFiles::around(path).map_err(io)?;
-    let new = new_path(path, &name);
-    check_free(path)?;
-    let database = Database::create(&new, schema, options)?;
-    let mut made = Made(vec![new.clone(), files_directory(&new)]);
+    let place = place_of(path)?;
+    let new = place.beside(NEW);
+    check_free_at(&place)?;
+    let database = Database::create_at(&new, schema, options)?;
+    let mut made = Made::of(&database)?;
     let (tallies, result) = fill(&database, watch)?;
     database.close()?;
-    let database = Database::open(&new, options)?;
+    let database = Database::open_at(&new, options)?;
+    if !made.pool.has_its_name().map_err(io)? {
+        return Err(io(std::io::ErrorKind::NotFound.into()));
+    }
     compare(&database, &tallies, watch).map_err(|error| match error {
         Error::Differs { what, .. } => Error::Differs { path: path.display().to_string(), what },
         other => other,
     })?;
     database.close()?;
-    let (name, new) = ([name.clone(), format!("{name}.files")], format!("{name}.new"));
-    if Pool::exists(&made.0[1]) {
-        directory.rename_new(&format!("{new}.files"), &name[1]).map_err(io)?;
-        made.0[1] = files_directory(path);
+    if let Some(files) = &mut made.files {
+        files.rename_new(place.beside(FILES)).map_err(io)?;
     }
-    directory.rename_new(&new, &name[0]).map_err(io)?;
-    made.0[0] = path.into();
-    directory.sync_directory().map_err(io)?;
-    made.0.clear();
+    made.pool.rename_new(place.clone()).map_err(io)?;
+    place.sync_directory().map_err(io)?;
+    let whereabouts = made.pool.whereabouts();
+    made.keep();
+    PoolError::of_whereabouts(path.into(), whereabouts)?;
     Ok(result)
 }
 
-/// What the database is called while it is made.
-fn new_path(path: &Path, name: &str) -> PathBuf {
-    path.with_file_name(format!("{name}.new"))
-}
+/// What stands behind the name of a database while it is made.
+const NEW: &str = ".new";
 
 /// A database can be made at `path`: nothing is in the way.
 pub(crate) fn check_free(path: &Path) -> Result<(), Error> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    free(path, "exists already; choose another path, or remove it")?;
-    let made = "is being made, or was left by a kill; if nobody makes it, remove it";
-    free(&new_path(path, name), made)
+    check_free_at(&place_of(path)?)
 }
 
-/// Nothing is at `path`, and no files that would belong to a database there.
-fn free(path: &Path, what: &'static str) -> Result<(), Error> {
-    for place in [path, &files_directory(path)] {
-        if Pool::exists(place) {
-            return Err(Error::InTheWay { path: place.display().to_string(), what });
+fn check_free_at(place: &Place) -> Result<(), Error> {
+    free(place, "exists already; choose another path, or remove it")?;
+    let made = "is being made, or was left by a kill; if nobody makes it, remove it";
+    free(&place.beside(NEW), made)
+}
+
+/// Nothing is at a place, and no files that would belong to a database there.
+fn free(place: &Place, what: &'static str) -> Result<(), Error> {
+    for place in [place, &place.beside(FILES)] {
+        let path = place.path().display().to_string();
+        match place.is_taken() {
+            Ok(false) => {}
+            Ok(true) => return Err(Error::InTheWay { path, what }),
+            Err(source) => return Err(Error::Io { path, source }),
         }
     }
     Ok(())
 }
 
 /// The pool and the files of a database that is not finished: removed when dropped.
-struct Made(Vec<PathBuf>);
+struct Made {
+    pool: Named,
+    files: Option<Named>,
+    kept: bool,
+}
+
+impl Made {
+    fn of(database: &Database<Native>) -> Result<Self, Error> {
+        let (pool, files) = database.named()?;
+        Ok(Self { pool, files, kept: false })
+    }
+
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
 
 impl Drop for Made {
     fn drop(&mut self) {
-        if let [pool, files] = &self.0[..] {
-            // What cannot be removed stays under a name that means nothing.
-            let _ = Pool::remove(pool);
-            let _ = HostFiles::remove(files);
+        if self.kept {
+            return;
+        }
+        // What cannot be removed stays under a name that means nothing; what somebody else has given
+        // the name is theirs.
+        let _ = self.pool.remove();
+        if let Some(files) = &self.files {
+            let _ = files.remove_directory();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Taking over what can be read of a damaged database into a new one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use engines::below::wal::WalError;
@@ -10,9 +10,10 @@ use engines::below::{
 use engines::{Engine, EngineError, EngineOptions};
 
 use crate::any_engine::{AnyEngine, Which};
-use crate::database::{Database, agreed_engine, describe, files_directory, resources};
+use crate::database::{Database, agreed_engine, describe, resources};
 use crate::error::Error;
 use crate::examine::{Finding, Findings, gap_text};
+use crate::host::{files_beside, place_of};
 use crate::media::Media;
 use crate::options::Options;
 use crate::placing::{Tallies, check_free, create_whole, no_tuples};
@@ -78,7 +79,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     check_free(to)?;
     let pool = Pool::open(from, &PoolOptions::default(), Access::Inspect)?;
     let header = pool.info().header;
-    let copied = Copied::of(&files_directory(&Pool::real_path(from)), to)?;
+    let copied = Copied::of(&pool, to)?;
     let volatile_bytes = Options::new().volatile_bytes;
     let media = Media::native(pool, copied.files.clone(), volatile_bytes);
     let (heap, description) = describe(&media)?;
@@ -290,33 +291,31 @@ impl Sink for Taker<'_> {
 
 /// A copy of a database's files, which goes when this is dropped.
 struct Copied {
-    path: PathBuf,
     files: Option<HostFiles>,
 }
 
 impl Copied {
-    fn of(from: &Path, to: &Path) -> Result<Self, Error> {
-        let mut path = to.as_os_str().to_owned();
-        path.push(".salvage");
-        let path = PathBuf::from(path);
-        if !Pool::exists(from) {
-            return Ok(Self { path, files: None });
-        }
-        if Pool::exists(&path) {
-            let what = "is a copy in use, or was left by a kill; if nobody uses it, remove it";
-            return Err(Error::InTheWay { path: path.display().to_string(), what });
-        }
+    fn of(pool: &Pool, to: &Path) -> Result<Self, Error> {
+        let Some(source) = files_beside(pool, HostFiles::look_at)? else {
+            return Ok(Self { files: None });
+        };
+        source.lock()?;
+        let place = place_of(to)?.beside(".salvage");
         let error = |path: &Path| {
             let path = path.display().to_string();
             move |source| Error::Io { path, source }
         };
+        let path = place.path().to_owned();
+        if place.is_taken().map_err(error(&path))? {
+            let what = "is a copy in use, or was left by a kill; if nobody uses it, remove it";
+            return Err(Error::InTheWay { path: path.display().to_string(), what });
+        }
         // Nothing of it has to survive anything.
         let domain = engines::below::Domain::Process;
-        let source = HostFiles::open(from, domain, false).map_err(error(from))?;
-        let files = HostFiles::create(&path, domain, false).map_err(error(&path))?;
-        let copied = Self { path, files: Some(files.clone()) };
-        for name in source.list().map_err(error(from))? {
-            copy(&source, &files, &name).map_err(error(&from.join(&name)))?;
+        let files = HostFiles::create_at(place, domain, false).map_err(error(&path))?;
+        let copied = Self { files: Some(files.clone()) };
+        for name in source.list().map_err(error(source.path()))? {
+            copy(&source, &files, &name).map_err(error(&source.path().join(&name)))?;
         }
         Ok(copied)
     }
@@ -324,9 +323,9 @@ impl Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        if self.files.take().is_some() {
+        if let Some(files) = self.files.take() {
             // It takes up space and says nothing.
-            let _ = HostFiles::remove(&self.path);
+            let _ = files.discard();
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::domain::Domain;
+use crate::place::Whereabouts;
 
 /// Bytes that came from a medium are not what they must be. Never a panic: the reader gets this
 /// and decides.
@@ -66,7 +67,8 @@ pub enum GrowError {
     },
 }
 
-/// A pool file could not be created or opened. Nothing on the medium was changed.
+/// A pool file could not be created or opened: nothing on the medium was changed. Or it was closed,
+/// and is not what its path leads to ([`PoolError::Removed`], [`PoolError::Elsewhere`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -103,6 +105,25 @@ pub enum PoolError {
         path: PathBuf,
         /// Who has it open.
         holder: &'static str,
+    },
+    /// The file or the directory was removed while it was open, by whatever name it had.
+    #[error(
+        "{path}: was removed while it was open here, and what was written to it is lost; what has its name now is untouched"
+    )]
+    Removed {
+        /// What was removed.
+        path: PathBuf,
+    },
+    /// The path leads elsewhere than when it was opened. Nothing is lost.
+    #[error(
+        "{path}: leads elsewhere by now than when it was opened; what was opened, and written to, is {}, and all of it is there", 
+        now.as_ref().map_or("under another name".into(), |now| now.display().to_string())
+    )]
+    Elsewhere {
+        /// The path that was opened.
+        path: PathBuf,
+        /// Where that is now, as far as it is known.
+        now: Option<PathBuf>,
     },
     /// The file is shorter than a header.
     #[error("{path}: is not a Perdura pool: {bytes} bytes are too few for its header")]
@@ -224,4 +245,18 @@ pub enum PoolError {
         /// What is wrong.
         why: String,
     },
+}
+
+impl PoolError {
+    /// What is wrong with the whereabouts of what was opened as `path`.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn of_whereabouts(path: PathBuf, found: Whereabouts) -> Result<(), Self> {
+        match found {
+            Whereabouts::There => Ok(()),
+            Whereabouts::Removed => Err(Self::Removed { path }),
+            Whereabouts::At(now) => Err(Self::Elsewhere { path, now }),
+        }
+    }
 }

@@ -51,8 +51,7 @@ fn pool(directory: &Path, round: u64) {
         assert_eq!(pool.load(at, Ordering::Relaxed), Ok(step ^ round));
     }
     assert_eq!(pool.healthy(), Ok(()));
-    drop(pool);
-    Pool::remove(&path).unwrap();
+    pool.discard().unwrap();
 }
 
 /// Creates, writes, syncs, renames and reads files.
@@ -76,7 +75,7 @@ fn files(directory: &Path, domain: Domain) {
         file.set_len(10).unwrap();
     }
     files.sync_all().unwrap();
-    HostFiles::remove(&path).unwrap();
+    files.discard().unwrap();
 }
 
 #[test]

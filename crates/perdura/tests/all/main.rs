@@ -23,6 +23,7 @@ mod log;
 mod media_errors;
 mod nvm_cow_budgets;
 mod nvm_cow_table2;
+mod paths;
 mod racing;
 mod salvage;
 mod small_integers;

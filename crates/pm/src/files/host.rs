@@ -21,23 +21,29 @@
 //! Reads and writes are always system calls: the traditional engines of P1 use the filesystem
 //! interface.
 
-use std::ffi::CString;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read, Seek};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+
+use super::manner::Manner;
+use super::window::Window;
 use super::{File, Files, check_name};
 use crate::counters::{Counters, Tally, bump};
 use crate::domain::Domain;
+use crate::error::PoolError;
 use crate::flush::{FlushInstruction, store_fence};
 use crate::offset::{LINE_BYTES, Range};
+use crate::place::{self, Named, Place, Whereabouts, parent_of};
 use crate::poison::fork_generation;
 use crate::pool::file::reserve_space;
+use crate::pool::registry::{Registered, unlock};
 
 /// What makes a file durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,9 +70,19 @@ impl Method {
 
 #[derive(Debug)]
 struct Directory {
+    /// What it is called.
     path: PathBuf,
-    /// Kept open to sync it.
+    /// Where it has its name; `None` if it is only gone through.
+    place: Option<Place>,
+    /// Everything is done to names in it.
     handle: fs::File,
+    /// Whether this handle created it.
+    made: bool,
+    /// Nothing in it is changed.
+    read_only: bool,
+    /// What new files are given.
+    manner: Option<Manner>,
+    lock: OnceLock<Registered>,
     method: Method,
     poisoned: AtomicBool,
     forks: u32,
@@ -75,18 +91,76 @@ struct Directory {
 }
 
 impl Directory {
+    fn new(path: PathBuf, handle: fs::File, method: Method) -> Self {
+        Self {
+            path,
+            place: None,
+            handle,
+            made: false,
+            read_only: false,
+            manner: None,
+            lock: OnceLock::new(),
+            method,
+            poisoned: AtomicBool::new(false),
+            forks: fork_generation(),
+            counting: AtomicBool::new(false),
+            tally: Tally::default(),
+        }
+    }
+
     /// Refuses to change in a forked child what belongs to the parent.
     fn is_ours(&self) -> io::Result<()> {
-        if self.forks == fork_generation() {
-            return Ok(());
+        if self.forks != fork_generation() {
+            let why = "the files belong to the parent process; close them before the fork";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let why = "the files belong to the parent process; close them before the fork";
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        if self.read_only {
+            return Err(Errno::ROFS.into());
+        }
+        Ok(())
     }
 
     fn counted(&self, count: impl FnOnce(&Tally)) {
         if self.counting.load(Ordering::Relaxed) {
             count(&self.tally);
+        }
+    }
+
+    /// An error about `name` in the directory, with what the kernel does not tell.
+    #[cold]
+    fn explained(&self, name: &str, error: Errno) -> io::Error {
+        let why = match error {
+            Errno::NOENT if self.handle.metadata().is_ok_and(|meta| meta.nlink() == 0) => {
+                format!("{}: was removed while it was open", self.path.display())
+            }
+            Errno::LOOP => format!("`{name}` is a link, not a regular file"),
+            Errno::ACCESS => {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                let Ok(stat) = rustix::fs::statat(&self.handle, name, flags) else {
+                    return error.into();
+                };
+                let (path, mode) = (self.path.join(name), stat.st_mode & 0o7777);
+                let own = rustix::process::geteuid().as_raw();
+                format!(
+                    "{}: belongs to user {}, with mode {mode:03o}, and this process is of user {own}; give all files of the database to one user (chown)",
+                    path.display(),
+                    stat.st_uid,
+                )
+            }
+            other => return other.into(),
+        };
+        let kind = match error {
+            Errno::LOOP => io::ErrorKind::InvalidInput,
+            other => io::Error::from(other).kind(),
+        };
+        io::Error::new(kind, why)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if self.lock.get().is_some() {
+            unlock(&self.handle, self.forks);
         }
     }
 }
@@ -96,15 +170,6 @@ impl Directory {
 pub struct HostFiles(Arc<Directory>);
 
 impl HostFiles {
-    /// Removes the directory at `path` with everything in it, to take a creation back that failed
-    /// half-way.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn remove(path: &Path) -> io::Result<()> {
-        fs::remove_dir_all(path)
-    }
-
     /// Creates the directory, for its owner only, or takes an empty one. `modelled` says that the
     /// medium does not really give `domain`.
     ///
@@ -113,26 +178,40 @@ impl HostFiles {
     /// [`io::ErrorKind::Unsupported`] where `adr` is to be modelled on a processor that cannot
     /// write a line back.
     pub fn create(path: &Path, domain: Domain, modelled: bool) -> io::Result<Self> {
-        match DirBuilder::new().mode(0o700).create(path) {
-            Ok(()) => Self::name_durably(path, domain, modelled)
-                .inspect_err(|_| drop(fs::remove_dir(path))),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                match fs::read_dir(path)?.next().transpose()? {
-                    Some(_) => Err(io::ErrorKind::DirectoryNotEmpty.into()),
-                    None => Self::name_durably(path, domain, modelled),
-                }
-            }
-            Err(error) => Err(error),
-        }
+        Self::create_at(Place::of(path)?, domain, modelled)
     }
 
-    /// Opens the directory, whose own name must survive too.
-    fn name_durably(path: &Path, domain: Domain, modelled: bool) -> io::Result<Self> {
-        let files = Self::open(path, domain, modelled)?;
-        if files.0.method == Method::Kernel {
-            fs::File::open(parent_of(path))?.sync_all()?;
+    /// As [`HostFiles::create`], at a place.
+    ///
+    /// # Errors
+    /// As [`HostFiles::create`].
+    pub fn create_at(place: Place, domain: Domain, modelled: bool) -> io::Result<Self> {
+        let made = match place.create_directory() {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(error),
+        };
+        // A link may lead to it, if somebody has prepared it elsewhere.
+        let place = if made { place } else { place.behind_links()? };
+        let handle = place.open_directory()?;
+        let take_back = |_: &io::Error| {
+            if made {
+                let _ = place.remove_directory(&handle);
+            }
+        };
+        if !place::is_empty(&handle).inspect_err(take_back)? {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        Ok(files)
+        let method = Method::of(domain, modelled).inspect_err(take_back)?;
+        // Its own name must survive, too.
+        if method == Method::Kernel {
+            place.sync_directory().inspect_err(take_back)?;
+        }
+        let manner = Manner::of(&handle).inspect_err(take_back)?;
+        let path = place.path().to_owned();
+        let mut new = Directory::new(path, handle, method);
+        (new.place, new.made, new.manner) = (Some(place), made, manner);
+        Ok(Self(Arc::new(new)))
     }
 
     /// Opens a directory that is there.
@@ -140,16 +219,31 @@ impl HostFiles {
     /// # Errors
     /// As [`Self::create`], or there is no such directory.
     pub fn open(path: &Path, domain: Domain, modelled: bool) -> io::Result<Self> {
-        let handle = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)?;
-        Ok(Self(Arc::new(Directory {
-            path: path.into(),
-            handle,
-            method: Method::of(domain, modelled)?,
-            poisoned: AtomicBool::new(false),
-            forks: fork_generation(),
-            counting: AtomicBool::new(false),
-            tally: Tally::default(),
-        })))
+        Self::open_at(Place::find(path)?, domain, modelled)
+    }
+
+    /// As [`HostFiles::open`], at a place.
+    ///
+    /// # Errors
+    /// As [`HostFiles::open`].
+    pub fn open_at(place: Place, domain: Domain, modelled: bool) -> io::Result<Self> {
+        let handle = place.open_directory()?;
+        let manner = Manner::of(&handle)?;
+        let method = Method::of(domain, modelled)?;
+        let mut new = Directory::new(place.path().to_owned(), handle, method);
+        (new.place, new.manner) = (Some(place), manner);
+        Ok(Self(Arc::new(new)))
+    }
+
+    /// Opens a directory that is there, to read the files in it.
+    ///
+    /// # Errors
+    /// There is no such directory, or the kernel refuses.
+    pub fn look_at(place: Place) -> io::Result<Self> {
+        let handle = place.open_directory()?;
+        let mut new = Directory::new(place.path().to_owned(), handle, Method::Nothing);
+        (new.place, new.read_only) = (Some(place), true);
+        Ok(Self(Arc::new(new)))
     }
 
     /// The directory that `path` lies in, and the path's last part in it. A sync there is one of the
@@ -160,7 +254,57 @@ impl HostFiles {
     pub fn around(path: &Path) -> io::Result<(Self, String)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "is no name for a file");
         let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(no_name)?;
-        Ok((Self::open(parent_of(path), Domain::Disk, false)?, name.into()))
+        let parent = parent_of(path);
+        let handle = Place::of(&parent.join("."))?.open_directory()?;
+        let new = Directory::new(parent.to_owned(), handle, Method::Kernel);
+        Ok((Self(Arc::new(new)), name.into()))
+    }
+
+    /// Keeps everybody else out, of this process and of others, whatever path leads them here, until
+    /// the last clone and the last file are dropped.
+    ///
+    /// # Errors
+    /// [`PoolError::InUse`]: files belong to one database that is open. The kernel refuses.
+    pub fn lock(&self) -> Result<(), PoolError> {
+        let directory = &*self.0;
+        let registered = Registered::lock(&directory.path, &directory.handle)?;
+        let again = directory.lock.set(registered);
+        assert!(again.is_ok(), "locked once");
+        Ok(())
+    }
+
+    /// Removes the files, and the directory if [`HostFiles::create`] made it, to take a creation back
+    /// that failed half-way. Something else that has got its name stays.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the directory has lost its name.
+    pub fn discard(&self) -> io::Result<()> {
+        self.0.is_ours()?;
+        match &self.0.place {
+            Some(place) if self.0.made => place.remove_directory(&self.0.handle),
+            _ => place::remove_files(&self.0.handle),
+        }
+    }
+
+    /// The directory by its name; unlike a lock this keeps nobody out. `None` if it is only gone
+    /// through.
+    ///
+    /// # Errors
+    /// It has lost its name, or the kernel refuses.
+    pub fn named(&self) -> io::Result<Option<Named>> {
+        let place = self.0.place.as_ref();
+        place.map(|place| Named::of(place, &self.0.handle)).transpose()
+    }
+
+    /// Where the directory is by now. Of the path that led to it nothing is said.
+    pub fn whereabouts(&self) -> Whereabouts {
+        let place = self.0.place.as_ref();
+        place.map_or(Whereabouts::There, |place| place.whereabouts_here(&self.0.handle))
+    }
+
+    /// What it is called.
+    pub fn path(&self) -> &Path {
+        &self.0.path
     }
 
     /// Bytes that the files take on their medium.
@@ -169,20 +313,16 @@ impl HostFiles {
     /// The kernel refuses.
     pub fn stored_bytes(&self) -> io::Result<u64> {
         let mut bytes = 0;
-        for entry in fs::read_dir(&self.0.path)? {
+        place::for_each_file(&self.0.handle, |name| {
             // A file that is removed meanwhile takes nothing.
-            match entry?.metadata() {
-                Ok(meta) if meta.is_file() => bytes += meta.blocks() * 512,
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+            match rustix::fs::statat(&self.0.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
             }
-        }
+            Ok(())
+        })?;
         Ok(bytes)
-    }
-
-    fn place(&self, name: &str) -> io::Result<PathBuf> {
-        check_name(name)?;
-        Ok(self.0.path.join(name))
     }
 
     fn file(&self, file: fs::File) -> HostFile {
@@ -194,6 +334,14 @@ impl HostFiles {
             unsynced: Mutex::default(),
         }
     }
+
+    /// What came of a call about `name`.
+    fn told<T>(&self, name: &str, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|error| match Errno::from_io_error(&error) {
+            Some(errno) => self.0.explained(name, errno),
+            None => error,
+        })
+    }
 }
 
 impl Files for HostFiles {
@@ -201,15 +349,21 @@ impl Files for HostFiles {
 
     fn create(&self, name: &str) -> io::Result<HostFile> {
         self.0.is_ours()?;
-        let path = self.place(name)?;
-        let mut options = OpenOptions::new();
-        // Nothing more is asked that could fail and leave the file behind.
-        Ok(self.file(options.read(true).write(true).create_new(true).mode(0o600).open(path)?))
+        check_name(name)?;
+        let handle = &self.0.handle;
+        let file = self.told(name, place::create_at(handle, OsStr::new(name)))?;
+        if let Some(manner) = self.0.manner {
+            let given = manner.give(&file);
+            given.inspect_err(|_| drop(place::remove_at(handle, OsStr::new(name), &file)))?;
+        }
+        Ok(self.file(file))
     }
 
     fn open(&self, name: &str) -> io::Result<HostFile> {
-        let path = self.place(name)?;
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        check_name(name)?;
+        let flags = if self.0.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let opened = place::open_at(&self.0.handle, OsStr::new(name), flags);
+        let file = self.told(name, opened)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -218,46 +372,41 @@ impl Files for HostFiles {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.0.path)? {
-            let entry = entry?;
-            // Anything else was not made by us.
-            if entry.file_type()?.is_file()
-                && let Ok(name) = entry.file_name().into_string()
-            {
-                names.push(name);
-            }
-        }
+        let listed = place::for_each_file(&self.0.handle, |name| {
+            names.extend(name.to_str().map(str::to_owned));
+            Ok(())
+        });
+        self.told(".", listed)?;
         names.sort_unstable();
         Ok(names)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.0.is_ours()?;
-        fs::remove_file(self.place(name)?)
+        check_name(name)?;
+        let removed = rustix::fs::unlinkat(&self.0.handle, name, AtFlags::empty());
+        self.told(name, removed.map_err(io::Error::from))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.is_ours()?;
-        fs::rename(self.place(from)?, self.place(to)?)
+        check_name(from)?;
+        check_name(to)?;
+        let handle = &self.0.handle;
+        let renamed = rustix::fs::renameat(handle, from, handle, to);
+        self.told(from, renamed.map_err(io::Error::from))
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.is_ours()?;
-        let (from, to) = (self.place(from)?, self.place(to)?);
-        let (old, new) =
-            (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);
-        let (here, keep) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
-        // SAFETY: both names end with a zero byte and live through the call.
-        let done = unsafe { libc::renameat2(here, old.as_ptr(), here, new.as_ptr(), keep) };
-        if done == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // A file system that cannot, such as NFS.
-            Some(libc::EINVAL | libc::ENOSYS) => rename_in_two(&from, &to),
-            _ => Err(error),
-        }
+        check_name(from)?;
+        check_name(to)?;
+        let renamed = place::rename_new_at(&self.0.handle, OsStr::new(from), OsStr::new(to));
+        self.told(from, renamed)
+    }
+
+    fn leads_to(&self, name: &str, file: &HostFile) -> io::Result<bool> {
+        place::leads_to(&self.0.handle, OsStr::new(name), &file.file)
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -282,7 +431,7 @@ impl Files for HostFiles {
 
     fn sync_all(&self) -> io::Result<()> {
         for name in self.list()? {
-            fs::File::open(self.place(&name)?)?.sync_all()?;
+            place::open_at(&self.0.handle, OsStr::new(&name), OFlags::RDONLY)?.sync_all()?;
         }
         self.0.handle.sync_all()
     }
@@ -293,67 +442,6 @@ impl Files for HostFiles {
 
     fn count(&self, on: bool) {
         self.0.counting.store(on, Ordering::Relaxed);
-    }
-}
-
-fn parent_of(path: &Path) -> &Path {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
-}
-
-/// [`Files::rename_new`] in two steps, each of which fails where there is something called `to`. A
-/// crash in between leaves a file with both names, or an empty directory `to`.
-fn rename_in_two(from: &Path, to: &Path) -> io::Result<()> {
-    if fs::symlink_metadata(from)?.is_dir() {
-        fs::create_dir(to)?;
-        return fs::rename(from, to).inspect_err(|_| drop(fs::remove_dir(to)));
-    }
-    fs::hard_link(from, to)?;
-    fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
-}
-
-/// A file that is only read, from front to back.
-#[derive(Debug)]
-pub struct Source {
-    file: fs::File,
-    bytes: u64,
-}
-
-impl Source {
-    /// Opens a regular file.
-    ///
-    /// # Errors
-    /// There is none, it is something else, or the kernel refuses.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        // Not only afterwards: opening a FIFO would wait for its other end.
-        let regular = |meta: &fs::Metadata| {
-            let error = || io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file");
-            if meta.is_file() { Ok(()) } else { Err(error()) }
-        };
-        regular(&fs::metadata(path)?)?;
-        let file = fs::File::open(path)?;
-        let meta = file.metadata()?;
-        regular(&meta)?;
-        Ok(Self { file, bytes: meta.len() })
-    }
-
-    /// Bytes in the file when it was opened.
-    pub fn total_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Goes back to the front.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn rewind(&mut self) -> io::Result<()> {
-        self.file.rewind()
-    }
-}
-
-impl Read for Source {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.file.read(out)
     }
 }
 
@@ -530,64 +618,6 @@ fn check_poison(poisoned: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// A shared mapping of a file, to write its lines back. It may be longer than the file; nothing
-/// beyond the file's end is touched.
-#[derive(Debug)]
-struct Window {
-    base: *mut u8,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to no thread; nothing is read or written through it.
-unsafe impl Send for Window {}
-
-impl Window {
-    /// The window in `slot`, mapped anew where it does not reach over `bytes` bytes.
-    fn covering<'a>(
-        slot: &'a mut Option<Self>,
-        file: &fs::File,
-        bytes: u64,
-    ) -> io::Result<&'a mut Self> {
-        let wanted = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        if slot.as_ref().is_none_or(|window| window.len < wanted) {
-            // Doubled, so that a growing log is rarely mapped again.
-            let len = wanted.next_power_of_two().max(1 << 20);
-            // SAFETY: a fresh mapping at an address that the kernel chooses.
-            let base = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    len,
-                    libc::PROT_READ,
-                    libc::MAP_SHARED,
-                    file.as_raw_fd(),
-                    0,
-                )
-            };
-            if base == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            *slot = Some(Self { base: base.cast(), len });
-        }
-        slot.as_mut().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
-    }
-
-    /// Writes back the lines of `part`, which lies within the file's `bytes` bytes.
-    fn write_back(&self, instruction: FlushInstruction, part: Range, bytes: u64) {
-        assert!(part.end() <= bytes && bytes <= self.len as u64, "within the file");
-        let (first, end) = part.lines();
-        // SAFETY: the lines touch only pages of which the file has at least one byte, and these
-        // are mapped; the instruction was detected.
-        unsafe { instruction.write_back(self.base, first, end) };
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing refers into it.
-        unsafe { libc::munmap(self.base.cast(), self.len) };
-    }
-}
-
 // An interpreter opens no directories.
 #[cfg(all(test, not(miri)))]
 mod tests {
@@ -601,8 +631,10 @@ mod tests {
         assert_eq!(name, "new");
         let by_name =
             |from: &str, to: &str| files.rename_new(from, to).map_err(|error| error.kind());
-        let in_two =
-            |from: &str, to: &str| rename_in_two(&at(from), &at(to)).map_err(|error| error.kind());
+        let in_two = |from: &str, to: &str| {
+            place::rename_in_two(&files.0.handle, OsStr::new(from), OsStr::new(to))
+                .map_err(|error| error.kind())
+        };
         for rename in [&by_name as &dyn Fn(&str, &str) -> Result<(), io::ErrorKind>, &in_two] {
             fs::write(at("file"), "file").unwrap();
             fs::create_dir(at("directory")).unwrap();
@@ -623,24 +655,6 @@ mod tests {
         }
         for wrong in [Path::new("/"), Path::new(""), Path::new("a/..")] {
             assert!(HostFiles::around(wrong).is_err(), "{}", wrong.display());
-        }
-    }
-
-    #[test]
-    fn a_source_is_a_regular_file() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("file");
-        fs::write(&path, "contents").unwrap();
-        let mut source = Source::open(&path).unwrap();
-        assert_eq!(source.total_bytes(), 8);
-        for _ in 0..2 {
-            let mut read = String::new();
-            source.read_to_string(&mut read).unwrap();
-            assert_eq!(read, "contents");
-            source.rewind().unwrap();
-        }
-        for wrong in [place.path(), Path::new("/dev/zero"), &place.path().join("missing")] {
-            assert!(Source::open(wrong).is_err(), "{}", wrong.display());
         }
     }
 }

@@ -5,15 +5,19 @@
 
 mod crash;
 mod host;
+mod manner;
 mod new_file;
 mod recording;
+mod source;
+mod window;
 
 use std::io;
 
 pub use crash::{DiskPoint, DiskReplay};
-pub use host::{HostFile, HostFiles, Source};
+pub use host::{HostFile, HostFiles};
 pub use new_file::NewFile;
 pub use recording::{DiskEvent, DiskRecord, DiskTrace, RecordedFile, RecordingFiles};
+pub use source::Source;
 
 use crate::counters::Counters;
 
@@ -60,6 +64,14 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// [`io::ErrorKind::AlreadyExists`], there is no file `from`, or the kernel refuses.
     #[track_caller]
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Whether `name` leads to what is open as `file`. Where other programs make files, too, one of
+    /// theirs may have got the name.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    fn leads_to(&self, _name: &str, _file: &Self::File) -> io::Result<bool> {
+        Ok(true)
+    }
     /// Makes what was created, renamed and removed durable.
     ///
     /// # Errors

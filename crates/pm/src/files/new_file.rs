@@ -60,13 +60,25 @@ impl<F: Files> NewFile<F> {
     pub fn finish(mut self) -> io::Result<u64> {
         let Some(file) = &self.file else { unreachable!("finished once") };
         file.sync()?;
+        if !self.files.leads_to(&temporary(&self.name), file)? {
+            let why = format!("`{}` was removed or replaced meanwhile", temporary(&self.name));
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
         self.files.rename_new(&temporary(&self.name), &self.name)?;
-        self.file = None;
+        let Some(file) = self.file.take() else { unreachable!("looked at above") };
         self.files.sync_directory().inspect_err(|_| {
             // Whether the name would survive a power cut is unknown.
-            let _ = self.files.remove(&self.name);
+            remove(&self.files, &self.name, &file);
         })?;
         Ok(self.at)
+    }
+}
+
+/// Removes a file of our own, unless something else has got its name. It takes space and means
+/// nothing; nobody is left to be told that it stays.
+fn remove<F: Files>(files: &F, name: &str, file: &F::File) {
+    if files.leads_to(name, file).is_ok_and(|ours| ours) {
+        let _ = files.remove(name);
     }
 }
 
@@ -89,9 +101,8 @@ impl<F: Files> Write for NewFile<F> {
 
 impl<F: Files> Drop for NewFile<F> {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
-            // It takes space and means nothing; nobody is left to be told that it stays.
-            let _ = self.files.remove(&temporary(&self.name));
+        if let Some(file) = self.file.take() {
+            remove(&self.files, &temporary(&self.name), &file);
         }
     }
 }

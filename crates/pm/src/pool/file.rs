@@ -3,20 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::PoolOptions;
+use rustix::fs::{FileType, OFlags};
+
+use super::registry::Registered;
+use super::{Access, PoolOptions};
 use crate::error::PoolError;
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
 use crate::media::boot_id;
 use crate::offset::Range;
-
-/// Makes the directory entry of a new file durable.
-pub(super) fn sync_name(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
+use crate::place::Place;
 
 /// What is reserved in one go at least.
 const LEAST_PIECE: u64 = 64 << 10;
@@ -64,21 +62,36 @@ fn in_pieces(
     Ok(())
 }
 
-pub(super) fn check_regular(path: &Path) -> Result<(), PoolError> {
-    let meta = std::fs::metadata(path).map_err(io_error(path, "find the pool"))?;
-    let kind = meta.file_type();
-    let what = if kind.is_file() {
-        return Ok(());
-    } else if kind.is_dir() {
-        "a directory"
-    } else if kind.is_fifo() {
-        "a FIFO"
-    } else if kind.is_char_device() || kind.is_block_device() {
-        "a device"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "something else"
+/// Opens the file of a pool and keeps everybody else out.
+pub(super) fn open_locked(
+    place: &Place,
+    path: &Path,
+    access: Access,
+) -> Result<(File, Registered), PoolError> {
+    let flags = match access {
+        Access::ReadWrite => OFlags::RDWR,
+        Access::Inspect => OFlags::RDONLY,
+    };
+    loop {
+        check_regular(place, path)?;
+        let file = place.open(flags).map_err(io_error(path, "open the pool"))?;
+        let registered = Registered::lock(path, &file)?;
+        // What was removed or replaced before it was locked is nobody's, and somebody may have made
+        // another one.
+        if place.leads_to(&file).map_err(io_error(path, "find the pool"))? {
+            return Ok((file, registered));
+        }
+    }
+}
+
+fn check_regular(place: &Place, path: &Path) -> Result<(), PoolError> {
+    let what = match place.kind().map_err(io_error(path, "find the pool"))? {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a FIFO",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Socket => "a socket",
+        _ => "something else",
     };
     Err(PoolError::NotAFile { path: path.into(), what })
 }

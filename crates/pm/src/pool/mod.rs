@@ -14,12 +14,11 @@ pub(crate) mod file;
 mod holes;
 mod notes;
 mod options;
-mod registry;
+pub(crate) mod registry;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex};
@@ -33,14 +32,15 @@ use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::media::{Medium, medium_of};
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
+use crate::place::{Named, Place};
 use crate::poison::{Health, Watch, fork_generation};
 
 pub use file::random_uuid;
 pub use options::{Access, PoolOptions};
 
-use file::{check_regular, header_of, io_error, reserve_space, sync_name, this_boot};
+use file::{header_of, io_error, open_locked, reserve_space, this_boot};
 use notes::Notes;
-use registry::Registered;
+use registry::{Registered, unlock};
 
 /// What is known of an open pool.
 #[derive(Clone, Debug)]
@@ -92,6 +92,8 @@ struct Shared {
     tally: Tally,
     /// Pages to sync at the next fence of a `disk` pool.
     notes: Notes,
+    /// Where the file has its name.
+    place: Place,
     file: File,
     header: Mutex<Header>,
     info: PoolInfo,
@@ -127,6 +129,15 @@ impl Pool {
     /// # Errors
     /// See [`PoolError`]; where creating failed no file is left behind.
     pub fn create(path: &Path, options: &PoolOptions) -> Result<Self, PoolError> {
+        Self::create_at(&Place::of(path).map_err(io_error(path, "create the pool"))?, options)
+    }
+
+    /// As [`Pool::create`], at a place.
+    ///
+    /// # Errors
+    /// As [`Pool::create`].
+    pub fn create_at(place: &Place, options: &PoolOptions) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
         let sizes = |why: String| PoolError::Sizes { path: path.into(), why };
         if options.initial_bytes < POOL_DATA_START {
             return Err(sizes(format!("a pool has at least {POOL_DATA_START} bytes")));
@@ -137,23 +148,19 @@ impl Pool {
                 options.initial_bytes, options.limit_bytes
             )));
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::AlreadyExists => PoolError::Exists { path: path.into() },
-                _ => PoolError::Io { path: path.into(), doing: "create the pool", source },
-            })?;
+        let file = place.create_file().map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => PoolError::Exists { path: path.into() },
+            _ => PoolError::Io { path: path.into(), doing: "create the pool", source },
+        })?;
         // From here on the file is ours: on any error it goes again.
-        Self::create_in(path, file, options).inspect_err(|_| {
-            let _ = std::fs::remove_file(path);
-        })
+        let take_back = |file: &File| drop(place.remove(file));
+        let ours = file.try_clone().inspect_err(|_| take_back(&file));
+        let ours = ours.map_err(io_error(path, "create the pool"))?;
+        Self::create_in(place, file, options).inspect_err(|_| take_back(&ours))
     }
 
-    fn create_in(path: &Path, file: File, options: &PoolOptions) -> Result<Self, PoolError> {
+    fn create_in(place: &Place, file: File, options: &PoolOptions) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
         let registered = Registered::lock(path, &file)?;
         let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
         let domain = options.domain.unwrap_or(medium.natural);
@@ -184,11 +191,11 @@ impl Pool {
             clean: false,
         };
         let pool =
-            Self::map(path, file, header, None, medium, Access::ReadWrite, options, registered)?;
+            Self::map(place, file, header, None, medium, Access::ReadWrite, options, registered)?;
         header.write(&pool);
         pool.0.collapse(0, size);
         pool.still_good("make the pool's header durable")?;
-        sync_name(path).map_err(io_error(path, "make the pool's name durable"))?;
+        place.sync_directory().map_err(io_error(path, "make the pool's name durable"))?;
         Ok(pool)
     }
 
@@ -197,13 +204,21 @@ impl Pool {
     /// # Errors
     /// See [`PoolError`]; the file is unchanged then.
     pub fn open(path: &Path, options: &PoolOptions, access: Access) -> Result<Self, PoolError> {
-        check_regular(path)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(access == Access::ReadWrite)
-            .open(path)
-            .map_err(io_error(path, "open the pool"))?;
-        let registered = Registered::lock(path, &file)?;
+        let place = Place::find(path).map_err(io_error(path, "find the pool"))?;
+        Self::open_at(&place, options, access)
+    }
+
+    /// As [`Pool::open`], at a place.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn open_at(
+        place: &Place,
+        options: &PoolOptions,
+        access: Access,
+    ) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
+        let (file, registered) = open_locked(place, path, access)?;
         // Only now: until then somebody else may have let it grow.
         let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
         let (header, damage) = header_of(path, &file, file_bytes)?;
@@ -244,7 +259,7 @@ impl Pool {
         if access == Access::ReadWrite {
             holes::fill(path, &file, header.size, &medium)?;
         }
-        Self::map(path, file, header, damage, medium, access, options, registered)
+        Self::map(place, file, header, damage, medium, access, options, registered)
     }
 
     /// Marks the pool as open in this boot of the machine. To be called before anything in it is
@@ -283,33 +298,40 @@ impl Pool {
         })
     }
 
-    /// Whether there is something at `path`.
-    pub fn exists(path: &Path) -> bool {
-        path.symlink_metadata().is_ok()
+    /// Where the pool has its name.
+    pub fn place(&self) -> &Place {
+        &self.0.place
     }
 
-    /// Where the pool that `path` leads to has its name: behind symbolic links, if `path` is one,
-    /// else `path` itself.
-    pub fn real_path(path: &Path) -> PathBuf {
-        match path.symlink_metadata() {
-            Ok(meta) if meta.is_symlink() => {
-                std::fs::canonicalize(path).unwrap_or_else(|_| path.into())
-            }
-            _ => path.into(),
-        }
-    }
-
-    /// Removes the pool file at `path`, to take a creation back that failed half-way.
+    /// Removes the pool's file, to take a creation back that failed half-way. Something else that has
+    /// got its name stays.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub fn remove(path: &Path) -> io::Result<()> {
-        std::fs::remove_file(path)
+    /// The kernel refuses, or the file has lost its name.
+    pub fn discard(&self) -> io::Result<()> {
+        self.0.place.remove(&self.0.file)
+    }
+
+    /// The pool's file by its name. Unlike the pool it keeps nobody out.
+    ///
+    /// # Errors
+    /// The file has lost its name, or the kernel refuses.
+    pub fn named(&self) -> io::Result<Named> {
+        Named::of(&self.0.place, &self.0.file)
+    }
+
+    /// Finds out whether the path that was asked for still leads to the pool.
+    ///
+    /// # Errors
+    /// [`PoolError::Removed`] or [`PoolError::Elsewhere`].
+    pub fn check_path(&self) -> Result<(), PoolError> {
+        let path = self.0.info.path.clone();
+        PoolError::of_whereabouts(path, self.0.place.whereabouts(&self.0.file))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one place where a handle is put together")]
     fn map(
-        path: &Path,
+        place: &Place,
         file: File,
         header: Header,
         header_damage: Option<HeaderDamage>,
@@ -318,6 +340,7 @@ impl Pool {
         options: &PoolOptions,
         registered: Registered,
     ) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
         let instruction = match header.domain {
             Domain::Adr => Some(
                 FlushInstruction::detect()
@@ -370,6 +393,7 @@ impl Pool {
             instruction,
             tally: Tally::default(),
             notes: Notes::default(),
+            place: place.clone(),
             file,
             header: Mutex::new(header),
             info: PoolInfo {
@@ -692,11 +716,7 @@ impl Drop for Shared {
         // Order matters: stop watching before the addresses go, let others in last. The file's
         // lock goes with its descriptor, so it must be closed before the registry forgets it.
         self.watch = None;
-        // A forked child shares the open file, and the lock is the parent's.
-        if self.forks == fork_generation() {
-            // SAFETY: unlocks our own open file; errors change nothing.
-            unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
-        }
+        unlock(&self.file, self.forks);
         self.registered = None;
     }
 }

@@ -11,18 +11,19 @@ use std::sync::Mutex;
 
 use super::file::io_error;
 use crate::error::PoolError;
+use crate::poison::fork_generation;
 
 // A hashed set would ask the kernel for random numbers, on the way of every opening.
 static OPEN: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// Keeps other handles out, of this process and of others.
 #[derive(Debug)]
-pub(super) struct Registered {
+pub(crate) struct Registered {
     device_and_inode: (u64, u64),
 }
 
 impl Registered {
-    pub(super) fn lock(path: &Path, file: &File) -> Result<Self, PoolError> {
+    pub(crate) fn lock(path: &Path, file: &File) -> Result<Self, PoolError> {
         let meta = file.metadata().map_err(io_error(path, "look at the file"))?;
         let device_and_inode = (meta.dev(), meta.ino());
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -49,5 +50,14 @@ impl Drop for Registered {
     fn drop(&mut self) {
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         open.remove(&self.device_and_inode);
+    }
+}
+
+/// Gives up the lock on a file that was opened after so many forks. In a forked child this does
+/// nothing: it shares the open file, and the lock is the parent's.
+pub(crate) fn unlock(file: &File, forks: u32) {
+    if forks == fork_generation() {
+        // SAFETY: unlocks our own open file; errors change nothing.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
     }
 }

@@ -1,0 +1,57 @@
+//! A database on the host's file systems: a pool, and beside it a directory with the engine's files.
+
+use std::path::Path;
+
+use engines::below::{HostFiles, Place, Pool, PoolError};
+
+use crate::error::Error;
+
+/// What lies on the host's file systems.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) pool: Pool,
+    pub(crate) files: Option<HostFiles>,
+}
+
+impl Host {
+    /// Whether names still lead to what is closed here: whoever opens the database next gets what
+    /// they lead to.
+    pub(crate) fn check_names(&self) -> Result<(), PoolError> {
+        self.pool.check_path()?;
+        match &self.files {
+            Some(files) => PoolError::of_whereabouts(files.path().to_owned(), files.whereabouts()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What stands behind the name of a pool in that of the directory with its files.
+pub(crate) const FILES: &str = ".files";
+
+/// The files that belong to a pool, if there are any. A symbolic link may have led to the pool; they
+/// lie beside the pool itself.
+pub(crate) fn files_of(pool: &Pool) -> Result<Option<HostFiles>, Error> {
+    let header = pool.info().header;
+    files_beside(pool, |place| HostFiles::open_at(place, header.domain, header.modelled))
+}
+
+/// Opens the directory beside a pool with `open`, if there is one.
+pub(crate) fn files_beside(
+    pool: &Pool,
+    open: impl FnOnce(Place) -> std::io::Result<HostFiles>,
+) -> Result<Option<HostFiles>, Error> {
+    let place = pool.place().beside(FILES);
+    let path = place.path().display().to_string();
+    let opened = || match place.is_taken()? {
+        true => open(place.behind_links()?).map(Some),
+        false => Ok(None),
+    };
+    opened().map_err(|source| Error::Io { path, source })
+}
+
+/// The place that a path leads to, for something new.
+pub(crate) fn place_of(path: &Path) -> Result<Place, Error> {
+    Place::of(path).map_err(|source| {
+        PoolError::Io { path: path.into(), doing: "find the directory for it", source }.into()
+    })
+}

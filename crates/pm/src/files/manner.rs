@@ -1,0 +1,33 @@
+//! Whom new files belong to: a database that one user keeps is sometimes opened by root.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::{fs, io};
+
+/// Owner and mode of the files in a directory, where they are not what the kernel gives them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    uid: u32,
+    gid: u32,
+    mode: u32,
+}
+
+impl Manner {
+    /// Of new files in a directory: they belong to whom it belongs to, and who may go into it may
+    /// read or write them.
+    pub(super) fn of(directory: &fs::File) -> io::Result<Option<Self>> {
+        let meta = directory.metadata()?;
+        let manner = Self { uid: meta.uid(), gid: meta.gid(), mode: meta.mode() & 0o666 };
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let usual = (manner.uid, manner.gid) == own && manner.mode == 0o600;
+        Ok((!usual).then_some(manner))
+    }
+
+    /// Gives a new file its owner, where this process may do so, and its mode.
+    pub(super) fn give(self, file: &fs::File) -> io::Result<()> {
+        // Whoever is not root may give it a group of their own at most; and the root of a user
+        // namespace cannot give it to somebody who is not in there. It stays as the kernel made it.
+        let _ = fchown(file, Some(self.uid), Some(self.gid))
+            .or_else(|_| fchown(file, None, Some(self.gid)));
+        file.set_permissions(fs::Permissions::from_mode(self.mode | 0o600))
+    }
+}
