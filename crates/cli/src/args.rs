@@ -82,7 +82,7 @@ pub(crate) enum Command {
     },
     /// Print a completion script for a shell.
     #[command(
-        after_help = "Example:\n  perdura completions bash > ~/.local/share/bash-completion/completions/perdura"
+        after_help = "Example:\n  perdura completions bash \\\n      > ~/.local/share/bash-completion/completions/perdura"
     )]
     Completions {
         /// The shell.
@@ -110,17 +110,17 @@ pub(crate) struct TourArgs {
 pub(crate) enum Bench {
     /// YCSB: reads and updates of tuples of 1 KB, each by its key.
     #[command(
-        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo --mix balanced,write-heavy \\\n      --tuples 200k --txns 800k --domain adr --repeat 3 --json ycsb.json\n  perdura bench ycsb --engine all --tuples 200k --txns 20M --fifths\n  perdura bench ycsb --engine all --peer lmdb,sqlite --tuples 10k,100k,1M,10M --txns 500k"
+        after_help = "Example:\n  perdura bench ycsb --engine inp,nvm-inp --peer lmdb,floor-undo \\\n      --mix balanced,write-heavy --tuples 200k --txns 800k --domain adr \\\n      --repeat 3 --json ycsb.json\n  perdura bench ycsb --engine all --tuples 200k --txns 20M --fifths\n  perdura bench ycsb --engine all --peer lmdb,sqlite \\\n      --tuples 10k,100k,1M,10M --txns 500k"
     )]
     Ycsb(YcsbArgs),
     /// TPC-C: orders, payments and deliveries of a wholesale supplier, 45/43/4/4/4.
     #[command(
-        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. They run one after the other, so that only one database at a time takes memory. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr --repeat 3 --check --json tpcc.json"
+        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. They run one after the other, so that only one database at a time takes memory. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr \\\n      --repeat 3 --check --json tpcc.json"
     )]
     Tpcc(TpccArgs),
     /// How soon data is there again after SIGKILL, and whether all of it is.
     #[command(
-        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 --txns 20k"
+        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k \\\n      --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 \\\n      --txns 20k"
     )]
     Recovery(RecoveryArgs),
 }

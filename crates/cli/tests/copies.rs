@@ -227,7 +227,7 @@ fn what_cannot_be_copied_is_named_and_nothing_is_made() {
     place.fails(&["restore", "@backup", "@db"], &["db", "exists already"]);
     place.fails(&["restore", "@backup", "@copy", "--limit", "100KiB"], &["copy"]);
     place.fails(&["load", "@copy", "@missing"], &["missing"]);
-    place.fails(&["load", "@copy", "@backup"], &["backup", "no description"]);
+    place.fails(&["load", "@copy", "@backup"], &["backup", "this is a backup"]);
     let directory = place.0.path().to_str().expect("text").to_owned();
     place.fails(&["restore", &directory, "@copy"], &[&directory, "not a regular file"]);
     place.fails(&["load", "@copy", &directory], &[&directory]);

@@ -6,39 +6,72 @@ use std::process::Stdio;
 
 use common::{perdura, run};
 
+/// All commands that have a help text.
+const COMMANDS: [&[&str]; 22] = [
+    &[],
+    &["tour"],
+    &["bench"],
+    &["bench", "ycsb"],
+    &["bench", "tpcc"],
+    &["bench", "recovery"],
+    &["pool"],
+    &["pool", "info"],
+    &["pool", "check"],
+    &["pool", "create"],
+    &["pool", "backup"],
+    &["pool", "restore"],
+    &["pool", "dump"],
+    &["pool", "load"],
+    &["crash"],
+    &["lab"],
+    &["lab", "list"],
+    &["lab", "run"],
+    &["lab", "status"],
+    &["lab", "report"],
+    &["lab", "compare"],
+    &["completions"],
+];
+
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    let commands: [&[&str]; 22] = [
-        &[],
-        &["tour"],
-        &["bench"],
-        &["bench", "ycsb"],
-        &["bench", "tpcc"],
-        &["bench", "recovery"],
-        &["pool"],
-        &["pool", "info"],
-        &["pool", "check"],
-        &["pool", "create"],
-        &["pool", "backup"],
-        &["pool", "restore"],
-        &["pool", "dump"],
-        &["pool", "load"],
-        &["crash"],
-        &["lab"],
-        &["lab", "list"],
-        &["lab", "run"],
-        &["lab", "status"],
-        &["lab", "report"],
-        &["lab", "compare"],
-        &["completions"],
-    ];
-    for command in commands {
+    for command in COMMANDS {
         let ran = run(&[command, &["--help"]].concat());
         assert_eq!(ran.code, Some(0), "{command:?}");
         let example = format!("perdura {}", command.join(" "));
         let example = if command.is_empty() { "perdura tour" } else { example.as_str() };
         let shown = ran.out.split("Example:").nth(1).unwrap_or_default();
         assert!(shown.contains(example), "{command:?} shows no example:\n{}", ran.out);
+    }
+}
+
+fn help(command: &[&str], columns: &str) -> String {
+    let done = perdura().args(command).arg("--help").env("COLUMNS", columns).output();
+    common::Ran::from(done.expect("the command starts")).out
+}
+
+/// Who wraps a text is the terminal alone: no line is broken in the text itself, and examples fit
+/// as they are.
+#[test]
+fn help_is_wrapped_once_in_any_terminal() {
+    for command in COMMANDS {
+        for columns in [80, 200] {
+            let help = help(command, &columns.to_string());
+            let long = help.lines().find(|line| line.chars().count() > columns);
+            assert_eq!(long, None, "{command:?}");
+            let (_, examples) = help.split_once("Example:\n").expect("an example");
+            for line in examples.lines() {
+                let begins =
+                    ["  perdura ", "  gunzip ", "      "].map(|begin| line.starts_with(begin));
+                assert!(begins.contains(&true), "{command:?} at {columns}: {line}");
+            }
+        }
+        let wide = help(command, "100000");
+        let (text, _) = wide.split_once("Example:\n").expect("an example");
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2) {
+            let is_prose = |line: &str| line.starts_with(char::is_alphanumeric);
+            assert!(!(is_prose(pair[0]) && is_prose(pair[1])), "{command:?}: {pair:?}");
+        }
     }
 }
 

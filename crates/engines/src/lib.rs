@@ -65,6 +65,6 @@ pub mod below {
         Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES,
         MAX_INLINE_TUPLE, MAX_VALUE_BYTES, Row, Schema, StorageError, TableLayout, TableSchema,
         Value, WorkDone, checkpoint, compare_floats, did_you_mean, json_error, lsm::LsmError,
-        shortened, text, wal, without_mark,
+        shortened, shown_key, text, wal, without_mark,
     };
 }

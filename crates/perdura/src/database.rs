@@ -212,8 +212,8 @@ impl Database<Native> {
             return Self::create_at(&place, schema, options);
         }
         let database = Self::open(path, options)?;
-        if database.catalog.schema != *schema {
-            return Err(Error::WrongSchema);
+        if let Some(differs) = database.catalog.schema.difference(schema) {
+            return Err(Error::WrongSchema { differs });
         }
         Ok(database)
     }

@@ -1,11 +1,12 @@
 //! What can go wrong for an application.
 
-use engines::below::{Bad, GrowError, HeapError, PoolError, StorageError};
+use engines::below::{Bad, GrowError, HeapError, PoolError, StorageError, Value, shown_key};
 use engines::{ConflictReason, EngineError};
 
 use crate::backup::BackupError;
 use crate::holder::Holder;
 use crate::lines::LinesError;
+use crate::table::Table;
 
 /// An operation failed. Unless the text says otherwise, what it would have changed is as before,
 /// and the transaction can go on or abort.
@@ -14,22 +15,26 @@ use crate::lines::LinesError;
 pub enum Error {
     /// The table has a tuple with this primary key already.
     #[error(
-        "table `{table}` has a tuple with this primary key already; update it, or delete it first"
+        "table `{table}` has a tuple with primary key {key} already; update it, or delete it first"
     )]
     DuplicateKey {
         /// The table.
         table: String,
+        /// The key's columns and values, as people read them; long ones in part.
+        key: String,
     },
     /// The table has no tuple with this primary key.
-    #[error("table `{table}` has no tuple with this primary key; insert it first")]
+    #[error("table `{table}` has no tuple with primary key {key}")]
     MissingKey {
         /// The table.
         table: String,
+        /// The key, as in [`Error::DuplicateKey`].
+        key: String,
     },
     /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works,
     /// except that `nvm-log` may refuse a delete that takes a tombstone, with this error. A full
     /// disk under files (`inp`, `cow`, `log`) is an error of the engine.
-    #[error("{0}; delete something, or make room and try again")]
+    #[error("{error}; {what}", error = .0, what = room(.0))]
     Full(GrowError),
     /// A value, a key or the schema is not what it must be.
     #[error(transparent)]
@@ -52,12 +57,14 @@ pub enum Error {
         known: String,
     },
     /// The table has no such index.
-    #[error("table `{table}` has no index `{name}`")]
+    #[error("table `{table}` has no index `{name}`; it has {known}")]
     NoIndex {
         /// The table.
         table: String,
         /// The name.
         name: String,
+        /// What there is.
+        known: String,
     },
     /// A table handle was used with another database than its own.
     #[error("table `{table}` belongs to another database; ask this one with `Database::table`")]
@@ -86,8 +93,13 @@ pub enum Error {
         wanted: u32,
     },
     /// The database was created with another schema.
-    #[error("the database has another schema than the one given; open it without one to see it")]
-    WrongSchema,
+    #[error(
+        "the database has another schema than the one given: {differs}; open it without one to see it"
+    )]
+    WrongSchema {
+        /// How they differ: the first few places.
+        differs: String,
+    },
     /// A pool without a database in it: creating it was cut off.
     #[error(
         "{path}: holds no database; creating it was cut off. Remove the file and create it again"
@@ -203,18 +215,46 @@ pub enum Error {
     User(Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// How to make room.
+fn room(error: &GrowError) -> &'static str {
+    match error {
+        GrowError::Limit { .. } => {
+            "delete something, or restore a backup of it into a database with a larger limit"
+        }
+        GrowError::Medium { .. } => "delete something, or make room on the medium, and try again",
+    }
+}
+
+/// A key in an error that does not say which.
+const GIVEN: &str = "(as given)";
+
 impl Error {
     /// Wraps an error of the application, to abort a transaction with it.
     pub fn user(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::User(error.into())
+    }
+
+    /// The error of an operation on the tuple of a table with a primary key.
+    #[cold]
+    pub(crate) fn about_key<'v>(
+        error: EngineError,
+        table: &Table,
+        values: impl Iterator<Item = Value<'v>>,
+    ) -> Self {
+        let mut error = Self::from(error);
+        if let Self::DuplicateKey { key, .. } | Self::MissingKey { key, .. } = &mut error {
+            let columns = table.schema().key_columns().iter().map(String::as_str);
+            *key = shown_key(columns.zip(values));
+        }
+        error
     }
 }
 
 impl From<StorageError> for Error {
     fn from(error: StorageError) -> Self {
         match error {
-            StorageError::DuplicateKey { table } => Self::DuplicateKey { table },
-            StorageError::MissingKey { table } => Self::MissingKey { table },
+            StorageError::DuplicateKey { table } => Self::DuplicateKey { table, key: GIVEN.into() },
+            StorageError::MissingKey { table } => Self::MissingKey { table, key: GIVEN.into() },
             StorageError::Heap(HeapError::Full(error)) => Self::Full(error),
             StorageError::Bad(bad) | StorageError::Heap(HeapError::Bad(bad)) => Self::Damaged(bad),
             other => Self::Invalid(other),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engines::below::{Catalog, TableLayout};
+use engines::below::{Catalog, TableLayout, did_you_mean};
 
 use crate::error::Error;
 
@@ -16,9 +16,8 @@ pub struct Table {
 impl Table {
     pub(crate) fn find(catalog: &Catalog, name: &str) -> Result<Self, Error> {
         let Some(number) = catalog.table(name) else {
-            let names: Vec<_> =
-                catalog.tables.iter().map(|table| format!("`{}`", table.schema.name())).collect();
-            return Err(Error::NoTable { name: name.into(), known: names.join(", ") });
+            let names = catalog.tables.iter().map(|table| table.schema.name());
+            return Err(Error::NoTable { name: name.into(), known: known(name, names) });
         };
         Ok(Self { number: number as u16, layout: catalog.tables[number].clone() })
     }
@@ -39,8 +38,27 @@ impl Table {
     }
 
     pub(crate) fn index(&self, name: &str) -> Result<usize, Error> {
-        self.layout
-            .index(name)
-            .ok_or_else(|| Error::NoIndex { table: self.name().into(), name: name.into() })
+        self.layout.index(name).ok_or_else(|| {
+            let names = self.schema().indexes().iter().map(|index| index.name.as_str());
+            let known = known(name, names);
+            Error::NoIndex { table: self.name().into(), name: name.into(), known }
+        })
     }
+}
+
+/// Names that an error shows.
+const NAMES_SHOWN: usize = 16;
+
+/// The names that there are, for an error about one that there is not: the first few, and the one that
+/// was probably meant.
+fn known<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    let meant = did_you_mean(wrong, names.clone());
+    let mut shown: Vec<_> =
+        names.clone().take(NAMES_SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.count().saturating_sub(NAMES_SHOWN) {
+        0 if shown.is_empty() => shown.push("none".into()),
+        0 => {}
+        more => shown.push(format!("and {more} more")),
+    }
+    shown.join(", ") + &meant
 }

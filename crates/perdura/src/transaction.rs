@@ -248,12 +248,16 @@ impl<E: Environment> Tx<'_, E> {
     #[inline]
     pub fn insert(&mut self, table: &Table, values: &[Value<'_>]) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        self.engine.insert(number, values)?;
+        self.engine.insert(number, values).map_err(|error| {
+            // A tuple of too few values has no key, and another error.
+            let key = table.layout.key_columns().map_while(|column| values.get(column).copied());
+            Error::about_key(error, table, key)
+        })?;
         self.statements += 1;
         Ok(())
     }
 
-    /// Updates columns, given by number, of the tuple with this primary key.
+    /// Updates columns, given by number, each once, of the tuple with this primary key.
     ///
     /// # Errors
     /// [`Error::MissingKey`], [`Error::Invalid`], [`Error::Full`].
@@ -265,7 +269,9 @@ impl<E: Environment> Tx<'_, E> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        self.engine.update(number, key, changes)?;
+        self.engine
+            .update(number, key, changes)
+            .map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
         self.statements += 1;
         Ok(())
     }
@@ -277,7 +283,9 @@ impl<E: Environment> Tx<'_, E> {
     #[inline]
     pub fn delete(&mut self, table: &Table, key: &[Value<'_>]) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        self.engine.delete(number, key)?;
+        self.engine
+            .delete(number, key)
+            .map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
         self.statements += 1;
         Ok(())
     }
@@ -386,7 +394,10 @@ impl<E: Environment> Tx<'_, E> {
         }
         let number = own_table(self.catalog, table)?;
         // What fails is undone when this is dropped.
-        let (number, durable) = self.engine.update_and_commit(number, key, changes)?;
+        let (number, durable) = self
+            .engine
+            .update_and_commit(number, key, changes)
+            .map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
         self.engine.end();
         Ok(self.ended(number, durable))
     }

@@ -98,13 +98,13 @@ pub enum PoolError {
     },
     /// Another handle has the pool open, in this process or in another.
     #[error(
-        "{path}: is open already ({holder}); a pool has one process and one handle at a time: close the other one first"
+        "{path}: is open already, {holder}; a pool has one process and one handle at a time: close the other one first"
     )]
     InUse {
         /// The pool file.
         path: PathBuf,
-        /// Who has it open.
-        holder: &'static str,
+        /// Who has it open, as `by process 1234`.
+        holder: String,
     },
     /// The file or the directory was removed while it was open, by whatever name it had.
     #[error(
@@ -205,7 +205,7 @@ pub enum PoolError {
     },
     /// A `process` pool was not closed before the machine went down.
     #[error(
-        "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, or reopen it with `accept_loss` after `perdura pool check`"
+        "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, or take what is left with `accept_loss`"
     )]
     Rebooted {
         /// The pool file.

@@ -30,6 +30,7 @@ mod error;
 mod files;
 mod flush;
 mod header;
+mod holder;
 mod hook;
 mod kill;
 mod line_set;
@@ -65,6 +66,7 @@ pub use flush::FlushInstruction;
 pub use header::{
     FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START, read_header,
 };
+pub use holder::{has_open, lock_holders};
 pub use kill::Killed;
 pub use line_set::LineSet;
 pub use media::{Medium, boot_id, free_bytes, medium_of};

@@ -1,5 +1,7 @@
 //! Text that people write by hand: what editors put before it, and names that are misspelt.
 
+use crate::value::Value;
+
 /// What some editors put before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -62,6 +64,40 @@ pub fn shortened(text: &str, max: usize) -> String {
     shown
 }
 
+/// A key as an error shows it: columns with their values, long ones in part.
+pub fn shown_key<'n, 'v>(key: impl Iterator<Item = (&'n str, Value<'v>)>) -> String {
+    let mut shown = String::new();
+    for (number, (column, value)) in key.enumerate() {
+        if number == KEY_COLUMNS {
+            return shown + ", ...";
+        }
+        let comma = if number > 0 { ", " } else { "" };
+        shown += &format!("{comma}{} = {}", shortened(column, NAME_SHOWN), shown_value(value));
+    }
+    shown
+}
+
+/// Columns of a key that an error shows, characters of their names and of their values.
+const KEY_COLUMNS: usize = 8;
+const NAME_SHOWN: usize = 32;
+const VALUE_SHOWN: usize = 40;
+
+fn shown_value(value: Value<'_>) -> String {
+    match value {
+        Value::U64(number) => number.to_string(),
+        Value::I64(number) => number.to_string(),
+        Value::F64(number) => number.to_string(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Text(text) => format!("\"{}\"", shortened(text, VALUE_SHOWN)),
+        Value::Bytes(bytes) => {
+            let shown = bytes.iter().take(VALUE_SHOWN / 2);
+            let digits: String = shown.map(|byte| format!("{byte:02x}")).collect();
+            let rest = if bytes.len() > VALUE_SHOWN / 2 { "..." } else { "" };
+            format!("0x{digits}{rest}")
+        }
+    }
+}
+
 fn visible(letter: char) -> impl Iterator<Item = char> {
     let escaped = letter.is_control().then(|| letter.escape_default());
     let plain = (!letter.is_control()).then_some(letter);
@@ -118,6 +154,21 @@ mod tests {
         }
         assert_eq!(nearest("i63", ["u8", "i64", "i32"]), Some("i64"));
         assert_eq!(nearest(&"x".repeat(1 << 20), ["x"]), None);
+    }
+
+    #[test]
+    fn an_error_shows_a_key_in_part() {
+        let key = |values: &[Value<'_>]| shown_key((0..).map(|_| "k").zip(values.iter().copied()));
+        assert_eq!(key(&[Value::U64(u64::MAX)]), "k = 18446744073709551615");
+        let several =
+            [Value::I64(-1), Value::Text("Ada\n"), Value::F64(0.5), Value::Bytes(&[1, 255])];
+        assert_eq!(key(&several), "k = -1, k = \"Ada\\n\", k = 0.5, k = 0x01ff");
+        let long = ["\u{1f600}".repeat(300), "k".repeat(70_000)];
+        let shown = shown_key(
+            long.iter().map(|text| (text.as_str(), Value::Text(text))).cycle().take(1000),
+        );
+        assert!(shown.chars().count() < 1000, "{shown}");
+        assert!(key(&[Value::Bytes(&[7; 21])]).ends_with("0707..."));
     }
 
     #[test]

@@ -81,6 +81,14 @@ pub enum StorageError {
         /// Columns that were given.
         found: usize,
     },
+    /// An update has two new values for a column.
+    #[error("an update of table `{table}` names column `{column}` twice; give each column once")]
+    ColumnTwice {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
     /// A column of the primary key cannot be updated.
     #[error(
         "column `{column}` belongs to the primary key and cannot be updated; delete the tuple and insert it anew"

@@ -22,6 +22,7 @@ mod by_hand;
 pub mod checkpoint;
 mod copies;
 mod description;
+mod difference;
 mod error;
 mod inline;
 mod key;
@@ -41,7 +42,7 @@ mod value;
 pub mod wal;
 mod work_done;
 
-pub use by_hand::{did_you_mean, json_error, shortened, without_mark};
+pub use by_hand::{did_you_mean, json_error, shortened, shown_key, without_mark};
 pub use copies::{SlotTuple, TupleCopies};
 pub use description::Description;
 pub use error::StorageError;

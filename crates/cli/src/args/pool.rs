@@ -87,14 +87,18 @@ nothing of its batch is loaded, and what came before stays. A dump must end with
 
 Example:
   perdura pool load /dev/shm/accounts accounts.jsonl
-  gunzip < accounts.jsonl.gz | perdura pool load /dev/shm/copy - --engine nvm-log";
+  gunzip < accounts.jsonl.gz | \\
+      perdura pool load /dev/shm/copy - --engine nvm-log";
 
 /// The example of `pool create`; a test creates a pool from this schema.
-const CREATE_HELP: &str = r#"The schema names tables, columns, keys and indexes; "indexes" may be left out. Types are "u8",
-"u16", "u32", "u64", "i8", "i16", "i32", "i64", "f64", "bool", "timestamp", "uuid",
-{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}. With "inline": true a table keeps text and
-bytes of up to 1024 bytes within its tuples, in nvm-inp: faster to read, and each tuple takes what
-its columns may hold:
+/// Each paragraph is one line: the terminal says where it ends.
+const CREATE_HELP: &str = concat!(
+    r#"The schema names tables, columns, keys and indexes; "indexes" may be left out. "#,
+    r#"Types are "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f64", "bool", "timestamp", "uuid", "#,
+    r#"{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}. "#,
+    r#"With "inline": true a table keeps text and bytes of up to 1024 bytes within its tuples, "#,
+    r#"in nvm-inp: faster to read, and each tuple takes what its columns may hold:"#,
+    r#"
 
   {"tables": [{
     "name": "account",
@@ -109,7 +113,8 @@ its columns may hold:
   }]}
 
 Example:
-  perdura pool create /dev/shm/accounts --schema accounts.json --limit 1GiB"#;
+  perdura pool create /dev/shm/accounts --schema accounts.json --limit 1GiB"#
+);
 
 /// `perdura pool create`.
 #[derive(Debug, Args)]

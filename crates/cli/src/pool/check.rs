@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use perdura::{Database, Error, Findings, Options, PoolError, examine_parts, salvage};
+use perdura::{Bad, Database, Error, Findings, Options, PoolError, examine_parts, salvage};
 use serde::Serialize;
 
 use super::damage_text;
@@ -94,9 +94,20 @@ pub(super) fn run(
 fn about(file: &Path, accept_loss: bool) -> impl Fn(Error) -> Failure {
     move |error| match error {
         Error::Pool(error @ PoolError::Rebooted { .. }) if !accept_loss => {
-            Failure::about(file.display(), format!("{error} --accept-loss"))
+            Failure::about(file.display(), format!("{error} (--accept-loss)"))
         }
-        error => Failure::about(file.display(), error),
+        error => Failure::about(file.display(), text_of(&error)),
+    }
+}
+
+/// An error without the advice to do what is being done.
+fn text_of(error: &Error) -> String {
+    match error {
+        Error::Damaged(Bad::Poisoned) => {
+            "the medium failed while it was read; take what can be read to another one with --repair-into".into()
+        }
+        Error::Damaged(bad) => bad.to_string(),
+        other => other.to_string(),
     }
 }
 
@@ -106,7 +117,7 @@ fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<()
     let database = match timed("opening", || Database::open(file, &options)) {
         Ok(database) => database,
         Err(error @ (Error::Damaged(_) | Error::Engine(_) | Error::Invalid(_))) => {
-            return check_parts(file, &options, error, json);
+            return check_parts(file, &options, &error, json);
         }
         Err(error) => return Err(about(error)),
     };
@@ -204,18 +215,19 @@ const WHAT_TO_DO: &str = "restore a backup, or take over what can be read with `
 fn check_parts(
     file: &Path,
     options: &Options,
-    error: Error,
+    error: &Error,
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
     let name = file.display();
+    let why = text_of(error);
     let Ok(found) = timed("checking", || examine_parts(file, options)) else {
-        return Err(Failure::about(name, error));
+        return Err(Failure::about(name, why));
     };
-    let mut text = format!("{name}: does not open: {error}\n");
+    let mut text = format!("{name}: does not open: {why}\n");
     text += &findings_text(&found.findings);
     text += &format!("tuples      {} can be read\n", grouped(found.report.tuples));
     let checked = Checked {
-        error: Some(error.to_string()),
+        error: Some(why),
         tuples: found.report.tuples,
         ..Checked::new(file, found.findings)
     };
@@ -237,7 +249,12 @@ fn findings_text(findings: &Findings) -> String {
 }
 
 fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
-    let done = timed("saving", || salvage(file, into)).map_err(about(file, true))?;
+    let done = timed("saving", || salvage(file, into)).map_err(|error| {
+        // Most often it is about FILE; if it names NEW, FILE is not to be blamed.
+        let text = text_of(&error);
+        let blamed = if text.starts_with(&into.display().to_string()) { into } else { file };
+        Failure::about(blamed.display(), text)
+    })?;
     let mut text = format!("{}: what can be read of {}\n", into.display(), file.display());
     for table in &done.tables {
         text += &format!(

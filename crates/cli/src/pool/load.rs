@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
-use perdura::{CopySummary, Database, Error, LoadOptions};
+use perdura::{CopySummary, Database, Error, LinesError, LoadOptions};
 
 use super::copy::{Shown, report_copy};
 use super::create::read_schema;
@@ -50,6 +50,16 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     report_copy(&done, (&name, &to), &summary, None, args.json.as_ref())
 }
 
+/// What else can be done with a tuple that is there already.
+fn existing_hint(error: &LinesError) -> &'static str {
+    match error {
+        LinesError::Refused { source, .. } if matches!(**source, Error::DuplicateKey { .. }) => {
+            " (--existing skip passes over such lines, --existing replace takes them)"
+        }
+        _ => "",
+    }
+}
+
 /// Loads the lines into the database that is there, or into a new one.
 fn into(
     args: &LoadArgs,
@@ -61,7 +71,7 @@ fn into(
     let mut see = |at| shown.see(at);
     let failed = |error: Error| match error {
         // These name the input.
-        Error::Lines(error) => Failure::Failed(error.to_string()),
+        Error::Lines(error) => Failure::Failed(format!("{error}{}", existing_hint(&error))),
         error => about_new(&args.file, &error),
     };
     if there {

@@ -59,7 +59,7 @@ fn open(file: &Path, accept_loss: bool) -> Result<Database, Failure> {
 /// Why a database cannot be opened.
 fn not_open(file: &Path, error: &Error) -> Failure {
     let rebooted = matches!(error, Error::Pool(PoolError::Rebooted { .. }));
-    let hint = if rebooted { " --accept-loss" } else { "" };
+    let hint = if rebooted { " (--accept-loss)" } else { "" };
     Failure::about(file.display(), format!("{error}{hint}"))
 }
 

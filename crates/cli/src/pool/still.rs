@@ -19,11 +19,11 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pm::{has_open, lock_holders};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -139,11 +139,11 @@ impl Holder {
     fn of(file: &Path) -> Result<Option<Self>, Failure> {
         let about = |error: io::Error| Failure::about(file.display(), error);
         let inode = file.metadata().map_err(about)?;
-        let locks = fs::read_to_string("/proc/locks").map_err(|error| {
+        let holders = lock_holders(&inode).map_err(|error| {
             Failure::about("/proc/locks", format!("cannot tell who has the database: {error}"))
         })?;
         let mut seen = false;
-        for number in holders(&locks, inode.ino()) {
+        for number in holders {
             seen = true;
             let Some(pid) = Pid::from_raw(number) else { continue };
             let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
@@ -216,29 +216,6 @@ impl Holder {
     }
 }
 
-/// The processes that have a lock (`flock`) on a file of this number.
-fn holders(locks: &str, inode: u64) -> impl Iterator<Item = i32> {
-    locks.lines().filter_map(move |line| {
-        // "3: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"; who waits has "->" in the second place.
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let &[_, "FLOCK", _, _, process, place, ..] = words.as_slice() else { return None };
-        let own: u64 = place.rsplit(':').next()?.parse().ok()?;
-        (own == inode).then(|| process.parse().ok()).flatten()
-    })
-}
-
-/// Whether a process has this file open.
-fn has_open(process: i32, file: &fs::Metadata) -> io::Result<bool> {
-    for entry in fs::read_dir(format!("/proc/{process}/fd"))? {
-        // Follows the link. What was closed meanwhile is not it.
-        let Ok(meta) = fs::metadata(entry?.path()) else { continue };
-        if (meta.dev(), meta.ino()) == (file.dev(), file.ino()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 /// A process that stands still; it goes on when this is dropped.
 struct Still {
     holder: Holder,
@@ -280,17 +257,6 @@ impl Drop for Still {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn locks_are_read_as_the_kernel_writes_them() {
-        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:77 0 EOF\n\
-                     2: FLOCK  ADVISORY  WRITE 12 fe:00:78 0 EOF\n\
-                     2: -> FLOCK  ADVISORY  WRITE 13 fe:00:78 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 14 00:1b:78 0 EOF\n\
-                     nonsense\n";
-        assert_eq!(holders(locks, 78).collect::<Vec<_>>(), [12, 14]);
-        assert_eq!(holders(locks, 77).count(), 0);
-    }
 
     #[test]
     fn nobody_has_a_file_without_a_lock() {

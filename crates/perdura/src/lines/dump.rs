@@ -45,7 +45,8 @@ impl<E: Environment> Database<E> {
     /// [`Database::backup`].
     ///
     /// # Errors
-    /// The output takes no more, the database cannot be read, or [`Error::ForeignTable`].
+    /// The output takes no more, the database cannot be read, [`Error::ForeignTable`], or a table is
+    /// named twice.
     pub fn dump_to(
         &self,
         out: &mut dyn Write,
@@ -61,8 +62,12 @@ impl<E: Environment> Database<E> {
         } else {
             tables
         };
-        for table in tables {
+        for (number, table) in tables.iter().enumerate() {
             own_table(&self.catalog, table)?;
+            if tables[..number].iter().any(|other| other.number == table.number) {
+                let name = table.name();
+                return Err(Error::Options(format!("table `{name}` is named twice; name it once")));
+            }
         }
         let mut out = Out { out, name, buffer: Vec::with_capacity(2 * BUFFER_BYTES), bytes: 0 };
         out.line(&self.head(tables)?)?;

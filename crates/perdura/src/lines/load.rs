@@ -190,7 +190,11 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Passes over what editors put before a text; refuses what is no text at all.
     fn pass_over_mark(&mut self, kept: Kept) -> Result<(), Error> {
+        if let Some(what) = no_lines(&self.buffer) {
+            return Err(self.wrong(what, kept));
+        }
         let rest = without_mark(&self.buffer).map(<[u8]>::len);
         let rest = rest.map_err(|why| self.wrong(why, kept))?;
         self.buffer.drain(..self.buffer.len() - rest);
@@ -224,6 +228,17 @@ impl<'a> Input<'a> {
         let head = serde_json::from_slice(&self.buffer);
         head.map(Some).map_err(|error| self.wrong(explain(&error, 0), Kept::Nothing))
     }
+}
+
+/// What a file is instead of JSON lines, by how it begins, and what to do.
+fn no_lines(begin: &[u8]) -> Option<&'static str> {
+    let known: [(&[u8], &str); 4] = [
+        (b"PERDURA\0", "this is a database, not JSON lines; dump it with `perdura pool dump`"),
+        (b"PERDBAK\0", "this is a backup, not JSON lines; restore it with `perdura pool restore`"),
+        (b"\x1f\x8b", "this is compressed; unpack it first, as with `gunzip`"),
+        (b"\x28\xb5\x2f\xfd", "this is compressed; unpack it first, as with `unzstd`"),
+    ];
+    known.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, what)| *what)
 }
 
 /// What is wrong, with the column of the line.
@@ -348,16 +363,17 @@ impl<'a, E: Environment> Loading<'a, E> {
     fn same_tables(&self, input: &Input<'_>, head: &Head) -> Result<(), Error> {
         for table in head.schema.tables() {
             let own = self.tables.iter().find(|own| own.name() == table.name());
-            if own.is_none_or(|own| own.schema() != table) {
-                let why = match own {
-                    None => self.no_table(table.name()),
-                    Some(_) => format!(
-                        "table `{}` has other columns, keys or indexes than that of the database",
+            let why = match own {
+                None => self.no_table(table.name()),
+                Some(own) => match own.schema().difference(table) {
+                    None => continue,
+                    Some(differs) => format!(
+                        "table `{}` is not that of the database: there {differs}",
                         table.name()
                     ),
-                };
-                return Err(input.wrong(why, self.kept));
-            }
+                },
+            };
+            return Err(input.wrong(why, self.kept));
         }
         Ok(())
     }

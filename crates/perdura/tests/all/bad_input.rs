@@ -324,7 +324,7 @@ fn contradictory_options_are_refused_and_change_nothing() {
     assert_eq!(before[8192..], after[8192..], "behind the header nothing has changed");
     let other = Schema::new().table(TableSchema::new("t").column("a", ColumnType::U64).key(&["a"]));
     let error = Database::open_or_create(&path, &other, &options()).unwrap_err();
-    assert!(matches!(error, Error::WrongSchema), "{error}");
+    assert!(matches!(error, Error::WrongSchema { .. }), "{error}");
     compare(&Database::open(&path, &options()).unwrap(), &filled());
 
     let fresh = directory.path().join("fresh");

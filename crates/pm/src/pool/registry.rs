@@ -11,6 +11,7 @@ use std::sync::Mutex;
 
 use super::file::io_error;
 use crate::error::PoolError;
+use crate::holder::holder_text;
 use crate::poison::fork_generation;
 
 // A hashed set would ask the kernel for random numbers, on the way of every opening.
@@ -29,7 +30,7 @@ impl Registered {
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let in_use = |holder| PoolError::InUse { path: path.into(), holder };
         if !open.insert(device_and_inode) {
-            return Err(in_use("by this process"));
+            return Err(in_use("by this process".into()));
         }
         let registered = Self { device_and_inode };
         drop(open);
@@ -37,7 +38,7 @@ impl Registered {
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let error = io::Error::last_os_error();
             return Err(if error.kind() == io::ErrorKind::WouldBlock {
-                in_use("by another process")
+                in_use(holder_text(&meta))
             } else {
                 io_error(path, "lock the pool")(error)
             });

@@ -562,7 +562,28 @@ pub(crate) fn check_changes(
         let table = layout.schema.name().into();
         return Err(StorageError::TooManyChanges { table, found: changes.len() });
     }
-    changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))
+    changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))?;
+    // Most often in the order of the columns.
+    if changes.is_sorted_by(|(one, _), (other, _)| one < other) {
+        return Ok(());
+    }
+    check_named_once(layout, changes)
+}
+
+/// Checks that no column has two new values: nobody could say which one was meant.
+#[cold]
+fn check_named_once(
+    layout: &TableLayout,
+    changes: &[(u16, Value<'_>)],
+) -> Result<(), StorageError> {
+    let mut named = [false; MAX_COLUMNS];
+    let twice = changes
+        .iter()
+        .find(|(column, _)| std::mem::replace(&mut named[usize::from(*column)], true));
+    twice.map_or(Ok(()), |(column, _)| {
+        let column = layout.schema.columns()[usize::from(*column)].name.clone();
+        Err(StorageError::ColumnTwice { table: layout.schema.name().into(), column })
+    })
 }
 
 fn check_change(layout: &TableLayout, column: u16, value: &Value<'_>) -> Result<(), StorageError> {

@@ -167,6 +167,9 @@ impl Tables {
             stock: table("stock")?,
         };
         // Rows are read by column number and type.
-        if *database.schema() != schema() { Err(Error::WrongSchema) } else { Ok(tables) }
+        match database.schema().difference(&schema()) {
+            Some(differs) => Err(Error::WrongSchema { differs }),
+            None => Ok(tables),
+        }
     }
 }

@@ -124,7 +124,7 @@ fn one_table_alone_goes_out_and_into_a_database_that_has_it() {
     let schema = Schema::new().table(table);
     let unlike = Database::create(place.at("unlike"), &schema, &small(EngineKind::Inp)).unwrap();
     let error = load(&unlike, &lines, &options()).unwrap_err().to_string();
-    assert!(error.contains("line 1: table `pair` has other columns"), "{error}");
+    assert!(error.contains("line 1: table `pair` is not that of the database"), "{error}");
 }
 
 fn pairs() -> Schema {
@@ -173,7 +173,7 @@ fn a_line_that_is_wrong_is_named_and_nothing_of_its_batch_is_in() {
         ),
         (
             "{\"table\":\"p\",\"tuple\":{\"k\":7,\"v\":1,\"t\":\"\"}}",
-            "has a tuple with this primary key already",
+            "has a tuple with primary key k = 7 already",
         ),
         ("{\"end\":{\"tuples\":0}}", "the end of a dump whose first line is missing"),
         ("{\"table\":\"p\",\"tuple\":{\"k\":\"\u{1}\"}}", "control character"),

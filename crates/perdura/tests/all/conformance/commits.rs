@@ -236,7 +236,8 @@ fn opening_or_creating() {
         }
         let other = Schema::new().table(schema().tables()[0].clone().index("more", &["score"]));
         let error = Database::open_or_create(&path, &other, &small(engine)).unwrap_err();
-        assert!(matches!(error, Error::WrongSchema), "{error}");
+        assert!(matches!(error, Error::WrongSchema { .. }), "{error}");
+        assert!(error.to_string().contains("table `t` has no index `more`"), "{error}");
         for other in perdura::EngineKind::ALL {
             if other != engine {
                 let error = Database::open(&path, &small(other)).unwrap_err();

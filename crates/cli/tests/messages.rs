@@ -1,0 +1,134 @@
+//! What the command says when something is wrong: what it is, of what, and what to do.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Ran, run};
+use perdura::{ColumnType, Database, EngineKind, Options, Schema, TableSchema, Value};
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    /// With a database `db` of this engine, which has three tuples, and lines `lines` that it has not.
+    fn new(engine: EngineKind) -> Self {
+        let place = Self(tempfile::tempdir().expect("a directory"));
+        let table = TableSchema::new("t")
+            .column("id", ColumnType::U64)
+            .column("name", ColumnType::Text { max: 40 })
+            .key(&["id", "name"]);
+        let options = Options::new().engine(engine).pool_limit(1 << 28);
+        let db = Database::create(place.at("db"), &Schema::new().table(table), &options);
+        let db = db.expect("created");
+        let table = db.table("t").expect("a table");
+        let put = |id| db.write(|tx| tx.insert(&table, &[Value::U64(id), Value::Text("Ada")]));
+        (1..4).try_for_each(put).expect("inserted");
+        db.close().expect("closed");
+        place.write("lines", b"{\"table\":\"t\",\"tuple\":{\"id\":4,\"name\":\"\"}}\n");
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.at(name), bytes).expect("written");
+    }
+
+    /// `perdura pool <command>`, with the names of files in this directory.
+    fn pool(&self, arguments: &[&str]) -> Ran {
+        let text = |path: &Path| path.to_str().expect("text").to_owned();
+        let own = |argument: &&str| match argument.strip_prefix('@') {
+            Some(name) => text(&self.at(name)),
+            None => (*argument).to_owned(),
+        };
+        let arguments: Vec<String> = arguments.iter().map(own).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        run(&[&["pool"], &arguments[..]].concat())
+    }
+
+    /// What a command says that fails.
+    fn said(&self, arguments: &[&str]) -> String {
+        let ran = self.pool(arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}: {ran:?}");
+        ran.err
+    }
+}
+
+#[test]
+fn who_has_a_database_open_is_named() {
+    let place = Place::new(EngineKind::Inp);
+    let db = Database::open(place.at("db"), &Options::new()).expect("opened");
+    let who = format!("is open already, by process {}, `", std::process::id());
+    for command in [&["info", "@db"][..], &["check", "@db"], &["load", "@db", "@lines"]] {
+        let said = place.said(command);
+        assert!(said.contains(&who), "{command:?}: {said}");
+    }
+    db.close().expect("closed");
+    assert_eq!(place.pool(&["info", "@db"]).code, Some(0));
+}
+
+#[test]
+fn a_check_does_not_send_to_a_check() {
+    let place = Place::new(EngineKind::NvmInp);
+    let mut bytes = fs::read(place.at("db")).expect("there");
+    bytes[8192..8192 + 4096].fill(0xa5);
+    place.write("db", &bytes);
+    for command in [&["check", "@db"][..], &["check", "@db", "--repair-into", "@new"]] {
+        let said = place.said(command);
+        assert!(said.contains("damaged") && !said.contains("run `perdura pool check`"), "{said}");
+    }
+    // Others do.
+    assert!(place.said(&["dump", "@db"]).contains("run `perdura pool check`"));
+}
+
+#[test]
+fn a_key_that_is_there_is_told_with_what_to_do() {
+    let place = Place::new(EngineKind::NvmCow);
+    place.write("again", b"{\"table\":\"t\",\"tuple\":{\"id\":2,\"name\":\"Ada\"}}\n");
+    let said = place.said(&["load", "@db", "@again"]);
+    assert!(said.contains("primary key id = 2, name = \"Ada\" already"), "{said}");
+    assert!(said.contains("--existing"), "{said}");
+}
+
+#[test]
+fn what_is_no_json_lines_is_told_by_its_kind() {
+    let place = Place::new(EngineKind::Log);
+    assert_eq!(place.pool(&["backup", "@db", "@backup"]).code, Some(0));
+    place.write("packed", b"\x1f\x8b\x08\0\0\0\0\0");
+    for (input, said) in [
+        ("@db", "this is a database, not JSON lines; dump it"),
+        ("@backup", "this is a backup, not JSON lines; restore it"),
+        ("@packed", "this is compressed"),
+    ] {
+        let found = place.said(&["load", "@new", input]);
+        assert!(found.contains(said), "{found}");
+        assert!(!place.at("new").exists());
+    }
+}
+
+#[test]
+fn a_table_is_dumped_once() {
+    let place = Place::new(EngineKind::Cow);
+    let said = place.said(&["dump", "@db", "--table", "t", "--table", "t"]);
+    assert!(said.contains("table `t` is named twice"), "{said}");
+    let said = place.said(&["dump", "@db", "--table", "T"]);
+    assert!(said.contains("no table `T`; the database has `t`; did you mean `t`?"), "{said}");
+}
+
+/// Where two files are named, it is told which one is wrong.
+#[test]
+fn an_error_names_the_file_that_it_is_about_and_no_other() {
+    let place = Place::new(EngineKind::NvmLog);
+    fs::create_dir(place.at("there")).expect("made");
+    for command in [
+        &["check", "@db", "--repair-into", "@there"][..],
+        &["backup", "@db", "@there"],
+        &["dump", "@db", "--out", "@there"],
+    ] {
+        let (said, name) = (place.said(command), place.at("there").display().to_string());
+        assert!(said.starts_with(&format!("perdura: {name}: exists already")), "{said}");
+    }
+}
