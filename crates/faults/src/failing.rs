@@ -306,7 +306,7 @@ impl<P: Place> At<'_, P> {
     /// The database, which is let go of.
     fn take(&mut self) -> Database<P::World> {
         let db = self.db.take().expect("open between the steps");
-        self.ran.failed_steps += db.stats().failures;
+        self.ran.failed_steps += db.stats().expect("this thread has no transaction open").failures;
         db
     }
 

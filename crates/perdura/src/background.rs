@@ -101,8 +101,9 @@ impl Worker {
     pub(crate) fn start<E: Environment>(partitions: &Partitions<E>) -> Result<Self, Error> {
         let (bell, errors) = (Arc::new(Bell::default()), Arc::new(Errors::default()));
         let (heard, failed, partitions) = (bell.clone(), errors.clone(), partitions.clone());
-        for partition in &*partitions {
-            if can_work(&partition.write()) {
+        for (number, partition) in partitions.iter().enumerate() {
+            let taken = |taken| Error::taken(number, taken);
+            if can_work(&*partition.write().map_err(taken)?) {
                 partition.leave_backlog();
             }
         }

@@ -322,8 +322,14 @@ impl<E: Hosted> Database<E> {
         description.write(&mut heap.lane(partitions))?;
         // A sync that failed meanwhile has no other way to say so.
         heap.memory().healthy()?;
-        let mut database = Self::assemble(engines, catalog, heap, media.files, Identity::of(which));
-        database.retry_for = options.retry_for;
+        let mut database = Self::assemble(
+            engines,
+            catalog,
+            heap,
+            media.files,
+            Identity::of(which),
+            options.retry_for,
+        );
         database.start_worker(options.background)?;
         Ok(database)
     }
@@ -407,8 +413,14 @@ impl<E: Hosted> Database<E> {
         // Whoever fails from here on has closed partitions already.
         changed.set(true);
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
-        let mut database = Self::assemble(engines, catalog, heap, media.files, Identity::of(which));
-        database.retry_for = options.retry_for;
+        let mut database = Self::assemble(
+            engines,
+            catalog,
+            heap,
+            media.files,
+            Identity::of(which),
+            options.retry_for,
+        );
         database.report = report;
         database.opening = Some(times);
         database.start_worker(options.background)?;
@@ -423,6 +435,7 @@ impl<E: Environment> Database<E> {
         heap: Heap<E::Durable>,
         files: Option<E::Files>,
         engine: Identity,
+        retry_for: Duration,
     ) -> Self {
         let snapshots = engines.iter().map(|engine| engine.snapshot_source()).collect();
         let sessions = match engine.traits.concurrency {
@@ -433,7 +446,8 @@ impl<E: Environment> Database<E> {
                 engines.iter().map(|root| SessionPool::new(source(root))).collect()
             }
         };
-        let partitions = engines.into_iter().map(Turns::new).collect();
+        let turns = |engine| Turns::new(engine, retry_for);
+        let partitions = engines.into_iter().map(turns).collect();
         Self {
             partitions,
             worker: None,
@@ -443,7 +457,7 @@ impl<E: Environment> Database<E> {
             files,
             sessions,
             engine,
-            retry_for: Duration::ZERO,
+            retry_for,
             report: RecoveryReport::default(),
             opening: None,
             host: None,
@@ -452,7 +466,10 @@ impl<E: Environment> Database<E> {
     }
 
     fn start_worker(&mut self, background: Background) -> Result<(), Error> {
-        let puts_off = self.partitions.iter().any(|partition| partition.read().puts_off_work());
+        let mut puts_off = false;
+        for number in 0..self.partitions.len() {
+            puts_off |= self.partition(number).read_lock()?.puts_off_work();
+        }
         if background == Background::Thread && puts_off {
             self.worker = Some(Worker::start(&self.partitions)?);
         }
@@ -616,16 +633,32 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.begin()
     }
 
+    /// As [`Database::begin`], but waits so long at most for a partition that is taken.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], which says by whom; [`Error::PartitionNeeded`].
+    pub fn try_begin(&self, wait: Duration) -> Result<Tx<'_, E>, Error> {
+        self.only_partition()?.try_begin(wait)
+    }
+
     /// Returns when the ticket's transaction is durable.
     ///
     /// # Errors
-    /// The medium failed.
+    /// The medium failed; or, if it is not durable yet, [`Error::Nested`].
     pub fn wait(&self, ticket: Ticket) -> Result<(), Error> {
-        let partition = self.try_partition(ticket.partition)?;
-        if ticket.durable || partition.read_lock().is_durable(ticket.number) {
+        if self.durable(ticket)? {
             return Ok(());
         }
-        Ok(partition.write_lock().sync()?)
+        Ok(self.try_partition(ticket.partition)?.write_lock()?.sync()?)
+    }
+
+    /// Whether the ticket's transaction is durable.
+    ///
+    /// # Errors
+    /// [`Error::Nested`], in a transaction of the ticket's partition.
+    pub fn durable(&self, ticket: Ticket) -> Result<bool, Error> {
+        let partition = self.try_partition(ticket.partition)?;
+        Ok(ticket.durable || partition.read_lock()?.is_durable(ticket.number))
     }
 
     /// Makes everything committed so far durable.
@@ -634,7 +667,7 @@ impl<E: Environment> Database<E> {
     /// The medium failed; or, when all is durable, [`Error::Background`].
     pub fn sync(&self) -> Result<(), Error> {
         for number in 0..self.partitions.len() {
-            self.partition(number).write_lock().sync()?;
+            self.partition(number).write_lock()?.sync()?;
         }
         self.background_error()
     }
@@ -645,7 +678,7 @@ impl<E: Environment> Database<E> {
     /// No room, or the medium failed; or, when it is done, [`Error::Background`].
     pub fn checkpoint(&self) -> Result<(), Error> {
         for number in 0..self.partitions.len() {
-            self.partition(number).write_lock().checkpoint()?;
+            self.partition(number).write_lock()?.checkpoint()?;
         }
         self.background_error()
     }
@@ -672,7 +705,7 @@ impl<E: Environment> Database<E> {
     /// }
     /// // Nobody is waiting now.
     /// while db.background(64 << 10)? > 0 {}
-    /// assert_eq!(db.stats().waiting_bytes, 0);
+    /// assert_eq!(db.stats()?.waiting_bytes, 0);
     /// # drop(db);
     /// # std::fs::remove_dir_all(&directory).unwrap();
     /// # Ok(())
@@ -685,7 +718,7 @@ impl<E: Environment> Database<E> {
     pub fn background(&self, budget: u64) -> Result<u64, Error> {
         let mut waiting = 0;
         for number in 0..self.partitions.len() {
-            waiting += self.partition(number).write_lock().background(budget)?;
+            waiting += self.partition(number).write_lock()?.background(budget)?;
         }
         self.background_error()?;
         Ok(waiting)
@@ -693,12 +726,15 @@ impl<E: Environment> Database<E> {
 
     /// What the engine has done since it was opened, and what it has put off, all partitions
     /// together.
-    pub fn stats(&self) -> EngineStats {
+    ///
+    /// # Errors
+    /// [`Error::Nested`].
+    pub fn stats(&self) -> Result<EngineStats, Error> {
         let mut stats = EngineStats::default();
         for number in 0..self.partitions.len() {
-            stats += self.partition(number).read_lock().stats();
+            stats += self.partition(number).read_lock()?.stats();
         }
-        stats
+        Ok(stats)
     }
 
     /// Bytes of storage by component: on the medium, and in the volatile memory of engines that have
@@ -721,7 +757,7 @@ impl<E: Environment> Database<E> {
         }
         footprint.other += self.heap.memory().len() - chunks;
         for number in 0..self.partitions.len() {
-            footprint += self.partition(number).read_lock().footprint()?;
+            footprint += self.partition(number).read_lock()?.footprint()?;
         }
         Ok(footprint)
     }
@@ -732,7 +768,7 @@ impl<E: Environment> Database<E> {
     /// # Errors
     /// The first damage that is found.
     pub fn check(&self) -> Result<CheckReport, Error> {
-        let guards = self.copy_all();
+        let guards = self.copy_all()?;
         let mut owned = Vec::new();
         let mut report = CheckReport::default();
         let mut reach = |offset| owned.push(offset);
@@ -759,14 +795,12 @@ impl<E: Environment> Database<E> {
         Ok(report)
     }
 
-    /// All partitions, to be read for long, with no transaction open in any.
-    pub(crate) fn copy_all(&self) -> Vec<Copying<'_, E>> {
-        let numbers = 0..self.partitions.len();
-        let copy = |number: usize| Copying {
-            _still: self.sessions.get(number).map(SessionPool::still),
-            engine: self.partitions[number].copy(),
-        };
-        numbers.map(copy).collect()
+    /// All partitions, to be read for long, with no transaction open in any. Waits for each as long
+    /// as it takes, unless this thread has held one before.
+    pub(crate) fn copy_all(&self) -> Result<Vec<Copying<'_, E>>, Error> {
+        let patience = self.partitions.first().and_then(Turns::patience);
+        let copy = |number| self.partition(number).copy_lock(patience);
+        (0..self.partitions.len()).map(copy).collect()
     }
 
     /// Whether the engine runs many transactions at the same time.
@@ -814,9 +848,10 @@ impl<E: Environment> Database<E> {
         self.stop_worker();
         // In a forked child a partition may be held by a thread that is not there.
         self.heap.memory().healthy()?;
-        for (number, partition) in self.partitions.iter().enumerate() {
-            let _still = self.sessions.get(number).map(SessionPool::still);
-            partition.write().close()?;
+        for number in 0..self.partitions.len() {
+            let partition = self.partition(number);
+            let _still = partition.still(None)?;
+            partition.write_lock()?.close()?;
         }
         self.heap.memory().healthy()?;
         if let Some(files) = &self.files {

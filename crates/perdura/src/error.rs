@@ -7,6 +7,7 @@ use crate::backup::BackupError;
 use crate::holder::Holder;
 use crate::lines::LinesError;
 use crate::table::Table;
+use crate::turns::Taken;
 
 /// An operation failed. Unless the text says otherwise, what it would have changed is as before,
 /// and the transaction can go on or abort.
@@ -247,6 +248,17 @@ impl Error {
             *key = shown_key(columns.zip(values));
         }
         error
+    }
+}
+
+impl Error {
+    /// A partition cannot be had.
+    #[cold]
+    pub(crate) fn taken(partition: usize, taken: Taken) -> Self {
+        match taken {
+            Taken::Nested => Self::Nested { partition },
+            Taken::Busy(by) => Self::Busy { partition, by },
+        }
     }
 }
 

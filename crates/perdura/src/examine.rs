@@ -103,10 +103,13 @@ pub struct Examination {
 impl<E: Environment> Database<E> {
     /// As [`Database::check`], but goes on behind damage: looks at every partition, table and
     /// index, and says of each damaged place what is lost. Takes longer where there is damage,
-    /// and never fails.
-    pub fn examine(&self) -> Examination {
+    /// and no damage makes it fail.
+    ///
+    /// # Errors
+    /// [`Error::Nested`].
+    pub fn examine(&self) -> Result<Examination, Error> {
         let mut found = Examination::default();
-        let guards = self.copy_all();
+        let guards = self.copy_all()?;
         let mut owned = Vec::new();
         let mut reach = |offset| owned.push(offset);
         match Description::read(self.heap()) {
@@ -141,7 +144,7 @@ impl<E: Environment> Database<E> {
             // What leads to an object is damaged itself, perhaps.
             (found.report.leaked, found.report.dangling) = (0, 0);
         }
-        found
+        Ok(found)
     }
 }
 

@@ -16,7 +16,8 @@ pub enum Holder {
     Owner,
     /// A step in the background.
     Background,
-    /// As many transactions as can be open at the same time.
+    /// Open transactions, in an engine that runs many at the same time: as many as there can be, or
+    /// any where the whole partition was wanted.
     Transactions,
 }
 
@@ -28,7 +29,7 @@ impl fmt::Display for Holder {
             Self::Copy => "a backup, a dump or a check",
             Self::Owner => "a thread that owns it",
             Self::Background => "a step in the background",
-            Self::Transactions => "as many transactions as can be open at the same time",
+            Self::Transactions => "transactions that are open",
         })
     }
 }

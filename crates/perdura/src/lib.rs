@@ -55,6 +55,7 @@ mod database;
 mod doomed;
 mod error;
 mod examine;
+mod held;
 mod holder;
 mod host;
 mod inspect;

@@ -64,7 +64,7 @@ impl<E: Environment> Database<E> {
         if has_snapshots && self.partitions.len() == 1 {
             return snapshots();
         }
-        let guards = self.copy_all();
+        let guards = self.copy_all()?;
         if has_snapshots {
             return snapshots();
         }

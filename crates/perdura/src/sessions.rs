@@ -15,12 +15,14 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use engines::{Begin, Sessions};
+use engines::{Begin, EngineError, Sessions};
 
 use crate::any_engine::AnyEngine;
-use crate::error::Error;
+use crate::held::{self, Hold};
+use crate::holder::Holder;
+use crate::turns::Taken;
 
 /// So many transactions of a partition are open at the same time, at most.
 pub(crate) const MOST: usize = 256;
@@ -60,46 +62,95 @@ impl<E> SessionPool<E> {
         self.age.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Lends a session, in which a transaction has begun; `None` if there was none until the
-    /// deadline.
-    pub(crate) fn lend(
+    /// Waits while the state `is` so, until the deadline at most; returns whether it no longer is.
+    fn wait_while<'g>(
         &self,
-        begin: &Begin,
+        mut state: MutexGuard<'g, State<E>>,
         deadline: Option<Instant>,
-    ) -> Result<Option<Lent<'_, E>>, Error> {
-        let mut state = self.state();
-        while state.still > 0 || state.lent >= MOST {
+        is: impl Fn(&State<E>) -> bool,
+    ) -> (MutexGuard<'g, State<E>>, bool) {
+        while is(&state) {
             let Some(deadline) = deadline else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(None);
+                return (state, false);
             }
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        (state, true)
+    }
+
+    /// Lends a session, in which a transaction has begun. Waits for one until the deadline at most.
+    pub(crate) fn lend(
+        &self,
+        begin: &Begin,
+        deadline: Option<Instant>,
+    ) -> Result<Lent<'_, E>, LendError> {
+        if held::any(|hold| hold == Hold::alone(self)) {
+            return Err(Taken::Nested.into());
+        }
+        let full = |state: &State<E>| state.still > 0 || state.lent >= MOST;
+        let (mut state, free) = self.wait_while(self.state(), deadline, full);
+        if !free {
+            let by = if state.still > 0 { Holder::Copy } else { Holder::Transactions };
+            return Err(Taken::Busy(by).into());
+        }
         state.lent += 1;
         let free = state.free.pop();
         drop(state);
+        held::take(Hold::shared(self));
         // Given back on every way out.
         let mut lent = Lent { pool: self, session: free };
         if lent.session.is_none() {
             lent.session = Some(Box::new(AnyEngine::session(self.source.session()?)));
         }
         lent.begin_as(begin)?;
-        Ok(Some(lent))
+        Ok(lent)
     }
 
-    /// Waits until no session is lent, and lends none meanwhile.
-    pub(crate) fn still(&self) -> Still<'_, E> {
+    /// Waits until no session is lent, for so long at most, and lends none meanwhile.
+    pub(crate) fn still(&self, most: Option<Duration>) -> Result<Still<'_, E>, Taken> {
+        if held::any(|hold| hold == Hold::shared(self)) {
+            return Err(Taken::Nested);
+        }
+        let deadline = most.and_then(|most| Instant::now().checked_add(most));
         let mut state = self.state();
         state.still += 1;
-        while state.lent > 0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        Still { pool: self }
+        held::take(Hold::alone(self));
+        // Given back on every way out.
+        let still = Still { pool: self };
+        let (state, empty) = self.wait_while(state, deadline, |state| state.lent > 0);
+        drop(state);
+        if empty { Ok(still) } else { Err(Taken::Busy(Holder::Transactions)) }
+    }
+}
+
+impl<E> Drop for SessionPool<E> {
+    fn drop(&mut self) {
+        held::forget(self);
+    }
+}
+
+/// Why a session cannot be had.
+#[derive(Debug)]
+pub(crate) enum LendError {
+    Taken(Taken),
+    Engine(EngineError),
+}
+
+impl From<Taken> for LendError {
+    fn from(taken: Taken) -> Self {
+        Self::Taken(taken)
+    }
+}
+
+impl From<EngineError> for LendError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
     }
 }
 
@@ -142,6 +193,7 @@ impl<E> Drop for Lent<'_, E> {
         state.free.extend(session);
         state.lent -= 1;
         drop(state);
+        held::leave(Hold::shared(self.pool));
         self.pool.changed.notify_all();
     }
 }
@@ -159,6 +211,7 @@ pub(crate) struct Still<'a, E> {
 
 impl<E> Drop for Still<'_, E> {
     fn drop(&mut self) {
+        held::leave(Hold::alone(self.pool));
         self.pool.state().still -= 1;
         self.pool.changed.notify_all();
     }

@@ -11,9 +11,8 @@ use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::error::Error;
 use crate::sessions::Lent;
-use crate::sync::RwLockWriteGuard;
 use crate::table::Table;
-use crate::turns::{ReadGuard, Turns};
+use crate::turns::{ReadGuard, Turns, WriteGuard};
 
 /// What to scan: everything in the order of the primary key, unless it is told otherwise.
 ///
@@ -109,7 +108,7 @@ impl Ticket {
 /// A partition's engine, for one who may change it.
 #[derive(Debug)]
 pub(crate) enum Writing<'a, E: Environment> {
-    Locked(RwLockWriteGuard<'a, AnyEngine<E>>),
+    Locked(WriteGuard<'a, AnyEngine<E>>),
     Owned(&'a mut AnyEngine<E>),
     Session(Lent<'a, E>),
 }

@@ -13,28 +13,29 @@
 //!   none beyond [`MOST_PASSES`], so that the writer has its turn at last.
 //! - One who reads already would wait for itself behind a writer; and while somebody copies the
 //!   partition, which takes long, all others would wait for the copy. These readers always pass.
+//! - Who would wait for what its own thread holds is told so at once; and who holds another partition
+//!   meanwhile does not wait for ever (`held.rs`).
 //! - An owner keeps a partition for as long as it likes. The thread waits a little, longer each
 //!   time, and goes on with the other partitions.
 
-use std::cell::Cell;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+use crate::held::{self, Hold};
 use crate::holder::Holder;
 use crate::sync::{
     AtomicBool, AtomicU32, MOST_PASSES, PASSES_AT_ONCE, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    thread_local, yield_now,
+    yield_now,
 };
 
-thread_local! {
-    /// How many partitions this thread is reading.
-    static READING: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Whether this thread is reading any partition.
-fn reading() -> bool {
-    READING.with(Cell::get) > 0
+/// Why a partition cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// The thread would wait for itself.
+    Nested,
+    /// Somebody has kept it for longer than the call may wait.
+    Busy(Holder),
 }
 
 /// Something that is taken in turns; see the module's comment. A panic in a transaction has aborted
@@ -56,6 +57,11 @@ pub(crate) struct Turns<T> {
     backlog: AtomicBool,
     /// How often the thread has waited in vain since it was there last.
     missed: AtomicU32,
+    /// Who has it for itself alone; for messages.
+    owned: AtomicBool,
+    stepping: AtomicBool,
+    /// How long somebody waits who holds another partition.
+    patience: Duration,
 }
 
 /// Looks after who waits before the thread asks for the lock again, which waits itself then.
@@ -69,7 +75,7 @@ const MOST_MISSED: u32 = 7;
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> Turns<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) fn new(value: T, patience: Duration) -> Self {
         Self {
             lock: RwLock::new(value),
             copying: AtomicU32::new(0),
@@ -79,31 +85,82 @@ impl<T> Turns<T> {
             wanted: AtomicBool::new(false),
             backlog: AtomicBool::new(false),
             missed: AtomicU32::new(0),
+            owned: AtomicBool::new(false),
+            stepping: AtomicBool::new(false),
+            patience,
         }
     }
 
     #[inline]
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+    pub(crate) fn write(&self) -> Result<WriteGuard<'_, T>, Taken> {
         match self.lock.try_write() {
-            Some(guard) => guard,
-            None => self.wait_for(|| {
-                let guard = self.lock.write();
-                self.passed.store(0, Relaxed);
-                guard
-            }),
+            Some(guard) => Ok(WriteGuard::new(guard)),
+            None => self.write_in_turn(None),
         }
     }
 
     /// As [`Self::write`], if it can be had so soon.
-    pub(crate) fn write_for(&self, time: Duration) -> Option<RwLockWriteGuard<'_, T>> {
-        let took = self.lock.try_write();
-        took.or_else(|| self.wait_for(|| self.lock.try_write_for(time)))
+    pub(crate) fn write_for(&self, time: Duration) -> Result<WriteGuard<'_, T>, Taken> {
+        match self.lock.try_write() {
+            Some(guard) => Ok(WriteGuard::new(guard)),
+            None => self.write_in_turn(Some(time)),
+        }
+    }
+
+    /// As [`Self::write`], by one who has just given it back.
+    pub(crate) fn write_again(&self) -> WriteGuard<'_, T> {
+        let guard = self.lock.try_write();
+        let guard = guard.unwrap_or_else(|| self.wait_for(|| self.lock.write()));
+        self.passed.store(0, Relaxed);
+        WriteGuard::new(guard)
+    }
+
+    #[cold]
+    fn write_in_turn(&self, time: Option<Duration>) -> Result<WriteGuard<'_, T>, Taken> {
+        if held::any(|hold| hold == self.alone() || hold == self.shared()) {
+            return Err(Taken::Nested);
+        }
+        let most = self.limit(time);
+        let took = self.wait_for(|| match most {
+            Some(time) => self.lock.try_write_for(time),
+            None => Some(self.lock.write()),
+        });
+        if took.is_some() {
+            self.passed.store(0, Relaxed);
+        }
+        took.map(WriteGuard::new).ok_or_else(|| Taken::Busy(self.holder()))
+    }
+
+    /// How long this thread waits for it, if it would like to wait so long.
+    fn limit(&self, time: Option<Duration>) -> Option<Duration> {
+        let most = held::anything().then_some(self.patience);
+        match (time, most) {
+            (Some(time), Some(most)) => Some(time.min(most)),
+            (time, most) => time.or(most),
+        }
+    }
+
+    fn alone(&self) -> Hold {
+        Hold::alone(&self.lock)
+    }
+
+    fn shared(&self) -> Hold {
+        Hold::shared(&self.lock)
+    }
+
+    /// Somebody owns it from now on, or no more.
+    pub(crate) fn own(&self, owned: bool) {
+        self.owned.store(owned, SeqCst);
     }
 
     /// Who has it, by the looks of it; for a message.
-    pub(crate) fn holder(&self) -> Holder {
+    fn holder(&self) -> Holder {
         if self.copying.load(SeqCst) > 0 {
             Holder::Copy
+        } else if self.owned.load(SeqCst) {
+            Holder::Owner
+        } else if self.stepping.load(SeqCst) {
+            Holder::Background
         } else if self.lock.is_locked_exclusive() {
             Holder::Writer
         } else {
@@ -112,46 +169,78 @@ impl<T> Turns<T> {
     }
 
     #[inline]
-    pub(crate) fn read(&self) -> ReadGuard<'_, T> {
-        let guard = match self.lock.try_read() {
-            Some(guard) => guard,
-            None => self.wait_for(|| self.read_in_turn()),
-        };
-        ReadGuard::new(guard)
+    pub(crate) fn read(&self) -> Result<ReadGuard<'_, T>, Taken> {
+        match self.lock.try_read() {
+            Some(guard) => Ok(ReadGuard::new(guard)),
+            None => self.read_in_turn(),
+        }
     }
 
-    fn read_in_turn(&self) -> RwLockReadGuard<'_, T> {
+    #[cold]
+    fn read_in_turn(&self) -> Result<ReadGuard<'_, T>, Taken> {
+        if held::any(|hold| hold == self.alone()) {
+            return Err(Taken::Nested);
+        }
+        let took = match self.limit(None) {
+            Some(most) => self.wait_for(|| self.pass(Some(most))),
+            None => self.wait_for(|| self.wait_to_read()),
+        };
+        took.map(ReadGuard::new).ok_or_else(|| Taken::Busy(self.holder()))
+    }
+
+    fn wait_to_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let (mut wait, mut most) = (READ_WAIT, PASSES_AT_ONCE);
         loop {
-            if reading() || self.copying.load(SeqCst) > 0 {
-                return self.lock.read_recursive();
+            if self.copying.load(SeqCst) > 0 {
+                return self.pass(None);
             }
             if self.passed.load(Relaxed) < most
                 && let Some(guard) = self.lock.try_read_recursive()
             {
                 self.passed.fetch_add(1, Relaxed);
-                return guard;
+                return Some(guard);
             }
             most = MOST_PASSES;
             if let Some(guard) = self.lock.try_read_for(wait) {
-                return guard;
+                return Some(guard);
             }
             // It comes again behind those who wait: at last it stays for longer than all of them take.
             wait = wait.saturating_mul(2);
         }
     }
 
-    /// As [`Self::read`], for long: other readers do not wait meanwhile.
-    pub(crate) fn copy(&self) -> CopyGuard<'_, T> {
+    /// Reads without regard for writers that wait: who holds something already would wait for
+    /// itself.
+    fn pass(&self, most: Option<Duration>) -> Option<RwLockReadGuard<'_, T>> {
+        match most {
+            Some(most) => self.lock.try_read_recursive_for(most),
+            None => Some(self.lock.read_recursive()),
+        }
+    }
+
+    /// As [`Self::read`], for long: other readers do not wait meanwhile. Waits for so long at most.
+    pub(crate) fn copy(&self, most: Option<Duration>) -> Result<CopyGuard<'_, T>, Taken> {
         // Before the lock is asked for: whoever reads from now on passes the writers that wait.
         let others = self.copying.fetch_add(1, SeqCst) > 0;
         let until = Until { copying: &self.copying };
-        let guard = match self.lock.try_read() {
-            Some(guard) => guard,
-            None if others || reading() => self.wait_for(|| self.lock.read_recursive()),
-            None => self.wait_for(|| self.lock.read()),
-        };
-        CopyGuard { reading: ReadGuard::new(guard), _until: until }
+        if held::any(|hold| hold == self.alone()) {
+            return Err(Taken::Nested);
+        }
+        let passes = others || held::reading();
+        let took = self.lock.try_read().or_else(|| {
+            self.wait_for(|| match most {
+                Some(_) => self.pass(most),
+                None if passes => self.pass(None),
+                None => Some(self.lock.read()),
+            })
+        });
+        let guard = took.ok_or_else(|| Taken::Busy(self.holder()))?;
+        Ok(CopyGuard { reading: ReadGuard::new(guard), _until: until })
+    }
+
+    /// How long one waits who holds another partition; `None` if this thread holds none.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.limit(None)
     }
 
     #[cold]
@@ -174,6 +263,7 @@ impl<T> Turns<T> {
         self.missed.store(if guard.is_none() { missed.saturating_add(1) } else { 0 }, Relaxed);
         let mut guard = guard?;
         self.passed.store(0, Relaxed);
+        self.stepping.store(true, SeqCst);
         // Before the work: in an engine with sessions somebody may leave more meanwhile.
         self.backlog.store(false, SeqCst);
         let (done, more) = work(&mut guard);
@@ -181,6 +271,7 @@ impl<T> Turns<T> {
             self.backlog.store(true, SeqCst);
         }
         let served = self.served.load(SeqCst);
+        self.stepping.store(false, SeqCst);
         drop(guard);
         for _ in 0..PATIENCE {
             if self.queue() != Some(served) {
@@ -224,6 +315,49 @@ impl<T> Turns<T> {
     }
 }
 
+impl<T> Drop for Turns<T> {
+    fn drop(&mut self) {
+        held::forget(&self.lock);
+    }
+}
+
+/// Somebody writes.
+#[derive(Debug)]
+pub(crate) struct WriteGuard<'a, T> {
+    guard: RwLockWriteGuard<'a, T>,
+}
+
+impl<'a, T> WriteGuard<'a, T> {
+    #[inline]
+    fn new(guard: RwLockWriteGuard<'a, T>) -> Self {
+        held::take(Hold::alone(RwLockWriteGuard::rwlock(&guard)));
+        Self { guard }
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl<T> Drop for WriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        held::leave(Hold::alone(RwLockWriteGuard::rwlock(&self.guard)));
+    }
+}
+
 /// Somebody reads.
 #[derive(Debug)]
 pub(crate) struct ReadGuard<'a, T> {
@@ -233,7 +367,7 @@ pub(crate) struct ReadGuard<'a, T> {
 impl<'a, T> ReadGuard<'a, T> {
     #[inline]
     fn new(guard: RwLockReadGuard<'a, T>) -> Self {
-        READING.with(|reading| reading.set(reading.get() + 1));
+        held::take(Hold::shared(RwLockReadGuard::rwlock(&guard)));
         Self { guard }
     }
 }
@@ -250,7 +384,7 @@ impl<T> Deref for ReadGuard<'_, T> {
 impl<T> Drop for ReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        READING.with(|reading| reading.set(reading.get() - 1));
+        held::leave(Hold::shared(RwLockReadGuard::rwlock(&self.guard)));
     }
 }
 

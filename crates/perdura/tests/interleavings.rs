@@ -6,6 +6,8 @@
 
 #[path = "../src/bell.rs"]
 mod bell;
+#[path = "../src/held.rs"]
+mod held;
 #[path = "../src/holder.rs"]
 #[expect(unreachable_pub, reason = "it is reachable in the crate")]
 mod holder;
@@ -74,12 +76,12 @@ mod lock {
 
         fn reading(&self) -> RwLockReadGuard<'_, T> {
             let value = self.value.try_read().expect("nobody writes");
-            RwLockReadGuard { value, _leave: Leave { lock: self, writer: false } }
+            RwLockReadGuard { value, leave: Leave { lock: self, writer: false } }
         }
 
         fn writing(&self) -> RwLockWriteGuard<'_, T> {
             let value = self.value.try_write().expect("nobody else is there");
-            RwLockWriteGuard { value, _leave: Leave { lock: self, writer: true } }
+            RwLockWriteGuard { value, leave: Leave { lock: self, writer: true } }
         }
 
         fn enter_reading(&self, passing: bool) -> RwLockReadGuard<'_, T> {
@@ -95,6 +97,13 @@ mod lock {
 
         pub(crate) fn read_recursive(&self) -> RwLockReadGuard<'_, T> {
             self.enter_reading(true)
+        }
+
+        pub(crate) fn try_read_recursive_for(&self, _: Duration) -> Option<RwLockReadGuard<'_, T>> {
+            (0..LOOKS).find_map(|_| {
+                yield_now();
+                self.look(true)
+            })
         }
 
         fn look(&self, passing: bool) -> Option<RwLockReadGuard<'_, T>> {
@@ -177,7 +186,13 @@ mod lock {
     #[derive(Debug)]
     pub(crate) struct RwLockReadGuard<'a, T> {
         value: sync::RwLockReadGuard<'a, T>,
-        _leave: Leave<'a, T>,
+        leave: Leave<'a, T>,
+    }
+
+    impl<'a, T> RwLockReadGuard<'a, T> {
+        pub(crate) fn rwlock(guard: &Self) -> &'a RwLock<T> {
+            guard.leave.lock
+        }
     }
 
     impl<T> Deref for RwLockReadGuard<'_, T> {
@@ -190,7 +205,13 @@ mod lock {
     #[derive(Debug)]
     pub(crate) struct RwLockWriteGuard<'a, T> {
         value: sync::RwLockWriteGuard<'a, T>,
-        _leave: Leave<'a, T>,
+        leave: Leave<'a, T>,
+    }
+
+    impl<'a, T> RwLockWriteGuard<'a, T> {
+        pub(crate) fn rwlock(guard: &Self) -> &'a RwLock<T> {
+            guard.leave.lock
+        }
     }
 
     impl<T> Deref for RwLockWriteGuard<'_, T> {
@@ -210,6 +231,7 @@ mod lock {
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
@@ -217,6 +239,9 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 use crate::bell::Bell;
 use crate::sync::AtomicU32;
 use crate::turns::Turns;
+
+/// How long one waits who holds another partition.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `story` under so many random schedules, and as many that change threads rarely.
 fn interleave(schedules: usize, story: impl Fn() + Send + Sync + Copy + 'static) -> usize {
@@ -262,7 +287,7 @@ fn work(partitions: &[Turns<Partition>], bell: &Bell) {
 /// `early`: the bell is rung before the work is there, which is wrong.
 fn writers_and_the_thread(early: bool) {
     let partitions: Arc<[Turns<Partition>]> =
-        (0..2).map(|_| Turns::new(Partition::default())).collect();
+        (0..2).map(|_| Turns::new(Partition::default(), PATIENCE)).collect();
     let bell = Arc::new(Bell::default());
     let worker = {
         let (partitions, bell) = (partitions.clone(), bell.clone());
@@ -278,7 +303,7 @@ fn writers_and_the_thread(early: bool) {
                         // The thread has time to look, and to fall asleep again.
                         (0..30).for_each(|_| thread::yield_now());
                     }
-                    let mut partition = partitions[(number + round) % 2].write();
+                    let mut partition = partitions[(number + round) % 2].write().unwrap();
                     partition.commits += 1;
                     partition.backlog += 1;
                     partitions[(number + round) % 2].leave_backlog();
@@ -290,20 +315,20 @@ fn writers_and_the_thread(early: bool) {
         })
         .collect();
     for partition in &*partitions {
-        let seen = partition.read();
+        let seen = partition.read().unwrap();
         assert_eq!(seen.commits, seen.backlog + seen.steps);
     }
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     // Nobody rings any more: what was rung for is done, or the scheduler sees that nothing is left
     // to run but this loop.
     for _ in 0..2_000 {
-        if partitions.iter().all(|partition| partition.read().backlog == 0) {
+        if partitions.iter().all(|partition| partition.read().unwrap().backlog == 0) {
             break;
         }
         thread::yield_now();
     }
     for partition in &*partitions {
-        let seen = partition.read();
+        let seen = partition.read().unwrap();
         assert_eq!((seen.commits, seen.backlog), (3, 0), "the thread sleeps through a bell");
     }
     bell.stop();
@@ -326,7 +351,7 @@ fn a_bell_that_is_rung_too_early_is_slept_through() {
 /// A writer that finds the partition taken by the thread waits for one step, although the thread
 /// always has more to do.
 fn a_writer_beside_a_busy_thread() {
-    let turns = Arc::new(Turns::new(0u32));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE));
     let stop = Arc::new(AtomicU32::new(0));
     let worker = {
         let (turns, stop) = (turns.clone(), stop.clone());
@@ -342,8 +367,8 @@ fn a_writer_beside_a_busy_thread() {
         })
     };
     for _ in 0..3 {
-        drop(turns.write());
-        drop(turns.read());
+        drop(turns.write().unwrap());
+        drop(turns.read().unwrap());
     }
     stop.store(1, SeqCst);
     worker.join().unwrap();
@@ -358,7 +383,7 @@ fn a_writer_waits_for_a_step_at_most() {
 /// The owner of a partition lets the thread in between two transactions; another writer and a
 /// reader want it too.
 fn an_owner_lets_the_thread_in() {
-    let turns = Arc::new(Turns::new(0u32));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE));
     let spawn = |act: fn(&Turns<u32>)| {
         let turns = turns.clone();
         thread::spawn(move || act(&turns))
@@ -371,21 +396,21 @@ fn an_owner_lets_the_thread_in() {
                 }
             }
         }),
-        spawn(|turns| *turns.write() += 1),
-        spawn(|turns| assert!(*turns.read() <= 6)),
+        spawn(|turns| *turns.write().unwrap() += 1),
+        spawn(|turns| assert!(*turns.read().unwrap() <= 6)),
     ];
-    let mut owned = Some(turns.write());
+    let mut owned = Some(turns.write().unwrap());
     for _ in 0..4 {
         if turns.is_wanted() {
             drop(owned.take());
             turns.let_in();
-            owned = Some(turns.write());
+            owned = Some(turns.write().unwrap());
         }
         thread::yield_now();
     }
     drop(owned);
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read(), 4);
+    assert_eq!(*turns.read().unwrap(), 4);
 }
 
 #[test]
@@ -397,22 +422,22 @@ fn an_owner_who_lets_the_thread_in_goes_on() {
 /// Somebody copies the partition until a reader has been there; a writer and the thread in the
 /// background wait for the end of it.
 fn a_reader_beside_a_copy() {
-    let turns = Arc::new(Turns::new(0u32));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE));
     let seen = Arc::new(AtomicU32::new(0));
-    let copy = turns.copy();
+    let copy = turns.copy(None).unwrap();
     let spawn = |act: fn(&Turns<u32>, &AtomicU32)| {
         let (turns, seen) = (turns.clone(), seen.clone());
         thread::spawn(move || act(&turns, &seen))
     };
     let others = [
-        spawn(|turns, _| *turns.write() += 1),
+        spawn(|turns, _| *turns.write().unwrap() += 1),
         spawn(|turns, _| while turns.step(|_| ((), false)).is_none() {}),
         spawn(|turns, seen| {
-            drop(turns.read());
+            drop(turns.read().unwrap());
             seen.fetch_add(1, SeqCst);
         }),
         spawn(|turns, seen| {
-            drop(turns.copy());
+            drop(turns.copy(None).unwrap());
             seen.fetch_add(1, SeqCst);
         }),
     ];
@@ -422,7 +447,7 @@ fn a_reader_beside_a_copy() {
     assert_eq!(*copy, 0);
     drop(copy);
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read(), 1);
+    assert_eq!(*turns.read().unwrap(), 1);
 }
 
 #[test]
@@ -433,25 +458,25 @@ fn readers_do_not_wait_for_a_copy_though_writers_do() {
 
 /// One who comes to copy while a writer waits for a reader, and readers that came before.
 fn a_copy_behind_a_writer() {
-    let turns = Arc::new(Turns::new(0u32));
-    let reading = turns.read();
+    let turns = Arc::new(Turns::new(0u32, PATIENCE));
+    let reading = turns.read().unwrap();
     let others: Vec<_> = (0..4u32)
         .map(|number| {
             let turns = turns.clone();
             thread::spawn(move || match number {
-                0 => *turns.write() += 1,
-                1 => assert!(*turns.copy() < 2),
-                _ => assert!(*turns.read() < 2),
+                0 => *turns.write().unwrap() += 1,
+                1 => assert!(*turns.copy(None).unwrap() < 2),
+                _ => assert!(*turns.read().unwrap() < 2),
             })
         })
         .collect();
     thread::yield_now();
     // A read within a read, and a copy.
-    assert_eq!(*turns.read(), 0);
-    assert_eq!(*turns.copy(), 0);
+    assert_eq!(*turns.read().unwrap(), 0);
+    assert_eq!(*turns.copy(None).unwrap(), 0);
     drop(reading);
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read(), 1);
+    assert_eq!(*turns.read().unwrap(), 1);
 }
 
 #[test]
@@ -462,11 +487,11 @@ fn one_who_reads_already_waits_for_no_writer() {
 
 /// Somebody reads until so many others have been there; a writer waits.
 fn readers_behind_a_writer_that_waits(readers: u32) {
-    let (turns, seen) = (Arc::new(Turns::new(0u32)), Arc::new(AtomicU32::new(0)));
-    let long = turns.read();
+    let (turns, seen) = (Arc::new(Turns::new(0u32, PATIENCE)), Arc::new(AtomicU32::new(0)));
+    let long = turns.read().unwrap();
     let writer = {
         let turns = turns.clone();
-        thread::spawn(move || *turns.write() += 1)
+        thread::spawn(move || *turns.write().unwrap() += 1)
     };
     while turns.queue().is_none() {
         thread::yield_now();
@@ -475,7 +500,7 @@ fn readers_behind_a_writer_that_waits(readers: u32) {
         .map(|_| {
             let (turns, seen) = (turns.clone(), seen.clone());
             thread::spawn(move || {
-                drop(turns.read());
+                drop(turns.read().unwrap());
                 seen.fetch_add(1, SeqCst);
             })
         })
@@ -487,7 +512,7 @@ fn readers_behind_a_writer_that_waits(readers: u32) {
     drop(long);
     writer.join().unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read(), 1);
+    assert_eq!(*turns.read().unwrap(), 1);
 }
 
 #[test]
@@ -508,8 +533,8 @@ fn no_more_readers_than_are_let_pass_a_writer() {
 
 /// The owner goes on only when the thread has given up.
 fn an_owner_who_keeps_the_partition() {
-    let turns = Arc::new(Turns::new(0u32));
-    let owned = turns.write();
+    let turns = Arc::new(Turns::new(0u32, PATIENCE));
+    let owned = turns.write().unwrap();
     let thread = {
         let turns = turns.clone();
         thread::spawn(move || turns.step(|_| ((), false)))

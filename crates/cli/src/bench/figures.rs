@@ -71,7 +71,13 @@ pub(crate) struct Counted {
 impl Counted {
     /// Of a database, so far.
     pub(crate) fn of(database: &Database) -> Self {
-        Self { counters: database.counters(), logged_bytes: database.stats().logged_bytes }
+        Self {
+            counters: database.counters(),
+            logged_bytes: database
+                .stats()
+                .expect("this thread has no transaction open")
+                .logged_bytes,
+        }
     }
 
     /// What came since `before`.

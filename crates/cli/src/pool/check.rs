@@ -140,7 +140,7 @@ fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<()
             "DAMAGE      one copy of the header: {damage}; the other one is whole and was used\n"
         );
     }
-    let found = timed("checking", || database.examine());
+    let found = timed("checking", || database.examine()).map_err(&about)?;
     let whole = found.findings.is_empty();
     text += &findings_text(&found.findings);
     text += &format!("tuples      {}\n", grouped(found.report.tuples));

@@ -87,7 +87,7 @@ impl BytesStage {
         let mut points = Vec::new();
         for operation in Operation::ALL {
             database.sync()?;
-            let before = database.stats();
+            let before = database.stats().expect("this thread has no transaction open");
             meter.reset();
             for _ in 0..OPERATIONS {
                 match operation {
@@ -97,7 +97,7 @@ impl BytesStage {
                 }
             }
             database.sync()?;
-            let after = database.stats();
+            let after = database.stats().expect("this thread has no transaction open");
             let merged = |stats: &perdura::EngineStats| {
                 stats.flushed_bytes + stats.merged_bytes.iter().sum::<u64>()
             };

@@ -46,8 +46,9 @@ impl<E: Environment> Database<E> {
     /// after the other, lowest number first. Readers never wait.
     ///
     /// As all partitions are taken together, lowest number first, a thread that keeps a transaction
-    /// open in one partition must not begin one in a lower one meanwhile, and one that has a
-    /// partition for itself ([`crate::Partition::exclusive`]) must not call this.
+    /// open in one partition and begins one in a lower one meanwhile may get [`Error::Busy`]. A thread
+    /// that has a transaction open, or a partition for itself ([`crate::Partition::exclusive`]), gets
+    /// [`Error::Nested`] from this, unless the engine has snapshots and there is one partition.
     ///
     /// ```
     /// # use perdura::*;

@@ -1,23 +1,21 @@
 //! A partition of a database: transactions in it, and owning it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engines::below::{Catalog, Environment, Native, Value};
 use engines::{Begin, Isolation, VersionReader};
 
-use super::Database;
+use super::{Copying, Database};
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::error::Error;
-use crate::holder::Holder;
 use crate::options::WriteOptions;
 use crate::rerun::Tries;
-use crate::sessions::{Lent, SessionPool, Still};
+use crate::sessions::{LendError, Lent, Still};
 use crate::snapshot::Snapshot;
-use crate::sync::RwLockWriteGuard;
 use crate::table::Table;
 use crate::transaction::{Call, ReadTx, Reading, Tx, Writing};
-use crate::turns::{ReadGuard, Turns};
+use crate::turns::{ReadGuard, Turns, WriteGuard};
 
 /// One partition of a database. Its transactions run one after the other; those of different
 /// partitions at the same time.
@@ -34,23 +32,47 @@ impl<'a, E: Environment> Partition<'a, E> {
     }
 
     #[inline]
-    pub(super) fn write_lock(&self) -> RwLockWriteGuard<'a, AnyEngine<E>> {
-        self.turns().write()
+    pub(super) fn write_lock(&self) -> Result<WriteGuard<'a, AnyEngine<E>>, Error> {
+        self.turns().write().map_err(|taken| Error::taken(self.number, taken))
     }
 
     #[inline]
-    pub(super) fn read_lock(&self) -> ReadGuard<'a, AnyEngine<E>> {
-        self.turns().read()
+    pub(super) fn read_lock(&self) -> Result<ReadGuard<'a, AnyEngine<E>>, Error> {
+        self.turns().read().map_err(|taken| Error::taken(self.number, taken))
+    }
+
+    /// The partition with no transaction open in it, for who reads it for long; waits for so long at
+    /// most.
+    pub(super) fn copy_lock(&self, most: Option<Duration>) -> Result<Copying<'a, E>, Error> {
+        let taken = |taken| Error::taken(self.number, taken);
+        let still = self.still(most)?;
+        Ok(Copying { engine: self.turns().copy(most).map_err(taken)?, _still: still })
+    }
+
+    /// No transaction is open in a session from now on.
+    pub(super) fn still(&self, most: Option<Duration>) -> Result<Option<Still<'a, E>>, Error> {
+        let pool = self.database.sessions.get(self.number);
+        let taken = |taken| Error::taken(self.number, taken);
+        pool.map(|pool| pool.still(most)).transpose().map_err(taken)
     }
 
     /// Begins a transaction; waits for the one that is open in this partition, unless the engine
     /// runs many at the same time.
     ///
     /// # Errors
-    /// An engine that runs many has no room, or has stopped.
+    /// [`Error::Nested`] if this thread has the partition already; [`Error::Busy`] if it has another
+    /// one and this one is not free within [`crate::Options::retry_for`].
     #[inline]
     pub fn begin(&self) -> Result<Tx<'a, E>, Error> {
         self.begin_try(&mut Tries::default())
+    }
+
+    /// As [`Database::try_begin`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::try_begin`].
+    pub fn try_begin(&self, wait: Duration) -> Result<Tx<'a, E>, Error> {
+        self.begin_with(&mut Tries::default(), WriteOptions::new().wait(wait))
     }
 
     /// Begins a try of a transaction.
@@ -59,7 +81,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         if self.database.is_shared() {
             return self.begin_session(tries, WriteOptions::new());
         }
-        let mut engine = self.write_lock();
+        let mut engine = self.write_lock()?;
         engine.begin();
         Ok(self.tx(Writing::Locked(engine)))
     }
@@ -78,8 +100,10 @@ impl<'a, E: Environment> Partition<'a, E> {
             age: *tries.age.get_or_insert_with(|| pool.next_age()),
             wait: Some(wait),
         };
-        let busy = Error::Busy { partition: self.number, by: Holder::Transactions };
-        pool.lend(&begin, Instant::now().checked_add(wait))?.ok_or(busy)
+        pool.lend(&begin, Instant::now().checked_add(wait)).map_err(|error| match error {
+            LendError::Taken(taken) => Error::taken(self.number, taken),
+            LendError::Engine(error) => error.into(),
+        })
     }
 
     /// The isolation that a transaction gets at least.
@@ -109,19 +133,23 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// partition (P1 3) pays for no lock, so that reads of the next transaction overlap with the
     /// last fence of the one before.
     ///
-    /// Everybody else waits meanwhile, but for readers in engines with snapshots; also calls that look at the whole database, such as
-    /// [`Database::footprint`] and [`Database::check`]: do not make them in the thread that has
-    /// the partition. Only the thread in the background, if there is one, is let in between two
+    /// Everybody else waits meanwhile, but for readers in engines with snapshots; also calls that
+    /// look at the whole database, such as [`Database::footprint`] and [`Database::check`]. In the
+    /// thread that has the partition they are [`Error::Nested`]. Only the thread in the background,
+    /// if there is one, is let in between two
     /// transactions ([`crate::Background::Thread`]).
     ///
     /// # Errors
-    /// [`Error::Nested`].
+    /// [`Error::Nested`], [`Error::Busy`], as [`Partition::begin`].
     pub fn exclusive(&self) -> Result<Exclusive<'a, E>, Error> {
         let turns = self.turns();
+        let still = self.still(turns.patience())?;
+        let engine = self.write_lock()?;
+        turns.own(true);
         Ok(Exclusive {
-            _still: self.database.sessions.get(self.number).map(SessionPool::still),
+            _still: still,
             turns,
-            engine: Some(turns.write()),
+            engine: Some(engine),
             bell: self.database.bell(),
             catalog: &self.database.catalog,
             partition: self.number,
@@ -186,11 +214,11 @@ impl<'a, E: Environment> Partition<'a, E> {
         // One at a time: serializable, whatever is asked for.
         self.isolation(how)?;
         let mut engine = match how.wait {
-            None => self.write_lock(),
-            Some(wait) => self
-                .turns()
-                .write_for(wait)
-                .ok_or(Error::Busy { partition: self.number, by: self.turns().holder() })?,
+            None => self.write_lock()?,
+            Some(wait) => {
+                let took = self.turns().write_for(wait);
+                took.map_err(|taken| Error::taken(self.number, taken))?
+            }
         };
         engine.begin();
         Ok(self.tx(Writing::Locked(engine)))
@@ -236,7 +264,7 @@ impl<'a, E: Environment> Partition<'a, E> {
             } else if let Some(source) = &self.database.snapshots[self.number] {
                 Reading::Version(VersionReader::new(&**source)?)
             } else {
-                Reading::Locked(self.read_lock())
+                Reading::Locked(self.read_lock()?)
             };
             let tx = ReadTx { engine, catalog: &self.database.catalog };
             match work(&tx).and_then(|found| tx.end().map(|()| found)) {
@@ -270,7 +298,7 @@ fn run<'a, E: Environment, R>(
 pub struct Exclusive<'a, E: Environment = Native> {
     turns: &'a Turns<AnyEngine<E>>,
     /// None only while the thread in the background is let in.
-    engine: Option<RwLockWriteGuard<'a, AnyEngine<E>>>,
+    engine: Option<WriteGuard<'a, AnyEngine<E>>>,
     bell: Option<&'a Bell>,
     catalog: &'a Catalog,
     partition: usize,
@@ -282,7 +310,8 @@ impl<E: Environment> Exclusive<'_, E> {
     fn let_in(&mut self) {
         self.give_back();
         self.turns.let_in();
-        self.engine = Some(self.turns.write());
+        self.engine = Some(self.turns.write_again());
+        self.turns.own(true);
     }
 
     /// Lets go of the partition, in which no transaction is open then: one that was leaked
@@ -290,6 +319,7 @@ impl<E: Environment> Exclusive<'_, E> {
     fn give_back(&mut self) {
         if let Some(mut engine) = self.engine.take() {
             engine.abort_open();
+            self.turns.own(false);
         }
     }
 

@@ -322,9 +322,9 @@ fn merges_write_a_bounded_number_of_times() {
         sum / ROUNDS as f64
     };
     let theta = in_files(&small(EngineKind::Log), |driver, _| {
-        let before = driver.db.stats();
+        let before = driver.db.stats().unwrap();
         (0..ROUNDS * 1000).for_each(|_| driver.update());
-        let after = driver.db.stats();
+        let after = driver.db.stats().unwrap();
         let merged = |stats: &perdura::EngineStats| stats.merged_bytes.iter().sum::<u64>();
         let user = (after.user_bytes - before.user_bytes) as f64;
         let flushed = (after.flushed_bytes - before.flushed_bytes) as f64;

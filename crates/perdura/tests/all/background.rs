@@ -50,13 +50,13 @@ fn run<E: Environment>(db: &Database<E>, model: &mut Model, seed: u64, transacti
 /// Waits until the thread has nothing more to do; returns what there is to see then.
 fn idle<E: Environment>(db: &Database<E>) -> EngineStats {
     for _ in 0..20_000 {
-        let stats = db.stats();
+        let stats = db.stats().unwrap();
         if stats.waiting_bytes == 0 {
             return stats;
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("the thread does not come to an end: {:?}", db.stats());
+    panic!("the thread does not come to an end: {:?}", db.stats().unwrap());
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_the_thread_does_is_in_the_statistics() {
         let inline = native(engine).background(Background::Inline);
         let db = Database::create(&path, &schema(), &inline).unwrap();
         run(&db, &mut model, 1, 300);
-        let stats = db.stats();
+        let stats = db.stats().unwrap();
         assert_eq!(stats.background.steps, 0, "{engine}: {stats:?}");
         db.abandon();
         let db = Database::open(&path, &native(engine)).unwrap();
@@ -249,7 +249,7 @@ fn engines_in_the_pool_survive_a_power_cut_while_the_thread_works() {
             thread::yield_now();
         }
         idle(&db);
-        let (trace, stats) = (memory.stop(), db.stats());
+        let (trace, stats) = (memory.stop(), db.stats().unwrap());
         db.abandon();
         let (mut states, mut deep) = (0, 0);
         let mut replay = Replay::new(&trace);
@@ -307,7 +307,7 @@ fn what_the_thread_could_not_do_is_counted_and_returned_once_and_done_later() {
     assert!(matches!(failed, Error::Background { partition: 0, .. }), "{failed}");
     assert!(failed.to_string().contains("background"), "{failed}");
     db.sync().unwrap();
-    let stats = db.stats();
+    let stats = db.stats().unwrap();
     assert_eq!((stats.failures, stats.checkpoints), (1, 0), "{stats:?}");
     files.fail_after(None);
     for _ in 0..4 {
@@ -336,12 +336,12 @@ fn damage_that_the_thread_finds_stops_the_partition_and_nothing_hides_it() {
     damage(&directory.path().join("db.files").join("cow-0"));
     let db = Database::open(&path, &native(EngineKind::Cow)).unwrap();
     for _ in 0..20_000 {
-        if db.stats().failures > 0 {
+        if db.stats().unwrap().failures > 0 {
             break;
         }
         thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(db.stats().failures, 1, "the thread has met the damage");
+    assert_eq!(db.stats().unwrap().failures, 1, "the thread has met the damage");
     let tables = Tables::of(&db);
     let refused = db.write(|tx| tx.delete(&tables.item, &[Value::U64(1)])).unwrap_err();
     assert!(refused.to_string().contains("stopped"), "{refused}");

@@ -89,14 +89,14 @@ fn runs_go_down_three_levels_and_more() {
             }
         }
         if number % 500 == 0 {
-            let runs = store.db.stats().runs;
+            let runs = store.db.stats().unwrap().runs;
             deepest = deepest.max(runs.iter().rposition(|runs| *runs > 0).unwrap_or(0));
             assert!(runs.iter().skip(1).all(|runs| *runs <= 2), "{runs:?}");
             assert!(runs[0] <= 6, "{runs:?}");
         }
     }
     compare(&store.db, &model);
-    let stats = store.db.stats();
+    let stats = store.db.stats().unwrap();
     println!("{stats:?}: {:.2}", stats.write_amplification());
     assert!(deepest >= 3 && stats.merged_bytes[3] > 0, "{deepest} {stats:?}");
     assert_eq!((stats.stalls, stats.failures), (0, 0), "the pace is right");
@@ -119,7 +119,7 @@ fn a_tombstone_hides_the_tuple_below_it_until_both_are_gone() {
     delete(&store.db, &mut model, 7);
     compare(&store.db, &model);
     store.db.checkpoint().unwrap();
-    assert_eq!(store.db.stats().runs[0], 2);
+    assert_eq!(store.db.stats().unwrap().runs[0], 2);
     compare(&store.db, &model);
     // The same key again, over the tombstone, in a third run.
     put(&store.db, &mut model, 7, 70);
@@ -134,7 +134,7 @@ fn a_tombstone_hides_the_tuple_below_it_until_both_are_gone() {
     let db = Database::open(&store.path, &options().level0_runs(1).growth(1000)).unwrap();
     while db.background(1 << 20).unwrap() > 0 {}
     compare(&db, &model);
-    let stats = db.stats();
+    let stats = db.stats().unwrap();
     assert_eq!((stats.runs.iter().sum::<u32>(), stats.merges), (1, 1), "{stats:?}");
     let before = stats.run_bytes.iter().sum::<u64>();
     // All deleted: no run is left at all.
@@ -144,7 +144,11 @@ fn a_tombstone_hides_the_tuple_below_it_until_both_are_gone() {
     db.checkpoint().unwrap();
     while db.background(1 << 20).unwrap() > 0 {}
     compare(&db, &model);
-    assert!(before > 0 && db.stats().runs.iter().all(|runs| *runs == 0), "{:?}", db.stats());
+    assert!(
+        before > 0 && db.stats().unwrap().runs.iter().all(|runs| *runs == 0),
+        "{:?}",
+        db.stats().unwrap()
+    );
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn a_tuple_comes_together_from_three_runs_the_memtable_and_the_one_being_written
             store.db.checkpoint().unwrap();
         }
     }
-    assert_eq!(store.db.stats().runs[0], 4);
+    assert_eq!(store.db.stats().unwrap().runs[0], 4);
     compare(&store.db, &model);
     // Each column by itself, in any order and twice, and as plain bytes.
     let mut row = Row::new();
@@ -288,7 +292,7 @@ fn work_in_the_background_spares_the_writers_and_changes_nothing() {
     }
     compare(&store.db, &model);
     while store.db.background(1 << 10).unwrap() > 0 {}
-    let stats = store.db.stats();
+    let stats = store.db.stats().unwrap();
     assert_eq!((stats.waiting_bytes, stats.stalls, stats.failures), (0, 0, 0), "{stats:?}");
     compare(&store.db, &model);
 }
@@ -427,7 +431,7 @@ fn a_full_disk_at_every_call_loses_nothing() {
                 // which of two states counts only recovery finds out.
                 drop(tx);
                 stops += 1;
-                failures += db.stats().failures;
+                failures += db.stats().unwrap().failures;
                 db.abandon();
                 let memory = Recording::from_image(&memory.contents(), 1 << 20).unwrap();
                 let media = Media::recorded(memory, files.clone());
@@ -443,7 +447,7 @@ fn a_full_disk_at_every_call_loses_nothing() {
             files.fail_after(None);
             model.pairs.insert(("full".into(), number as i64), value);
         }
-        failures += db.stats().failures;
+        failures += db.stats().unwrap().failures;
         if db.sync().is_err() {
             db.abandon();
             continue;

@@ -21,6 +21,7 @@ mod fuzz_corpus;
 mod huge_pages;
 mod log;
 mod media_errors;
+mod nested;
 mod nvm_cow_budgets;
 mod nvm_cow_table2;
 mod paths;

@@ -104,7 +104,7 @@ fn of_a_sound_database_everything_is_taken_over() {
         assert!(done.findings.is_empty(), "{engine}: {:?}", done.findings);
         assert!(found == subject.model, "{engine}");
         let db = Database::open(&subject.path, &Options::new()).unwrap();
-        let examined = db.examine();
+        let examined = db.examine().unwrap();
         assert!(examined.findings.is_empty(), "{engine}: {:?}", examined.findings);
         assert_eq!(examined.report, db.check().unwrap(), "{engine}");
     }
@@ -129,7 +129,7 @@ fn behind_a_broken_node_the_rest_is_found() {
         // index there is nothing else.
         lost_all += usize::from(found.pairs.is_empty());
         let db = Database::open(&subject.path, &Options::new()).unwrap();
-        let examined = db.examine();
+        let examined = db.examine().unwrap();
         db.abandon();
         if examined.findings.is_empty() {
             // A node that is not in use any more.
@@ -167,7 +167,7 @@ fn what_is_salvaged_of_damaged_files_is_right() {
                 std::fs::write(&path, &damaged).unwrap();
                 let examined = match Database::open(&subject.path, &Options::new()) {
                     Ok(db) => {
-                        let examined = db.examine();
+                        let examined = db.examine().unwrap();
                         db.abandon();
                         Ok(examined)
                     }

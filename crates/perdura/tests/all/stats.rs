@@ -29,14 +29,14 @@ fn after_run(engine: EngineKind) -> (EngineStats, Model) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::create(&path, &schema(), &options(engine)).unwrap();
-    assert_eq!(db.stats(), EngineStats::default(), "{engine}: nothing has been done yet");
+    assert_eq!(db.stats().unwrap(), EngineStats::default(), "{engine}: nothing has been done yet");
     let mut model = Model::default();
     run(&db, &mut model, 500);
     compare(&db, &model);
-    let stats = db.stats();
+    let stats = db.stats().unwrap();
     db.close().unwrap();
     let db = Database::open(&path, &options(engine)).unwrap();
-    assert_eq!(db.stats().user_bytes, 0, "since it was opened");
+    assert_eq!(db.stats().unwrap().user_bytes, 0, "since it was opened");
     (stats, model)
 }
 
@@ -81,8 +81,8 @@ fn the_undo_log_says_how_many_bytes_it_was_given() {
         let key = [Value::Text("a"), Value::I64(1)];
         let values = [key[0], key[1], Value::Bytes(&[7; 20])];
         db.write(|tx| tx.insert(&table, &values)).unwrap();
-        assert_eq!(db.stats().logged_bytes, 64);
-        assert_eq!(db.stats().user_bytes, 1 + 8 + 20);
+        assert_eq!(db.stats().unwrap().logged_bytes, 64);
+        assert_eq!(db.stats().unwrap().user_bytes, 1 + 8 + 20);
         db.write(|tx| {
             tx.update(&table, &key, &[(2, Value::Bytes(&[8; 20]))])?;
             tx.delete(&table, &key)
@@ -91,8 +91,8 @@ fn the_undo_log_says_how_many_bytes_it_was_given() {
         let mut tx = db.begin().unwrap();
         tx.insert(&table, &values).unwrap();
         tx.abort().unwrap();
-        assert_eq!(db.stats().logged_bytes, 4 * 64, "{engine}");
-        assert_eq!(db.stats().user_bytes, 2 * 29 + 20, "{engine}");
+        assert_eq!(db.stats().unwrap().logged_bytes, 4 * 64, "{engine}");
+        assert_eq!(db.stats().unwrap().user_bytes, 2 * 29 + 20, "{engine}");
     }
 }
 
@@ -108,7 +108,7 @@ fn a_group_of_transactions_is_one_batch() {
             let values = [Value::Text("a"), Value::I64(number), Value::Bytes(&[7; 20])];
             db.write(|tx| tx.insert(&table, &values)).unwrap();
         }
-        let stats = db.stats();
+        let stats = db.stats().unwrap();
         assert_eq!(stats.batches, 10, "{engine}");
         if engine == EngineKind::NvmCow {
             // New: the tuple, its text, its bytes.
@@ -123,9 +123,9 @@ fn a_checkpoint_counts_what_it_wrote() {
     let options = options(EngineKind::Inp).checkpoint_bytes(1 << 20);
     let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
     run(&db, &mut Model::default(), 100);
-    assert_eq!(db.stats().checkpoints, 0);
+    assert_eq!(db.stats().unwrap().checkpoints, 0);
     db.checkpoint().unwrap();
-    let stats = db.stats();
+    let stats = db.stats().unwrap();
     assert_eq!(stats.checkpoints, 1);
     assert_eq!(stats.checkpoint_bytes, db.footprint().unwrap().checkpoint);
     assert_eq!(stats.inline.steps, 1);
@@ -139,9 +139,9 @@ fn a_reserve_that_is_larger_than_the_log_may_grow_makes_no_checkpoint_due() {
     let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
     let mut model = Model::default();
     run(&db, &mut model, 20);
-    assert_eq!((db.stats().checkpoints, db.background(1 << 20).unwrap()), (0, 0));
+    assert_eq!((db.stats().unwrap().checkpoints, db.background(1 << 20).unwrap()), (0, 0));
     run(&db, &mut model, 1500);
-    let stats = db.stats();
+    let stats = db.stats().unwrap();
     assert!((1..40).contains(&stats.checkpoints), "{stats:?}");
     while db.background(1 << 20).unwrap() > 0 {}
 }

@@ -327,7 +327,7 @@ pub(crate) fn exercise(
         // Nothing of it could be read.
         judge.0 = None;
     }
-    let _ = (db.footprint(), db.stats());
+    let _ = (db.footprint(), db.stats().unwrap());
     good &= change(&db, &tables, &mut judge);
     for _ in 0..20 {
         match db.background(4 << 10) {
@@ -338,7 +338,7 @@ pub(crate) fn exercise(
     }
     good &= db.checkpoint().is_ok();
     good &= read(&db, &tables, &mut judge);
-    let _ = (db.check(), db.footprint(), db.stats(), db.sync());
+    let _ = (db.check(), db.footprint(), db.stats().unwrap(), db.sync());
     good &= db.close().is_ok();
     match again() {
         Ok(db) => good &= read(&db, &tables_of(&db, &tables), &mut judge),
