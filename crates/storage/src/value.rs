@@ -220,7 +220,7 @@ pub(crate) struct RowField {
 
 /// A tuple, or some of its columns, copied out of the database. Meant to be used again and again:
 /// filling a row that has been filled before allocates nothing.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Row {
     pub(crate) fields: Vec<RowField>,
     pub(crate) bytes: Vec<u8>,

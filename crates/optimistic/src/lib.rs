@@ -1,0 +1,179 @@
+//! Do the contract of concurrent engines and its tests hold? A small engine with optimistic
+//! concurrency control, for tests alone.
+//!
+//! The committed state lies in an engine of P1, [`NvmInp`], behind a lock. A transaction keeps in
+//! memory what it has read and what it will write:
+//!
+//! 1. A read takes the lock, and notes the version of each key, of absent ones too, and of each scan
+//!    which keys it showed in which versions and how far it went.
+//! 2. A write is done in the inner engine, which says whether it can be done, and is kept as an
+//!    operation. What has been done there is undone when another transaction takes the lock, and
+//!    done again when this one does.
+//! 3. What a transaction has read is validated at each read, so that it never sees two states, and
+//!    when it commits. What has another version, or a scan that would show something else, is a
+//!    conflict.
+//! 4. A commit does its writes in the inner engine and commits there, under the lock. Durability
+//!    and recovery are the inner engine's.
+//!
+//! Under snapshot isolation the commit validates only what the transaction writes: all that it read
+//! was there at the time of its last read, and of two that write one key the first one wins.
+//!
+//! A [`Flaw`] leaves out a step, so that tests show that they notice.
+
+#![forbid(unsafe_code)]
+
+mod core;
+mod session;
+mod value;
+
+use std::fmt;
+use std::sync::Arc;
+
+use engines::below::{Catalog, Environment};
+use engines::{
+    Concurrency, DurableIn, Engine, EngineError, EngineOptions, EngineTraits, Isolation, Maker,
+    Method, NvmInp, RecoveryReport, Resources, Unfinished,
+};
+
+use crate::core::Shared;
+use crate::session::Session;
+
+/// The engine's name in the description of a database.
+pub const NAME: &str = "optimistic";
+
+/// A step that is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Flaw {
+    /// A commit does not validate what was read.
+    LostUpdate,
+    /// Nothing that was read is ever validated.
+    NonRepeatableRead,
+    /// Scans are not validated.
+    Phantom,
+    /// Whoever reads does not undo what another transaction has done in the inner engine.
+    DirtyRead,
+    /// A commit is made in two parts, between which others are let in, and nothing is validated.
+    DirtyWrite,
+    /// A commit is made in two parts.
+    TornCommit,
+    /// A commit is acknowledged before it is done.
+    EarlyAcknowledgement,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::LostUpdate,
+        Self::NonRepeatableRead,
+        Self::Phantom,
+        Self::DirtyRead,
+        Self::DirtyWrite,
+        Self::TornCommit,
+        Self::EarlyAcknowledgement,
+    ];
+}
+
+/// Where a thread is with the engine's lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum At {
+    /// It is going to take it.
+    Before,
+    /// Another one has it.
+    Taken,
+}
+
+/// Told where a thread is.
+pub(crate) type Hook = Arc<dyn Fn(At) + Send + Sync>;
+
+/// Makes partitions under the optimistic engine.
+#[derive(Clone)]
+pub struct Optimistic {
+    isolation: Isolation,
+    flaw: Option<Flaw>,
+    hook: Option<Hook>,
+}
+
+impl Default for Optimistic {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Optimistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { isolation, flaw, .. } = self;
+        f.debug_struct("Optimistic").field("isolation", isolation).field("flaw", flaw).finish()
+    }
+}
+
+impl Optimistic {
+    /// The engine without a flaw: transactions are serializable, unless they ask for less.
+    pub fn new() -> Self {
+        Self { isolation: Isolation::Serializable, flaw: None, hook: None }
+    }
+
+    /// It gives no more than snapshot isolation.
+    #[must_use]
+    pub fn on_snapshots(mut self) -> Self {
+        self.isolation = Isolation::Snapshot;
+        self
+    }
+
+    /// It leaves out a step.
+    #[must_use]
+    pub fn with(mut self, flaw: Flaw) -> Self {
+        self.flaw = Some(flaw);
+        self
+    }
+
+    /// Calls `hook` before a thread takes the engine's lock, and again and again while another one
+    /// has it. Without this a thread waits for it asleep.
+    #[must_use]
+    pub fn at_lock(mut self, hook: impl Fn(At) + Send + Sync + 'static) -> Self {
+        self.hook = Some(Arc::new(hook));
+        self
+    }
+
+    fn root(&self, inner: Box<dyn Engine>, catalog: &Arc<Catalog>) -> Box<dyn Engine> {
+        let Self { isolation, flaw, hook } = self.clone();
+        let shared = Shared::new(inner, catalog.clone(), isolation, flaw, hook);
+        Box::new(Session::root(shared))
+    }
+}
+
+impl<E: Environment> Maker<E> for Optimistic {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn traits(&self) -> EngineTraits {
+        EngineTraits {
+            durable_in: DurableIn::Pool,
+            concurrency: Concurrency::Shared,
+            isolation: self.isolation,
+            snapshots: false,
+            unfinished: Unfinished::Undone,
+            larger_than_memory: true,
+        }
+    }
+
+    fn create(
+        &self,
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<Box<dyn Engine>, EngineError> {
+        let inner = NvmInp::create(resources, catalog, options)?;
+        Ok(self.root(Box::new(inner), catalog))
+    }
+
+    fn open(
+        &self,
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        options: &EngineOptions,
+    ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
+        let (inner, report) = NvmInp::open(resources, catalog, options)?;
+        Ok((self.root(Box::new(inner), catalog), report))
+    }
+}
