@@ -1,5 +1,6 @@
 //! A database: a pool, its partitions, and who may use them when.
 
+mod brought;
 mod partition;
 
 use std::cell::Cell;

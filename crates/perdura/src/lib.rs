@@ -82,6 +82,8 @@ mod walk;
 pub use any_engine::Hosted;
 pub use backup::{Backup, BackupError};
 pub use database::{Database, Exclusive, Partition};
+#[doc(hidden)]
+pub use engines::Maker;
 pub use engines::below::{
     Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
     HeaderDamage, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium, Native, ParseDomainError, PoolError,

@@ -4,7 +4,7 @@
 use perdura::{Commit, Database, Error, Options, Schema, Table, Value};
 
 use super::operations::{insert, schema, tuple};
-use super::{Store, Tuple, each, holds, small};
+use super::{Store, Tuple, each, each_known, holds, small};
 
 fn put(db: &Database, table: &Table, id: u64) -> perdura::Ticket {
     let mut tx = db.begin().unwrap();
@@ -189,7 +189,7 @@ fn an_empty_database_and_one_that_became_empty() {
 
 #[test]
 fn what_a_database_says_of_itself() {
-    each(|engine| {
+    each_known(|engine| {
         let mut store = Store::new(&schema(), small(engine));
         let db = store.db();
         assert_eq!((db.engine(), db.schema(), db.partition_count()), (engine, &schema(), 1));
@@ -222,7 +222,7 @@ fn what_a_database_says_of_itself() {
 
 #[test]
 fn opening_or_creating() {
-    each(|engine| {
+    each_known(|engine| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
         let error = Database::open(&path, &small(engine)).unwrap_err();

@@ -2,7 +2,8 @@
 //! shows it, random operations against a model, and what the engines have in common: the same
 //! operations leave the same database.
 //!
-//! Tests go over [`EngineKind::ALL`], so a new engine is taken in without an edit. What is
+//! Tests go over [`EngineKind::ALL`], so a new engine is taken in without an edit, and over the
+//! optimistic engine of the crate of that name, which runs transactions at the same time. What is
 //! particular to one engine has its tests elsewhere.
 
 mod commits;
@@ -20,25 +21,143 @@ mod values;
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use optimistic::Optimistic;
 use perdura::{
-    Database, Domain, EngineKind, Environment, Error, Options, Scan, Schema, Table, Value,
+    Commit, Database, Domain, EngineKind, Environment, Error, Options, Scan, Schema, Table, Value,
 };
 
+/// An engine that tests run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Under {
+    /// One that ships.
+    Known(EngineKind),
+    /// The one for tests.
+    Optimistic,
+}
+
+impl Under {
+    fn all() -> impl Iterator<Item = Self> {
+        EngineKind::ALL.into_iter().map(Self::Known).chain([Self::Optimistic])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Known(kind) => kind.name(),
+            Self::Optimistic => optimistic::NAME,
+        }
+    }
+
+    fn uses_files(self) -> bool {
+        match self {
+            Self::Known(kind) => kind.uses_files(),
+            Self::Optimistic => false,
+        }
+    }
+}
+
+impl From<EngineKind> for Under {
+    fn from(kind: EngineKind) -> Self {
+        Self::Known(kind)
+    }
+}
+
+impl std::fmt::Display for Under {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Runs a test for every engine, and says for which one it is.
-fn each(test: impl Fn(EngineKind)) {
+fn each(test: impl Fn(Under)) {
+    for engine in Under::all() {
+        println!("engine {engine}");
+        test(engine);
+    }
+}
+
+/// The same for those that ship.
+fn each_known(test: impl Fn(EngineKind)) {
     for engine in EngineKind::ALL {
         println!("engine {engine}");
         test(engine);
     }
 }
 
+/// Options, and whether they are for the engine of the tests.
+#[derive(Clone)]
+struct Setup {
+    test_engine: bool,
+    options: Options,
+}
+
+impl Setup {
+    fn of(engine: Under, options: Options) -> Self {
+        match engine {
+            Under::Known(kind) => options.engine(kind).into(),
+            Under::Optimistic => Self { test_engine: true, options },
+        }
+    }
+
+    fn map(self, change: impl FnOnce(Options) -> Options) -> Self {
+        Self { options: change(self.options), ..self }
+    }
+
+    fn commit(self, commit: Commit) -> Self {
+        self.map(|options| options.commit(commit))
+    }
+
+    fn partitions(self, partitions: u32) -> Self {
+        self.map(|options| options.partitions(partitions))
+    }
+
+    fn memtable_bytes(self, bytes: u64) -> Self {
+        self.map(|options| options.memtable_bytes(bytes))
+    }
+
+    fn chunk_bytes(self, bytes: u64) -> Self {
+        self.map(|options| options.chunk_bytes(bytes))
+    }
+
+    fn page_bytes(self, bytes: u32) -> Self {
+        self.map(|options| options.page_bytes(bytes))
+    }
+
+    fn create(&self, path: &Path, schema: &Schema) -> Result<Database, Error> {
+        if self.test_engine {
+            return Database::create_at_with(path, schema, &self.options, &Optimistic::new());
+        }
+        Database::create(path, schema, &self.options)
+    }
+
+    fn open(&self, path: &Path) -> Result<Database, Error> {
+        if self.test_engine {
+            return Database::open_at_with(path, &self.options, &Optimistic::new());
+        }
+        Database::open(path, &self.options)
+    }
+}
+
+/// Of an engine that ships, which the options name.
+impl From<Options> for Setup {
+    fn from(options: Options) -> Self {
+        Self { test_engine: false, options }
+    }
+}
+
+impl std::ops::Deref for Setup {
+    type Target = Options;
+
+    fn deref(&self) -> &Options {
+        &self.options
+    }
+}
+
 /// So small in every way that a few transactions split nodes, miss caches, freeze MemTables, merge
 /// runs, take checkpoints and begin new segments.
-fn small(engine: EngineKind) -> Options {
-    Options::new()
-        .engine(engine)
+fn small(engine: impl Into<Under>) -> Setup {
+    let options = Options::new()
         .domain(Domain::Process)
         .chunk_bytes(16 << 10)
         .node_bytes(128)
@@ -52,23 +171,25 @@ fn small(engine: EngineKind) -> Options {
         .checkpoint_bytes(64 << 10)
         .wal_reserve_bytes(16 << 10)
         .pool_limit(1 << 30)
-        .volatile_limit(1 << 30)
+        .volatile_limit(1 << 30);
+    Setup::of(engine.into(), options)
 }
 
 /// A database in a directory of its own.
 struct Store {
     db: Option<Database>,
-    options: Options,
+    setup: Setup,
     path: PathBuf,
     _directory: tempfile::TempDir,
 }
 
 impl Store {
-    fn new(schema: &Schema, options: Options) -> Self {
+    fn new(schema: &Schema, setup: impl Into<Setup>) -> Self {
+        let setup = setup.into();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
-        let db = Database::create(&path, schema, &options).unwrap();
-        Self { db: Some(db), options, path, _directory: directory }
+        let db = setup.create(&path, schema).unwrap();
+        Self { db: Some(db), setup, path, _directory: directory }
     }
 
     fn db(&self) -> &Database {
@@ -78,7 +199,7 @@ impl Store {
     /// Closes the database and opens it again; what the allocator holds is then what is reachable.
     fn reopen(&mut self) {
         self.db.take().unwrap().close().unwrap();
-        self.db = Some(Database::open(&self.path, &self.options).unwrap());
+        self.db = Some(self.setup.open(&self.path).unwrap());
         let report = self.db().check().unwrap();
         assert_eq!((report.leaked, report.dangling), (0, 0), "{report:?}");
     }
@@ -86,7 +207,7 @@ impl Store {
     /// As a kill of the process between two transactions.
     fn crash(&mut self) {
         self.db.take().unwrap().abandon();
-        self.db = Some(Database::open(&self.path, &self.options).unwrap());
+        self.db = Some(self.setup.open(&self.path).unwrap());
         let report = self.db().check().unwrap();
         assert_eq!((report.leaked, report.dangling), (0, 0), "{report:?}");
     }

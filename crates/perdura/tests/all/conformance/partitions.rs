@@ -4,7 +4,7 @@
 use perdura::{Commit, Database, Domain, Error, Options, Scan, Table, Value};
 
 use super::operations::{insert, schema, tuple, update};
-use super::{Own, Store, Tuple, each, small};
+use super::{Own, Store, Tuple, each, each_known, small};
 
 const PARTITIONS: u32 = 3;
 
@@ -98,7 +98,7 @@ fn tickets_and_syncs_speak_of_their_partition() {
 
 #[test]
 fn a_call_that_names_no_partition_or_a_wrong_one_says_so() {
-    each(|engine| {
+    each_known(|engine| {
         let mut store = Store::new(&schema(), small(engine).partitions(PARTITIONS));
         let db = store.db();
         let needed = |error: Error| {
@@ -133,7 +133,7 @@ fn a_call_that_names_no_partition_or_a_wrong_one_says_so() {
 #[test]
 fn there_can_be_256_partitions() {
     const MOST: u32 = 256;
-    each(|engine| {
+    each_known(|engine| {
         let options = Options::new().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
         let mut store = Store::new(&schema(), options.partitions(MOST));
         let table = store.db().table("t").unwrap();

@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use optimistic::Optimistic;
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Commit, Database, EngineKind, Environment, Media, Options};
+use perdura::{Commit, Database, Environment, Media};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Own, Store, Tuple, holds, small};
+use super::{Own, Setup, Store, Tuple, Under, holds, small};
 use crate::support::{Driver, Model, Tables, schema};
 
 /// All tuples of the model.
@@ -66,7 +67,7 @@ struct Run {
 }
 
 impl Run {
-    fn options(&self, engine: EngineKind) -> Options {
+    fn setup(&self, engine: Under) -> Setup {
         small(engine).commit(match self.group {
             1 => Commit::Durable,
             group => Commit::Grouped(group),
@@ -74,8 +75,8 @@ impl Run {
     }
 
     /// Runs it, and returns a digest of what is there in the end.
-    fn digest(&self, engine: EngineKind) -> u64 {
-        let mut store = Store::new(&schema(), self.options(engine));
+    fn digest(&self, engine: Under) -> u64 {
+        let mut store = Store::new(&schema(), self.setup(engine));
         let (mut driver, mut model) = (Driver::new(self.seed, self.keys), Model::default());
         for round in 0..self.rounds {
             let db = store.db();
@@ -107,10 +108,11 @@ impl Run {
     fn same_in_every_engine(self) {
         let Self { seed, group, .. } = self;
         println!("seed {seed}, groups of {group}");
-        let digests = EngineKind::ALL.map(|engine| {
+        let digest = |engine| {
             println!("engine {engine}");
             self.digest(engine)
-        });
+        };
+        let digests: Vec<u64> = Under::all().map(digest).collect();
         println!("{digests:x?}");
         assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
     }
@@ -169,7 +171,14 @@ fn recording_media_hold_the_same() {
     let digest = |engine| {
         let media =
             Media::recorded(Recording::pool(64 << 10, 64 << 20).unwrap(), RecordingFiles::new());
-        let db = Database::create_on(media, &schema(), &small(engine)).unwrap();
+        let setup = small(engine);
+        let db = match engine {
+            Under::Known(_) => Database::create_on(media, &schema(), &setup),
+            Under::Optimistic => {
+                Database::create_with(media, &schema(), &setup, &Optimistic::new())
+            }
+        };
+        let db = db.unwrap();
         let (mut driver, mut model) = (Driver::new(9, 150), Model::default());
         for number in 0..150 {
             transaction(&db, &mut driver, &mut model, 1 + number % 9, number % 7 == 3);
@@ -178,6 +187,6 @@ fn recording_media_hold_the_same() {
         db.close().unwrap();
         digest
     };
-    let digests = EngineKind::ALL.map(digest);
+    let digests: Vec<u64> = Under::all().map(digest).collect();
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
 }

@@ -4,7 +4,7 @@
 use faults::items::holds_in;
 use perdura::{Commit, EngineKind, Error, Partition, Value};
 
-use super::{Store, each, small};
+use super::{Setup, Store, each, small};
 use crate::support::{
     Driver, Item, Model, Tables, compare, insert_item, schema as items, update_item,
 };
@@ -20,8 +20,8 @@ fn item(number: u64) -> Item {
 }
 
 /// A store with the items 0 to 7, and its model.
-fn filled(options: perdura::Options) -> (Store, Model) {
-    let store = Store::new(&items(), options);
+fn filled(setup: Setup) -> (Store, Model) {
+    let store = Store::new(&items(), setup);
     let tables = Tables::of(store.db());
     let mut model = Model::default();
     for key in 0..8 {
@@ -172,7 +172,7 @@ fn what_statements_free_can_go_to_another_partition() {
     let smaller = |key: u64| Item { payload: vec![key as u8; 20], ..item(key) };
     each(|engine| {
         // In which moment a chunk becomes empty depends on where the values lie: try many.
-        let every = if engine == EngineKind::NvmInp { 1 } else { 40 };
+        let every = if engine == EngineKind::NvmInp.into() { 1 } else { 40 };
         for last in (100..KEYS).step_by(every) {
             let mut store = Store::new(&items(), small(engine).partitions(2));
             let tables = Tables::of(store.db());

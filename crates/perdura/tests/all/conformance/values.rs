@@ -1,21 +1,18 @@
 //! Values at and beyond their limits: large ones, empty ones, numbers at the ends of their range,
 //! wide keys.
 
-use perdura::{
-    ColumnType, Database, Domain, EngineKind, Error, Options, Scan, Schema, TableSchema, Value,
-};
+use perdura::{ColumnType, Database, Domain, Error, Options, Scan, Schema, TableSchema, Value};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Own, Store, Tuple, each, holds, small, values};
+use super::{Own, Setup, Store, Tuple, Under, each, holds, small, values};
 
 /// The largest value that a column can hold.
 const MOST: usize = 128 << 10;
 
-fn large(engine: EngineKind) -> Options {
+fn large(engine: Under) -> Setup {
     // Chunks of the default size: a value has to fit into one.
-    Options::new()
-        .engine(engine)
+    let options = Options::new()
         .domain(Domain::Process)
         .cache_bytes(256 << 10)
         .memtable_bytes(600 << 10)
@@ -24,7 +21,8 @@ fn large(engine: EngineKind) -> Options {
         .checkpoint_bytes(1 << 20)
         .wal_reserve_bytes(256 << 10)
         .pool_limit(1 << 30)
-        .volatile_limit(1 << 30)
+        .volatile_limit(1 << 30);
+    Setup::of(engine, options)
 }
 
 fn blobs(max: usize) -> Schema {

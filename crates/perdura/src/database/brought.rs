@@ -1,0 +1,54 @@
+//! Databases in pool files under an engine that a test brings along.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use engines::Maker;
+use engines::below::{Access, Native, Pool, Schema};
+
+use super::{Database, Host};
+use crate::error::Error;
+use crate::media::Media;
+use crate::options::Options;
+
+impl Database<Native> {
+    /// [`Database::create`] with an engine of a test, which keeps no files.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    #[doc(hidden)]
+    pub fn create_at_with(
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: &Options,
+        maker: &dyn Maker<Native>,
+    ) -> Result<Self, Error> {
+        options.check()?;
+        let pool = Pool::create(path.as_ref(), &options.pool)?;
+        let media = Media::native(pool.clone(), None, 0);
+        let mut database = Self::create_with(media, schema, options, maker)?;
+        database.host = Some(Host { pool, files: None });
+        Ok(database)
+    }
+
+    /// [`Database::open`] with an engine of a test.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    #[doc(hidden)]
+    pub fn open_at_with(
+        path: impl AsRef<Path>,
+        options: &Options,
+        maker: &dyn Maker<Native>,
+    ) -> Result<Self, Error> {
+        options.check()?;
+        let pool = Pool::open(path.as_ref(), &options.pool, Access::ReadWrite)?;
+        let media = Media::native(pool.clone(), None, 0);
+        let clean = pool.info().header.clean;
+        let mark = || Ok(pool.mark_open(&options.pool)?);
+        let changed = Cell::new(false);
+        let mut database = Self::open_checked(Some(maker), media, options, clean, mark, &changed)?;
+        database.host = Some(Host { pool, files: None });
+        Ok(database)
+    }
+}
