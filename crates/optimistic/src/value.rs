@@ -14,6 +14,8 @@ pub(crate) enum Own {
     Bool(bool),
     Text(String),
     Bytes(Vec<u8>),
+    /// In the bound of a scan: a tuple is stored without.
+    Null,
 }
 
 impl Own {
@@ -25,6 +27,7 @@ impl Own {
             Value::Bool(truth) => Self::Bool(truth),
             Value::Text(text) => Self::Text(text.into()),
             Value::Bytes(bytes) => Self::Bytes(bytes.into()),
+            Value::Null => Self::Null,
         }
     }
 
@@ -40,6 +43,7 @@ impl Own {
             Self::Bool(truth) => Value::Bool(*truth),
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
+            Self::Null => Value::Null,
         }
     }
 }

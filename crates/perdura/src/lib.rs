@@ -52,6 +52,7 @@ mod background;
 mod backup;
 mod bell;
 mod database;
+mod declared;
 mod doomed;
 mod error;
 mod examine;
@@ -85,10 +86,10 @@ pub use database::{Database, Exclusive, Partition};
 #[doc(hidden)]
 pub use engines::Maker;
 pub use engines::below::{
-    Access, Bad, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
-    HeaderDamage, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium, Native, ParseDomainError, PoolError,
-    PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema, Value, WorkDone, boot_id,
-    free_bytes, medium_of,
+    Access, Bad, Column, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
+    HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium, Native,
+    ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema, Value,
+    WorkDone, boot_id, free_bytes, medium_of,
 };
 pub use engines::{
     CheckReport, Concurrency, ConflictReason, DurableIn, EngineKind, EngineStats, EngineTraits,

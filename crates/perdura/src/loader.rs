@@ -126,7 +126,7 @@ impl<'d, E: Environment> Loader<'d, E> {
         let found = self.tx(partition)?.get(table, &key, &mut row)?;
         self.encoded.clear();
         if found {
-            encode(row.values(), &mut self.encoded);
+            encode(table.schema(), row.values(), &mut self.encoded);
         }
         self.row = row;
         Ok(&self.encoded)

@@ -12,10 +12,11 @@
 //! A single partition with snapshots is not taken at all: its snapshot is a moment.
 
 use engines::Reader;
-use engines::below::{Environment, Row};
+use engines::below::{Environment, Row, TableLayout};
 use std::ops::ControlFlow;
 
 use crate::database::{Copying, Database};
+use crate::declared;
 use crate::error::Error;
 
 /// One partition as it was at the moment.
@@ -29,7 +30,7 @@ impl<E: Environment> Part<'_, E> {
     /// Calls `visit` with all tuples of a table in the order of the primary key, until it fails.
     pub(crate) fn each(
         &self,
-        table: u16,
+        table: (u16, &TableLayout),
         row: &mut Row,
         mut visit: impl FnMut(&Row) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -43,8 +44,8 @@ impl<E: Environment> Part<'_, E> {
         };
         let all = engines::Scan::ALL;
         match self {
-            Self::Snapshot(reader) => reader.scan(table, &all, row, &mut step)?,
-            Self::Locked(engine) => engine.scan(table, &all, row, &mut step)?,
+            Self::Snapshot(reader) => declared::scan(&**reader, table, &all, row, &mut step)?,
+            Self::Locked(engine) => declared::scan(&***engine, table, &all, row, &mut step)?,
         }
         done
     }

@@ -142,8 +142,9 @@ fn compare<E: Environment>(
     for (partition, part) in database.moment()?.into_iter().enumerate() {
         for (table, wanted) in tallies[partition].iter().enumerate() {
             let mut found = Tally::default();
-            part.each(table as u16, &mut row, |row| {
-                found.add_row(row, &mut buffer);
+            let layout = &database.catalog.tables[table];
+            part.each((table as u16, layout), &mut row, |row| {
+                found.add_row(&layout.declared, row, &mut buffer);
                 done += 1;
                 if done % WATCH_EVERY == 0 {
                     watch(CopyProgress { step: CopyStep::Check, done, total: Some(total) });

@@ -11,6 +11,7 @@ use engines::{Engine, EngineError, EngineOptions};
 
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
+use crate::declared;
 use crate::error::Error;
 use crate::examine::{Finding, Findings, gap_text};
 use crate::host::{files_beside, place_of};
@@ -25,6 +26,8 @@ use crate::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
 const BATCH: usize = 256;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
+/// Why a tuple is not taken over.
+const IMPOSSIBLE: &str = "a tuple with impossible values";
 /// What is lost where a log ends too early.
 const CUT: &str = "the transactions from there on";
 
@@ -221,7 +224,7 @@ impl Taker<'_> {
     fn verifies(&self, tuple: &[Owned]) -> bool {
         let key = self.key_of(tuple);
         let mut row = Row::new();
-        let found = self.engine.get(self.place.0, &values(&key), None, &mut row);
+        let found = declared::get(self.engine, self.place, &values(&key), None, &mut row);
         let same = |row: &Row| {
             let found: Key = row.values().map(|value| Owned::of(&value)).collect();
             compare(&found, tuple).is_eq()
@@ -246,7 +249,7 @@ impl Taker<'_> {
                 match tx.insert(table, &tuple_values) {
                     Ok(()) => {
                         encoded.clear();
-                        encode(tuple_values.into_iter(), &mut encoded);
+                        encode(table.schema(), tuple_values.into_iter(), &mut encoded);
                         taken.add(&encoded);
                     }
                     // Another way has led to it before.
@@ -260,14 +263,17 @@ impl Taker<'_> {
         *self.taken = taken;
         self.failed = done.err();
         for (key, why) in refused {
-            self.gap(Gap::Tuple(key), &format!("a tuple with impossible values: {why}"));
+            self.gap(Gap::Tuple(key), &format!("{IMPOSSIBLE}: {why}"));
         }
     }
 }
 
 impl Sink for Taker<'_> {
-    fn tuple(&mut self, row: &Row) {
+    fn tuple(&mut self, row: &Row, sound: bool) {
         let tuple: Key = row.values().map(|value| Owned::of(&value)).collect();
+        if !sound {
+            return self.gap(Gap::Tuple(self.key_of(&tuple)), IMPOSSIBLE);
+        }
         // By a secondary index it may come a second time, and need not be found by its own key:
         // that is what is broken.
         if self.tell && !self.verifies(&tuple) {

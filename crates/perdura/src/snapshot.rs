@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engines::Reader;
 use engines::below::{Catalog, Row, Value};
 
+use crate::declared;
 use crate::error::Error;
 use crate::table::Table;
 use crate::transaction::{Scan, check_columns, own_table};
@@ -28,7 +29,7 @@ impl Snapshot {
     /// As [`crate::Tx::get`].
     pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
         let number = own_table(&self.catalog, table)?;
-        Ok(self.reader.get(number, key, None, row)?)
+        Ok(declared::get(&*self.reader, (number, &table.layout), key, None, row)?)
     }
 
     /// As [`crate::Tx::get_columns`].
@@ -44,7 +45,7 @@ impl Snapshot {
     ) -> Result<bool, Error> {
         let number = own_table(&self.catalog, table)?;
         check_columns(table, columns)?;
-        Ok(self.reader.get(number, key, Some(columns), row)?)
+        Ok(declared::get(&*self.reader, (number, &table.layout), key, Some(columns), row)?)
     }
 
     /// As [`crate::Tx::get_bytes`].
@@ -74,6 +75,7 @@ impl Snapshot {
         mut visit: impl FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let number = own_table(&self.catalog, table)?;
-        Ok(self.reader.scan(number, &what.resolve(table)?, &mut Row::new(), &mut visit)?)
+        let (table, what) = ((number, &*table.layout), what.resolve(table)?);
+        Ok(declared::scan(&*self.reader, table, &what, &mut Row::new(), &mut visit)?)
     }
 }

@@ -33,8 +33,9 @@ impl Table {
     }
 
     /// The columns' names and types are in here.
+    #[expect(clippy::misnamed_getters, reason = "the layout's schema has null words, too")]
     pub fn schema(&self) -> &engines::below::TableSchema {
-        &self.layout.schema
+        &self.layout.declared
     }
 
     pub(crate) fn index(&self, name: &str) -> Result<usize, Error> {

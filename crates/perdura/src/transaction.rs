@@ -9,6 +9,7 @@ use engines::{EngineError, Read, VersionReader};
 
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
+use crate::declared;
 use crate::error::Error;
 use crate::sessions::Lent;
 use crate::table::Table;
@@ -247,7 +248,7 @@ impl<E: Environment> Tx<'_, E> {
     #[inline]
     pub fn insert(&mut self, table: &Table, values: &[Value<'_>]) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        self.engine.insert(number, values).map_err(|error| {
+        declared::insert(&mut **self.engine, (number, &table.layout), values).map_err(|error| {
             // A tuple of too few values has no key, and another error.
             let key = table.layout.key_columns().map_while(|column| values.get(column).copied());
             Error::about_key(error, table, key)
@@ -268,9 +269,13 @@ impl<E: Environment> Tx<'_, E> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        self.engine
-            .update(number, key, changes)
-            .map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
+        let done = if table.layout.is_plain() {
+            self.engine.update(number, key, changes)
+        } else {
+            let changes = self.stored_changes(table, key, changes)?;
+            self.engine.update(number, key, &changes)
+        };
+        done.map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
         self.statements += 1;
         Ok(())
     }
@@ -296,7 +301,8 @@ impl<E: Environment> Tx<'_, E> {
     /// [`Error::Invalid`], [`Error::Damaged`].
     #[inline]
     pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-        Ok(self.engine.get(own_table(self.catalog, table)?, key, None, row)?)
+        let number = own_table(self.catalog, table)?;
+        Ok(declared::get(&**self.engine, (number, &table.layout), key, None, row)?)
     }
 
     /// As [`Tx::get`], for some columns only.
@@ -313,12 +319,13 @@ impl<E: Environment> Tx<'_, E> {
     ) -> Result<bool, Error> {
         let number = own_table(self.catalog, table)?;
         check_columns(table, columns)?;
-        Ok(self.engine.get(number, key, Some(columns), row)?)
+        Ok(declared::get(&**self.engine, (number, &table.layout), key, Some(columns), row)?)
     }
 
     /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
-    /// as eight little-endian bytes. Returns how many bytes they have, and copies nothing if `out`
-    /// is shorter; `None` if there is no such tuple. The fastest way to read.
+    /// as eight little-endian bytes; what is NULL reads as zero or as empty. Returns how many bytes
+    /// they have, and copies nothing if `out` is shorter; `None` if there is no such tuple. The fastest
+    /// way to read.
     ///
     /// # Errors
     /// As [`Tx::get`].
@@ -346,7 +353,8 @@ impl<E: Environment> Tx<'_, E> {
         mut visit: impl FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        Ok(self.engine.scan(number, &what.resolve(table)?, &mut Row::new(), &mut visit)?)
+        let (table, what) = ((number, &*table.layout), what.resolve(table)?);
+        Ok(declared::scan(&**self.engine, table, &what, &mut Row::new(), &mut visit)?)
     }
 
     /// How many statements have succeeded in this transaction.
@@ -393,12 +401,28 @@ impl<E: Environment> Tx<'_, E> {
         }
         let number = own_table(self.catalog, table)?;
         // What fails is undone when this is dropped.
-        let (number, durable) = self
-            .engine
-            .update_and_commit(number, key, changes)
-            .map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
+        let done = if table.layout.is_plain() {
+            self.engine.update_and_commit(number, key, changes)
+        } else {
+            let changes = self.stored_changes(table, key, changes)?;
+            self.engine.update_and_commit(number, key, &changes)
+        };
+        let (number, durable) =
+            done.map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
         self.engine.end();
         Ok(self.ended(number, durable))
+    }
+
+    /// What the engine is told for these changes of a table that is not plain.
+    #[inline(never)]
+    fn stored_changes<'v>(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'v>)],
+    ) -> Result<Vec<(u16, Value<'v>)>, Error> {
+        let place = (table.number, &*table.layout);
+        Ok(declared::changes(&mut **self.engine, place, key, changes)?)
     }
 
     /// Commits without moving the transaction: a value that is moved right behind a fence is
@@ -472,7 +496,8 @@ impl<E: Environment> ReadTx<'_, E> {
     /// As [`Tx::get`].
     #[inline]
     pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-        Ok(self.engine.get(own_table(self.catalog, table)?, key, None, row)?)
+        let number = own_table(self.catalog, table)?;
+        Ok(declared::get(&self.engine, (number, &table.layout), key, None, row)?)
     }
 
     /// As [`Tx::get_columns`].
@@ -489,7 +514,7 @@ impl<E: Environment> ReadTx<'_, E> {
     ) -> Result<bool, Error> {
         let number = own_table(self.catalog, table)?;
         check_columns(table, columns)?;
-        Ok(self.engine.get(number, key, Some(columns), row)?)
+        Ok(declared::get(&self.engine, (number, &table.layout), key, Some(columns), row)?)
     }
 
     /// As [`Tx::get_bytes`].
@@ -520,6 +545,7 @@ impl<E: Environment> ReadTx<'_, E> {
         mut visit: impl FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        Ok(self.engine.scan(number, &what.resolve(table)?, &mut Row::new(), &mut visit)?)
+        let (table, what) = ((number, &*table.layout), what.resolve(table)?);
+        Ok(declared::scan(&self.engine, table, &what, &mut Row::new(), &mut visit)?)
     }
 }

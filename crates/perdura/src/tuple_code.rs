@@ -1,13 +1,19 @@
 //! Tuples as bytes that depend on their schema and on nothing else, and sums over many of them.
 //!
 //! A number has eight bytes, little-endian; text and bytes have their length in four bytes before
-//! them. It is drawn in `docs/format/backup.md`.
+//! them; null words come last. It is drawn in `docs/format/backup.md`.
 
 use engines::below::{ColumnType, Row, TableSchema, Value};
 
-/// Appends the values of a tuple.
-pub(crate) fn encode<'v>(values: impl Iterator<Item = Value<'v>>, out: &mut Vec<u8>) {
-    for value in values {
+/// Appends the values of a tuple of a table, and its null words: a column that is NULL is zero or
+/// empty.
+pub(crate) fn encode<'v>(
+    table: &TableSchema,
+    values: impl Iterator<Item = Value<'v>>,
+    out: &mut Vec<u8>,
+) {
+    let (mut nullable, mut nulls) = (0, Vec::new());
+    for (column, value) in table.columns().iter().zip(values) {
         match value {
             Value::U64(number) => out.extend(number.to_le_bytes()),
             Value::I64(number) => out.extend(number.to_le_bytes()),
@@ -15,8 +21,16 @@ pub(crate) fn encode<'v>(values: impl Iterator<Item = Value<'v>>, out: &mut Vec<
             Value::Bool(truth) => out.extend(u64::from(truth).to_le_bytes()),
             Value::Text(text) => put_bytes(text.as_bytes(), out),
             Value::Bytes(bytes) => put_bytes(bytes, out),
+            Value::Null if column.kind.max_bytes().is_some() => put_bytes(&[], out),
+            Value::Null => out.extend([0; 8]),
+        }
+        if column.nullable {
+            nulls.resize(nullable / 64 + 1, 0u64);
+            nulls[nullable / 64] |= u64::from(value == Value::Null) << (nullable % 64);
+            nullable += 1;
         }
     }
+    nulls.iter().for_each(|word| out.extend(word.to_le_bytes()));
 }
 
 fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
@@ -48,7 +62,34 @@ pub(crate) fn decode<'b>(
             }
         });
     }
-    Ok(())
+    let nullable = table.columns().iter().zip(values).filter(|(column, _)| column.nullable);
+    let (mut word, mut left) = (0, 0);
+    for (_, value) in nullable {
+        if left == 0 {
+            (word, left) = (take_word(bytes)?, 64);
+        }
+        if word & 1 != 0 {
+            if !is_nothing(value) {
+                return Err("a column that is NULL has a value");
+            }
+            *value = Value::Null;
+        }
+        (word, left) = (word >> 1, left - 1);
+    }
+    if word == 0 { Ok(()) } else { Err("a null word has a bit that is no column's") }
+}
+
+/// Whether a value is what a column holds while it is NULL.
+fn is_nothing(value: &Value<'_>) -> bool {
+    match *value {
+        Value::U64(number) => number == 0,
+        Value::I64(number) => number == 0,
+        Value::F64(number) => number.to_bits() == 0,
+        Value::Bool(truth) => !truth,
+        Value::Text(text) => text.is_empty(),
+        Value::Bytes(bytes) => bytes.is_empty(),
+        Value::Null => true,
+    }
 }
 
 fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], &'static str> {
@@ -89,9 +130,9 @@ impl Tally {
     }
 
     /// Adds a row.
-    pub(crate) fn add_row(&mut self, row: &Row, buffer: &mut Vec<u8>) {
+    pub(crate) fn add_row(&mut self, table: &TableSchema, row: &Row, buffer: &mut Vec<u8>) {
         buffer.clear();
-        encode(row.values(), buffer);
+        encode(table, row.values(), buffer);
         self.add(buffer);
     }
 }
@@ -109,6 +150,10 @@ mod tests {
             .column("c", ColumnType::F64)
             .column("d", ColumnType::Text { max: 100 })
             .column("e", ColumnType::Bytes { max: 100 })
+            .column("f", ColumnType::Uuid)
+            .nullable()
+            .column("g", ColumnType::Bool)
+            .nullable()
             .key(&["a"])
     }
 
@@ -116,21 +161,44 @@ mod tests {
         #[test]
         fn what_was_encoded_is_decoded(
             a in any::<u16>(), b in any::<i64>(), c in any::<u64>(), d in "\\PC{0,20}",
-            e in prop::collection::vec(any::<u8>(), 0..30), cut in any::<prop::sample::Index>(),
+            e in prop::collection::vec(any::<u8>(), 0..30), f in any::<Option<[u8; 16]>>(),
+            g in any::<Option<bool>>(), cut in any::<prop::sample::Index>(),
         ) {
             let c = f64::from_bits(c);
-            let values =
-                [Value::U64(a.into()), Value::I64(b), Value::F64(c), Value::Text(&d), Value::Bytes(&e)];
+            let values = [
+                Value::U64(a.into()), Value::I64(b), Value::F64(c), Value::Text(&d),
+                Value::Bytes(&e), f.as_ref().map_or(Value::Null, |f| Value::Bytes(f)),
+                g.map_or(Value::Null, Value::Bool),
+            ];
             let mut bytes = Vec::new();
-            encode(values.iter().copied(), &mut bytes);
+            encode(&table(), values.iter().copied(), &mut bytes);
             let (mut rest, mut found) = (&bytes[..], Vec::new());
             decode(&table(), &mut rest, &mut found).unwrap();
             prop_assert!(rest.is_empty());
             let mut again = Vec::new();
-            encode(found.iter().copied(), &mut again);
+            prop_assert_eq!(&found[5..], &values[5..]);
+            encode(&table(), found.iter().copied(), &mut again);
             prop_assert_eq!(&again, &bytes);
             let mut short = &bytes[..cut.index(bytes.len())];
             prop_assert!(decode(&table(), &mut short, &mut found).is_err());
         }
+    }
+
+    #[test]
+    fn impossible_null_words_are_refused() {
+        let table = TableSchema::new("t")
+            .column("a", ColumnType::U16)
+            .column("b", ColumnType::U16)
+            .nullable()
+            .key(&["a"]);
+        let decoded = |b: u64, nulls: u64| {
+            let bytes = [1u64, b, nulls].map(u64::to_le_bytes).concat();
+            let mut values = Vec::new();
+            let done = decode(&table, &mut &bytes[..], &mut values);
+            done.map(|()| values[1] == Value::Null)
+        };
+        assert_eq!((decoded(0, 0), decoded(7, 0), decoded(0, 1)), (Ok(false), Ok(false), Ok(true)));
+        assert_eq!(decoded(7, 1), Err("a column that is NULL has a value"));
+        assert_eq!(decoded(0, 2), Err("a null word has a bit that is no column's"));
     }
 }

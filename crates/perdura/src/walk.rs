@@ -24,6 +24,7 @@ pub(crate) enum Owned {
     Text(String),
     Bytes(Vec<u8>),
     Bool(bool),
+    Null,
 }
 
 impl Owned {
@@ -35,6 +36,7 @@ impl Owned {
             Value::Text(text) => Self::Text(text.into()),
             Value::Bytes(bytes) => Self::Bytes(bytes.into()),
             Value::Bool(truth) => Self::Bool(truth),
+            Value::Null => Self::Null,
         }
     }
 
@@ -46,6 +48,7 @@ impl Owned {
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
             Self::Bool(truth) => Value::Bool(*truth),
+            Self::Null => Value::Null,
         }
     }
 
@@ -58,6 +61,9 @@ impl Owned {
             (Self::Text(one), Self::Text(two)) => one.cmp(two),
             (Self::Bytes(one), Self::Bytes(two)) => one.cmp(two),
             (Self::Bool(one), Self::Bool(two)) => one.cmp(two),
+            (Self::Null, Self::Null) => Ordering::Equal,
+            (Self::Null, _) => Ordering::Less,
+            (_, Self::Null) => Ordering::Greater,
             // Of one column: they have one type.
             _ => Ordering::Equal,
         }
@@ -84,6 +90,7 @@ pub(crate) fn key_text(key: &[Owned]) -> String {
         Owned::I64(number) => number.to_string(),
         Owned::F64(number) => number.to_string(),
         Owned::Bool(truth) => truth.to_string(),
+        Owned::Null => "NULL".into(),
         Owned::Text(text) => format!("{:?}", text.chars().take(LONGEST).collect::<String>()),
         Owned::Bytes(bytes) => {
             let hex = bytes.iter().take(LONGEST / 2).map(|byte| format!("{byte:02x}"));
@@ -109,6 +116,7 @@ const MOST_GAPS: usize = 100_000;
 pub(crate) struct Walk<'a> {
     engine: &'a dyn Engine,
     table: u16,
+    layout: &'a TableLayout,
     index: Option<usize>,
     /// The columns of the index's keys; those of the primary key come last.
     columns: Vec<u16>,
@@ -118,8 +126,8 @@ pub(crate) struct Walk<'a> {
 
 /// Where a walk shows what it finds: tuples, and gaps with the reason.
 pub(crate) trait Sink {
-    /// A tuple.
-    fn tuple(&mut self, row: &Row);
+    /// A tuple, and whether its values, as they are stored, are possible for their columns.
+    fn tuple(&mut self, row: &Row, sound: bool);
     /// What cannot be read, and why.
     fn gap(&mut self, gap: Gap, why: &str);
 }
@@ -128,7 +136,7 @@ impl<'a> Walk<'a> {
     /// Table number `table`, by a secondary index or the primary key.
     pub(crate) fn new(
         engine: &'a dyn Engine,
-        (table, layout): (u16, &TableLayout),
+        (table, layout): (u16, &'a TableLayout),
         index: Option<usize>,
     ) -> Self {
         let own = index.map_or(&[][..], |index| &layout.schema.indexes()[index].columns);
@@ -137,7 +145,8 @@ impl<'a> Walk<'a> {
         let columns: Vec<u16> = own.chain(primary).collect();
         let first =
             columns.first().and_then(|first| layout.schema.columns().get(usize::from(*first)));
-        Self { engine, table, index, first_kind: first.map(|column| column.kind), columns }
+        let first_kind = first.map(|column| column.kind);
+        Self { engine, table, layout, index, first_kind, columns }
     }
 
     /// Goes over the table.
@@ -173,8 +182,9 @@ impl<'a> Walk<'a> {
         (low, high): (&Bound<Key>, &Bound<Key>),
         direction: Direction,
         columns: Option<&[u16]>,
-        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Row, bool) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
+        let (mut stored, mut shown) = (Vec::new(), Row::new());
         let low = low.as_ref().map(|key| values(key));
         let high = high.as_ref().map(|key| values(key));
         let scan = Scan {
@@ -182,9 +192,13 @@ impl<'a> Walk<'a> {
             low: low.as_ref().map(Vec::as_slice),
             high: high.as_ref().map(Vec::as_slice),
             direction,
-            columns,
+            columns: self.layout.stored_columns(columns, &mut stored),
         };
-        self.engine.scan(self.table, &scan, &mut Row::new(), visit)
+        self.engine.scan(self.table, &scan, &mut Row::new(), &mut |row| {
+            let sound = columns.is_some() || self.layout.check_row(row, 0).is_ok();
+            self.layout.declare_copy(columns, row, &mut shown);
+            visit(&shown, sound)
+        })
     }
 
     /// Shows the tuples from a key on, each behind the one before; `last` is the last one's key.
@@ -194,10 +208,10 @@ impl<'a> Walk<'a> {
         last: &mut Option<Key>,
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
-        self.scan((from, &Bound::Unbounded), Direction::Forward, None, &mut |row| {
+        self.scan((from, &Bound::Unbounded), Direction::Forward, None, &mut |row, sound| {
             let key = self.key_of(row);
             if last.as_ref().is_none_or(|last| compare(last, &key).is_lt()) {
-                sink.tuple(row);
+                sink.tuple(row, sound);
                 *last = Some(key);
             } else {
                 sink.gap(Gap::Tuple(key), WRONG_PLACE);
@@ -209,10 +223,15 @@ impl<'a> Walk<'a> {
     /// The first key of a range, of which nothing else is read.
     fn first(&self, low: &Bound<Key>) -> Result<Option<Key>, EngineError> {
         let mut first = None;
-        self.scan((low, &Bound::Unbounded), Direction::Forward, Some(&self.columns), &mut |row| {
-            first = Some(row.values().map(|value| Owned::of(&value)).collect());
-            ControlFlow::Break(())
-        })?;
+        self.scan(
+            (low, &Bound::Unbounded),
+            Direction::Forward,
+            Some(&self.columns),
+            &mut |row, _| {
+                first = Some(row.values().map(|value| Owned::of(&value)).collect());
+                ControlFlow::Break(())
+            },
+        )?;
         Ok(first)
     }
 
@@ -257,17 +276,18 @@ impl<'a> Walk<'a> {
         let low = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let mut lowest = None::<Key>;
         // Whatever comes of it: the gap begins where the walk forward has ended.
-        let _ = self.scan((&low, &Bound::Unbounded), Direction::Backward, None, &mut |row| {
-            let key = self.key_of(row);
-            let behind = last.as_ref().is_none_or(|last| compare(last, &key).is_lt());
-            if behind && lowest.as_ref().is_none_or(|lowest| compare(&key, lowest).is_lt()) {
-                sink.tuple(row);
-                lowest = Some(key);
-            } else {
-                sink.gap(Gap::Tuple(key), WRONG_PLACE);
-            }
-            ControlFlow::Continue(())
-        });
+        let _ =
+            self.scan((&low, &Bound::Unbounded), Direction::Backward, None, &mut |row, sound| {
+                let key = self.key_of(row);
+                let behind = last.as_ref().is_none_or(|last| compare(last, &key).is_lt());
+                if behind && lowest.as_ref().is_none_or(|lowest| compare(&key, lowest).is_lt()) {
+                    sink.tuple(row, sound);
+                    lowest = Some(key);
+                } else {
+                    sink.gap(Gap::Tuple(key), WRONG_PLACE);
+                }
+                ControlFlow::Continue(())
+            });
         sink.gap(Gap::Between(last, lowest), &why.to_string());
     }
 }

@@ -87,6 +87,7 @@ fn shown_value(value: Value<'_>) -> String {
         Value::U64(number) => number.to_string(),
         Value::I64(number) => number.to_string(),
         Value::F64(number) => number.to_string(),
+        Value::Null => "NULL".into(),
         Value::Bool(truth) => truth.to_string(),
         Value::Text(text) => format!("\"{}\"", shortened(text, VALUE_SHOWN)),
         Value::Bytes(bytes) => {

@@ -43,6 +43,14 @@ pub enum StorageError {
         /// The number.
         found: String,
     },
+    /// A value is NULL, and its column cannot be.
+    #[error("column `{column}` of table `{table}` cannot be NULL")]
+    Null {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
     /// A value has another type than its column.
     #[error("column `{column}` holds {wanted}, not {found}")]
     WrongType {

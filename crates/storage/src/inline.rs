@@ -80,13 +80,14 @@ impl<'a> InlineRow<'a> {
         row.bytes.clear();
         let mut add = |column: usize| -> Result<(), Bad> {
             let (kind, word) = (self.kind(column), self.word(column));
-            let mut field = RowField { kind, word, len: 0 };
+            let mut field = RowField { kind: Some(kind), word, len: 0 };
             if kind.max_bytes().is_some() {
                 let part = self.part(word)?;
                 if matches!(kind, ColumnType::Text { .. }) && std::str::from_utf8(part).is_err() {
                     return Err(damaged());
                 }
-                field = RowField { kind, word: row.bytes.len() as u64, len: part.len() as u32 };
+                let (word, len) = (row.bytes.len() as u64, part.len() as u32);
+                field = RowField { kind: Some(kind), word, len };
                 row.bytes.extend_from_slice(part);
             }
             row.fields.push(field);
@@ -218,23 +219,23 @@ impl TableLayout {
         crate::table::check_tuple(self, values)
     }
 
-    /// Checks that a stored tuple, of which `row` has all columns, could have been inserted. It lies
-    /// `at` some place, for the error.
+    /// Checks that a stored tuple, of which `row` has all columns with the null words, could have been
+    /// inserted. It lies `at` some place, for the error.
     ///
     /// # Errors
     /// A value that its column cannot have: damage.
     pub fn check_row(&self, row: &Row, at: u64) -> Result<(), Bad> {
         let mut columns = (0..).zip(row.fields.iter().zip(row.values()));
         let sound = |(column, (field, value)): (u16, (&RowField, Value<'_>))| {
-            let possible =
-                field.kind.max_bytes().is_some() || field.kind.checked_number(field.word).is_some();
+            let possible = field.kind.is_some_and(|kind| {
+                kind.max_bytes().is_some() || kind.checked_number(field.word).is_some()
+            });
             possible && check_value(&self.schema, column, &value).is_ok()
         };
-        if columns.all(sound) {
-            Ok(())
-        } else {
-            Err(Bad::Damaged { what: "value of a column", at })
+        if !columns.all(sound) {
+            return Err(Bad::Damaged { what: "value of a column", at });
         }
+        if self.has_nulls() { self.check_nulls(row, at) } else { Ok(()) }
     }
 
     /// Checks new values of columns; a column of the primary key cannot have one.

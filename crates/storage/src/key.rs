@@ -10,6 +10,9 @@
 //! | uuid | its 16 bytes |
 //! | text, bytes | the bytes, zeros up to the column's maximum, the length in two bytes |
 //!
+//! A column that can be NULL, which only secondary indexes have, begins with one byte more: 0 if it
+//! is NULL, and zeros follow, else 1. So NULL comes before every value.
+//!
 //! The length behind the padding keeps `"a"` before `"a\0"`. Zeros fill a key up to a multiple of
 //! eight bytes. A key of numbers that has eight bytes then is packed into one word, whose order is
 //! that of the bytes.
@@ -20,7 +23,7 @@ use index::{MAX_KEY_BYTES, WideKey};
 use pm::Bad;
 
 use crate::error::StorageError;
-use crate::schema::{Column, KeyLayout, TableLayout, TableSchema};
+use crate::schema::{Column, KeyLayout, TableLayout, TableSchema, encoded_bytes};
 use crate::value::{ColumnType, UUID_BYTES, Value};
 
 /// A key of a table's index.
@@ -52,6 +55,15 @@ impl KeyBuilder {
     pub(crate) fn number(&mut self, kind: ColumnType, word: u64) {
         let bytes = number_bytes(kind);
         self.put(&ordered_word(kind, word).to_be_bytes()[8 - bytes..]);
+    }
+
+    /// Says whether a column that can be NULL is, before its value; what comes in its place if it is
+    /// are zeros.
+    fn null(&mut self, kind: ColumnType, null: bool) {
+        self.put(&[u8::from(!null)]);
+        if null {
+            self.len += encoded_bytes(kind);
+        }
     }
 
     /// The caller has checked the value against its type.
@@ -177,17 +189,33 @@ pub(crate) fn check_value(
             in_range(declared, i128::from(*number))
         }
         (ColumnType::Uuid, Value::Bytes(bytes)) if bytes.len() == UUID_BYTES as usize => Ok(()),
-        (ColumnType::Uuid, Value::Bytes(bytes)) => Err(StorageError::OutOfRange {
-            column: declared.name.clone(),
-            wanted: format!("a uuid of {UUID_BYTES} bytes"),
-            found: bytes.len().to_string(),
-        }),
+        // What it holds while it is NULL.
+        (ColumnType::Uuid, Value::Bytes([])) if declared.nullable => Ok(()),
+        (ColumnType::Uuid, Value::Bytes(bytes)) => Err(wrong_uuid(declared, bytes.len())),
+        (_, Value::Null) => Err(null_refused(table, column)),
         _ => Err(StorageError::WrongType {
             column: declared.name.clone(),
             wanted: kind.to_string(),
             found: value.type_name(),
         }),
     }
+}
+
+/// A UUID has another number of bytes.
+#[cold]
+pub(crate) fn wrong_uuid(declared: &Column, bytes: usize) -> StorageError {
+    StorageError::OutOfRange {
+        column: declared.name.clone(),
+        wanted: format!("a uuid of {UUID_BYTES} bytes"),
+        found: bytes.to_string(),
+    }
+}
+
+/// The column cannot be NULL.
+#[cold]
+pub(crate) fn null_refused(table: &TableSchema, column: u16) -> StorageError {
+    let column = table.columns()[usize::from(column)].name.clone();
+    StorageError::Null { table: table.name().into(), column }
 }
 
 #[inline]
@@ -272,9 +300,16 @@ fn encode_prefix(
         return Ok(TableKey::Narrow(pack(table, layout, values, fill)?));
     }
     let mut builder = KeyBuilder::new(layout);
-    for ((column, kind), value) in layout.columns.iter().zip(&layout.kinds).zip(values) {
-        check_value(table, *column, value)?;
-        builder.value(*kind, value);
+    for (place, value) in values.iter().enumerate() {
+        let (column, kind) = (layout.columns[place], layout.kinds[place]);
+        if layout.null_bit(place).is_some() {
+            builder.null(kind, *value == Value::Null);
+            if *value == Value::Null {
+                continue;
+            }
+        }
+        check_value(table, column, value)?;
+        builder.value(kind, value);
     }
     Ok(builder.finish(fill))
 }
@@ -305,7 +340,7 @@ fn wrong_count(layout: &KeyLayout, wanted: usize, found: usize) -> StorageError 
     StorageError::WrongCount { what: layout.what.clone(), wanted, found }
 }
 
-/// The key of a tuple whose values `value` gives; they have been checked.
+/// The key of a tuple whose values, as they are stored, `value` gives; they have been checked.
 pub(crate) fn key_of_values<'v>(layout: &KeyLayout, value: impl Fn(u16) -> Value<'v>) -> TableKey {
     if layout.narrow {
         let mut packed = Packed::new();
@@ -315,7 +350,14 @@ pub(crate) fn key_of_values<'v>(layout: &KeyLayout, value: impl Fn(u16) -> Value
         return TableKey::Narrow(packed.finish(0));
     }
     let mut builder = KeyBuilder::new(layout);
-    for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
+    for (place, (column, kind)) in layout.columns.iter().zip(&layout.kinds).enumerate() {
+        if let Some(bit) = layout.null_bit(place) {
+            let null = value(bit.word).as_word().unwrap_or(0) & bit.mask != 0;
+            builder.null(*kind, null);
+            if null {
+                continue;
+            }
+        }
         builder.value(*kind, &value(*column));
     }
     builder.finish(0)
@@ -365,7 +407,14 @@ pub(crate) fn key_of_fields(
         return Ok(TableKey::Narrow(packed.finish(0)));
     }
     let mut builder = KeyBuilder::new(layout);
-    for (column, kind) in layout.columns.iter().zip(&layout.kinds) {
+    for (place, (column, kind)) in layout.columns.iter().zip(&layout.kinds).enumerate() {
+        if let Some(bit) = layout.null_bit(place) {
+            let null = word(bit.word)? & bit.mask != 0;
+            builder.null(*kind, null);
+            if null {
+                continue;
+            }
+        }
         let field = word(*column)?;
         builder.fixed = *kind == ColumnType::Uuid;
         match kind.max_bytes() {

@@ -27,6 +27,7 @@ mod error;
 mod inline;
 mod key;
 pub mod lsm;
+mod nulls;
 pub mod operation;
 pub mod runs;
 mod schema;

@@ -62,6 +62,8 @@ pub fn delete<'v>(
 /// Numbers in eight bytes; text and bytes behind their length in four.
 pub fn encode(out: &mut Vec<u8>, value: &Value<'_>) {
     let bytes = match value {
+        // It has been stored as what its column holds meanwhile.
+        Value::Null => unreachable!("what is stored is never NULL"),
         Value::U64(number) => return out.extend_from_slice(&number.to_le_bytes()),
         Value::I64(number) => return out.extend_from_slice(&number.to_le_bytes()),
         Value::F64(number) => return out.extend_from_slice(&number.to_le_bytes()),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::by_hand::{did_you_mean, json_error, without_mark};
 use crate::error::StorageError;
+use crate::nulls::{NullBit, with_null_words};
 use crate::value::{ColumnType, UUID_BYTES};
 
 /// The longest text or bytes value of a column, in bytes.
@@ -28,10 +29,13 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub kind: ColumnType,
+    /// Whether it may be NULL.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nullable: bool,
 }
 
 /// A secondary index: finds tuples by other columns than the primary key. Several tuples may have
-/// the same values there.
+/// the same values there, unless it is unique.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexSchema {
@@ -69,7 +73,18 @@ impl TableSchema {
     /// Adds a column behind those that there are.
     #[must_use]
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Self {
-        self.columns.push(Column { name: name.into(), kind });
+        self.columns.push(Column { name: name.into(), kind, nullable: false });
+        self
+    }
+
+    /// Lets the column that was added last be NULL ([`crate::Value::Null`]). It cannot belong to the
+    /// primary key. In an index NULL comes before every value.
+    ///
+    /// # Panics
+    /// There is no column yet.
+    #[must_use]
+    pub fn nullable(mut self) -> Self {
+        self.columns.last_mut().expect("`nullable` follows upon a column").nullable = true;
         self
     }
 
@@ -194,6 +209,8 @@ pub(crate) struct KeyLayout {
     pub(crate) what: String,
     /// The columns, most significant first; for a secondary index the primary key's follow.
     pub(crate) columns: Vec<u16>,
+    /// Of each of them, where it says whether it is NULL, if it can be. Empty if none can.
+    pub(crate) nulls: Vec<Option<NullBit>>,
     /// How many of them the user gave.
     pub(crate) own_columns: usize,
     /// Their types.
@@ -214,7 +231,12 @@ pub(crate) struct KeyLayout {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableLayout {
     /// The declaration.
+    pub declared: TableSchema,
+    /// The table as engines store it: behind the columns of the declaration come the null words, if
+    /// there are columns that may be NULL.
     pub schema: TableSchema,
+    /// Of each column, where it says whether it is NULL, if it can be. Empty if none can.
+    pub(crate) nulls: Vec<Option<NullBit>>,
     pub(crate) number: u16,
     pub(crate) forms: Vec<FieldForm>,
     /// Where in the tuple the columns that are inlined have their places: empty if none is.
@@ -290,7 +312,7 @@ impl TableLayout {
 
     /// The number of the column `name`.
     pub fn column(&self, name: &str) -> Option<u16> {
-        let found = self.schema.columns.iter().position(|column| column.name == name)?;
+        let found = self.declared.columns.iter().position(|column| column.name == name)?;
         Some(found as u16)
     }
 
@@ -307,8 +329,15 @@ impl TableLayout {
         if schema.columns.is_empty() || schema.columns.len() > MAX_COLUMNS {
             return Err(wrong(format!("it must have 1 to {MAX_COLUMNS} columns")));
         }
+        let (declared, (schema, nulls)) = (schema, with_null_words(schema));
+        if schema.columns.len() > MAX_COLUMNS {
+            let most = MAX_COLUMNS - (schema.columns.len() - declared.columns.len());
+            return Err(wrong(format!(
+                "with as many that are nullable, it has {most} columns at most"
+            )));
+        }
         let mut names = HashSet::new();
-        for column in &schema.columns {
+        for column in &declared.columns {
             if column.name.is_empty() {
                 return Err(wrong("a column has no name".into()));
             }
@@ -350,9 +379,17 @@ impl TableLayout {
             return Err(wrong("it has no primary key; name its columns with `.key(&[..])`".into()));
         }
         once("the primary key", &key)?;
+        if let Some(column) = key
+            .iter()
+            .map(|column| &schema.columns[usize::from(*column)])
+            .find(|column| column.nullable)
+        {
+            let why = "belongs to the primary key and cannot be nullable";
+            return Err(wrong(format!("column `{}` {why}", column.name)));
+        }
         let key_layout = |what: String, own: &[u16], more: &[u16]| {
             let columns: Vec<u16> = own.iter().chain(more).copied().collect();
-            KeyLayout::new(schema, what, columns, own.len(), node_bytes)
+            KeyLayout::new(&schema, &nulls, (what, columns, own.len()), node_bytes)
         };
         let primary = key_layout(format!("the primary key of table `{}`", schema.name), &key, &[])?;
         let mut indexed = vec![false; schema.columns.len()];
@@ -371,14 +408,18 @@ impl TableLayout {
             }
             once(&format!("index `{}`", index.name), &own)?;
             own.iter().for_each(|column| indexed[usize::from(*column)] = true);
-            secondary.push(key_layout(format!("index `{}`", index.name), &own, &key)?);
+            let key = key_layout(format!("index `{}`", index.name), &own, &key)?;
+            key.null_words().for_each(|word| indexed[usize::from(word)] = true);
+            secondary.push(key);
         }
         let mut in_key = vec![false; schema.columns.len()];
         key.iter().for_each(|column| in_key[usize::from(*column)] = true);
         let has_text =
             schema.columns.iter().any(|column| matches!(column.kind, ColumnType::Text { .. }));
         Ok(Self {
-            schema: schema.clone(),
+            declared: declared.clone(),
+            schema,
+            nulls,
             number,
             tuple_bytes: forms.len() as u64 * 8,
             forms,
@@ -395,27 +436,48 @@ impl TableLayout {
 impl KeyLayout {
     fn new(
         schema: &TableSchema,
-        what: String,
-        columns: Vec<u16>,
-        own_columns: usize,
+        nulls: &[Option<NullBit>],
+        (what, columns, own_columns): (String, Vec<u16>, usize),
         node_bytes: u32,
     ) -> Result<Self, StorageError> {
-        let kinds: Vec<ColumnType> =
-            columns.iter().map(|column| schema.columns[usize::from(*column)].kind).collect();
-        let sum = |kinds: &[ColumnType]| kinds.iter().map(|kind| encoded_bytes(*kind)).sum();
-        let (own_bytes, bytes): (usize, usize) = (sum(&kinds[..own_columns]), sum(&kinds));
+        let declared = || columns.iter().map(|column| &schema.columns[usize::from(*column)]);
+        let kinds: Vec<ColumnType> = declared().map(|column| column.kind).collect();
+        let sum = |columns: usize| {
+            let each = declared().take(columns);
+            each.map(|column| usize::from(column.nullable) + encoded_bytes(column.kind)).sum()
+        };
+        let (own_bytes, bytes): (usize, usize) = (sum(own_columns), sum(columns.len()));
+        let mut nulls: Vec<_> = columns
+            .iter()
+            .map(|column| nulls.get(usize::from(*column)).copied().flatten())
+            .collect();
+        if nulls.iter().all(Option::is_none) {
+            nulls.clear();
+        }
         if bytes > MAX_KEY_BYTES {
             return Err(StorageError::Schema(format!(
                 "{what}: its columns take {bytes} bytes, a key has at most {MAX_KEY_BYTES}"
             )));
         }
         let width = bytes.next_multiple_of(8);
-        let narrow = width == 8 && kinds.iter().all(|kind| kind.number_bytes().is_some());
+        let numbers = kinds.iter().all(|kind| kind.number_bytes().is_some());
+        let narrow = width == 8 && numbers && nulls.is_empty();
         // A node of a wide key has room for a dozen of them at least.
         let wanted = (24 + 12 * (width as u32 + 8)).next_power_of_two();
         let node_bytes = if narrow { node_bytes } else { node_bytes.max(wanted) };
         let shape = NodeShape::new(node_bytes, width as u32)?;
-        Ok(Self { what, columns, own_columns, kinds, own_bytes, bytes, width, narrow, shape })
+        Ok(Self {
+            what,
+            columns,
+            nulls,
+            own_columns,
+            kinds,
+            own_bytes,
+            bytes,
+            width,
+            narrow,
+            shape,
+        })
     }
 
     /// The bytes of the primary key in those of a key of a secondary index, which ends with them;
@@ -426,7 +488,7 @@ impl KeyLayout {
 }
 
 /// Bytes that a column takes in a key.
-fn encoded_bytes(kind: ColumnType) -> usize {
+pub(crate) fn encoded_bytes(kind: ColumnType) -> usize {
     match (kind.number_bytes(), kind.max_bytes()) {
         (Some(bytes), _) => bytes as usize,
         _ if kind == ColumnType::Uuid => UUID_BYTES as usize,

@@ -98,7 +98,7 @@ impl TableLayout {
 
     /// Whether one of these columns belongs to a secondary index; 1 is the first one.
     pub fn index_has(&self, index: usize, changes: &[(u16, Value<'_>)]) -> bool {
-        let columns = &self.key_layout(index).columns;
-        changes.iter().any(|(column, _)| columns.contains(column))
+        let key = self.key_layout(index);
+        changes.iter().any(|(column, _)| key.has(*column))
     }
 }

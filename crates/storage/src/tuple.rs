@@ -168,12 +168,12 @@ pub(crate) fn read_words<M: Memory>(
     let mut add = |column: usize| {
         let word = word_of(column);
         let kind = layout.schema.columns()[column].kind;
-        let mut field = RowField { kind, word, len: 0 };
+        let mut field = RowField { kind: Some(kind), word, len: 0 };
         match layout.forms[column] {
             FieldForm::Word => {}
             FieldForm::Slot | FieldForm::Inline => {
                 let range = slot_range(word);
-                field = RowField { kind, word: filled, len: range.len as u32 };
+                field = RowField { kind: Some(kind), word: filled, len: range.len as u32 };
                 filled += range.len;
                 row.parts.push(range);
             }
@@ -275,7 +275,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
 
 fn check_text(row: &Row, tuple: u64) -> Result<(), Bad> {
     for field in &row.fields {
-        if matches!(field.kind, ColumnType::Text { .. }) {
+        if matches!(field.kind, Some(ColumnType::Text { .. })) {
             let bytes = &row.bytes[field.word as usize..][..field.len as usize];
             if std::str::from_utf8(bytes).is_err() {
                 return Err(Bad::Damaged { what: "text column", at: tuple });

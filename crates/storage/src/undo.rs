@@ -127,8 +127,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         }
         let mut restore = Vec::new();
         for index in 0..layout.secondary.len() {
-            let columns = &layout.secondary[index].columns;
-            if fields.iter().any(|field| columns.contains(&field.column)) {
+            let key = &layout.secondary[index];
+            if fields.iter().any(|field| key.has(field.column)) {
                 let (old, new) = self.logged_keys(table, index, tuple, fields)?;
                 if old != new {
                     self.remove_entry(table, index as u16 + 1, &new, tuple)?;

@@ -146,6 +146,8 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// For a column of type [`ColumnType::Bool`].
     Bool(bool),
+    /// No value, for a column that [is nullable](crate::TableSchema::nullable).
+    Null,
 }
 
 /// Bytes of these values, as the user hands them in.
@@ -164,13 +166,15 @@ impl<'a> Value<'a> {
             Self::Text(_) => "text",
             Self::Bytes(_) => "bytes",
             Self::Bool(_) => "bool",
+            Self::Null => "NULL",
         }
     }
 
-    /// Bytes that the user hands in: eight for a number.
+    /// Bytes that the user hands in: eight for a number, none for NULL.
     #[inline]
     pub const fn user_bytes(&self) -> u64 {
         match self {
+            Self::Null => 0,
             Self::Text(text) => text.len() as u64,
             Self::Bytes(bytes) => bytes.len() as u64,
             _ => 8,
@@ -192,7 +196,7 @@ impl<'a> Value<'a> {
             Self::U64(number) => Some(*number),
             Self::I64(number) => Some(number.cast_unsigned()),
             Self::F64(number) => Some(number.to_bits()),
-            Self::Bool(truth) => Some(*truth as u64),
+            Self::Bool(truth) => Some(u64::from(*truth)),
             _ => None,
         }
     }
@@ -212,7 +216,8 @@ bool => Bool, }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowField {
-    pub(crate) kind: ColumnType,
+    /// `None`: it is NULL.
+    pub(crate) kind: Option<ColumnType>,
     /// The number, or where the bytes start in the row's buffer.
     pub(crate) word: u64,
     pub(crate) len: u32,
@@ -229,6 +234,8 @@ pub struct Row {
     pub(crate) by_column: Vec<RowField>,
     /// The words of a tuple that comes together from several entries.
     pub(crate) words: Vec<u64>,
+    /// The columns that an engine is asked for, of a table with columns that may be NULL.
+    pub(crate) stored_columns: Vec<u16>,
 }
 
 impl Row {
@@ -253,7 +260,8 @@ impl Row {
     /// The row has no such column.
     pub fn get(&self, column: usize) -> Value<'_> {
         let field = &self.fields[column];
-        match (field.kind.number(field.word), field.kind) {
+        let Some(kind) = field.kind else { return Value::Null };
+        match (kind.number(field.word), kind) {
             (Some(number), _) => number,
             // Text was found to be UTF-8 when the row was filled.
             (None, ColumnType::Text { .. }) => {
@@ -261,6 +269,14 @@ impl Row {
             }
             (None, _) => Value::Bytes(self.field_bytes(field)),
         }
+    }
+
+    /// Whether a column is NULL. The methods that are named after types panic if it is.
+    ///
+    /// # Panics
+    /// The row has no such column.
+    pub fn is_null(&self, column: usize) -> bool {
+        self.fields[column].kind.is_none()
     }
 
     fn field_bytes(&self, field: &RowField) -> &[u8] {
@@ -318,7 +334,7 @@ impl Row {
     pub fn bytes(&self, column: usize) -> &[u8] {
         let field = &self.fields[column];
         match field.kind {
-            ColumnType::Bytes { .. } | ColumnType::Uuid => self.field_bytes(field),
+            Some(ColumnType::Bytes { .. } | ColumnType::Uuid) => self.field_bytes(field),
             _ => wrong_type(column, "bytes", self.get(column)),
         }
     }
@@ -350,23 +366,31 @@ impl Row {
     }
 
     /// Copies the values one behind the other to the start of `out`, numbers as eight
-    /// little-endian bytes.
+    /// little-endian bytes; NULL has none.
     ///
     /// # Panics
     /// `out` is too short.
     pub fn copy_bytes(&self, mut out: &mut [u8]) {
         for field in &self.fields {
             let number;
-            let bytes = if field.kind.max_bytes().is_some() {
-                self.field_bytes(field)
-            } else {
-                number = field.word.to_le_bytes();
-                &number[..]
+            let bytes = match field.kind {
+                None => &[][..],
+                Some(kind) if kind.max_bytes().is_some() => self.field_bytes(field),
+                Some(_) => {
+                    number = field.word.to_le_bytes();
+                    &number[..]
+                }
             };
             let (here, rest) = out.split_at_mut(bytes.len());
             here.copy_from_slice(bytes);
             out = rest;
         }
+    }
+
+    /// Makes it the same as another one.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.fields.clone_from(&other.fields);
+        self.bytes.clone_from(&other.bytes);
     }
 
     /// All values in order.

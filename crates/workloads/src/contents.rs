@@ -94,6 +94,8 @@ pub(crate) fn tuple_digest(row: &Row) -> u64 {
         Value::I64(number) => add(digest, number.cast_unsigned()),
         Value::F64(number) => add(digest, number.to_bits()),
         Value::Bool(truth) => add(digest, truth.into()),
+        // Not what any number comes to.
+        Value::Null => add(digest.wrapping_add(1), 0x4e55_4c4c),
         Value::Text(text) => add_bytes(digest, text.as_bytes()),
         Value::Bytes(bytes) => add_bytes(digest, bytes),
     })
@@ -103,6 +105,7 @@ fn user_bytes(value: &Value<'_>) -> u64 {
     match value {
         Value::Text(text) => text.len() as u64,
         Value::Bytes(bytes) => bytes.len() as u64,
+        Value::Null => 0,
         _ => 8,
     }
 }

@@ -132,6 +132,7 @@ impl<E: Environment> Database<E> {
         watch: Watch<'_>,
     ) -> Result<CopySummary, Error> {
         let description = writer::describe(self)?;
-        writer::Writer::new(out, name).write(&description, self.moment()?, watch)
+        let all = (&description, &*self.catalog);
+        writer::Writer::new(out, name).write(all, self.moment()?, watch)
     }
 }

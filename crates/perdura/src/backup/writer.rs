@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use engines::below::{Environment, Row, random_uuid};
+use engines::below::{Catalog, Environment, Row, TableLayout, random_uuid};
 use zerocopy::IntoBytes;
 
 use super::layout::{
@@ -65,7 +65,7 @@ impl<'a> Writer<'a> {
     /// Writes everything. The parts are given back one by one, as they have been copied.
     pub(super) fn write<E: Environment>(
         mut self,
-        description: &Description,
+        (description, catalog): (&Description, &Catalog),
         parts: Vec<Part<'_, E>>,
         watch: Watch<'_>,
     ) -> Result<CopySummary, Error> {
@@ -80,7 +80,8 @@ impl<'a> Writer<'a> {
         let mut done = 0;
         for (partition, part) in (0..).zip(parts) {
             for (table, (_, tuples)) in (0..).zip(&mut summary.tables) {
-                let tally = self.table(&part, (partition, table), done, &mut buffers, watch)?;
+                let (place, layout) = ((partition, table), &catalog.tables[table as usize]);
+                let tally = self.table(&part, (place, layout), done, &mut buffers, watch)?;
                 *tuples += tally.tuples;
                 done += tally.tuples;
             }
@@ -103,7 +104,7 @@ impl<'a> Writer<'a> {
     fn table<E: Environment>(
         &mut self,
         part: &Part<'_, E>,
-        place: (u32, u32),
+        (place, layout): ((u32, u32), &TableLayout),
         done: u64,
         buffers: &mut Buffers,
         watch: Watch<'_>,
@@ -111,14 +112,14 @@ impl<'a> Writer<'a> {
         let mut tally = Tally::default();
         let (mut tuples, Buffers { row, block }) = (0, buffers);
         block.clear();
-        part.each(place.1 as u16, row, |row| {
+        part.each((place.1 as u16, layout), row, |row| {
             if block.len() >= BLOCK_BYTES {
                 self.block(TUPLES, place, tuples, block)?;
                 tuples = 0;
                 block.clear();
             }
             let start = block.len();
-            encode(row.values(), block);
+            encode(&layout.declared, row.values(), block);
             tally.add(&block[start..]);
             tuples += 1;
             if (done + tally.tuples).is_multiple_of(WATCH_EVERY) {

@@ -78,7 +78,7 @@ impl<E: Environment> Database<E> {
         for (partition, part) in self.moment()?.into_iter().enumerate() {
             for (table, (_, tuples)) in tables.iter().zip(&mut summary.tables) {
                 let names = Names::new(table, several.then_some(partition));
-                part.each(table.number, &mut row, |row| {
+                part.each((table.number, &table.layout), &mut row, |row| {
                     out.tuple(&names, row)?;
                     *tuples += 1;
                     done += 1;
@@ -98,7 +98,7 @@ impl<E: Environment> Database<E> {
 
     fn head(&self, tables: &[Table]) -> Result<Head, Error> {
         let described = self.description()?;
-        let schemas = tables.iter().map(|table| table.layout.schema.clone());
+        let schemas = tables.iter().map(|table| table.layout.declared.clone());
         Ok(Head {
             perdura_dump: FORMAT,
             perdura: env!("CARGO_PKG_VERSION").into(),

@@ -422,7 +422,8 @@ impl<'a, E: Environment> Loading<'a, E> {
         values: &[Value<'_>],
     ) -> Result<(), Error> {
         self.encoded.clear();
-        encode(values.iter().copied(), &mut self.encoded);
+        let table = &self.tables[number];
+        encode(table.schema(), values.iter().copied(), &mut self.encoded);
         let (table, bytes) = (&self.tables[number], self.encoded.len() as u64);
         match self.loader.insert(partition, table, values, bytes) {
             Err(Error::DuplicateKey { .. }) if self.options.existing == Existing::Skip => {

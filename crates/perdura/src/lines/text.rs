@@ -7,7 +7,7 @@ use std::io::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engines::below::text::{format_timestamp, format_uuid, parse_timestamp, parse_uuid};
-use engines::below::{ColumnType, TableLayout, Value, did_you_mean, json_error, shortened};
+use engines::below::{Column, ColumnType, TableLayout, Value, did_you_mean, json_error, shortened};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -39,6 +39,7 @@ pub(super) fn put_value(kind: ColumnType, value: &Value<'_>, out: &mut Vec<u8>) 
         }
         Value::F64(number) => put_float(number, out),
         Value::Bool(truth) => write!(out, "{truth}").expect("a vector takes everything"),
+        Value::Null => out.extend(b"null"),
         Value::Text(text) => put_text(text, out),
         Value::Bytes(bytes) => {
             if kind == ColumnType::Uuid
@@ -93,6 +94,7 @@ pub(super) enum Held<'de> {
     Text(Cow<'de, str>),
     Bytes(Vec<u8>),
     Bool(bool),
+    Null,
 }
 
 impl Held<'_> {
@@ -104,11 +106,13 @@ impl Held<'_> {
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
             Self::Bool(truth) => Value::Bool(*truth),
+            Self::Null => Value::Null,
         }
     }
 }
 
-/// Reads a tuple: a value for each column of a table, in the order of the schema.
+/// Reads a tuple: a value for each column of a table, in the order of the schema. A column that may be
+/// NULL is, if it is not named.
 pub(super) struct TupleSeed<'a>(pub(super) &'a TableLayout);
 
 impl<'de> DeserializeSeed<'de> for TupleSeed<'_> {
@@ -127,7 +131,7 @@ impl<'de> Visitor<'de> for TupleSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let columns = self.0.schema.columns();
+        let columns = self.0.declared.columns();
         let mut values: Vec<Option<Held<'de>>> = Vec::new();
         values.resize_with(columns.len(), || None);
         let mut guess = 0;
@@ -136,15 +140,16 @@ impl<'de> Visitor<'de> for TupleSeed<'_> {
             if values[number].is_some() {
                 return Err(de::Error::custom(format!("column `{}` comes twice", column.name)));
             }
-            let seed = ColumnSeed { name: &column.name, kind: column.kind };
-            values[number] = Some(map.next_value_seed(seed)?);
+            values[number] = Some(map.next_value_seed(ColumnSeed(column))?);
             guess = number + 1;
         }
         let missing = |number: usize| {
             de::Error::custom(format!("column `{}` is missing", columns[number].name))
         };
         let each = values.into_iter().enumerate();
-        each.map(|(number, value)| value.ok_or_else(|| missing(number))).collect()
+        let unnamed = |number: usize| columns[number].nullable.then_some(Held::Null);
+        each.map(|(number, value)| value.or_else(|| unnamed(number)).ok_or_else(|| missing(number)))
+            .collect()
     }
 }
 
@@ -170,7 +175,7 @@ impl Visitor<'_> for NameSeed<'_> {
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<usize, E> {
-        let schema = &self.layout.schema;
+        let schema = &self.layout.declared;
         if schema.columns().get(self.guess).is_some_and(|column| column.name == name) {
             return Ok(self.guess);
         }
@@ -184,24 +189,21 @@ impl Visitor<'_> for NameSeed<'_> {
 }
 
 /// Reads the value of a column.
-struct ColumnSeed<'a> {
-    name: &'a str,
-    kind: ColumnType,
-}
+struct ColumnSeed<'a>(&'a Column);
 
 impl ColumnSeed<'_> {
     fn wrong<T, E: de::Error>(&self, found: impl fmt::Display) -> Result<T, E> {
-        Err(E::custom(format!("column `{}` holds {}, not {found}", self.name, self.kind)))
+        Err(E::custom(format!("column `{}` holds {}, not {found}", self.0.name, self.0.kind)))
     }
 
     fn string<'de, E: de::Error>(&self, text: Cow<'de, str>) -> Result<Held<'de>, E> {
-        match self.kind {
+        match self.0.kind {
             ColumnType::Text { .. } => Ok(Held::Text(text)),
             ColumnType::Bytes { .. } => match STANDARD.decode(text.as_bytes()) {
                 Ok(bytes) => Ok(Held::Bytes(bytes)),
                 Err(error) => Err(E::custom(format!(
                     "column `{}` holds bytes in base64, and this is none: {error}",
-                    self.name
+                    self.0.name
                 ))),
             },
             ColumnType::Uuid => match parse_uuid(&text) {
@@ -224,7 +226,7 @@ impl ColumnSeed<'_> {
     }
 
     fn is_signed(&self) -> bool {
-        self.kind.integer_range().is_some_and(|(least, _)| least < 0)
+        self.0.kind.integer_range().is_some_and(|(least, _)| least < 0)
     }
 
     /// Reads what stands in the place of an integer.
@@ -266,7 +268,7 @@ impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
     type Value = Held<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Held<'de>, D::Error> {
-        if self.kind.integer_range().is_some() {
+        if self.0.kind.integer_range().is_some() {
             return self.integer(<&RawValue>::deserialize(from)?.get());
         }
         from.deserialize_any(self)
@@ -277,32 +279,40 @@ impl<'de> Visitor<'de> for ColumnSeed<'_> {
     type Value = Held<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a value for column `{}`, which holds {}", self.name, self.kind)
+        write!(f, "a value for column `{}`, which holds {}", self.0.name, self.0.kind)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Held<'de>, E> {
+        if self.0.nullable {
+            Ok(Held::Null)
+        } else {
+            Err(E::invalid_type(de::Unexpected::Unit, &self))
+        }
     }
 
     fn visit_bool<E: de::Error>(self, truth: bool) -> Result<Held<'de>, E> {
-        match self.kind {
+        match self.0.kind {
             ColumnType::Bool => Ok(Held::Bool(truth)),
             _ => self.wrong(truth),
         }
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Held<'de>, E> {
-        match self.kind {
+        match self.0.kind {
             ColumnType::F64 => Ok(Held::F64(number as f64)),
             _ => self.wrong(number),
         }
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Held<'de>, E> {
-        match self.kind {
+        match self.0.kind {
             ColumnType::F64 => Ok(Held::F64(number as f64)),
             _ => self.wrong(number),
         }
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Held<'de>, E> {
-        match self.kind {
+        match self.0.kind {
             ColumnType::F64 => Ok(Held::F64(number)),
             _ => self.wrong(number),
         }

@@ -182,14 +182,14 @@ impl<M: Memory> Entry<'_, M> {
             None => {
                 let word = u64::from_le_bytes(value.try_into().map_err(|_| damaged())?);
                 row.bytes.truncate(start);
-                Ok(RowField { kind, word, len: 0 })
+                Ok(RowField { kind: Some(kind), word, len: 0 })
             }
             Some(max) => {
                 let text = matches!(kind, ColumnType::Text { .. });
                 if value.len() > max as usize || text && std::str::from_utf8(value).is_err() {
                     return Err(damaged());
                 }
-                Ok(RowField { kind, word: start as u64, len: value.len() as u32 })
+                Ok(RowField { kind: Some(kind), word: start as u64, len: value.len() as u32 })
             }
         }
     }
@@ -276,7 +276,7 @@ impl<'a> Assembly<'a> {
             };
             self.state = State::Parts(Box::new(Coalescing::new(wanted)));
             // Where each column is, until they are put in the order asked for.
-            let nothing = RowField { kind: ColumnType::U64, word: 0, len: 0 };
+            let nothing = RowField { kind: None, word: 0, len: 0 };
             self.row.by_column.clear();
             self.row.by_column.resize(all, nothing);
         }

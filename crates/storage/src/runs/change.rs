@@ -21,7 +21,7 @@ use crate::runs::Runs;
 use crate::runs::entry::{Entry, Fields, SECONDARY, TOMBSTONE, owned_apart, partial_words};
 use crate::runs::keys::{RunKey, by_form};
 use crate::runs::read::Found;
-use crate::schema::TableLayout;
+use crate::schema::{KeyLayout, TableLayout};
 use crate::table::{
     NewField, NewFields, TableIndex, check_changes, check_tuple, key_of_words, prepare_entry,
     release_words, write_value, write_words,
@@ -472,7 +472,9 @@ impl<M: Memory> Runs<M> {
 
 /// The columns of all secondary keys of a table.
 pub(crate) fn indexed_columns(layout: &TableLayout) -> ColumnSet {
-    layout.secondary.iter().flat_map(|key| key.columns.iter().copied()).collect()
+    let columns = |key: &KeyLayout| key.columns.iter().copied().chain(key.null_words()).collect();
+    let sets = layout.secondary.iter().map(columns);
+    sets.fold(ColumnSet::EMPTY, |all, one: ColumnSet| all.union(&one))
 }
 
 /// Adds a key to a checksum.

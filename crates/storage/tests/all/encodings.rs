@@ -1,6 +1,8 @@
 //! The encodings of keys and of tuples as literals: what `docs/format/keys.md` and `tuple.md` say.
 
-use storage::{Catalog, ColumnType, Schema, TableLayout, TableSchema, Value, encode_row};
+use storage::{
+    Catalog, ColumnType, InlineRow, Schema, TableLayout, TableSchema, Value, encode_row,
+};
 
 fn layout(table: TableSchema) -> std::sync::Arc<TableLayout> {
     let catalog = Catalog::new(&Schema::new().table(table), 512).expect("a schema");
@@ -92,4 +94,48 @@ fn rows() {
         &uuid,
     ];
     assert_eq!(row, words.concat());
+}
+
+#[test]
+fn keys_and_rows_with_null() {
+    let table = TableSchema::new("t")
+        .column("id", ColumnType::U8)
+        .column("n", ColumnType::I16)
+        .nullable()
+        .column("s", ColumnType::Text { max: 3 })
+        .nullable()
+        .column("m", ColumnType::U8)
+        .key(&["id"])
+        .index("by_n_s", &["n", "s"]);
+    let layout = layout(table);
+    let row_of = |n, s, m| {
+        let (mut stored, mut row) = (Vec::new(), Vec::new());
+        layout.stored_tuple(&[Value::U64(9), n, s, Value::U64(m)], &mut stored).expect("a tuple");
+        encode_row(&layout, &stored, &mut row).expect("a row");
+        let key = InlineRow::new(&layout, &row).and_then(|row| row.key(1)).expect("a key");
+        (row.clone(), key.bytes(&mut [0; 8]).to_vec())
+    };
+    let (row, key) = row_of(Value::I64(5), Value::Null, 7);
+    let words: [u64; 5] = [9, 5, 5 * 8, 7, 0b10];
+    assert_eq!(row, words.map(u64::to_le_bytes).concat());
+    assert_eq!(key, [1, 0x80, 5, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0]);
+    let (row, key) = row_of(Value::Null, Value::Text("a"), 7);
+    let words: [u64; 5] = [9, 0, (5 * 8) | (1 << 32), 7, 0b01];
+    assert_eq!(row, [&words.map(u64::to_le_bytes).concat()[..], b"a"].concat());
+    assert_eq!(key, [0, 0, 0, 1, b'a', 0, 0, 0, 1, 9, 0, 0, 0, 0, 0, 0]);
+}
+
+/// As version 3 has stored it.
+#[test]
+fn a_table_without_nulls_has_no_null_word() {
+    let table = TableSchema::new("t")
+        .column("id", ColumnType::U8)
+        .column("n", ColumnType::I16)
+        .key(&["id"])
+        .index("by_n", &["n"]);
+    let layout = layout(table);
+    assert_eq!((layout.tuple_bytes(), layout.key_bytes(0), layout.key_bytes(1)), (16, 8, 8));
+    let mut row = Vec::new();
+    encode_row(&layout, &[Value::U64(9), Value::I64(-1)], &mut row).expect("a row");
+    assert_eq!(row, [9, u64::MAX].map(u64::to_le_bytes).concat());
 }

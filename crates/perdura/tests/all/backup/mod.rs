@@ -51,15 +51,23 @@ fn every_type() -> Schema {
                 .column("u32", ColumnType::U32)
                 .column("u64", ColumnType::U64)
                 .column("i8", ColumnType::I8)
+                .nullable()
                 .column("i16", ColumnType::I16)
                 .column("i32", ColumnType::I32)
                 .column("i64", ColumnType::I64)
+                .nullable()
                 .column("f64", ColumnType::F64)
+                .nullable()
                 .column("text", ColumnType::Text { max: 60 })
+                .nullable()
                 .column("bytes", ColumnType::Bytes { max: 60 })
+                .nullable()
                 .column("bool", ColumnType::Bool)
+                .nullable()
                 .column("timestamp", ColumnType::Timestamp)
+                .nullable()
                 .column("uuid", ColumnType::Uuid)
+                .nullable()
                 .key(&["u64"])
                 .index("by_text", &["text", "f64"]),
         )
@@ -99,6 +107,7 @@ fn raw(value: &Value<'_>) -> Vec<u8> {
         Value::Text(text) => text.as_bytes().to_vec(),
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Bool(truth) => vec![u8::from(*truth)],
+        Value::Null => return vec![0xff; 8],
     };
     [&(bytes.len() as u64).to_le_bytes()[..], &bytes].concat()
 }
@@ -146,7 +155,7 @@ fn insert_both(db: &Database, partition: usize, number: u64) -> Result<(), Error
     let text: String = "aé\"\\\n\0€😀".chars().cycle().skip(at % 8).take(at % 13).collect();
     let bytes: Vec<u8> = (0..at * 7 % 60).map(|byte| (byte * 37 + at) as u8).collect();
     let limit = at % 3;
-    let values = [
+    let mut values = [
         Value::U64([0, 7, u8::MAX.into()][limit]),
         Value::U64([0, 700, u16::MAX.into()][limit]),
         Value::U64([0, 70_000, u32::MAX.into()][limit]),
@@ -164,6 +173,11 @@ fn insert_both(db: &Database, partition: usize, number: u64) -> Result<(), Error
         ),
         Value::Bytes(&[[0; 16], [at as u8; 16], [0xff; 16]][limit]),
     ];
+    for column in [4, 7, 8, 9, 10, 11, 12, 13] {
+        if (at * 5 + column * 3).is_multiple_of(7) {
+            values[column] = Value::Null;
+        }
+    }
     let left = format!("l{at}");
     let value = vec![at as u8; at * 31 % 300];
     let pair = [Value::Text(&left), Value::F64(floats[at % floats.len()]), Value::Bytes(&value)];

@@ -9,6 +9,7 @@
 mod commits;
 mod errors;
 mod inline;
+mod nulls;
 mod operations;
 mod partitions;
 mod random;
@@ -231,6 +232,7 @@ enum Own {
     Text(String),
     Bytes(Vec<u8>),
     Bool(bool),
+    Null,
 }
 
 impl Own {
@@ -242,6 +244,7 @@ impl Own {
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
             Self::Bool(truth) => Value::Bool(*truth),
+            Self::Null => Value::Null,
         }
     }
 
@@ -254,6 +257,8 @@ impl Own {
             Self::Text(text) => text.as_bytes().into(),
             Self::Bytes(bytes) => bytes.clone(),
             Self::Bool(truth) => u64::from(*truth).to_le_bytes().into(),
+            // Only for a digest: it reads as zero or as empty there.
+            Self::Null => b"NULL".into(),
         }
     }
 }
@@ -267,11 +272,12 @@ impl From<Value<'_>> for Own {
             Value::Text(text) => Self::Text(text.into()),
             Value::Bytes(bytes) => Self::Bytes(bytes.into()),
             Value::Bool(truth) => Self::Bool(truth),
+            Value::Null => Self::Null,
         }
     }
 }
 
-/// The order of keys: numbers as numbers, of floating-point numbers both zeros the same and every
+/// The order of keys: NULL first, numbers as numbers, of floating-point numbers both zeros the same and every
 /// NaN the same and last, the rest byte by byte.
 impl Ord for Own {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -282,6 +288,9 @@ impl Ord for Own {
                 a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
             }
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Null, Self::Null) => Ordering::Equal,
+            (Self::Null, _) => Ordering::Less,
+            (_, Self::Null) => Ordering::Greater,
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
             other => panic!("{other:?} in one column"),

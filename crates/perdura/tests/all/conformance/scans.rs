@@ -48,6 +48,7 @@ fn schema() -> Schema {
             TableSchema::new("named")
                 .column("done", ColumnType::Bool)
                 .column("at", ColumnType::Timestamp)
+                .nullable()
                 .column("who", ColumnType::Uuid)
                 .column("kind", ColumnType::U8)
                 .key(&["done", "who", "kind"])
@@ -55,6 +56,35 @@ fn schema() -> Schema {
                 .index("by_kind_done", &["kind", "done"])
                 .index("by_who", &["who", "at"]),
         )
+        .table(
+            TableSchema::new("nulls")
+                .column("id", ColumnType::I64)
+                .column("text", ColumnType::Text { max: 9 })
+                .nullable()
+                .column("bytes", ColumnType::Bytes { max: 6 })
+                .nullable()
+                .column("float", ColumnType::F64)
+                .nullable()
+                .column("small", ColumnType::I8)
+                .nullable()
+                .column("truth", ColumnType::Bool)
+                .nullable()
+                .column("uuid", ColumnType::Uuid)
+                .nullable()
+                .key(&["id"])
+                .index("by_text", &["text"])
+                .index("by_small", &["small"])
+                .index("by_truth", &["truth", "bytes", "float"])
+                .index("by_uuid", &["uuid", "text"]),
+        )
+}
+
+/// As [`random_value`], or NULL if the column may be so.
+fn random_column(random: &mut SmallRng, column: &perdura::Column) -> Own {
+    if column.nullable && random.random_bool(0.3) {
+        return Own::Null;
+    }
+    random_value(random, column.kind)
 }
 
 /// Few different values, so that many tuples share prefixes.
@@ -91,12 +121,14 @@ fn random_value(random: &mut SmallRng, kind: ColumnType) -> Own {
 fn fill(store: &Store, random: &mut SmallRng) -> Vec<(Table, Vec<Tuple>)> {
     let db = store.db();
     let mut tables = Vec::new();
-    for table in ["wide", "narrow", "packed", "named"].map(|name| db.table(name).unwrap()) {
-        let kinds: Vec<_> = table.schema().columns().iter().map(|column| column.kind).collect();
+    for table in ["wide", "narrow", "packed", "named", "nulls"].map(|name| db.table(name).unwrap())
+    {
+        let columns = table.schema().columns();
         let mut tuples: Vec<Tuple> = Vec::new();
         for number in 0..250 {
-            let mut tuple: Tuple = kinds.iter().map(|kind| random_value(random, *kind)).collect();
-            if table.name() == "narrow" {
+            let mut tuple: Tuple =
+                columns.iter().map(|column| random_column(random, column)).collect();
+            if ["narrow", "nulls"].contains(&table.name()) {
                 tuple[0] = Own::I64(number * 3 - 300);
             }
             match db.write(|tx| tx.insert(&table, &values(&tuple))) {
@@ -126,10 +158,10 @@ fn within(key: &[&Own], low: &Bound<Tuple>, high: &Bound<Tuple>) -> bool {
         }
 }
 
-fn random_bound(random: &mut SmallRng, kinds: &[ColumnType], narrow: bool) -> Bound<Tuple> {
+fn random_bound(random: &mut SmallRng, kinds: &[&perdura::Column], narrow: bool) -> Bound<Tuple> {
     let columns = if narrow { 1 } else { random.random_range(1..=kinds.len()) };
     let mut bound: Tuple =
-        kinds[..columns].iter().map(|kind| random_value(random, *kind)).collect();
+        kinds[..columns].iter().map(|column| random_column(random, column)).collect();
     if narrow && let Own::I64(_) = bound[0] {
         bound[0] = Own::I64(random.random_range(-310..460));
     }
@@ -159,7 +191,7 @@ fn random_scans(db: &Database, tables: &[(Table, Vec<Tuple>)], seed: u64, scans:
             one => Some(indexes[one - 1].name.as_str()),
         };
         let columns = key_columns(table, index);
-        let kinds: Vec<_> = columns.iter().map(|at| table.schema().columns()[*at].kind).collect();
+        let kinds: Vec<_> = columns.iter().map(|at| &table.schema().columns()[*at]).collect();
         let narrow = columns.len() == 1;
         let low = random_bound(&mut random, &kinds, narrow);
         let high = if random.random_bool(0.3) {
