@@ -40,11 +40,6 @@ impl EngineKind {
     /// All engines, in the order of the papers.
     pub const ALL: [Self; 6] = Self::P1;
 
-    /// Whether the engine keeps its data, or logs and checkpoints, in files.
-    pub const fn uses_files(self) -> bool {
-        self.traits().needs_files()
-    }
-
     /// The engine's name, as the command writes it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -119,4 +119,13 @@ impl EngineKind {
             Self::NvmCow => EngineTraits::serial(DurableIn::Pool, true, true),
         }
     }
+
+    /// Whether commits can be grouped, so that several transactions become durable at once; others
+    /// are durable at each commit anyway.
+    pub const fn groups_commits(self) -> bool {
+        match self {
+            Self::Inp | Self::Cow | Self::Log | Self::NvmCow => true,
+            Self::NvmInp | Self::NvmLog => false,
+        }
+    }
 }

@@ -20,7 +20,7 @@ fn show(engine: EngineKind, what: &str, sites: &[Site]) {
 fn main() {
     for engine in EngineKind::ALL {
         let plot = Plot { transactions: 200, ..Plot::of_seed(engine, STANDARD) };
-        if engine.uses_files() {
+        if engine.traits().needs_files() {
             let trace = plot.run_in_files().0.trace;
             for (what, how) in [
                 ("sync", How::NoSync),

@@ -99,9 +99,10 @@ impl Crowd {
     pub fn new(engine: EngineKind, seed: u64, transactions: usize) -> Self {
         let options = options(engine).partitions(3);
         // The smaller a chunk, the more often one goes from a partition to another.
-        let options = if engine.uses_files() { options } else { options.chunk_bytes(8 << 10) };
+        let options =
+            if engine.traits().needs_files() { options } else { options.chunk_bytes(8 << 10) };
         let (partitions, threads) = (3, 3);
-        let large = if engine.uses_files() { 20 } else { 70 };
+        let large = if engine.traits().needs_files() { 20 } else { 70 };
         let (keys, statements, one_in) = (30, false, 6);
         Self { options, seed, partitions, threads, transactions, keys, large, statements, one_in }
     }

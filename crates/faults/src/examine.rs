@@ -119,7 +119,7 @@ pub struct Found {
 /// Examines an engine. `done` counts states, for whoever shows the progress.
 pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let started = Instant::now();
-    let mut report = match (settings.workload, settings.engine.uses_files()) {
+    let mut report = match (settings.workload, settings.engine.traits().needs_files()) {
         (Workload::Story, true) => {
             let short = |number| short_file_story(settings.engine, number);
             run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
@@ -361,8 +361,13 @@ fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::po
         3 => plot(14, 60, 3).run_in_pool(),
         4 => plot(12, 60, 300).run_in_pool(),
         5 => plot(11, 80, 60).run_in_pool(),
-        6 if engine == EngineKind::NvmCow => plot(13, 120, 60).groups_of(4).run_in_pool(),
-        6 if engine == EngineKind::NvmInp => statements(engine, 16, 60),
+        6 => match engine {
+            EngineKind::NvmCow => plot(13, 120, 60).groups_of(4).run_in_pool(),
+            EngineKind::NvmInp => statements(engine, 16, 60),
+            EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvmLog => {
+                return None;
+            }
+        },
         _ => return None,
     })
 }

@@ -90,13 +90,18 @@ impl Medium for FileMedium {
         let (logs, needed) = match db.engine() {
             EngineKind::Inp => (of("wal-0-"), of("checkpoint-0-") == 1),
             EngineKind::Log => (of("wal-0-"), of("sstable-0-") == runs && of("manifest-0") == 1),
-            _ => (0, true),
+            EngineKind::Cow | EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => {
+                (0, true)
+            }
         };
         // A segment, and the next one, prepared ahead.
         let others = match db.engine() {
-            EngineKind::Inp => 1,
             EngineKind::Log => runs + 1,
-            _ => 1,
+            EngineKind::Inp
+            | EngineKind::Cow
+            | EngineKind::NvmInp
+            | EngineKind::NvmCow
+            | EngineKind::NvmLog => 1,
         };
         if needed && logs <= 2 && names.len() == logs + others {
             return Ok(());

@@ -176,7 +176,11 @@ impl Script {
         let workload = (seed..).map(generate).find(has_all).expect("one in a few has");
         let other = match engine {
             EngineKind::NvmInp => EngineKind::Inp,
-            _ => EngineKind::NvmInp,
+            EngineKind::Inp
+            | EngineKind::Cow
+            | EngineKind::Log
+            | EngineKind::NvmCow
+            | EngineKind::NvmLog => EngineKind::NvmInp,
         };
         let mut script = Self(Arc::new(Known { inputs: Inputs::Tpcc(workload), held: vec![] }));
         let memory = Recording::pool(64 << 10, LIMIT)

@@ -57,7 +57,7 @@ pub struct Plot {
 /// So small that a few transactions go everywhere.
 pub fn options(engine: EngineKind) -> Options {
     let options = Options::new().engine(engine).growth(2);
-    if engine.uses_files() {
+    if engine.traits().needs_files() {
         options
             .checkpoint_bytes(12 << 10)
             .wal_reserve_bytes(3 << 10)
@@ -78,7 +78,7 @@ impl Plot {
             // The next segment is begun, then there is no room for the checkpoint.
             EngineKind::Inp => Some(6),
             EngineKind::Log => Some(1),
-            _ => None,
+            EngineKind::Cow | EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => None,
         };
         Self {
             workload: Workload::Story,
@@ -88,7 +88,7 @@ impl Plot {
             transactions,
             group: 1,
             keys,
-            large: if engine.uses_files() { 40 } else { 150 },
+            large: if engine.traits().needs_files() { 40 } else { 150 },
             failing,
             kills: false,
         }
@@ -111,19 +111,17 @@ impl Plot {
         if seed == STANDARD {
             let transactions = match engine {
                 EngineKind::NvmCow => 1300,
-                engine if engine.uses_files() => 400,
-                _ => 240,
+                EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 400,
+                EngineKind::NvmInp | EngineKind::NvmLog => 240,
             };
             return Self::new(engine, 0x5eed, transactions, 60);
         }
         let mut random = SmallRng::seed_from_u64(seed);
         let keys = [3, 20, 60, 300][random.random_range(0..4)];
         let plot = Self::new(engine, seed, random.random_range(30..120), keys);
-        let grouped = matches!(engine, EngineKind::Inp | EngineKind::Cow)
-            || matches!(engine, EngineKind::Log | EngineKind::NvmCow);
         let group = [1, 1, 4, 30][random.random_range(0..4)];
-        let plot = if grouped { plot.groups_of(group) } else { plot };
-        let kills = engine.uses_files() && group == 1 && random.random_bool(0.5);
+        let plot = if engine.groups_commits() { plot.groups_of(group) } else { plot };
+        let kills = engine.traits().needs_files() && group == 1 && random.random_bool(0.5);
         if kills { plot.with_kills() } else { plot }
     }
 
@@ -141,8 +139,7 @@ impl Plot {
         let groups = [1, 1, 4, 20];
         let group = groups[if seed == STANDARD { 0 } else { random.random_range(0..4) }];
         let plot = Self { workload, ..Self::new(engine, seed, transactions, 0) };
-        let is_grouped = !matches!(engine, EngineKind::NvmInp | EngineKind::NvmLog);
-        if is_grouped { plot.groups_of(group) } else { plot }
+        if engine.groups_commits() { plot.groups_of(group) } else { plot }
     }
 
     pub(crate) fn commit(&self) -> Commit {

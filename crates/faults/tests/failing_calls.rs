@@ -391,11 +391,14 @@ fn visit(engine: EngineKind, domain: Domain, way: Way) -> u64 {
         }
         if SYNCS.contains(&hit) && way == Way::Fails {
             // A file that is written in steps, a checkpoint's or a run's, is given up alone.
-            let gives_up = engine.uses_files() && hit != libc::SYS_msync;
+            let gives_up = engine.traits().needs_files() && hit != libc::SYS_msync;
             let heard = ran.errors + if gives_up { ran.failed_steps } else { 0 };
             assert!(heard > 0, "{name}: nobody has heard of a sync that failed");
             // What it has lost may be anywhere in the pool.
-            assert!(engine.uses_files() || ran.went_on == 0, "{name}: the handle has gone on");
+            assert!(
+                engine.traits().needs_files() || ran.went_on == 0,
+                "{name}: the handle has gone on"
+            );
         }
         sum.errors += ran.errors;
         sum.reopened += ran.reopened;
@@ -428,7 +431,7 @@ fn calls_of(engine: EngineKind) {
 #[test]
 fn a_file_that_was_created_and_never_used_is_no_damage() {
     with_stopped_calls(|| {
-        for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
+        for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
             let directory = tempfile::tempdir().unwrap();
             let mut run = Run::new(engine);
             run.options = options(&run, Domain::Disk);
@@ -512,7 +515,7 @@ fn a_sync_that_fails_is_told_at_once() {
                 println!("{engine}, number {call}: {syncs:?} to create, open, commit and close");
                 if call == libc::SYS_msync {
                     assert!(syncs[0] > 0 && syncs[1] > 0 && syncs[3] > 0, "{engine}: {syncs:?}");
-                    assert_eq!(syncs[2] > 0, !engine.uses_files(), "{engine}: {syncs:?}");
+                    assert_eq!(syncs[2] > 0, !engine.traits().needs_files(), "{engine}: {syncs:?}");
                 }
             }
         }

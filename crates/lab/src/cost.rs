@@ -95,12 +95,11 @@ impl CostModel {
             (EngineKind::Log, Operation::Update) => cost(changed, 2.0 * changed, theta * changed),
             (EngineKind::Log, Operation::Delete) => cost(small, tuple, small),
             (EngineKind::NvmInp, Operation::Insert) => cost(tuple, pointer, pointer),
-            (EngineKind::NvmInp | EngineKind::NvmLog, Operation::Update) => {
-                let table = match engine {
-                    EngineKind::NvmLog => theta * (fixed + pointer),
-                    _ => 0.0,
-                };
-                cost(changed + pointer, fixed + pointer, table)
+            (EngineKind::NvmInp, Operation::Update) => {
+                cost(changed + pointer, fixed + pointer, 0.0)
+            }
+            (EngineKind::NvmLog, Operation::Update) => {
+                cost(changed + pointer, fixed + pointer, theta * (fixed + pointer))
             }
             (EngineKind::NvmInp | EngineKind::NvmLog, Operation::Delete) => {
                 cost(small, pointer, small)

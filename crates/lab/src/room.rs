@@ -74,7 +74,7 @@ impl Takes {
 
     /// A YCSB database of an engine, and operations for it.
     pub(crate) fn ycsb(engine: EngineKind, tuples: u64, txns: u64) -> Self {
-        let (medium, memory) = match engine.uses_files() {
+        let (medium, memory) = match engine.traits().needs_files() {
             true => (TUPLE_ON_MEDIUM, TUPLE_IN_MEMORY),
             false => (TUPLE_ONCE, 0),
         };
@@ -84,7 +84,7 @@ impl Takes {
 
     /// The same in emulated memory.
     pub(crate) fn emulated(engine: EngineKind, tuples: u64) -> Self {
-        let each = if engine.uses_files() { TUPLE_EMULATED } else { TUPLE_ONCE };
+        let each = if engine.traits().needs_files() { TUPLE_EMULATED } else { TUPLE_ONCE };
         Self::in_memory(tuples.saturating_mul(each))
     }
 

@@ -113,7 +113,7 @@ fn every_engine_reads_writes_and_syncs_memory_and_the_parts_make_up_the_whole() 
         assert!(counts.load_misses() > 0 && counts.nvm_stores() > 0, "{kind}: {counts:?}");
         // Each of about 450 updates is durable when it returns.
         assert!(counts.fences >= 400 && counts.flushed_lines >= 800, "{kind}: {counts:?}");
-        assert_eq!(counts.syncs > 0, kind.uses_files(), "{kind}: {counts:?}");
+        assert_eq!(counts.syncs > 0, kind.traits().needs_files(), "{kind}: {counts:?}");
         let mut sum = Counts::default();
         for part in [breakdown.storage, breakdown.recovery, breakdown.index, breakdown.other] {
             sum += part;

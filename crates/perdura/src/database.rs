@@ -129,7 +129,7 @@ impl Database<Native> {
         let natural = pool.info().medium.natural;
         let kind = options.engine.unwrap_or(match natural {
             Domain::Disk => EngineKind::Inp,
-            _ => EngineKind::NvmInp,
+            Domain::Process | Domain::Adr | Domain::Eadr => EngineKind::NvmInp,
         });
         let header = pool.info().header;
         let files_at = pool.place().beside(FILES);

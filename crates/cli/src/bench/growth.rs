@@ -11,7 +11,6 @@
 
 use std::path::Path;
 
-use perdura::EngineKind;
 use serde::Serialize;
 use workloads::ycsb::TUPLE_USER_BYTES;
 
@@ -59,7 +58,7 @@ impl Took {
     fn at_least(contestant: Contestant, tuples: u64) -> Self {
         let user_bytes = tuples.saturating_mul(TUPLE_USER_BYTES);
         let in_memory = match contestant {
-            Contestant::Engine(kind) => kind == EngineKind::Inp,
+            Contestant::Engine(kind) => !kind.traits().larger_than_memory,
             Contestant::Peer(kind) => !kind.is_durable(),
         };
         match in_memory {
@@ -260,6 +259,7 @@ pub(crate) fn left_out_text(left_out: &[LeftOut]) -> String {
 #[cfg(test)]
 mod tests {
     use peers::PeerKind;
+    use perdura::EngineKind;
 
     use super::*;
 

@@ -69,7 +69,14 @@ pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found,
 fn reference(task: &Task, spec: &Spec) -> Result<Database, Failure> {
     let engine = match task.contestant()? {
         Contestant::Engine(EngineKind::NvmInp) => EngineKind::Inp,
-        _ => EngineKind::NvmInp,
+        Contestant::Engine(
+            EngineKind::Inp
+            | EngineKind::Cow
+            | EngineKind::Log
+            | EngineKind::NvmCow
+            | EngineKind::NvmLog,
+        )
+        | Contestant::Peer(_) => EngineKind::NvmInp,
     };
     let path = task.directory.join("reference");
     let options = Options::new().commit(Commit::Grouped(1000));

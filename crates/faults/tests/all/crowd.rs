@@ -10,7 +10,7 @@ use perdura::EngineKind;
 /// Looks at a story; crashes again from every so many of its states.
 fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>, every: u64) {
     let transactions: Vec<_> = story.models.iter().map(|models| models.len() - 1).collect();
-    let changes = if engine.uses_files() { 10 } else { 50 };
+    let changes = if engine.traits().needs_files() { 10 } else { 50 };
     let explored = story.explore(None, Effort::once(6).then(Again::every(every, 1)));
     println!(
         "{engine}, seed {seed}: {transactions:?} transactions, {} changes of thread, {explored:?}",
@@ -19,7 +19,7 @@ fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>, eve
     assert_eq!(explored.violation, None, "{engine}, seed {seed}");
     assert!(story.handed_over > changes, "{engine}: {} changes of thread", story.handed_over);
     assert!(explored.points > 20 && explored.nested > 0, "{explored:?}");
-    let kills = story.explore_kills(if engine.uses_files() { 3 } else { 97 });
+    let kills = story.explore_kills(if engine.traits().needs_files() { 3 } else { 97 });
     assert_eq!(kills.violation, None, "{engine}, seed {seed}");
     assert!(kills.states > 20, "{kills:?}");
 }
@@ -60,7 +60,7 @@ fn partitions_of_nvm_log_that_interleave_survive_crashes() {
 
 #[test]
 fn partitions_in_files_that_interleave_survive_crashes() {
-    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
         for seed in [1, 2] {
             survives(engine, seed, &Crowd::new(engine, seed, 60).run_in_files(), 40);
         }
@@ -74,7 +74,7 @@ fn partitions_that_interleave_survive_crashes_looked_at_closely() {
     for seed in 3..6 {
         for engine in EngineKind::ALL {
             let crowd = Crowd::new(engine, seed, 60);
-            if engine.uses_files() {
+            if engine.traits().needs_files() {
                 survives(engine, seed, &crowd.run_in_files(), 10);
             } else {
                 survives(engine, seed, &crowd.run_in_pool(), 300);

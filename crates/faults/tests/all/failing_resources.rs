@@ -157,7 +157,7 @@ impl Place for Counting<'_> {
 fn every_growth_of_the_pool_fails_in_turn() {
     for engine in EngineKind::ALL {
         let (points, unheard) = every_one_fails_in_turn(engine, Resource::Growth);
-        assert!(points >= if engine.uses_files() { 1 } else { 8 }, "{engine}: {points}");
+        assert!(points >= if engine.traits().needs_files() { 1 } else { 8 }, "{engine}: {points}");
         // Room is found by other means: NVM-InP finds chunks that are empty and were kept for another
         // size; NVM-CoW ends its batch, after which what was superseded can be used again.
         let most = match engine {
@@ -205,7 +205,7 @@ fn every_call_that_changes_a_file_fails_in_turn() {
 
 #[test]
 fn the_disk_is_full_from_every_call_on() {
-    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
         let (_, unheard) = every_one_fails_in_turn(engine, Resource::Files { once: false });
         assert!(unheard.is_empty(), "{engine}: nobody was told of {unheard:?}");
     }
@@ -219,7 +219,7 @@ fn a_medium_that_fails_while_it_is_opened_is_named_as_such() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let schema = faults::items::schema();
-    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
         let options = Options::new().engine(engine).domain(Domain::Process);
         Database::create(&path, &schema, &options).unwrap().close().unwrap();
         let sound = std::fs::read(&path).unwrap();

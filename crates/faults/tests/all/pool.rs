@@ -15,7 +15,7 @@ use perdura::EngineKind;
 use pm::{Event, Site, Trace};
 
 fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files())
+    EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files())
 }
 
 fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {

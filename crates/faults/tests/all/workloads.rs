@@ -37,7 +37,7 @@ fn every_engine_survives(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
-        if engine.uses_files() {
+        if engine.traits().needs_files() {
             survives(&name, &run_in_files(&plot), workload);
         } else {
             survives(&name, &run_in_pool(&plot), workload);
@@ -88,7 +88,7 @@ fn groups_survive_too() {
     for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log, EngineKind::NvmCow] {
         let plot = Plot::of(Workload::Ycsb, engine, STANDARD).groups_of(4);
         let name = format!("{engine}, groups");
-        if engine.uses_files() {
+        if engine.traits().needs_files() {
             survives(&name, &run_in_files(&plot), Workload::Ycsb);
         } else {
             survives(&name, &run_in_pool(&plot), Workload::Ycsb);
@@ -120,7 +120,7 @@ fn faults_are_noticed(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
-        if engine.uses_files() {
+        if engine.traits().needs_files() {
             let hows = [How::EarlyAcknowledgement, How::NoSync];
             notices(&name, &run_in_files(&plot), &hows);
         } else {

@@ -51,7 +51,7 @@ pub(super) fn stages() -> Vec<Box<dyn Stage>> {
         let cells = [Cell::new(label, &configuration, "", 1.0, takes)];
         Box::new(BytesStage { engine, cells }) as Box<dyn Stage>
     };
-    EngineKind::ALL.into_iter().map(stage).collect()
+    EngineKind::P1.into_iter().map(stage).collect()
 }
 
 impl Stage for BytesStage {
@@ -119,7 +119,14 @@ impl BytesStage {
             variable: FIELD_BYTES as f64,
             pointer: WORD,
             theta,
-            node: if self.engine == EngineKind::Cow { PAGE_BYTES } else { NODE_BYTES },
+            node: match self.engine {
+                EngineKind::Cow => PAGE_BYTES,
+                EngineKind::Inp
+                | EngineKind::Log
+                | EngineKind::NvmInp
+                | EngineKind::NvmCow
+                | EngineKind::NvmLog => NODE_BYTES,
+            },
             small: WORD,
             node_is_absent: true,
         };

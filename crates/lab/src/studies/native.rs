@@ -65,7 +65,7 @@ pub(super) const GROUP: u32 = 64;
 
 /// Whether an engine makes several transactions durable at once if it is asked to.
 pub(super) fn can_group(engine: EngineKind) -> bool {
-    !matches!(engine, EngineKind::NvmInp | EngineKind::NvmLog)
+    engine.groups_commits()
 }
 
 /// Seconds of `repeat` runs of a workload, one after the other on a freshly loaded database, each

@@ -46,7 +46,7 @@ struct NodeStage {
 /// One stage for each NVM engine and size.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
-    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+    for engine in EngineKind::P1.into_iter().filter(|engine| !engine.traits().needs_files()) {
         for node_bytes in NODE_BYTES {
             if engine != EngineKind::NvmCow || node_bytes >= SMALLEST_SHADOWED {
                 stages.push(Box::new(stage(engine, node_bytes, sizes)));
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn every_engine_takes_the_sizes_it_is_measured_with() {
         let directory = tempfile::tempdir().expect("a directory");
-        for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+        for engine in EngineKind::P1.into_iter().filter(|engine| !engine.traits().needs_files()) {
             for node_bytes in NODE_BYTES {
                 let path = directory.path().join(format!("{engine}-{node_bytes}"));
                 let options = options(node_bytes).engine(engine);

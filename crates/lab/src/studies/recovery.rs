@@ -36,7 +36,7 @@ fn stage(contestant: Contestant, kills: u32, experiment: &'static str) -> Recove
 /// The engines of P1, by transactions.
 pub(super) fn p1(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let mut stages: Vec<Box<dyn Stage>> = Vec::new();
-    for engine in EngineKind::ALL {
+    for engine in EngineKind::P1 {
         let mut stage = stage(Contestant::Engine(engine, Domain::Adr), sizes.kills, "P1-F12");
         for &txns in &sizes.recovery_txns {
             let spec = ycsb(sizes.recovery_tuples, txns);
@@ -63,7 +63,7 @@ pub(super) fn p1(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
 
 /// Engines and peers, by the size of the data.
 pub(super) fn peers(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
-    let engines = EngineKind::ALL.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
+    let engines = EngineKind::P1.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
     let peers = ::peers::PeerKind::ALL
         .into_iter()
         .filter(|kind| kind.unavailable().is_none() && kind.is_durable())

@@ -43,7 +43,7 @@ struct YcsbStage {
 
 /// One stage an engine.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
-    EngineKind::ALL.into_iter().map(|engine| Box::new(stage(engine, sizes)) as _).collect()
+    EngineKind::P1.into_iter().map(|engine| Box::new(stage(engine, sizes)) as _).collect()
 }
 
 fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
@@ -152,7 +152,7 @@ impl YcsbStage {
         points.extend(counted.points("P1-F9", "P1-F10", engine, mix, panel, txns));
         if spec.skew == Skew::Low {
             points.extend(machine.breakdown(counted, &times, engine, mix, LOW_LATENCY_NS));
-            if !self.engine.uses_files() {
+            if !self.engine.traits().needs_files() {
                 points.extend(SYNC_NS.into_iter().map(|sync_ns| {
                     let place = Point::of("P1-F16", engine, sync_ns).panel(mix);
                     let time = machine.time(counted, &times, LOW_LATENCY_NS, sync_ns as f64);

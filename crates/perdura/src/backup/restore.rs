@@ -155,7 +155,7 @@ impl Backup {
         let kind = options.engine.or(old).ok_or_else(unknown)?;
         let mut options = options.clone().engine(kind).partitions(wanted);
         options = options.node_bytes(described.node_bytes);
-        let in_pool = |kind: EngineKind| !kind.uses_files();
+        let in_pool = |kind: EngineKind| !kind.traits().needs_files();
         if options.chunk_bytes.is_none() && in_pool(kind) && old.is_some_and(in_pool) {
             options = options.chunk_bytes(described.chunk_bytes);
         }

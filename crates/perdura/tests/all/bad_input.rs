@@ -83,7 +83,10 @@ fn one_handle_at_a_time_under_every_name() {
 
 #[test]
 fn the_files_of_an_engine_are_found_through_a_symbolic_link() {
-    EngineKind::ALL.into_iter().filter(|kind| kind.uses_files()).for_each(found_through_a_link);
+    EngineKind::ALL
+        .into_iter()
+        .filter(|kind| kind.traits().needs_files())
+        .for_each(found_through_a_link);
 }
 
 fn found_through_a_link(engine: EngineKind) {
@@ -295,7 +298,7 @@ fn creating_beside_the_files_of_another_database_takes_none_of_them() {
         // Refused for the files, or for want of room.
         let small = options.clone().pool_limit(16 << 10);
         for options in [&options, &small] {
-            if engine.uses_files() || std::ptr::eq(options, &small) {
+            if engine.traits().needs_files() || std::ptr::eq(options, &small) {
                 Database::open_or_create(&path, &schema(), options).unwrap_err();
                 Database::create(&path, &schema(), options).unwrap_err();
                 assert!(!path.exists(), "{engine}");

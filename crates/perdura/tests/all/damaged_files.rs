@@ -26,7 +26,7 @@ fn options(engine: EngineKind) -> Options {
 }
 
 fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| engine.uses_files())
+    EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files())
 }
 
 fn files_of(path: &Path) -> PathBuf {

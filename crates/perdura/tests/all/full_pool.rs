@@ -363,7 +363,7 @@ fn what_is_undone_again_after_a_kill_needs_no_room() {
     let item = TableSchema::new("item").column("id", ColumnType::U64);
     let item = item.column("group", ColumnType::U64).key(&["id"]).index("groups", &["group"]);
     let schema = Schema::new().table(item);
-    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files()) {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
         let options = Options::new().engine(engine).chunk_bytes(16 << 10).node_bytes(128);
         let options = options.tree_node_bytes(128).pool_limit(1 << 20);
         let mut states = 0;

@@ -95,7 +95,7 @@ fn every_page_fails(engine: EngineKind) {
 
 #[test]
 fn a_medium_that_fails_at_any_page_gives_errors() {
-    for engine in EngineKind::ALL.into_iter().filter(|kind| !kind.uses_files()) {
+    for engine in EngineKind::ALL.into_iter().filter(|kind| !kind.traits().needs_files()) {
         every_page_fails(engine);
     }
 }

@@ -121,7 +121,7 @@ fn a_database_that_is_removed_and_made_anew_keeps_what_is_new() {
         let path = place.at("db");
         let (old, mut olds) = filled(&path, engine, "old");
         fs::remove_file(&path).unwrap();
-        if engine.uses_files() {
+        if engine.traits().needs_files() {
             fs::remove_dir_all(place.at("db.files")).unwrap();
         }
         let (new, mut news) = filled(&path, engine, "new");
@@ -143,7 +143,7 @@ fn a_database_that_is_renamed_while_it_is_open_goes_on_where_it_is() {
         let (path, moved) = (place.at("db"), place.at("moved"));
         let (old, mut olds) = filled(&path, engine, "old");
         fs::rename(&path, &moved).unwrap();
-        if engine.uses_files() {
+        if engine.traits().needs_files() {
             fs::rename(place.at("db.files"), place.at("moved.files")).unwrap();
         }
         let (new, mut news) = filled(&path, engine, "new");
@@ -194,7 +194,7 @@ fn whoever_only_opens_and_closes_by_a_link_hears_nothing() {
 /// The pools are two, the files are one database's.
 #[test]
 fn files_have_one_database_whatever_leads_to_them() {
-    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.uses_files()) {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
         let place = Scratch::new();
         let (db, model) = filled(&place.at("db"), engine, "old");
         db.close().unwrap();
@@ -248,7 +248,7 @@ fn what_somebody_else_makes_meanwhile_is_never_removed() {
     };
     for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::NvmInp] {
         let all: &[&str] = &["copy.new", "copy.new.files"];
-        let names = if engine.uses_files() { all } else { &all[..1] };
+        let names = if engine.traits().needs_files() { all } else { &all[..1] };
         let mut first = true;
         let mut watch = |at: CopyProgress| {
             if at.step == CopyStep::Load && std::mem::take(&mut first) {

@@ -159,7 +159,7 @@ fn what_is_salvaged_of_damaged_files_is_right() {
         let places: Vec<_> = subject.sound.keys().cloned().collect();
         for path in places {
             let bytes = subject.sound[&path].clone();
-            let places = if engine.uses_files() { 12 } else { 50 };
+            let places = if engine.traits().needs_files() { 12 } else { 50 };
             for at in (8192 % bytes.len()..bytes.len()).step_by(bytes.len() / places + 1) {
                 let mut damaged = bytes.clone();
                 let end = damaged.len().min(at + 40);
@@ -177,7 +177,8 @@ fn what_is_salvaged_of_damaged_files_is_right() {
                 std::fs::write(&path, &damaged).unwrap();
                 match subject.salvage() {
                     Ok((done, found)) => {
-                        let right = !engine.uses_files() || is_part(&found, &subject.model);
+                        let right =
+                            !engine.traits().needs_files() || is_part(&found, &subject.model);
                         let log = path.to_string_lossy().contains("wal-");
                         assert!(right || log, "{engine}: {} at {at}", path.display());
                         let examined = examined.unwrap();
@@ -219,7 +220,7 @@ fn the_other_partitions_are_saved() {
             partition.write(|tx| insert_item(tx, &tables, key, &item)).unwrap();
         }
         db.close().unwrap();
-        if engine.uses_files() {
+        if engine.traits().needs_files() {
             let files =
                 std::fs::read_dir(files_of(&path)).unwrap().map(|file| file.unwrap().path());
             let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();

@@ -71,7 +71,7 @@ enum Image<'a> {
 impl Medium {
     fn new(engine: EngineKind) -> Self {
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
-        Self { memory, files: RecordingFiles::new(), in_files: engine.uses_files() }
+        Self { memory, files: RecordingFiles::new(), in_files: engine.traits().needs_files() }
     }
 
     /// What a cut has left, recording what is done to it.
@@ -281,7 +281,7 @@ fn every_condition_holds_after_a_power_cut() {
         let story = story(engine);
         let points = story.trace.points();
         // Files have few points with many states each.
-        let wanted = if engine.uses_files() { POINTS / 2 } else { POINTS };
+        let wanted = if engine.traits().needs_files() { POINTS / 2 } else { POINTS };
         let (wrong, states) = story.explore(&story.trace, (points / wanted).max(1), 13);
         println!("{engine}: {points} points, {states} states");
         assert_eq!(wrong, None, "{engine}");

@@ -60,7 +60,7 @@ fn a_pool_that_is_too_small_for_a_backup_leaves_nothing() {
             assert!(matches!(error, Error::Full(_)), "{error}");
             assert_eq!(place.names(), names);
         } else {
-            assert!(engine.uses_files(), "{engine}: it fits");
+            assert!(engine.traits().needs_files(), "{engine}: it fits");
             std::fs::remove_file(place.at("copy")).unwrap();
             std::fs::remove_dir_all(place.at("copy.files")).unwrap();
         }

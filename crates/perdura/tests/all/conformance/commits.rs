@@ -205,7 +205,7 @@ fn what_a_database_says_of_itself() {
         let full = (db.footprint().unwrap().total(), db.stored_bytes().unwrap());
         assert!(full.0 > empty.0 && full.1 > empty.1, "{empty:?} {full:?}");
         let counters = db.counters();
-        assert_eq!(counters.file_bytes > 0, engine.uses_files(), "{counters:?}");
+        assert_eq!(counters.file_bytes > 0, engine.traits().needs_files(), "{counters:?}");
         assert_eq!((counters.flushed_lines, counters.fences), (0, 0), "domain `process`");
         store.reopen();
         assert!(store.db().opening_times().is_some());

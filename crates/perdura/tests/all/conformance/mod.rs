@@ -52,7 +52,7 @@ impl Under {
 
     fn uses_files(self) -> bool {
         match self {
-            Self::Known(kind) => kind.uses_files(),
+            Self::Known(kind) => kind.traits().needs_files(),
             Self::Optimistic => false,
         }
     }
