@@ -141,8 +141,11 @@ impl Database<Native> {
             .transpose()
             .map_err(|source| Error::Io { path, source })?;
         let create = || {
-            files.as_ref().map_or(Ok(()), HostFiles::lock)?;
-            let media = Media::native(pool.clone(), files.clone(), options.volatile_bytes);
+            let mut media = Media::native(pool.clone());
+            if let Some(files) = &files {
+                files.lock()?;
+                media.attach(files.clone(), options.volatile_bytes);
+            }
             Self::create_on(media, schema, &options.clone().engine(kind))
         };
         let mut database = create().inspect_err(|_| {
@@ -175,16 +178,20 @@ impl Database<Native> {
         let mut watch = Stopwatch::start();
         let pool = Pool::open_at(place, &options.pool, Access::ReadWrite)?;
         let header = pool.info().header;
-        let files = files_of(&pool)?;
-        files.as_ref().map_or(Ok(()), HostFiles::lock)?;
-        // Engines without files keep nothing in volatile memory: no addresses for it.
-        let volatile_bytes = if files.is_some() { options.volatile_bytes } else { 0 };
-        let media = Media::native(pool.clone(), files.clone(), volatile_bytes);
+        let media = Media::native(pool.clone());
         let map = watch.lap();
-        let mark = || Ok(pool.mark_open(&options.pool)?);
+        let (mut files, marked) = (None, Cell::new(false));
+        let begin = |media: &mut Media<Native>, engine: &Identity| {
+            if engine.traits.needs_files() {
+                let own = files.insert(files_of(&pool, &engine.name)?);
+                media.attach(own.clone(), options.volatile_bytes);
+            }
+            marked.set(true);
+            Ok(pool.mark_open(&options.pool)?)
+        };
         let changed = Cell::new(false);
-        let opened = Self::open_checked(None, media, options, header.clean, mark, &changed);
-        if opened.is_err() && header.clean && !changed.get() {
+        let opened = Self::open_checked(None, media, options, header.clean, begin, &changed);
+        if opened.is_err() && header.clean && marked.get() && !changed.get() {
             // A partition was refused, for a damaged file perhaps: what was closed stays closed.
             // Where that fails too the pool stays marked as open, which is safe.
             let synced = files.as_ref().is_none_or(|files| files.sync_all().is_ok());
@@ -340,7 +347,7 @@ impl<E: Hosted> Database<E> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_on(media: Media<E>, options: &Options) -> Result<Self, Error> {
-        Self::open_checked(None, media, options, false, || Ok(()), &Cell::new(false))
+        Self::open_checked(None, media, options, false, |_, _| Ok(()), &Cell::new(false))
     }
 
     /// [`Database::open_on`] of a database that [`Database::create_with`] has made with this engine.
@@ -353,18 +360,19 @@ impl<E: Hosted> Database<E> {
         options: &Options,
         maker: &dyn Maker<E>,
     ) -> Result<Self, Error> {
-        Self::open_checked(Some(maker), media, options, false, || Ok(()), &Cell::new(false))
+        Self::open_checked(Some(maker), media, options, false, |_, _| Ok(()), &Cell::new(false))
     }
 
     /// Opens the database, which was `closed` or not; `begin` is called when it is clear that the
-    /// options fit, before anything is changed that a clean pool would not need changed. `changed` is
+    /// options fit, before anything is changed that a clean pool would not need changed, and may add
+    /// to the media what the engine needs. `changed` is
     /// set before anything is changed in files that had been closed.
     fn open_checked(
         maker: Option<&dyn Maker<E>>,
         media: Media<E>,
         options: &Options,
         closed: bool,
-        begin: impl FnOnce() -> Result<(), Error>,
+        begin: impl FnOnce(&mut Media<E>, &Identity) -> Result<(), Error>,
         changed: &Cell<bool>,
     ) -> Result<Self, Error> {
         let memory = media.durable.clone();
@@ -373,10 +381,10 @@ impl<E: Hosted> Database<E> {
 
     fn recover(
         maker: Option<&dyn Maker<E>>,
-        media: Media<E>,
+        mut media: Media<E>,
         options: &Options,
         closed: bool,
-        begin: impl FnOnce() -> Result<(), Error>,
+        begin: impl FnOnce(&mut Media<E>, &Identity) -> Result<(), Error>,
         changed: &Cell<bool>,
     ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
@@ -392,7 +400,8 @@ impl<E: Hosted> Database<E> {
         }
         let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
         let describe = watch.lap();
-        begin()?;
+        let identity = Identity::of(which);
+        begin(&mut media, &identity)?;
         let mark = watch.lap();
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
@@ -414,14 +423,8 @@ impl<E: Hosted> Database<E> {
         // Whoever fails from here on has closed partitions already.
         changed.set(true);
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
-        let mut database = Self::assemble(
-            engines,
-            catalog,
-            heap,
-            media.files,
-            Identity::of(which),
-            options.retry_for,
-        );
+        let mut database =
+            Self::assemble(engines, catalog, heap, media.files, identity, options.retry_for);
         database.report = report;
         database.opening = Some(times);
         database.start_worker(options.background)?;

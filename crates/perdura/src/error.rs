@@ -101,6 +101,18 @@ pub enum Error {
         /// How they differ: the first few places.
         differs: String,
     },
+    /// The directory with the engine's files is not there, and so the data are not.
+    #[error(
+        "{path}: its files are missing: the data of engine `{engine}` lie in a directory beside the pool, and there is no {files}. Move it there (pool and directory belong together), or restore a backup"
+    )]
+    NoFiles {
+        /// The pool file.
+        path: String,
+        /// The engine.
+        engine: String,
+        /// Where they were looked for.
+        files: String,
+    },
     /// A pool without a database in it: creating it was cut off.
     #[error(
         "{path}: holds no database; creating it was cut off. Remove the file and create it again"

@@ -4,9 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use engines::below::{
-    Access, Catalog, Description, Environment, Files, HostFiles, Pool, Row, TableLayout,
-};
+use engines::below::{Access, Catalog, Description, Environment, Files, Pool, Row, TableLayout};
 use engines::{CheckReport, Engine, EngineOptions};
 
 use crate::any_engine::{AnyEngine, Which};
@@ -157,12 +155,13 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let path = path.as_ref();
     let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;
     let header = pool.info().header;
-    let files = files_of(&pool)?;
-    files.as_ref().map_or(Ok(()), HostFiles::lock)?;
-    let media = Media::native(pool.clone(), files.clone(), options.volatile_bytes);
+    let mut media = Media::native(pool.clone());
     let (heap, description) = describe(&media)?;
     let kind = agreed_engine(&description, options, &media.name)?;
     let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+    if kind.traits().needs_files() {
+        media.attach(files_of(&pool, kind.name())?, options.volatile_bytes);
+    }
     pool.mark_open(&options.pool)?;
     let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
     let mut found = Examination::default();
@@ -176,7 +175,7 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
         }
     }
     // As for an opening that is refused: what was closed stays closed.
-    if header.clean && files.is_none_or(|files| files.sync_all().is_ok()) {
+    if header.clean && media.files.is_none_or(|files| files.sync_all().is_ok()) {
         pool.close()?;
     }
     Ok(found)

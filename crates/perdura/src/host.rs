@@ -28,25 +28,36 @@ impl Host {
 /// What stands behind the name of a pool in that of the directory with its files.
 pub(crate) const FILES: &str = ".files";
 
-/// The files that belong to a pool, if there are any. A symbolic link may have led to the pool; they
-/// lie beside the pool itself.
-pub(crate) fn files_of(pool: &Pool) -> Result<Option<HostFiles>, Error> {
+/// The files that belong to a pool, to work with them; nobody else has them open. A symbolic link
+/// may have led to the pool: they lie beside the pool itself.
+pub(crate) fn files_of(pool: &Pool, engine: &str) -> Result<HostFiles, Error> {
     let header = pool.info().header;
-    files_beside(pool, |place| HostFiles::open_at(place, header.domain, header.modelled))
+    let open = |place| HostFiles::open_at(place, header.domain, header.modelled);
+    let files = files_beside(pool, engine, open)?;
+    files.lock()?;
+    Ok(files)
 }
 
-/// Opens the directory beside a pool with `open`, if there is one.
-pub(crate) fn files_beside(
+/// The files that belong to a pool, to read them.
+pub(crate) fn look_at_files_of(pool: &Pool, engine: &str) -> Result<HostFiles, Error> {
+    files_beside(pool, engine, HostFiles::look_at)
+}
+
+fn files_beside(
     pool: &Pool,
+    engine: &str,
     open: impl FnOnce(Place) -> std::io::Result<HostFiles>,
-) -> Result<Option<HostFiles>, Error> {
+) -> Result<HostFiles, Error> {
     let place = pool.place().beside(FILES);
-    let path = place.path().display().to_string();
-    let opened = || match place.is_taken()? {
-        true => open(place.behind_links()?).map(Some),
-        false => Ok(None),
-    };
-    opened().map_err(|source| Error::Io { path, source })
+    let files = place.path().display().to_string();
+    place.behind_links().and_then(open).map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => Error::NoFiles {
+            path: pool.info().path.display().to_string(),
+            engine: engine.into(),
+            files,
+        },
+        _ => Error::Io { path: files, source },
+    })
 }
 
 /// The place that a path leads to, for something new.

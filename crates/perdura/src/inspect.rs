@@ -1,12 +1,13 @@
 //! Looking at a pool without changing it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use engines::below::{Access, Description, HostFiles, Pool, PoolInfo, PoolOptions, Schema};
+use engines::EngineKind;
+use engines::below::{Access, Description, Pool, PoolInfo, PoolOptions, Schema};
 
 use crate::database::{open_heap, unless_failed};
 use crate::error::Error;
-use crate::host::files_beside;
+use crate::host::{FILES, look_at_files_of};
 
 /// What a pool says of itself.
 #[derive(Clone, Debug)]
@@ -23,8 +24,19 @@ pub struct Inspection {
     pub chunk_bytes: u64,
     /// Bytes that the pool and the engine's files take on their medium.
     pub stored_bytes: u64,
+    /// Where the engine's files are, in an engine that has some.
+    pub files: Option<InspectedFiles>,
     /// The tables.
     pub schema: Schema,
+}
+
+/// Where an engine has its files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InspectedFiles {
+    /// The directory.
+    pub path: PathBuf,
+    /// Why they cannot be opened; `None` if they can.
+    pub missing: Option<String>,
 }
 
 /// Reads what a pool says of itself. The file is not changed, not even recovered.
@@ -36,9 +48,6 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
     let info = pool.info().clone();
     let error = |source| Error::Io { path: info.path.display().to_string(), source };
     let mut stored_bytes = pool.stored_bytes().map_err(error)?;
-    if let Some(files) = files_beside(&pool, HostFiles::look_at)? {
-        stored_bytes += files.stored_bytes().map_err(error)?;
-    }
     // Private pages: what opening a heap finishes does not reach the file.
     let described = || {
         let path = info.path.display().to_string();
@@ -49,6 +58,20 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
         }
     };
     let (heap, description) = unless_failed(&pool, described())?;
+    let kind: Option<EngineKind> = description.engine.parse().ok();
+    let files = kind.filter(|kind| kind.traits().needs_files()).map(|kind| {
+        let mut path = pool.place().beside(FILES).path().to_owned();
+        let missing = match look_at_files_of(&pool, kind.name()) {
+            Ok(files) => {
+                path = files.path().to_owned();
+                stored_bytes += files.stored_bytes().map_err(error)?;
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        Ok::<_, Error>(InspectedFiles { path, missing })
+    });
+    let files = files.transpose()?;
     Ok(Inspection {
         pool: info,
         engine: description.engine,
@@ -56,6 +79,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
         node_bytes: description.node_bytes,
         chunk_bytes: heap.chunk_bytes(),
         stored_bytes,
+        files,
         schema: description.schema,
     })
 }

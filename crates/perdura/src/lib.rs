@@ -98,7 +98,7 @@ pub use engines::{
 pub use error::Error;
 pub use examine::{Examination, Finding, Findings, examine_parts};
 pub use holder::Holder;
-pub use inspect::{Inspection, inspect};
+pub use inspect::{InspectedFiles, Inspection, inspect};
 pub use lines::{Existing, Kept, LinesError, LoadOptions};
 pub use media::Media;
 pub use opening::OpeningTimes;

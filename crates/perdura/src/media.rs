@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use engines::below::{Dram, Environment, Native, Pool, Recorded, Recording, RecordingFiles};
+use engines::below::{
+    Dram, Environment, HostFiles, Native, Pool, Recorded, Recording, RecordingFiles,
+};
 
 /// A durable memory, volatile memory for each partition, and files.
 pub struct Media<E: Environment> {
@@ -23,13 +25,17 @@ impl<E: Environment> fmt::Debug for Media<E> {
 }
 
 impl Media<Native> {
-    pub(crate) fn native(
-        pool: Pool,
-        files: Option<engines::below::HostFiles>,
-        volatile_bytes: u64,
-    ) -> Self {
+    /// A pool without files. Engines without them keep nothing in volatile memory: no addresses for
+    /// it.
+    pub(crate) fn native(pool: Pool) -> Self {
         let name = pool.info().path.display().to_string();
-        Self { durable: pool, files, volatile: Box::new(move |_| Dram::new(volatile_bytes)), name }
+        Self { durable: pool, files: None, volatile: Box::new(|_| Dram::new(0)), name }
+    }
+
+    /// Files, and volatile memory for each partition of an engine that has some.
+    pub(crate) fn attach(&mut self, files: HostFiles, volatile_bytes: u64) {
+        self.files = Some(files);
+        self.volatile = Box::new(move |_| Dram::new(volatile_bytes));
     }
 }
 

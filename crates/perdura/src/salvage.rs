@@ -14,7 +14,7 @@ use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
 use crate::examine::{Finding, Findings, gap_text};
-use crate::host::{files_beside, place_of};
+use crate::host::{look_at_files_of, place_of};
 use crate::media::Media;
 use crate::options::Options;
 use crate::placing::{Tallies, check_free, create_whole, no_tuples};
@@ -82,11 +82,14 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     check_free(to)?;
     let pool = Pool::open(from, &PoolOptions::default(), Access::Inspect)?;
     let header = pool.info().header;
-    let copied = Copied::of(&pool, to)?;
-    let volatile_bytes = Options::new().volatile_bytes;
-    let media = Media::native(pool, copied.files.clone(), volatile_bytes);
+    let mut media = Media::native(pool.clone());
     let (heap, description) = describe(&media)?;
     let kind = agreed_engine(&description, &Options::new(), &media.name)?;
+    let mut copied = Copied { files: None };
+    if kind.traits().needs_files() {
+        let source = look_at_files_of(&pool, kind.name())?;
+        media.attach(copied.take(&source, to)?, Options::new().volatile_bytes);
+    }
     let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
     let options = Options::new()
         .engine(kind)
@@ -301,10 +304,7 @@ struct Copied {
 }
 
 impl Copied {
-    fn of(pool: &Pool, to: &Path) -> Result<Self, Error> {
-        let Some(source) = files_beside(pool, HostFiles::look_at)? else {
-            return Ok(Self { files: None });
-        };
+    fn take(&mut self, source: &HostFiles, to: &Path) -> Result<HostFiles, Error> {
         source.lock()?;
         let place = place_of(to)?.beside(".salvage");
         let error = |path: &Path| {
@@ -319,11 +319,11 @@ impl Copied {
         // Nothing of it has to survive anything.
         let domain = engines::below::Domain::Process;
         let files = HostFiles::create_at(place, domain, false).map_err(error(&path))?;
-        let copied = Self { files: Some(files.clone()) };
+        self.files = Some(files.clone());
         for name in source.list().map_err(error(source.path()))? {
-            copy(&source, &files, &name).map_err(error(&source.path().join(&name)))?;
+            copy(source, &files, &name).map_err(error(&source.path().join(&name)))?;
         }
-        Ok(copied)
+        Ok(files)
     }
 }
 

@@ -189,6 +189,12 @@ impl Place {
         Ok(FileType::from_raw_mode(stat.st_mode))
     }
 
+    /// Owner and mode of what has the name.
+    pub(crate) fn owner(&self) -> io::Result<(u32, u32)> {
+        let stat = rustix::fs::statat(&self.directory, &*self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((stat.st_uid, stat.st_mode & 0o7777))
+    }
+
     /// Creates a file, for its owner only.
     pub(crate) fn create_file(&self) -> io::Result<File> {
         create_at(&self.directory, &self.name)
@@ -224,6 +230,12 @@ impl Place {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes the directory of this name, if it is empty: one that was made just now and could not be
+    /// opened.
+    pub(crate) fn remove_empty_directory(&self) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.directory, &*self.name, AtFlags::REMOVEDIR)?)
     }
 
     /// Gives `file`, which has this name, that of `to` in the same directory, if nothing has that.
@@ -351,6 +363,27 @@ impl Named {
     /// As [`Named::remove`], or something is left in it.
     pub fn remove_directory(&self) -> io::Result<()> {
         self.place.remove_directory(&self.held)
+    }
+}
+
+/// Why a file or a directory cannot be opened that has this owner and mode.
+pub(crate) fn no_right(owner: u32, mode: u32) -> String {
+    let own = rustix::process::geteuid().as_raw();
+    format!(
+        "belongs to user {owner}, with mode {mode:03o}, and this process is of user {own}; give all files of the database to one user (chown)"
+    )
+}
+
+/// What something is, for people.
+pub(crate) fn what(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a regular file",
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a FIFO",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Socket => "a socket",
+        FileType::Symlink => "a link",
+        _ => "something else",
     }
 }
 

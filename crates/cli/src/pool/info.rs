@@ -27,6 +27,10 @@ struct Info<'a> {
     size_bytes: u64,
     limit_bytes: u64,
     stored_bytes: u64,
+    /// The directory with the engine's files; `null` for an engine without files.
+    files: Option<String>,
+    /// Why they cannot be opened.
+    files_missing: Option<&'a str>,
     tail_bytes: u64,
     header_damage: Option<&'static str>,
     partitions: u32,
@@ -55,6 +59,8 @@ impl<'a> Info<'a> {
             size_bytes: header.size,
             limit_bytes: header.limit,
             stored_bytes: found.stored_bytes,
+            files: found.files.as_ref().map(|files| files.path.display().to_string()),
+            files_missing: found.files.as_ref().and_then(|files| files.missing.as_deref()),
             tail_bytes: pool.tail_bytes,
             header_damage: damage_text(pool),
             partitions: found.partitions,
@@ -71,8 +77,14 @@ impl<'a> Info<'a> {
             self.survives.to_owned()
         };
         let closed = if self.clean { "yes" } else { "no; the next opening recovers" };
+        let stored = match (&self.files, self.files_missing) {
+            (Some(_), None) => format!("{}, files included", bytes(self.stored_bytes)),
+            (Some(_), Some(_)) => format!("{}, without the files", bytes(self.stored_bytes)),
+            (None, _) => bytes(self.stored_bytes),
+        };
         let lines = [
             ("file", self.file.clone()),
+            ("files", self.files.clone().unwrap_or_else(|| "none needed".to_owned())),
             ("uuid", self.uuid.clone()),
             ("engine", self.engine.to_owned()),
             ("domain", domain.to_owned()),
@@ -81,7 +93,7 @@ impl<'a> Info<'a> {
             ("flush", self.flush.unwrap_or("none needed").to_owned()),
             ("closed", closed.to_owned()),
             ("size", format!("{}, limit {}", bytes(self.size_bytes), bytes(self.limit_bytes))),
-            ("on medium", format!("{}, files of the engine included", bytes(self.stored_bytes))),
+            ("on medium", stored),
             ("partitions", self.partitions.to_string()),
             ("index node", bytes(u64::from(self.node_bytes))),
             ("chunk", bytes(self.chunk_bytes)),
@@ -93,6 +105,9 @@ impl<'a> Info<'a> {
         if self.tail_bytes > 0 {
             let tail = bytes(self.tail_bytes);
             text += &format!("tail        {tail} behind the end of the pool belong to nothing\n");
+        }
+        if let Some(missing) = self.files_missing {
+            text += &format!("MISSING     {missing}\n");
         }
         if let Some(damage) = self.header_damage {
             text +=

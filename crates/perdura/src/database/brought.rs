@@ -6,8 +6,9 @@ use std::path::Path;
 use engines::Maker;
 use engines::below::{Access, Native, Pool, Schema};
 
-use super::{Database, Host};
+use super::Database;
 use crate::error::Error;
+use crate::host::Host;
 use crate::media::Media;
 use crate::options::Options;
 
@@ -25,7 +26,7 @@ impl Database<Native> {
     ) -> Result<Self, Error> {
         options.check()?;
         let pool = Pool::create(path.as_ref(), &options.pool)?;
-        let media = Media::native(pool.clone(), None, 0);
+        let media = Media::native(pool.clone());
         let mut database = Self::create_with(media, schema, options, maker)?;
         database.host = Some(Host { pool, files: None });
         Ok(database)
@@ -43,9 +44,9 @@ impl Database<Native> {
     ) -> Result<Self, Error> {
         options.check()?;
         let pool = Pool::open(path.as_ref(), &options.pool, Access::ReadWrite)?;
-        let media = Media::native(pool.clone(), None, 0);
+        let media = Media::native(pool.clone());
         let clean = pool.info().header.clean;
-        let mark = || Ok(pool.mark_open(&options.pool)?);
+        let mark = |_: &mut Media<Native>, _: &_| Ok(pool.mark_open(&options.pool)?);
         let changed = Cell::new(false);
         let mut database = Self::open_checked(Some(maker), media, options, clean, mark, &changed)?;
         database.host = Some(Host { pool, files: None });

@@ -4,14 +4,15 @@
 //! A relative path and a change of the working directory need a process of their own:
 //! `crates/pm/tests/working_directory.rs`.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::support::{Item, Model, Tables, compare, insert_item, schema};
 use perdura::{
     Backup, CopyProgress, CopyStep, Database, Domain, EngineKind, Error, LoadOptions, Options,
-    PoolError, salvage,
+    PoolError, examine_parts, inspect, salvage,
 };
 
 fn options(engine: EngineKind) -> Options {
@@ -330,5 +331,72 @@ fn a_creation_that_fails_removes_only_what_it_made() {
         assert_eq!(place.names(), ["db.files"], "{engine}");
         assert_eq!(fs::metadata(place.at("db.files")).unwrap().ino(), before);
         assert_eq!(fs::read_dir(place.at("db.files")).unwrap().count(), 0);
+    }
+}
+
+/// Whoever may read or write a database's files may so those that are made later.
+#[test]
+fn new_files_have_the_mode_of_their_directory() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
+        let place = Scratch::new();
+        let (db, mut model) = filled(&place.at("db"), engine, "old");
+        db.close().unwrap();
+        let files = place.at("db.files");
+        let modes = || {
+            let each = fs::read_dir(&files).unwrap().map(|entry| {
+                let entry = entry.unwrap();
+                (entry.file_name(), entry.metadata().unwrap().mode() & 0o7777)
+            });
+            each.collect::<BTreeMap<_, _>>()
+        };
+        let before = modes();
+        assert!(before.values().all(|mode| *mode == 0o600), "{before:?}");
+        fs::set_permissions(&files, fs::Permissions::from_mode(0o750)).unwrap();
+        let db = Database::open(place.at("db"), &options(engine)).unwrap();
+        for _ in 0..3 {
+            fill(&db, &mut model, "new").unwrap();
+        }
+        db.close().unwrap();
+        let mut new = modes();
+        new.retain(|name, _| !before.contains_key(name));
+        assert!(new.values().all(|mode| *mode == 0o640), "{engine}: {new:?}");
+        // The file of `cow` is one for ever.
+        assert_eq!(new.is_empty(), engine == EngineKind::Cow, "{engine}: {before:?}, {new:?}");
+        holds(&place.at("db"), &model);
+    }
+}
+
+#[test]
+fn files_that_are_missing_or_something_else_are_named_with_their_place() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
+        let place = Scratch::new();
+        let (db, model) = filled(&place.at("db"), engine, "old");
+        db.close().unwrap();
+        let before = fs::read(place.at("db")).unwrap();
+        let refused = |said: &str| {
+            let (path, options) = (place.at("db"), Options::new());
+            for error in [
+                Database::open(&path, &options).unwrap_err(),
+                Database::open_or_create(&path, &schema(), &options).unwrap_err(),
+                examine_parts(&path, &options).unwrap_err(),
+                salvage(&path, place.at("saved")).unwrap_err(),
+            ] {
+                let text = error.to_string();
+                assert!(text.contains(said), "{text}");
+                assert!(text.contains(&place.at("db.files").display().to_string()), "{text}");
+            }
+            let inspected = inspect(&path).unwrap().files.unwrap();
+            assert!(inspected.missing.unwrap().contains(said));
+        };
+        fs::rename(place.at("db.files"), place.at("left")).unwrap();
+        refused("its files are missing");
+        fs::write(place.at("db.files"), "no directory").unwrap();
+        refused("is a regular file, not a directory");
+        fs::remove_file(place.at("db.files")).unwrap();
+        assert!(fs::read(place.at("db")).unwrap() == before, "{engine}: the pool is as it was");
+        fs::rename(place.at("left"), place.at("db.files")).unwrap();
+        assert!(inspect(place.at("db")).unwrap().files.unwrap().missing.is_none());
+        assert_eq!(place.names(), ["db", "db.files"]);
+        holds(&place.at("db"), &model);
     }
 }

@@ -139,13 +139,8 @@ impl Directory {
                 let Ok(stat) = rustix::fs::statat(&self.handle, name, flags) else {
                     return error.into();
                 };
-                let (path, mode) = (self.path.join(name), stat.st_mode & 0o7777);
-                let own = rustix::process::geteuid().as_raw();
-                format!(
-                    "{}: belongs to user {}, with mode {mode:03o}, and this process is of user {own}; give all files of the database to one user (chown)",
-                    path.display(),
-                    stat.st_uid,
-                )
+                let why = place::no_right(stat.st_uid, stat.st_mode & 0o7777);
+                format!("{} {why}", self.path.join(name).display())
             }
             other => return other.into(),
         };
@@ -163,6 +158,23 @@ impl Drop for Directory {
             unlock(&self.handle, self.forks);
         }
     }
+}
+
+/// Opens the directory at a place; an error says what the kernel does not.
+fn open_directory(place: &Place) -> io::Result<fs::File> {
+    place.open_directory().map_err(|error| {
+        let why = match (error.kind(), place.kind()) {
+            (io::ErrorKind::NotADirectory, Ok(kind)) => {
+                format!("is {}, not a directory with the files of a database", place::what(kind))
+            }
+            (io::ErrorKind::PermissionDenied, Ok(_)) => match place.owner() {
+                Ok((owner, mode)) => place::no_right(owner, mode),
+                Err(_) => return error,
+            },
+            _ => return error,
+        };
+        io::Error::new(error.kind(), why)
+    })
 }
 
 /// A directory of the host's file system. Clones share it.
@@ -193,7 +205,11 @@ impl HostFiles {
         };
         // A link may lead to it, if somebody has prepared it elsewhere.
         let place = if made { place } else { place.behind_links()? };
-        let handle = place.open_directory()?;
+        let handle = open_directory(&place).inspect_err(|_| {
+            if made {
+                let _ = place.remove_empty_directory();
+            }
+        })?;
         let take_back = |_: &io::Error| {
             if made {
                 let _ = place.remove_directory(&handle);
@@ -227,7 +243,7 @@ impl HostFiles {
     /// # Errors
     /// As [`HostFiles::open`].
     pub fn open_at(place: Place, domain: Domain, modelled: bool) -> io::Result<Self> {
-        let handle = place.open_directory()?;
+        let handle = open_directory(&place)?;
         let manner = Manner::of(&handle)?;
         let method = Method::of(domain, modelled)?;
         let mut new = Directory::new(place.path().to_owned(), handle, method);
@@ -240,7 +256,7 @@ impl HostFiles {
     /// # Errors
     /// There is no such directory, or the kernel refuses.
     pub fn look_at(place: Place) -> io::Result<Self> {
-        let handle = place.open_directory()?;
+        let handle = open_directory(&place)?;
         let mut new = Directory::new(place.path().to_owned(), handle, Method::Nothing);
         (new.place, new.read_only) = (Some(place), true);
         Ok(Self(Arc::new(new)))

@@ -14,7 +14,7 @@ use crate::error::PoolError;
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
 use crate::media::boot_id;
 use crate::offset::Range;
-use crate::place::Place;
+use crate::place::{Place, no_right, what};
 
 /// What is reserved in one go at least.
 const LEAST_PIECE: u64 = 64 << 10;
@@ -74,7 +74,13 @@ pub(super) fn open_locked(
     };
     loop {
         check_regular(place, path)?;
-        let file = place.open(flags).map_err(io_error(path, "open the pool"))?;
+        let file = place.open(flags).map_err(|error| match (error.kind(), place.owner()) {
+            (io::ErrorKind::PermissionDenied, Ok((owner, mode))) => {
+                let why = format!("it {}", no_right(owner, mode));
+                io_error(path, "open the pool")(io::Error::new(error.kind(), why))
+            }
+            _ => io_error(path, "open the pool")(error),
+        })?;
         let registered = Registered::lock(path, &file)?;
         // What was removed or replaced before it was locked is nobody's, and somebody may have made
         // another one.
@@ -85,14 +91,11 @@ pub(super) fn open_locked(
 }
 
 fn check_regular(place: &Place, path: &Path) -> Result<(), PoolError> {
-    let what = match place.kind().map_err(io_error(path, "find the pool"))? {
-        FileType::RegularFile => return Ok(()),
-        FileType::Directory => "a directory",
-        FileType::Fifo => "a FIFO",
-        FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        FileType::Socket => "a socket",
-        _ => "something else",
-    };
+    let kind = place.kind().map_err(io_error(path, "find the pool"))?;
+    if kind == FileType::RegularFile {
+        return Ok(());
+    }
+    let what = what(kind);
     Err(PoolError::NotAFile { path: path.into(), what })
 }
 
