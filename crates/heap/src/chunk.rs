@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn slots_are_taken_in_order_from_the_cursor_until_none_is_left() {
         for class in [0, 1, 12, 31, 40, 60] {
-            let shape = Shape::new(class, 16 << 10);
+            let shape = Shape::new(class, 16 << 10, 0);
             let mut chunk = Chunk::new(shape, class as u16, vec![0; shape.words()]);
             for slot in 0..shape.slots {
                 assert_eq!(chunk.take_from(slot), Some(slot), "class {class}");

@@ -7,8 +7,12 @@ use crate::layout::CHUNK_HEADER_BYTES;
 const SMALL: u64 = 256;
 const SMALL_CLASSES: usize = 32;
 
-/// Number of classes; the largest slot is 256 KiB.
-pub(crate) const CLASSES: usize = SMALL_CLASSES + 10 * 8;
+/// Number of classes; the largest slot is 1 MiB.
+pub(crate) const CLASSES: usize = SMALL_CLASSES + 12 * 8;
+/// Slots of more bytes, and the objects of spans, start at multiples of [`LARGE_ALIGN`].
+const LARGE: u64 = 256 << 10;
+/// Where large objects start is a multiple of this, so that a word has room for their length.
+pub const LARGE_ALIGN: u64 = 512;
 
 /// The smallest class whose slots hold `bytes` bytes, if there is one.
 #[inline]
@@ -47,10 +51,15 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of `class` in chunks of `chunk_bytes`; no slots if not even one fits.
-    pub(crate) fn new(class: usize, chunk_bytes: u64) -> Self {
+    /// The shape of `class` in chunks of `chunk_bytes`, of which the first starts at `chunks_at`; no
+    /// slots if not even one fits.
+    pub(crate) fn new(class: usize, chunk_bytes: u64, chunks_at: u64) -> Self {
         let slot = slot_bytes(class);
-        let at = |slots: u64| (CHUNK_HEADER_BYTES + slots.div_ceil(64) * 8).next_multiple_of(64);
+        let align = if slot > LARGE { LARGE_ALIGN } else { 64 };
+        let phase = chunks_at % align;
+        let at = |slots: u64| {
+            (CHUNK_HEADER_BYTES + slots.div_ceil(64) * 8 + phase).next_multiple_of(align) - phase
+        };
         let mut slots = (chunk_bytes - CHUNK_HEADER_BYTES) / slot;
         while slots > 0 && at(slots) + slots * slot > chunk_bytes {
             slots -= 1;
@@ -61,6 +70,12 @@ impl Shape {
             slots_at: at(slots) as u32,
             reciprocal: (1u64 << 40).div_ceil(slot),
         }
+    }
+
+    /// The shape of a span: one slot of so many bytes.
+    pub(crate) fn span(slot_bytes: u64, slots_at: u32) -> Self {
+        let reciprocal = (1u64 << 40).div_ceil(slot_bytes);
+        Self { slot_bytes: slot_bytes as u32, slots: 1, slots_at, reciprocal }
     }
 
     /// Which slot starts `from_chunk` bytes after the start of the chunk.
@@ -90,7 +105,7 @@ mod tests {
 
     #[test]
     fn every_size_gets_the_smallest_class_that_holds_it() {
-        for bytes in 1..=SMALL << 10 {
+        for bytes in 1..=SMALL << 12 {
             let class = class_of(bytes).unwrap();
             assert!(slot_bytes(class) >= bytes, "{bytes} bytes in class {class}");
             assert!(class == 0 || slot_bytes(class - 1) < bytes, "{bytes} bytes in class {class}");
@@ -98,22 +113,24 @@ mod tests {
                 assert!(slot_bytes(class) * 8 < bytes * 9 + 8, "at most an eighth is wasted");
             }
         }
-        assert_eq!(class_of((SMALL << 10) + 1), None);
+        assert_eq!(class_of((SMALL << 12) + 1), None);
         assert_eq!(slot_bytes(class_of(100).unwrap()), 104);
         assert_eq!(slot_bytes(class_of(512).unwrap()), 512);
     }
 
     #[test]
     fn slots_fill_a_chunk_and_are_found_by_their_offset() {
-        for chunk in [16u64 << 10, 256 << 10] {
+        for (chunk, chunks_at) in [(16u64 << 10, 64), (256 << 10, 0), (4 << 20, 320)] {
             for class in 0..CLASSES {
-                let shape = Shape::new(class, chunk);
+                let shape = Shape::new(class, chunk, chunks_at);
                 for slot in 0..shape.slots {
                     let at = shape.offset_of(slot);
                     assert!(at + u64::from(shape.slot_bytes) <= chunk);
                     assert_eq!(shape.slot_of(at), Some(slot));
                     assert_eq!(shape.slot_of(at + 4), None);
                     assert!(!shape.slot_bytes.is_multiple_of(64) || at.is_multiple_of(64));
+                    let large = u64::from(shape.slot_bytes) > LARGE;
+                    assert!(!large || (chunks_at + at).is_multiple_of(LARGE_ALIGN));
                 }
                 assert_eq!(shape.slot_of(shape.offset_of(shape.slots)), None);
             }

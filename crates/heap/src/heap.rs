@@ -3,7 +3,7 @@
 //! Opening reads the superblock and the mini-transaction logs of the lanes, nothing else: it takes
 //! the same time for every size of data. What is in the chunks is found out when they are needed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Acquire;
 
 use pm::{Bad, Memory, Off, Range};
@@ -13,10 +13,12 @@ use crate::classes::{CLASSES, Shape};
 use crate::error::HeapError;
 use crate::lane::{Lane, Purpose};
 use crate::layout::{
-    ChunkTag, HIGH_WATER, LANE_AREA_BYTES, NAME_BYTES, NAME_SET, NameEntry, SUPERBLOCK_AT,
-    SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock, TAKEN_AT, directory_names, lanes_at, name_at,
+    ChunkTag, HIGH_WATER, LANE_AREA_BYTES, NAME_BYTES, NAME_SET, NameEntry, SPAN_CLASS,
+    SUPERBLOCK_AT, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock, TAKEN_AT, directory_names,
+    lanes_at, name_at,
 };
 use crate::mini;
+use crate::span::object_at;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest name of a root, in bytes.
@@ -25,7 +27,8 @@ pub const MAX_NAME_BYTES: usize = NAME_BYTES;
 /// How a heap is formatted.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapOptions {
-    /// Bytes of a chunk: a power of two from 8 KiB to 4 MiB. An object is a little smaller at most.
+    /// Bytes of a chunk: a power of two from 8 KiB to 4 MiB. An object that is larger takes
+    /// neighbouring chunks.
     pub chunk_bytes: u64,
     /// How many lanes there are: one for each partition. There is room for as many names, and for
     /// 62 at least.
@@ -58,6 +61,8 @@ pub struct ChunkUse {
 pub(crate) struct Supply {
     pub(crate) high_water: u64,
     pub(crate) free: BTreeSet<u32>,
+    /// The spans that this process has taken: their first chunks, and how many there are.
+    pub(crate) spans: BTreeMap<u32, u32>,
 }
 
 #[derive(Debug)]
@@ -68,6 +73,8 @@ pub(crate) struct Shared<M> {
     pub(crate) chunks_at: u64,
     pub(crate) lanes: u32,
     names: u32,
+    /// Where the object of a span starts in its first chunk.
+    pub(crate) span_object_at: u32,
     pub(crate) shapes: Box<[Shape; CLASSES]>,
     supply: Mutex<Supply>,
     lent: Mutex<Vec<bool>>,
@@ -176,7 +183,7 @@ impl<M: Memory> Heap<M> {
     fn assemble(memory: M, superblock: &Superblock, high_water: u64) -> Self {
         let mut shapes = Box::new([Shape::default(); CLASSES]);
         for (class, shape) in shapes.iter_mut().enumerate() {
-            *shape = Shape::new(class, superblock.chunk_bytes);
+            *shape = Shape::new(class, superblock.chunk_bytes, superblock.chunks_at);
         }
         Self(Arc::new(Shared {
             memory,
@@ -185,8 +192,13 @@ impl<M: Memory> Heap<M> {
             chunks_at: superblock.chunks_at,
             lanes: superblock.lanes,
             names: superblock.names,
+            span_object_at: object_at(superblock.chunks_at),
             shapes,
-            supply: Mutex::new(Supply { high_water, free: BTreeSet::new() }),
+            supply: Mutex::new(Supply {
+                high_water,
+                free: BTreeSet::new(),
+                spans: BTreeMap::new(),
+            }),
             lent: Mutex::new(vec![false; superblock.lanes as usize]),
         }))
     }
@@ -201,8 +213,9 @@ impl<M: Memory> Heap<M> {
         self.0.lanes
     }
 
-    /// Bytes of the largest object.
-    pub fn max_object_bytes(&self) -> u64 {
+    /// Bytes of the largest object that shares its chunks with others. Larger ones, up to
+    /// [`crate::span::MAX_OBJECT_BYTES`], take whole chunks.
+    pub fn max_slot_bytes(&self) -> u64 {
         let fits = |shape: &&Shape| shape.slots > 0;
         self.0.shapes.iter().rev().find(fits).map_or(0, |shape| u64::from(shape.slot_bytes))
     }
@@ -258,10 +271,10 @@ impl<M: Memory> Heap<M> {
         let Some(tag) = ChunkTag::decode(word) else {
             return if word == 0 { Ok(None) } else { Err(Bad::Damaged { what: "chunk tag", at }) };
         };
-        let sound = usize::from(tag.class) < CLASSES
+        let shape = self.0.shapes.get(usize::from(tag.class));
+        let sound = (tag.class == SPAN_CLASS || shape.is_some_and(|shape| shape.slots > 0))
             && Purpose::from_number(tag.purpose).is_some()
-            && u32::from(tag.lane) < self.0.lanes
-            && self.0.shapes[usize::from(tag.class)].slots > 0;
+            && u32::from(tag.lane) < self.0.lanes;
         if sound { Ok(Some(tag)) } else { Err(Bad::Damaged { what: "chunk tag", at }) }
     }
 
@@ -273,10 +286,28 @@ impl<M: Memory> Heap<M> {
         let wild = Bad::Damaged { what: "object offset", at: offset };
         let chunk = self.chunk_of(offset).ok_or(wild)?;
         let tag = self.tag(chunk)?.ok_or(wild)?;
-        let shape = &self.0.shapes[usize::from(tag.class)];
+        let (shape, _) = self.shape_of(chunk, tag)?;
         let slot = shape.slot_of(offset - self.chunk_at(chunk)).ok_or(wild)?;
         let word = self.0.memory.load(bitmap_word(self.chunk_at(chunk), slot), Acquire)?;
         Ok(word & (1 << (slot % 64)) != 0)
+    }
+
+    /// Checks that there is a slot or a span at `offset` with room for `bytes` bytes.
+    ///
+    /// # Errors
+    /// It is not so.
+    pub fn has_room(&self, offset: u64, bytes: u64) -> Result<(), Bad> {
+        let wild = Bad::Damaged { what: "object offset", at: offset };
+        let chunk = self.chunk_of(offset).ok_or(wild)?;
+        if u64::from(chunk) >= self.supply().high_water {
+            return Err(wild);
+        }
+        let (shape, _) = self.shape_of(chunk, self.tag(chunk)?.ok_or(wild)?)?;
+        shape.slot_of(offset - self.chunk_at(chunk)).ok_or(wild)?;
+        if u64::from(shape.slot_bytes) < bytes {
+            return Err(Bad::Damaged { what: "length of an object", at: offset });
+        }
+        Ok(())
     }
 
     /// Calls `visit` with the offset and the slot size of every persisted object.
@@ -285,9 +316,13 @@ impl<M: Memory> Heap<M> {
     /// A chunk is damaged.
     pub fn for_each_persisted(&self, mut visit: impl FnMut(u64, u64)) -> Result<(), Bad> {
         let chunks = self.supply().high_water as u32;
-        for chunk in 0..chunks {
+        let mut next = 0;
+        while next < chunks {
+            let chunk = next;
+            next += 1;
             let Some(tag) = self.tag(chunk)? else { continue };
-            let shape = &self.0.shapes[usize::from(tag.class)];
+            let (shape, many) = self.shape_of(chunk, tag)?;
+            next = chunk + many;
             let start = self.chunk_at(chunk);
             for slot in 0..shape.slots {
                 let word = self.0.memory.load(bitmap_word(start, slot), Acquire)?;
@@ -299,7 +334,8 @@ impl<M: Memory> Heap<M> {
         Ok(())
     }
 
-    /// What each chunk is used for, in their order in the memory.
+    /// What each chunk is used for, in their order in the memory. Those behind the first one of a
+    /// span have no slots.
     ///
     /// # Errors
     /// A chunk is damaged.
@@ -308,33 +344,33 @@ impl<M: Memory> Heap<M> {
             let supply = self.supply();
             (supply.high_water as u32, supply.free.clone())
         };
-        (0..chunks)
-            .map(|chunk| {
-                let tag = self.tag(chunk)?.filter(|_| !free.contains(&chunk));
-                let Some(tag) = tag else {
-                    return Ok(ChunkUse {
-                        purpose: None,
-                        lane: 0,
-                        slot_bytes: 0,
-                        slots: 0,
-                        persisted: 0,
-                    });
-                };
-                let shape = &self.0.shapes[usize::from(tag.class)];
-                let mut persisted = 0;
-                for word in 0..shape.words() as u32 {
-                    let at = bitmap_word(self.chunk_at(chunk), word * 64);
-                    persisted += u64::from(self.0.memory.load(at, Acquire)?.count_ones());
-                }
-                Ok(ChunkUse {
-                    purpose: Purpose::from_number(tag.purpose),
-                    lane: tag.lane,
-                    slot_bytes: u64::from(shape.slot_bytes),
-                    slots: u64::from(shape.slots),
-                    persisted,
-                })
-            })
-            .collect()
+        let nothing = ChunkUse { purpose: None, lane: 0, slot_bytes: 0, slots: 0, persisted: 0 };
+        let mut uses = Vec::with_capacity(chunks as usize);
+        while uses.len() < chunks as usize {
+            let chunk = uses.len() as u32;
+            let tag = self.tag(chunk)?.filter(|_| !free.contains(&chunk));
+            let Some(tag) = tag else {
+                uses.push(nothing);
+                continue;
+            };
+            let (shape, many) = self.shape_of(chunk, tag)?;
+            let mut persisted = 0;
+            for word in 0..shape.words() as u32 {
+                let at = bitmap_word(self.chunk_at(chunk), word * 64);
+                persisted += u64::from(self.0.memory.load(at, Acquire)?.count_ones());
+            }
+            let here = ChunkUse {
+                purpose: Purpose::from_number(tag.purpose),
+                lane: tag.lane,
+                slot_bytes: u64::from(shape.slot_bytes),
+                slots: u64::from(shape.slots),
+                persisted,
+            };
+            uses.push(here);
+            let more = ChunkUse { slot_bytes: 0, slots: 0, persisted: 0, ..here };
+            uses.extend((1..many).map(|_| more));
+        }
+        Ok(uses)
     }
 
     /// Bytes of a chunk.

@@ -24,8 +24,9 @@ use crate::chunk::Chunk;
 use crate::classes::{CLASSES, class_of};
 use crate::error::HeapError;
 use crate::heap::{Heap, bitmap_word};
-use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MINI_LOG_AT, MiniEntry};
+use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MINI_LOG_AT, MiniEntry, SPAN_CLASS};
 use crate::mini;
+use crate::span::SPAN_INDEX;
 
 /// What an object is for. Objects of different purposes never share a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -46,7 +47,7 @@ impl Purpose {
 }
 
 /// How many chunks are looked at for free slots before a new one is taken from the memory.
-const DISCOVER_STEP: usize = 32;
+pub(crate) const DISCOVER_STEP: usize = 32;
 
 /// Free slots of a class, in chunks, of which a lane keeps so many before it gives an empty chunk back.
 const SPARE_CHUNKS: u64 = 2;
@@ -85,6 +86,9 @@ pub struct Lane<M: Memory> {
     mini_freed: Vec<u64>,
     /// The end of a mini-transaction has been flushed and not been fenced.
     unfenced: bool,
+    /// Slots that are kept for when there is no room, by class, and whether they may be used.
+    kept: Vec<(usize, Vec<u64>)>,
+    uses_kept: bool,
 }
 
 impl<M: Memory> Lane<M> {
@@ -93,13 +97,15 @@ impl<M: Memory> Lane<M> {
         Self {
             number,
             area: heap.lane_at(number),
-            classes: (0..CLASSES * 3).map(|_| Class::default()).collect(),
+            classes: (0..SPAN_INDEX + 3).map(|_| Class::default()).collect(),
             chunks: Vec::new(),
             undiscovered: 0..there,
             recovered: there == 0,
             mini: Vec::new(),
             mini_freed: Vec::new(),
             unfenced: false,
+            kept: Vec::new(),
+            uses_kept: false,
             heap,
         }
     }
@@ -124,9 +130,7 @@ impl<M: Memory> Lane<M> {
     pub fn allocate(&mut self, bytes: u64, purpose: Purpose) -> Result<u64, HeapError> {
         let class = match class_of(bytes) {
             Some(class) if self.heap.0.shapes[class].slots > 0 => class,
-            _ => {
-                return Err(HeapError::TooLarge { bytes, max: self.heap.max_object_bytes() });
-            }
+            _ => return self.allocate_span(bytes, purpose),
         };
         let index = purpose as usize * CLASSES + class;
         if self.classes[index].free == 0 {
@@ -190,7 +194,19 @@ impl<M: Memory> Lane<M> {
     /// cannot grow all chunks are looked at that were not yet, and all that are empty serve.
     #[cold]
     fn more(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
+        match self.find_more(class, purpose) {
+            Err(HeapError::Full(_)) if self.take_kept(purpose as usize * CLASSES + class) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Looks for free slots of a class that has none, where it costs little; returns whether it has
+    /// some now.
+    fn look_around(&mut self, class: usize, purpose: Purpose) -> Result<bool, Bad> {
         let index = purpose as usize * CLASSES + class;
+        if self.classes[index].free > 0 {
+            return Ok(true);
+        }
         if !std::mem::replace(&mut self.classes[index].hint_tried, true) {
             let hint = self.memory().load(self.hint(class, purpose), Acquire)?;
             if let Some(chunk) = u32::try_from(hint).ok().and_then(|hint| hint.checked_sub(1))
@@ -203,7 +219,12 @@ impl<M: Memory> Lane<M> {
         if self.classes[index].free == 0 {
             self.discover(DISCOVER_STEP)?;
         }
-        if self.classes[index].free > 0 {
+        Ok(self.classes[index].free > 0)
+    }
+
+    fn find_more(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
+        let index = purpose as usize * CLASSES + class;
+        if self.look_around(class, purpose)? {
             return Ok(());
         }
         let Err(full) = self.carve(class, purpose) else { return Ok(()) };
@@ -214,14 +235,78 @@ impl<M: Memory> Lane<M> {
         if self.classes[index].free > 0 {
             return Ok(());
         }
-        // What is kept for other sizes, nobody can use otherwise.
+        self.give_back_empty();
+        self.carve(class, purpose)
+    }
+
+    /// Gives all empty chunks back: what is kept for other sizes, nobody can use otherwise.
+    pub(crate) fn give_back_empty(&mut self) {
         let known = if self.recovered { self.chunks.len() } else { 0 };
         for number in 0..known as u32 {
             if self.chunks[number as usize].as_deref().is_some_and(Chunk::is_empty) {
                 self.give_back(number);
             }
         }
-        self.carve(class, purpose)
+    }
+
+    /// The lane's number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Keeps so many slots for `bytes` bytes back, as far as there is room, for when there is none:
+    /// see [`Self::use_kept`]. Nothing durable says so. `grow`: the memory may grow for them.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn keep(
+        &mut self,
+        bytes: u64,
+        purpose: Purpose,
+        many: usize,
+        grow: bool,
+    ) -> Result<(), HeapError> {
+        let Some(class) = class_of(bytes) else { return Ok(()) };
+        let index = purpose as usize * CLASSES + class;
+        let (of_class, have) = match self.kept.iter().position(|kept| kept.0 == index) {
+            Some(found) => (found, self.kept[found].1.len()),
+            None => {
+                self.kept.push((index, Vec::new()));
+                (self.kept.len() - 1, 0)
+            }
+        };
+        for _ in have..many {
+            if !grow && !self.look_around(class, purpose)? {
+                break;
+            }
+            // Never what is kept already.
+            let uses_kept = std::mem::replace(&mut self.uses_kept, false);
+            let slot = self.allocate(bytes, purpose);
+            self.uses_kept = uses_kept;
+            match slot {
+                Ok(slot) => self.kept[of_class].1.push(slot),
+                Err(HeapError::Full(_)) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an allocation that finds no room takes a slot that is kept back.
+    pub fn use_kept(&mut self, use_them: bool) {
+        self.uses_kept = use_them;
+    }
+
+    /// Makes a slot of a class free that has been kept back, if it may and there is one.
+    fn take_kept(&mut self, index: usize) -> bool {
+        let kept = self.kept.iter_mut().find(|kept| kept.0 == index);
+        match kept.filter(|_| self.uses_kept).and_then(|kept| kept.1.pop()) {
+            Some(slot) => {
+                self.release(slot);
+                true
+            }
+            None => false,
+        }
     }
 
     /// The owner has recovered: from now on nothing durable names a slot of this lane that is not
@@ -229,6 +314,14 @@ impl<M: Memory> Lane<M> {
     /// are empty are not given to others: a log may name their slots.
     pub fn recovered(&mut self) {
         self.recovered = true;
+        let spans = &self.classes[SPAN_INDEX..];
+        let spans: Vec<u32> = spans.iter().flat_map(|class| &class.chunks).copied().collect();
+        for number in spans {
+            let chunk = self.chunks.get(number as usize).and_then(Option::as_deref);
+            if chunk.is_some_and(Chunk::is_empty) {
+                self.give_back(number);
+            }
+        }
     }
 
     /// Looks at up to `chunks` chunks that were there when the heap was opened. Returns whether
@@ -239,46 +332,46 @@ impl<M: Memory> Lane<M> {
     pub fn discover(&mut self, chunks: usize) -> Result<bool, Bad> {
         for _ in 0..chunks {
             let Some(chunk) = self.undiscovered.next() else { return Ok(false) };
-            self.learn(chunk)?;
+            let next = self.learn(chunk)?;
+            self.undiscovered.start = self.undiscovered.start.max(next);
         }
         Ok(!self.undiscovered.is_empty())
     }
 
-    /// Fills in what is known of a chunk from its persisted bits, if it is ours and not known yet.
-    fn learn(&mut self, number: u32) -> Result<(), Bad> {
-        if self.chunks.get(number as usize).is_some_and(Option::is_some) {
-            return Ok(());
+    /// Fills in what is known of a chunk from its persisted bits, if it is ours and not known yet;
+    /// returns which one comes behind it.
+    fn learn(&mut self, number: u32) -> Result<u32, Bad> {
+        if let Some(Some(chunk)) = self.chunks.get(number as usize) {
+            return Ok(number + self.heap.chunks_of(chunk));
         }
-        let Some(tag) = self.heap.tag(number)? else {
-            self.salvage(number)?;
-            return Ok(());
+        let tag = match self.tag_or_end(number)? {
+            Ok(tag) => tag,
+            Err(next) => return Ok(next),
         };
+        let (shape, many) = self.heap.shape_of(number, tag)?;
         if u32::from(tag.lane) != self.number {
-            return Ok(());
+            return Ok(number + many);
         }
-        let shape = self.heap.0.shapes[usize::from(tag.class)];
         let start = self.heap.chunk_at(number);
         let mut persisted = Vec::with_capacity(shape.words());
         for word in 0..shape.words() as u32 {
             persisted.push(self.memory().load(bitmap_word(start, word * 64), Acquire)?);
         }
-        let index = usize::from(tag.purpose) * CLASSES + usize::from(tag.class);
-        self.adopt(number, Chunk::new(shape, index as u16, persisted));
-        Ok(())
-    }
-
-    /// A chunk without a tag below the high-water mark is free: it was given back, or a crash has
-    /// ended [`Self::carve`] half-way.
-    fn salvage(&mut self, number: u32) -> Result<(), Bad> {
-        let mut supply = self.heap.supply();
-        // Under the lock, since another lane may have found it too, or taken it since.
-        if self.heap.tag(number)?.is_none() {
-            supply.free.insert(number);
+        let is_span = tag.class == SPAN_CLASS;
+        let index = match usize::from(tag.purpose) {
+            purpose if is_span => SPAN_INDEX + purpose,
+            purpose => purpose * CLASSES + usize::from(tag.class),
+        };
+        let chunk = Chunk::new(shape, index as u16, persisted);
+        let empty = chunk.is_empty();
+        self.adopt(number, chunk);
+        if is_span && empty && self.recovered {
+            self.give_back(number);
         }
-        Ok(())
+        Ok(number + many)
     }
 
-    fn adopt(&mut self, number: u32, mut chunk: Chunk) {
+    pub(crate) fn adopt(&mut self, number: u32, mut chunk: Chunk) {
         let class = &mut self.classes[usize::from(chunk.class)];
         let position = class.gone.pop().unwrap_or(class.chunks.len());
         if position == class.chunks.len() {
@@ -418,7 +511,7 @@ impl<M: Memory> Lane<M> {
             return Err(wild);
         }
         let tag = self.heap.tag(number)?.filter(|tag| u32::from(tag.lane) == self.number);
-        let shape = &self.heap.0.shapes[usize::from(tag.ok_or(wild)?.class)];
+        let (shape, _) = self.heap.shape_of(number, tag.ok_or(wild)?)?;
         let start = self.heap.chunk_at(number);
         let slot = shape.slot_of(offset - start).ok_or(wild)?;
         if let Some(Some(chunk)) = self.chunks.get(number as usize)
@@ -450,10 +543,12 @@ impl<M: Memory> Lane<M> {
         }
         chunk.give_back(slot);
         class.free += 1;
-        let spare = class.free > SPARE_CHUNKS * u64::from(chunk.shape.slots);
         // Recovery may yet look for another slot of it, which a log names and no bit shows.
-        if chunk.is_empty() && spare && self.recovered {
-            self.give_back(number);
+        if chunk.is_empty() && self.recovered {
+            let spare = class.free > SPARE_CHUNKS * u64::from(chunk.shape.slots);
+            if spare || usize::from(chunk.class) >= SPAN_INDEX {
+                self.give_back(number);
+            }
         }
     }
 
@@ -474,6 +569,9 @@ impl<M: Memory> Lane<M> {
             self.memory().flush_word(Off::<u64>::new(self.area.start + MINI_LOG_AT));
             self.settle();
         }
+        if usize::from(chunk.class) >= SPAN_INDEX {
+            return self.give_back_span(number, self.heap.chunks_of(&chunk));
+        }
         let heap = self.heap.clone();
         let mut supply = heap.supply();
         // Whoever opens the heap next finds that it is nobody's; where this is lost it is still the
@@ -493,10 +591,16 @@ impl<M: Memory> Lane<M> {
         assert!(!M::DURABLE, "objects in durable memory are freed one by one");
         assert!(self.undiscovered.is_empty(), "a volatile lane knows all its chunks");
         let mut supply = self.heap.supply();
-        let chunks = self.chunks.drain(..).enumerate();
-        supply.free.extend(chunks.filter_map(|(number, chunk)| chunk.map(|_| number as u32)));
+        for (number, chunk) in self.chunks.drain(..).enumerate() {
+            if let Some(chunk) = chunk {
+                let number = number as u32;
+                supply.spans.remove(&number);
+                supply.free.extend(number..number + self.heap.chunks_of(&chunk));
+            }
+        }
         drop(supply);
         self.classes.iter_mut().for_each(|class| *class = Class::default());
+        self.kept.clear();
     }
 
     /// Adds a word to the mini-transaction that [`Self::mini_commit`] runs.

@@ -41,6 +41,10 @@ pub(crate) struct Superblock {
 /// A word of its own line: how many chunks have been taken from the memory so far.
 pub(crate) const HIGH_WATER: Off<u64> = Off::new(SUPERBLOCK_AT + 64);
 
+/// The class in the tag of a span's first chunk, and where the word with its length stands there.
+pub(crate) const SPAN_CLASS: u8 = 255;
+pub(crate) const SPAN_WORD_AT: u64 = 8;
+
 /// An entry of the root directory. It counts while `state` is `NAME_SET`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug)]
 #[repr(C)]

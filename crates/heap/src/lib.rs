@@ -1,7 +1,7 @@
 //! Where do objects live? A persistent allocator, persistent pointers and names (P1 2.3).
 //!
 //! A [`Heap`] divides a memory into chunks; each chunk holds slots of one size class and belongs
-//! to one [`Lane`]. A lane is the allocator of one partition: only its owner allocates and frees
+//! to one [`Lane`]; an object that is larger takes neighbouring chunks. A lane is the allocator of one partition: only its owner allocates and frees
 //! there, so the hot path needs no lock and no atomic read-modify-write, and lanes of different
 //! threads never touch the same line.
 //!
@@ -20,9 +20,12 @@ mod heap;
 mod lane;
 mod layout;
 mod mini;
+mod span;
 mod sync;
 
+pub use classes::LARGE_ALIGN;
 pub use error::HeapError;
 pub use heap::{ChunkUse, Heap, HeapOptions, MAX_NAME_BYTES};
 pub use lane::{Lane, Purpose};
 pub use layout::{CHUNK_HEADER_BYTES, LANE_AREA_BYTES, SUPERBLOCK_BYTES};
+pub use span::MAX_OBJECT_BYTES;

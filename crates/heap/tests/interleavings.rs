@@ -22,6 +22,8 @@ mod lane;
 mod layout;
 #[path = "../src/mini.rs"]
 mod mini;
+#[path = "../src/span.rs"]
+mod span;
 mod sync {
     pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
     pub(crate) use std::sync::PoisonError;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use heap::{Heap, HeapError, HeapOptions, Lane, Purpose};
+use heap::{Heap, HeapError, HeapOptions, Lane, MAX_OBJECT_BYTES, Purpose};
 use pm::{Dram, LineSet, Memory, Off, Recording};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -96,7 +96,7 @@ fn size(random: &mut SmallRng, most: u64) -> u64 {
 fn random_operations<M: Memory>(memory: &M, seed: u64, chunk_bytes: u64, rounds: u64) {
     println!("seed {seed}, chunks of {chunk_bytes}");
     let heap = Heap::format(memory.clone(), options(chunk_bytes, 1)).unwrap();
-    let most = heap.max_object_bytes();
+    let most = heap.max_slot_bytes();
     assert!(most * 2 >= chunk_bytes.min(256 << 10), "{most}");
     let mut lane = heap.lane(0);
     let (mut random, mut model) = (SmallRng::seed_from_u64(seed), Model::default());
@@ -105,7 +105,7 @@ fn random_operations<M: Memory>(memory: &M, seed: u64, chunk_bytes: u64, rounds:
         match random.random_range(0..10) {
             // More are allocated than freed, then the other way round.
             0..6 if round / 500 % 2 == 0 => {
-                let bytes = size(&mut random, most.min(8192));
+                let bytes = size(&mut random, most.min(8192) * 2);
                 model.allocate(&mut lane, bytes, PURPOSES[random.random_range(0..3)]);
             }
             0..3 => {
@@ -137,8 +137,8 @@ fn random_operations<M: Memory>(memory: &M, seed: u64, chunk_bytes: u64, rounds:
         }
     }
     assert!(matches!(
-        lane.allocate(most + 1, Purpose::Table),
-        Err(HeapError::TooLarge { bytes, max }) if bytes == most + 1 && max == most
+        lane.allocate(MAX_OBJECT_BYTES + 1, Purpose::Table),
+        Err(HeapError::TooLarge { bytes, max }) if bytes == max + 1 && max == MAX_OBJECT_BYTES
     ));
 }
 
@@ -579,4 +579,41 @@ fn a_chunk_that_is_emptied_before_it_is_discovered_serves_once() {
     }
     model.check(&copy);
     assert!(model.objects.len() > 4000, "{}", model.objects.len());
+}
+
+/// Slots that are kept back are there when nothing else is, for their size alone, and only for whoever
+/// asks for them.
+#[test]
+fn slots_that_are_kept_back_serve_a_full_memory() {
+    let memory = recording();
+    let heap = Heap::format(memory.clone(), options(8 << 10, 1)).unwrap();
+    let mut lane = heap.lane(0);
+    lane.recovered();
+    lane.keep(512, Purpose::Index, 5, true).unwrap();
+    memory.fail_growth_after(Some(0));
+    let full = |lane: &mut Lane<Recording>, purpose| {
+        let mut many = 0;
+        loop {
+            match lane.allocate(512, purpose) {
+                Ok(_) => many += 1,
+                Err(HeapError::Full(_)) => break many,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    assert!(full(&mut lane, Purpose::Index) > 5, "a chunk has more than what is kept back");
+    assert_eq!(full(&mut lane, Purpose::Index), 0);
+    lane.use_kept(true);
+    assert_eq!(full(&mut lane, Purpose::Table), 0);
+    assert_eq!(full(&mut lane, Purpose::Index), 5);
+    lane.use_kept(false);
+    lane.keep(512, Purpose::Index, 5, true).unwrap();
+    assert_eq!(full(&mut lane, Purpose::Index), 0, "there was nothing to keep back");
+    // Nothing durable says that they were kept.
+    drop((lane, heap));
+    let copy = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+    copy.fail_growth_after(Some(0));
+    let mut lane = Heap::open(copy).unwrap().lane(0);
+    lane.keep(512, Purpose::Index, 5, false).unwrap();
+    assert!(full(&mut lane, Purpose::Index) > 5);
 }

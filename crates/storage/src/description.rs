@@ -1,7 +1,7 @@
 //! What a pool says about the database in it: engine, schema, partitions. Written once, when the
 //! database is created; a pool without it was never finished.
 
-use heap::{Heap, Lane, Purpose};
+use heap::{Heap, Lane, MAX_OBJECT_BYTES, Purpose};
 use pm::{Bad, LineSet, Memory, Off, Range};
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -71,7 +71,7 @@ impl Description {
         let damaged = Bad::Damaged { what: "database description", at };
         let memory = heap.memory();
         let header: Header = memory.read(Off::new(at))?;
-        if header.magic != MAGIC || header.bytes > heap.max_object_bytes() {
+        if header.magic != MAGIC || header.bytes > MAX_OBJECT_BYTES.min(memory.len()) {
             return Err(damaged.into());
         }
         let mut json = vec![0; header.bytes as usize];

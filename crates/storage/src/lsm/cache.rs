@@ -49,7 +49,7 @@ impl<M: Memory> BlockCache<M> {
     /// A cache of at most `bytes` bytes of blocks of at most `frame_bytes`, taken from `lane` as
     /// they are needed.
     pub fn new(lane: Lane<M>, bytes: u64, frame_bytes: u64) -> Self {
-        let frame_bytes = frame_bytes.min(lane.heap().max_object_bytes());
+        let frame_bytes = frame_bytes.min(lane.heap().max_slot_bytes());
         let frames = (bytes / frame_bytes.max(1)) as usize;
         let shards = if frames < SHARDS * FRAMES_PER_SHARD { 1 } else { SHARDS };
         let frames_per_shard = frames / shards;

@@ -86,6 +86,14 @@ impl<M: Memory> Runs<M> {
         bare().find(begun).or_else(|| bare().next()).map(|run| run.at)
     }
 
+    /// Gives up all filters that have been begun; none is tried until the next MemTable is frozen.
+    pub(crate) fn give_up_fillings(&mut self) {
+        self.no_filters = true;
+        for filling in std::mem::take(&mut self.fillings) {
+            self.give_up_filter(filling);
+        }
+    }
+
     fn give_up_filter(&mut self, filling: Filling) {
         for piece in filling.pieces {
             self.tables.lane.release(piece);
@@ -108,7 +116,7 @@ impl<M: Memory> Runs<M> {
             }
         }
         let run = self.run_or_result(at)?;
-        let largest = self.tables.lane.heap().max_object_bytes().min(1 << 17);
+        let largest = self.tables.lane.heap().max_slot_bytes().min(1 << 17);
         let largest = (largest / 2 + 1).next_power_of_two();
         let wanted = Bloom::bytes_for(run.keys, FILTER_BITS);
         let piece_bytes = wanted.next_power_of_two().min(largest);

@@ -1,0 +1,249 @@
+//! Spans: objects that no slot of a chunk holds take neighbouring chunks, all of their bytes one
+//! behind the other. `docs/format/heap.md` draws them.
+//!
+//! Invariants:
+//! - A span is one object with one persisted bit, in the header of its first chunk, whose tag has a
+//!   class of its own. The word behind the tag says how many chunks there are. Of the others no
+//!   byte is the allocator's: whoever goes over all chunks goes past them.
+//! - A chunk has a tag of its own, or none and is free, or lies in a span, at every moment and after
+//!   every crash.
+//!
+//! *Taking.* Neighbours that are free, or fresh ones. The words of the first chunk; hints that name
+//! one of them go; **fence**. Then the tag; **fence**. Contents come after that. *Crash before the
+//! tag:* the chunks are what they were.
+//!
+//! *Giving back.* In the others the word where a tag would stand becomes zero; **fence**. Then the
+//! first one's tag becomes zero; **fence**. Then they are anybody's. *Crash before the tag is gone:*
+//! it is the span of an object that is not persisted.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use pm::{Bad, Memory, Off, Range};
+
+use crate::chunk::Chunk;
+use crate::classes::{CLASSES, LARGE_ALIGN, Shape};
+use crate::error::HeapError;
+use crate::heap::{Heap, Supply, bitmap_word};
+use crate::lane::{DISCOVER_STEP, Lane, Purpose};
+use crate::layout::{
+    CHUNK_HEADER_BYTES, ChunkTag, HIGH_WATER, HINT_CLASSES, SPAN_CLASS, SPAN_WORD_AT,
+};
+
+/// Bytes of the largest object.
+pub const MAX_OBJECT_BYTES: u64 = 1 << 30;
+
+/// Where in a lane's classes those of spans are: one for each purpose, behind all others.
+pub(crate) const SPAN_INDEX: usize = CLASSES * 3;
+
+/// Where a span's object starts, from the start of its first chunk, in a heap whose chunks start at
+/// `chunks_at`.
+pub(crate) fn object_at(chunks_at: u64) -> u32 {
+    let phase = chunks_at % LARGE_ALIGN;
+    ((CHUNK_HEADER_BYTES + 8 + phase).next_multiple_of(LARGE_ALIGN) - phase) as u32
+}
+
+/// The word behind the tag: how many chunks there are, with a checksum.
+fn span_word(number: u32, chunks: u32) -> u64 {
+    let sum = crc32c::crc32c(&number.to_le_bytes());
+    u64::from(crc32c::crc32c_append(sum, &chunks.to_le_bytes())) << 32 | u64::from(chunks)
+}
+
+impl Supply {
+    /// The chunk behind the span of this process that `number` lies in, if it does.
+    fn end_of_span(&self, number: u32) -> Option<u32> {
+        let (start, chunks) = self.spans.range(..=number).next_back()?;
+        Some(start + chunks).filter(|end| number < *end)
+    }
+
+    /// The first of so many neighbours to take: free ones, as few as possible, or the free ones
+    /// before the high-water mark, with fresh ones.
+    fn neighbours(&self, chunks: u32) -> u64 {
+        let mut best: Option<(u32, u32)> = None;
+        let mut last = None;
+        let mut free = self.free.iter().copied().peekable();
+        while let Some(start) = free.next() {
+            let mut many = 1;
+            while free.next_if_eq(&(start + many)).is_some() {
+                many += 1;
+            }
+            if many >= chunks && best.is_none_or(|best| many < best.1) {
+                best = Some((start, many));
+            }
+            last = Some(start).filter(|_| u64::from(start + many) == self.high_water);
+        }
+        best.map(|best| best.0).or(last).map_or(self.high_water, u64::from)
+    }
+}
+
+impl<M: Memory> Heap<M> {
+    /// How the slots of a chunk with this tag lie, and how many chunks it is.
+    pub(crate) fn shape_of(&self, number: u32, tag: ChunkTag) -> Result<(Shape, u32), Bad> {
+        if tag.class != SPAN_CLASS {
+            return Ok((self.0.shapes[usize::from(tag.class)], 1));
+        }
+        let at = self.chunk_at(number);
+        let word = self.memory().load(Off::new(at + SPAN_WORD_AT), Acquire)?;
+        let chunks = word as u32;
+        let end = u64::from(number) + u64::from(chunks);
+        if word != span_word(number, chunks) || chunks == 0 || end > self.supply().high_water {
+            return Err(Bad::Damaged { what: "span of chunks", at });
+        }
+        Ok((self.span_shape(chunks), chunks))
+    }
+
+    fn span_shape(&self, chunks: u32) -> Shape {
+        let bytes = u64::from(chunks) << self.0.chunk_shift;
+        Shape::span(bytes - u64::from(self.0.span_object_at), self.0.span_object_at)
+    }
+
+    /// How many chunks a chunk of this class is.
+    pub(crate) fn chunks_of(&self, chunk: &Chunk) -> u32 {
+        if usize::from(chunk.class) < SPAN_INDEX {
+            return 1;
+        }
+        let bytes = u64::from(chunk.shape.slot_bytes) + u64::from(chunk.shape.slots_at);
+        (bytes >> self.0.chunk_shift) as u32
+    }
+
+    /// Takes hints away, of whichever lane, that name one of these chunks: what lies in a span is
+    /// never to be taken for a chunk. The caller fences.
+    fn forget_hints(&self, chunks: std::ops::Range<u64>) -> Result<(), Bad> {
+        let named = chunks.start + 1..chunks.end + 1;
+        for lane in 0..self.lanes() {
+            let area = self.lane_at(lane).start;
+            for hint in 0..3 * HINT_CLASSES {
+                let at = Off::<u64>::new(area + hint * 8);
+                if named.contains(&self.memory().load(at, Acquire)?) {
+                    self.memory().store(at, 0);
+                    self.memory().flush_word(at);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memory> Lane<M> {
+    /// Allocates an object that no slot of a chunk holds.
+    #[cold]
+    pub(crate) fn allocate_span(&mut self, bytes: u64, purpose: Purpose) -> Result<u64, HeapError> {
+        if bytes > MAX_OBJECT_BYTES {
+            return Err(HeapError::TooLarge { bytes, max: MAX_OBJECT_BYTES });
+        }
+        let object_at = self.heap().0.span_object_at;
+        let chunks = (bytes + u64::from(object_at)).div_ceil(self.heap().chunk_bytes()) as u32;
+        self.discover(DISCOVER_STEP)?;
+        let number = match self.take_span(chunks, purpose) {
+            Err(HeapError::Full(_)) => {
+                while self.discover(DISCOVER_STEP)? {}
+                self.give_back_empty();
+                self.take_span(chunks, purpose)?
+            }
+            taken => taken?,
+        };
+        let mut chunk =
+            Chunk::new(self.heap().span_shape(chunks), self.span_index(purpose) as u16, vec![0]);
+        chunk.take_from(0);
+        self.adopt(number, chunk);
+        Ok(self.heap().chunk_at(number) + u64::from(object_at))
+    }
+
+    fn span_index(&self, purpose: Purpose) -> usize {
+        SPAN_INDEX + purpose as usize
+    }
+
+    fn take_span(&mut self, chunks: u32, purpose: Purpose) -> Result<u32, HeapError> {
+        let heap = self.heap().clone();
+        let memory = heap.memory();
+        let mut supply = heap.supply();
+        let start = supply.neighbours(chunks);
+        let end = start + u64::from(chunks);
+        if end >= u64::from(u32::MAX) {
+            return Err(HeapError::Options { what: "more than 2^32 chunks".into() });
+        }
+        let number = start as u32;
+        if end > supply.high_water {
+            memory.grow(heap.chunk_at(end as u32 - 1) + heap.chunk_bytes())?;
+        }
+        if start < supply.high_water {
+            heap.forget_hints(start..end)?;
+        }
+        if end > supply.high_water {
+            supply.high_water = end;
+            memory.store(HIGH_WATER, end);
+            memory.flush_word(HIGH_WATER);
+        }
+        for free in number..end as u32 {
+            supply.free.remove(&free);
+        }
+        supply.spans.insert(number, chunks);
+        let at = heap.chunk_at(number);
+        memory.store(Off::new(at + SPAN_WORD_AT), span_word(number, chunks));
+        memory.store(bitmap_word(at, 0), 0);
+        memory.flush(Range::new(at, CHUNK_HEADER_BYTES + 8));
+        memory.fence();
+        // Before the tag: whoever sees that one stored knows that it may not be durable.
+        memory.store(heap.taken_at(self.number()), start + 1);
+        let tag =
+            ChunkTag { class: SPAN_CLASS, purpose: purpose as u8, lane: self.number() as u16 };
+        memory.store(Off::new(at), tag.encode());
+        memory.flush_word(Off::<u64>::new(at));
+        memory.fence();
+        Ok(number)
+    }
+
+    /// Reads a chunk's tag, where nobody else changes it: `Err` is the chunk behind it, if it is
+    /// free, or within a span of this process.
+    pub(crate) fn tag_or_end(&self, number: u32) -> Result<Result<ChunkTag, u32>, Bad> {
+        let mut supply = self.heap().supply();
+        if let Some(end) = supply.end_of_span(number) {
+            return Ok(Err(end));
+        }
+        // Without a tag below the high-water mark it is free: it was given back, or a crash has ended
+        // the taking half-way.
+        let tag = self.heap().tag(number)?;
+        if tag.is_none() {
+            supply.free.insert(number);
+        }
+        Ok(tag.ok_or(number + 1))
+    }
+
+    /// Makes the chunks of an empty span free.
+    pub(crate) fn give_back_span(&self, number: u32, chunks: u32) {
+        let (heap, memory) = (&self.heap(), self.heap().memory());
+        let mut supply = heap.supply();
+        for other in number + 1..number + chunks {
+            let word = Off::<u64>::new(heap.chunk_at(other));
+            memory.store(word, 0);
+            memory.flush_word(word);
+        }
+        memory.fence();
+        let tag = Off::<u64>::new(heap.chunk_at(number));
+        memory.store(tag, 0);
+        memory.flush_word(tag);
+        memory.fence();
+        supply.spans.remove(&number);
+        supply.free.extend(number..number + chunks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn neighbours_are_the_fewest_that_are_enough() {
+        let supply = |free: &[u32], high_water| Supply {
+            high_water,
+            free: free.iter().copied().collect::<BTreeSet<_>>(),
+            spans: BTreeMap::new(),
+        };
+        let many = supply(&[1, 2, 3, 5, 6, 8, 9, 10, 11, 18, 19], 20);
+        assert_eq!([1, 2, 3, 4].map(|chunks| many.neighbours(chunks)), [5, 5, 1, 8]);
+        assert_eq!(many.neighbours(5), 18, "with fresh ones behind the last");
+        assert_eq!(supply(&[4, 5], 20).neighbours(3), 20);
+        assert_eq!(supply(&[], 0).neighbours(2), 0);
+    }
+}
