@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use heap::HeapError;
 use index::IndexError;
 use pm::Memory;
 use storage::StorageError;
@@ -94,6 +95,13 @@ pub enum EngineError {
         /// What had failed.
         why: String,
     },
+}
+
+impl EngineError {
+    /// Whether there is no room in the pool.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Storage(StorageError::Heap(HeapError::Full(_))))
+    }
 }
 
 impl From<pm::Bad> for EngineError {

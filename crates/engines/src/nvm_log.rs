@@ -129,6 +129,9 @@ impl<E: Environment> NvmLog<E> {
             }
         }
         self.committed_use = self.runs.memtable_use();
+        if self.runs.is_tight() {
+            return self.relieve();
+        }
         // Whoever helps takes the work off, as long as it comes along.
         if self.helped && !self.runs.is_behind() {
             return Ok(());
@@ -137,6 +140,54 @@ impl<E: Environment> NvmLog<E> {
         let worked = self.runs.work_for(grown);
         observe!(E::Durable: self.memory.hold(None));
         Ok(worked?)
+    }
+
+    /// After a transaction on a full pool: takes away what it has deleted.
+    #[cold]
+    fn relieve(&mut self) -> Result<(), EngineError> {
+        let relieved = self.runs.relieve_after_commit();
+        self.committed_use = self.runs.memtable_use();
+        Ok(relieved?)
+    }
+
+    /// An operation has found no room. Before the first of a transaction some is made, and it is
+    /// tried once more.
+    #[cold]
+    fn try_again(
+        &mut self,
+        full: EngineError,
+        act: impl FnOnce(&mut Self) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        self.runs.tighten();
+        if !self.log.is_empty() {
+            return Err(full);
+        }
+        if let Err(error) = self.runs.relieve_now() {
+            return self.state.stop(error);
+        }
+        self.committed_use = self.runs.memtable_use();
+        act(self)
+    }
+
+    /// A delete has found no room: nodes are kept back for it.
+    #[cold]
+    fn delete_with_kept(
+        &mut self,
+        full: EngineError,
+        table: u16,
+        key: &[Value<'_>],
+    ) -> Result<(), EngineError> {
+        let without = |this: &mut Self| {
+            this.runs.tables.lane.use_kept(true);
+            let done = this.try_delete(table, key);
+            this.runs.tables.lane.use_kept(false);
+            done
+        };
+        if !self.log.is_empty() {
+            self.runs.tighten();
+            return without(self);
+        }
+        self.try_again(full, without)
     }
 
     /// How many frozen runs there are, by level.
@@ -234,13 +285,14 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let mut partition = Self::assemble(memory, runs, log, root, options.helped);
         let report = partition.recover(&work)?;
         partition.runs.tables.lane.recovered();
+        partition.runs.keep_nodes(false)?;
         Ok((partition, report))
     }
 }
 
-impl<E: Environment> Write for NvmLog<E> {
+impl<E: Environment> NvmLog<E> {
     #[inline]
-    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
+    fn try_insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
         self.superseded.clear(&mut self.runs.tables.lane)?;
         self.log.reserve(&mut self.runs.tables.lane, 1)?;
@@ -261,7 +313,7 @@ impl<E: Environment> Write for NvmLog<E> {
     }
 
     #[inline]
-    fn update(
+    fn try_update(
         &mut self,
         table: u16,
         key: &[Value<'_>],
@@ -302,7 +354,7 @@ impl<E: Environment> Write for NvmLog<E> {
         Ok(())
     }
 
-    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
+    fn try_delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
         self.state.usable(&self.memory)?;
         let found = self.find_or_fail(table, key)?;
         self.superseded.clear(&mut self.runs.tables.lane)?;
@@ -318,6 +370,40 @@ impl<E: Environment> Write for NvmLog<E> {
         observe!(E::Durable: self.memory.mark(MARK_TOMBSTONE));
         self.runs.tables.lines.flush(&self.memory);
         Ok(())
+    }
+}
+
+impl<E: Environment> Write for NvmLog<E> {
+    #[inline]
+    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
+        match self.try_insert(table, values) {
+            Err(full) if full.is_full() => {
+                self.try_again(full, |this| this.try_insert(table, values))
+            }
+            done => done,
+        }
+    }
+
+    #[inline]
+    fn update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), EngineError> {
+        match self.try_update(table, key, changes) {
+            Err(full) if full.is_full() => {
+                self.try_again(full, |this| this.try_update(table, key, changes))
+            }
+            done => done,
+        }
+    }
+
+    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
+        match self.try_delete(table, key) {
+            Err(full) if full.is_full() => self.delete_with_kept(full, table, key),
+            done => done,
+        }
     }
 }
 
@@ -426,6 +512,11 @@ impl<E: Environment> Engine for NvmLog<E> {
             self.runs.tables.lane.release(slot);
         }
         self.runs.forget(self.committed_use);
+        if self.runs.is_tight()
+            && let Err(error) = self.relieve()
+        {
+            return self.state.stop(error);
+        }
         Ok(())
     }
 

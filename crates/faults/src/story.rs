@@ -652,7 +652,7 @@ fn told(
 }
 
 /// The same with a database of this schema and these options.
-fn told_of(
+pub(crate) fn told_of(
     schema: &Schema,
     options: Options,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,

@@ -16,8 +16,8 @@ use pm::{Bad, LineSet, Memory, Off};
 use crate::btree::{BTree, Path};
 use crate::error::IndexError;
 use crate::key::Key;
-use crate::layout::{MAX_HEIGHT, OCCUPANCY_AT, keys_of};
-use crate::leaf::LeafLayout;
+use crate::layout::{MAX_HEIGHT, OCCUPANCY_AT, PER_WORD, keys_of};
+use crate::leaf::{Append, LeafLayout, value_at};
 
 /// An entry of a leaf that is to be written: key, value, and a place that does not matter here.
 pub type LeafEntry<K> = (K, u64, usize);
@@ -146,5 +146,62 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         }
         lane.mini_store(self.root_cell, 0);
         Ok(())
+    }
+}
+
+/// Changes of single entries that are part of the lane's mini-transaction.
+impl<K: Key> BTree<K, Append> {
+    /// Adds the removal of `key`, if its value is `expected`, to the mini-transaction; returns
+    /// whether it was there.
+    ///
+    /// # Errors
+    /// A damaged node.
+    pub fn mini_remove<M: Memory>(
+        &self,
+        lane: &mut Lane<M>,
+        key: &K,
+        expected: u64,
+    ) -> Result<bool, Bad> {
+        let Some((leaf, slot)) = self.place_of(lane.memory(), key, expected)? else {
+            return Ok(false);
+        };
+        let cell = Self::occupancy_cell(leaf, slot / PER_WORD);
+        let bits = lane.memory().load(cell, Acquire)?;
+        lane.mini_store(cell, bits & !(1 << (slot % PER_WORD)));
+        Ok(true)
+    }
+
+    /// Adds another value for `key`, if it has the value `expected`, to the mini-transaction;
+    /// returns whether it had.
+    ///
+    /// # Errors
+    /// A damaged node.
+    pub fn mini_replace<M: Memory>(
+        &self,
+        lane: &mut Lane<M>,
+        key: &K,
+        expected: u64,
+        value: u64,
+    ) -> Result<bool, Bad> {
+        let Some((leaf, slot)) = self.place_of(lane.memory(), key, expected)? else {
+            return Ok(false);
+        };
+        let at = leaf + (self.shape.entry_at(slot) + self.shape.width) as u64;
+        lane.mini_store(Off::new(at), value);
+        Ok(true)
+    }
+
+    /// The leaf and the slot of `key`, if it has the value `expected`.
+    fn place_of<M: Memory>(
+        &self,
+        memory: &M,
+        key: &K,
+        expected: u64,
+    ) -> Result<Option<(u64, usize)>, Bad> {
+        let leaf = self.descend(memory, |node| self.child_for(node, key, false), |_, _, _| {})?;
+        let node = memory.view(self.shape.range(leaf))?;
+        let slot = Append::find(&node, &self.shape, key);
+        let slot = slot.filter(|slot| value_at(&node, &self.shape, *slot) == expected);
+        Ok(slot.map(|slot| (leaf, slot)))
     }
 }

@@ -5,7 +5,9 @@
 //! an only child), up to a root with one child, which the child replaces. All of it is one mini-transaction, and settled when it returns: its
 //! words may be changed again at once.
 
-use heap::Lane;
+use std::ops::Bound;
+
+use heap::{HeapError, Lane};
 use pm::{Bad, LineSet, Memory};
 
 use crate::btree::{BTree, Path};
@@ -13,10 +15,20 @@ use crate::error::IndexError;
 use crate::key::Key;
 use crate::layout::height_of;
 use crate::leaf::{LeafLayout, put_entry};
+use crate::scan::{Cursor, Direction};
 use crate::split::Inner;
 
 /// No removal takes so many steps; but in a damaged tree each might be followed by another.
 const MOST_MERGES: usize = 1 << 12;
+
+/// How full a leaf may become that takes in another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    /// Three quarters, and only where one is nearly empty: it soon takes more.
+    Ample,
+    /// Wholly.
+    Whole,
+}
 
 impl<K: Key, L: LeafLayout> BTree<K, L> {
     /// Takes nodes away around the place where `key` was removed, if that is worthwhile. To be
@@ -33,9 +45,55 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         if entries * 4 >= self.shape.leaf_capacity {
             return Ok(());
         }
+        self.merge_all(lane, key, Fill::Ample)
+    }
+
+    /// As [`Self::tidy`], but leaves go together whenever both fit into one: for a tree that takes
+    /// no more entries around `key`, or where there is no room for other nodes.
+    ///
+    /// # Errors
+    /// As [`Self::tidy`].
+    #[cold]
+    pub fn compact<M: Memory>(&mut self, lane: &mut Lane<M>, key: &K) -> Result<(), IndexError> {
+        self.merge_all(lane, key, Fill::Whole)
+    }
+
+    /// Does the like of [`Self::compact`] at the first leaf that has a key beyond `after`, or at the
+    /// first one of all; returns its last key, if there is such a leaf. A lack of room is no error.
+    ///
+    /// # Errors
+    /// A damaged node.
+    #[cold]
+    pub fn compact_next<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        after: Option<&K>,
+    ) -> Result<Option<K>, IndexError> {
+        let low = after.map_or(Bound::Unbounded, |after| Bound::Excluded(*after));
+        let mut cursor = Cursor::new((low, Bound::Unbounded), Direction::Forward);
+        let Some((key, _)) = cursor.peek(lane.memory(), self)? else { return Ok(None) };
+        let key = *key;
+        match self.compact(lane, &key) {
+            Ok(()) | Err(IndexError::Heap(HeapError::Full(_))) => {}
+            Err(error) => return Err(error),
+        }
+        let path = self.path(lane.memory(), &key)?;
+        let mut entries = std::mem::take(&mut self.scratch.entries);
+        self.sorted_entries(&lane.memory().view(self.shape.range(path.leaf))?, &mut entries);
+        let last = entries.last().map(|entry| entry.0);
+        self.scratch.entries = entries;
+        Ok(last)
+    }
+
+    fn merge_all<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        key: &K,
+        fill: Fill,
+    ) -> Result<(), IndexError> {
         // A leaf that was an only child has neighbours once its parent has been joined: again.
         for _ in 0..MOST_MERGES {
-            if !self.merge(lane, key)? {
+            if !self.merge(lane, key, fill)? {
                 break;
             }
         }
@@ -44,10 +102,15 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
 
     /// Makes the tree around `key` smaller by one step; returns whether it could.
     #[cold]
-    fn merge<M: Memory>(&mut self, lane: &mut Lane<M>, key: &K) -> Result<bool, IndexError> {
+    fn merge<M: Memory>(
+        &mut self,
+        lane: &mut Lane<M>,
+        key: &K,
+        fill: Fill,
+    ) -> Result<bool, IndexError> {
         let mut lines = LineSet::new();
         self.scratch.fresh.clear();
-        let merged = self.try_merge(lane, key, &mut lines);
+        let merged = self.try_merge(lane, key, fill, &mut lines);
         if matches!(merged, Ok(true)) {
             lane.mini_commit(&mut lines);
             lane.settle();
@@ -61,11 +124,12 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         &mut self,
         lane: &mut Lane<M>,
         key: &K,
+        fill: Fill,
         lines: &mut LineSet,
     ) -> Result<bool, IndexError> {
         let path = self.path(lane.memory(), key)?;
         let leaf = lane.memory().view(self.shape.range(path.leaf))?;
-        if L::count(&leaf, &self.shape) * 4 >= self.shape.leaf_capacity {
+        if fill == Fill::Ample && L::count(&leaf, &self.shape) * 4 >= self.shape.leaf_capacity {
             return Ok(false);
         }
         let Some(((parent, index), above)) = path.steps().split_last() else { return Ok(false) };
@@ -75,7 +139,12 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         // The neighbour to the right, else the one to the left.
         for left in [index, index.wrapping_sub(1)] {
             if left < inner.keys.len()
-                && self.merge_leaves(lane, inner.children[left], inner.children[left + 1], lines)?
+                && self.merge_leaves(
+                    lane,
+                    (inner.children[left], inner.children[left + 1]),
+                    fill,
+                    lines,
+                )?
             {
                 inner.keys.remove(left);
                 inner.children.remove(left + 1);
@@ -103,12 +172,12 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         Ok(true)
     }
 
-    /// Moves all entries of `right` into free slots of `left`, if there is ample room.
+    /// Moves all entries of `right` into free slots of `left`, if there is room.
     fn merge_leaves<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
-        left: u64,
-        right: u64,
+        (left, right): (u64, u64),
+        fill: Fill,
         lines: &mut LineSet,
     ) -> Result<bool, IndexError> {
         let memory = lane.memory().clone();
@@ -119,7 +188,11 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
             return Err(Bad::Damaged { what: "leaf", at: left }.into());
         }
         let (moving, staying) = (L::count(&from, &shape), L::count(&to, &shape));
-        if moving + staying > shape.leaf_capacity * 3 / 4 && moving > 0 && staying > 0 {
+        let room = match fill {
+            Fill::Ample => shape.leaf_capacity * 3 / 4,
+            Fill::Whole => shape.leaf_capacity,
+        };
+        if moving + staying > room && moving > 0 && staying > 0 {
             return Ok(false);
         }
         let mut entries = std::mem::take(&mut self.scratch.entries);

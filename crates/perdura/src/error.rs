@@ -32,8 +32,9 @@ pub enum Error {
         /// The key, as in [`Error::DuplicateKey`].
         key: String,
     },
-    /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works,
-    /// except that `nvm-log` may refuse a delete that takes a tombstone, with this error. A full
+    /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works
+    /// (in `nvm-log` tuple by tuple; of a transaction that deletes much it may refuse a part) and
+    /// makes room: in `nvm-log` within a few transactions or attempts. A full
     /// disk under files (`inp`, `cow`, `log`) is an error of the engine.
     #[error("{error}; {what}", error = .0, what = room(.0))]
     Full(GrowError),

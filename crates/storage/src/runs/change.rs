@@ -442,6 +442,10 @@ impl<M: Memory> Runs<M> {
         let Replacement { table, old, new, .. } = *replacement.get();
         let base = &mut self.tables;
         let key = self.key;
+        if new == TOMBSTONE && self.relief.tight {
+            self.relief.dead.push((usize::from(table), key));
+            self.pace.wake();
+        }
         if new == 0 {
             base.remove_entry(table, 0, &key, old)?;
         } else if old != 0 {

@@ -60,7 +60,7 @@ impl<M: Memory> Runs<M> {
         Ok(tuples)
     }
 
-    fn open_run(&self, at: u64) -> Result<Run, Bad> {
+    pub(crate) fn open_run(&self, at: u64) -> Result<Run, Bad> {
         read_header(self.memory(), at, self.catalog.tables.len())?;
         Run::open(self.memory(), &self.catalog, at, 0)
     }
@@ -102,7 +102,12 @@ impl<M: Memory> Runs<M> {
                 {
                     return Err(wrong("filter of a run"));
                 }
-                owned_apart(memory, layout, value, 0, |slot, _| reachable(slot))?;
+                let mut room = Ok(());
+                owned_apart(memory, layout, value, 0, |slot, bytes| {
+                    room = room.and_then(|()| self.tables.lane.heap().has_room(slot, bytes));
+                    reachable(slot);
+                })?;
+                room?;
             }
         }
         Ok(())

@@ -61,8 +61,10 @@ impl<M: Memory> Runs<M> {
         self.runs.insert(0, Run { at: frozen, level: 0, bytes, keys, filter: None, trees });
         (self.memtable, self.bytes, self.keys) = (at, 0, 0);
         self.no_filters = false;
+        self.loosen();
         self.stats.freezes += 1;
         self.pace.wake();
+        self.keep_nodes(true)?;
         Ok(true)
     }
 }

@@ -42,7 +42,7 @@ use crate::runs::scan::next_of_all;
 use crate::runs::{Runs, word_at};
 
 /// Entries of a leaf at most that are written anew: each is a line or more of the mini-transaction.
-const NEW_ENTRIES_A_STEP: usize = 32;
+pub(crate) const NEW_ENTRIES_A_STEP: usize = 32;
 
 /// A merge that is being built.
 #[derive(Debug)]

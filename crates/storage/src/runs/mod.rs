@@ -1,5 +1,5 @@
 //! Log-structured tables in non-volatile memory (P1 4.3): a mutable MemTable, and runs that never
-//! change, every one a B+tree a table that can be used at once after a crash.
+//! change (but on a full memory, where what is hidden leaves them), every one a B+tree a table that can be used at once after a crash.
 //!
 //! Invariants:
 //! - The directory says which runs count, from the newest to the oldest, and which one is the
@@ -22,6 +22,7 @@
 //! | changes in two halves, and undo | `change.rs`, `undo.rs` |
 //! | freezing the MemTable | `freeze.rs` |
 //! | what is put off, in steps: filters, merging, taking apart | `work.rs`, `filter.rs`, `merge.rs`, `dismantle.rs` |
+//! | room on a full memory | `relief.rs` |
 //! | check | `check.rs` |
 
 mod change;
@@ -34,6 +35,7 @@ mod keys;
 mod layout;
 mod merge;
 mod read;
+mod relief;
 mod run;
 mod scan;
 mod undo;
@@ -62,6 +64,7 @@ use layout::{
     BUILDING, DISMANTLING, FIRST_RUN, LEVEL_BITS, MAX_LEVEL, MEMTABLE, cell_at, run_bytes,
 };
 use merge::Merging;
+use relief::Relief;
 use run::Run;
 use work::Pace;
 
@@ -96,6 +99,7 @@ pub struct Runs<M: Memory> {
     fillings: Vec<Filling>,
     /// There was no room for a filter: none is tried until the next MemTable is frozen.
     no_filters: bool,
+    relief: Relief,
     pace: Pace,
     stats: RunsStats,
 }
@@ -211,6 +215,7 @@ impl<M: Memory> Runs<M> {
             merging: None,
             fillings: Vec::new(),
             no_filters: false,
+            relief: Relief::default(),
             pace: Pace::default(),
             stats: RunsStats::default(),
         }

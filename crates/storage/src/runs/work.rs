@@ -60,6 +60,11 @@ impl Pace {
         self.awake = true;
     }
 
+    /// There is nothing to do.
+    pub(crate) fn rest_until_woken(&mut self) {
+        self.awake = false;
+    }
+
     /// After opening: the first commits do no work, since somebody waits for them and each step
     /// touches pages that nobody has touched yet.
     pub(crate) fn rest(&mut self) {
@@ -169,14 +174,21 @@ impl<M: Memory> Runs<M> {
             }
             Ok(0) => Ok(0),
             Ok(entries) => {
-                self.stats.done.step(entries * ENTRY_BYTES);
+                self.count_step(entries);
                 Ok(entries)
             }
             failed => failed,
         }
     }
 
+    pub(crate) fn count_step(&mut self, entries: u64) {
+        self.stats.done.step(entries * ENTRY_BYTES);
+    }
+
     fn try_step(&mut self) -> Result<u64, StorageError> {
+        if self.relief.tight {
+            return self.relief_step();
+        }
         if let Some(result) = self.dismantling()? {
             return self.dismantle_step(result);
         }
