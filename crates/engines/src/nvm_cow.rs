@@ -496,7 +496,9 @@ impl<E: Environment> Engine for NvmCow<E> {
                     reachable(slot);
                 }
             };
-            Ok(self.tuples.tuple(layout, stored).slots(reach)?)
+            let tuple = self.tuples.tuple(layout, stored);
+            tuple.check_room(self.core.lane.heap())?;
+            Ok(tuple.slots(reach)?)
         })
     }
 }

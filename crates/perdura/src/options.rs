@@ -188,8 +188,9 @@ impl Options {
         self
     }
 
-    /// Bytes of the allocator's chunks, a power of two from 8 KiB to 4 MiB. Larger values need
-    /// larger chunks; small pools waste less with small ones.
+    /// Bytes of the allocator's chunks, a power of two from 8 KiB to 4 MiB. What
+    /// does not fit into one takes several, so that half a chunk is lost with each such value on
+    /// average; small pools waste less with small ones.
     #[must_use]
     pub fn chunk_bytes(mut self, bytes: u64) -> Self {
         self.chunk_bytes = Some(bytes);

@@ -34,7 +34,7 @@ pub(crate) fn encode<'v>(
 }
 
 fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    // A value has 128 KiB at most.
+    // A value has 16 MiB at most.
     out.extend((bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
 }

@@ -1,7 +1,7 @@
 //! Tuples that are never changed in place, in slots of a heap (P1 4.2): an update makes a copy of
 //! the tuple's words with the changed fields new; the slots of the other fields belong to both.
 
-use heap::{Lane, Purpose};
+use heap::{Heap, Lane, Purpose};
 use pm::{Bad, Component, LineSet, Memory, Off, Range, observe};
 use zerocopy::IntoBytes;
 
@@ -9,7 +9,7 @@ use crate::error::StorageError;
 use crate::key::TableKey;
 use crate::schema::{FieldForm, TableLayout};
 use crate::table::{key_of_words, write_value};
-use crate::tuple::{owned_slot, read_tuple, read_tuple_bytes};
+use crate::tuple::{owned_slot, read_tuple, read_tuple_bytes, slot_range};
 use crate::value::{Row, Value};
 
 /// Writes tuples into slots that a lane allocates. Everything written is in `lines` until it is
@@ -167,6 +167,22 @@ impl<M: Memory> SlotTuple<'_, M> {
     pub fn key(&self, index: usize) -> Result<TableKey, Bad> {
         let layout = self.layout.key_layout(index);
         key_of_words(self.memory, self.layout, layout, |column| self.word(column))
+    }
+
+    /// Checks that the slots of the tuple and of its fields in `heap` have room for what they hold.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn check_room(&self, heap: &Heap<M>) -> Result<(), Bad> {
+        heap.has_room(self.offset, self.layout.tuple_bytes())?;
+        for (column, form) in self.layout.forms.iter().enumerate() {
+            let word = self.word(column as u16)?;
+            if owned_slot(*form, word).is_some() {
+                let value = slot_range(word);
+                heap.has_room(value.start, value.len)?;
+            }
+        }
+        Ok(())
     }
 
     /// Calls `visit` with the slot of the tuple and those of its fields.

@@ -50,8 +50,8 @@ pub use error::StorageError;
 pub use inline::{InlineRow, encode_row};
 pub use key::{TableKey, compare_floats};
 pub use schema::{
-    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES,
-    Schema, TableLayout, TableSchema,
+    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_TUPLE_BYTES,
+    MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,
 };
 pub use superseded::Superseded;
 pub use table::{Image, NewField, NewFields, NewTuple, Tables};

@@ -13,7 +13,9 @@ use crate::nulls::{NullBit, with_null_words};
 use crate::value::{ColumnType, UUID_BYTES};
 
 /// The longest text or bytes value of a column, in bytes.
-pub const MAX_VALUE_BYTES: u32 = 128 << 10;
+pub const MAX_VALUE_BYTES: u32 = 16 << 20;
+/// The longest tuple, by the declaration of its columns, in bytes.
+pub const MAX_TUPLE_BYTES: u64 = 128 << 20;
 /// How many columns a table can have.
 pub const MAX_COLUMNS: usize = 1024;
 /// The longest column, by its declaration, that a table with inlined columns inlines, in bytes.
@@ -350,6 +352,13 @@ impl TableLayout {
                     column.name
                 )));
             }
+        }
+        let most = |column: &Column| u64::from(column.kind.max_bytes().unwrap_or(8));
+        let tuple: u64 = schema.columns.iter().map(most).sum();
+        if tuple > MAX_TUPLE_BYTES {
+            return Err(wrong(format!(
+                "a tuple may have {tuple} bytes, at most {MAX_TUPLE_BYTES} are possible; declare less"
+            )));
         }
         let forms: Vec<FieldForm> = schema
             .columns

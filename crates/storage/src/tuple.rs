@@ -7,31 +7,64 @@
 //!
 //! The word of a variable-length field is `length << 45 | offset / 8`, zero for an empty value: the
 //! length stands beside the location, so that reading a tuple needs no look into the slot before
-//! the copy.
+//! the copy. Of 256 KiB and more it is `1 << 63 | (length - 1) << 39 | offset / 512`: the allocator
+//! places large objects so. However large, a value is one object, all of its bytes one behind the other.
 
 use std::sync::atomic::Ordering::Acquire;
 
+use heap::LARGE_ALIGN;
 use pm::{Bad, Component, LineSet, Memory, Off, Range, View, observe};
 
 use crate::schema::{FieldForm, TableLayout};
 use crate::value::{ColumnType, Row, RowField};
 
 const OFFSET_BITS: u32 = 45;
-const MAX_LEN: u64 = (1 << (64 - OFFSET_BITS)) - 1;
+/// Values of so many bytes and more have the other form of a word.
+const LARGE_LEN: u64 = 1 << (63 - OFFSET_BITS);
+const LARGE: u64 = 1 << 63;
+const LARGE_OFFSET_BITS: u32 = 39;
 
-const _: () = assert!(crate::schema::MAX_VALUE_BYTES as u64 <= MAX_LEN);
+const _: () = assert!(crate::schema::MAX_VALUE_BYTES as u64 <= 1 << (63 - LARGE_OFFSET_BITS));
+const _: () = assert!(LARGE_LEN == 256 << 10 && LARGE_ALIGN == 512);
+
+/// Bytes of the object that a value of `len` bytes takes: one with a large word has to be an object
+/// that starts at a multiple of [`LARGE_ALIGN`].
+#[inline]
+pub(crate) fn object_bytes(len: u64) -> u64 {
+    if len == LARGE_LEN { len + 1 } else { len }
+}
 
 /// The word of a field whose `len` bytes lie at `offset`.
 #[inline]
 pub(crate) fn slot_word(offset: u64, len: u64) -> u64 {
-    assert!(len <= MAX_LEN && offset.is_multiple_of(8) && offset >> 3 < 1 << OFFSET_BITS);
+    if len >= LARGE_LEN {
+        return large_word(offset, len);
+    }
+    assert!(offset.is_multiple_of(8) && offset >> 3 < 1 << OFFSET_BITS);
     len << OFFSET_BITS | offset >> 3
+}
+
+#[cold]
+fn large_word(offset: u64, len: u64) -> u64 {
+    let (at, less) = (offset / LARGE_ALIGN, len - 1);
+    assert!(offset.is_multiple_of(LARGE_ALIGN) && at >> LARGE_OFFSET_BITS == 0);
+    assert!(less >> (63 - LARGE_OFFSET_BITS) == 0, "the length has been checked");
+    LARGE | less << LARGE_OFFSET_BITS | at
 }
 
 /// Where the bytes of a variable-length field lie; nowhere if it is empty.
 #[inline]
 pub(crate) fn slot_range(word: u64) -> Range {
+    if word & LARGE != 0 {
+        return large_range(word);
+    }
     Range::new((word & ((1 << OFFSET_BITS) - 1)) << 3, word >> OFFSET_BITS)
+}
+
+#[cold]
+fn large_range(word: u64) -> Range {
+    let at = (word & ((1 << LARGE_OFFSET_BITS) - 1)) * LARGE_ALIGN;
+    Range::new(at, ((word & !LARGE) >> LARGE_OFFSET_BITS) + 1)
 }
 
 /// The slot that a word of a variable-length field owns, if it owns one.
@@ -164,7 +197,7 @@ pub(crate) fn read_words<M: Memory>(
     observe!(M: memory.enter(Component::Storage));
     row.fields.clear();
     row.parts.clear();
-    let mut filled = 0;
+    let (mut filled, mut too_long) = (0, false);
     let mut add = |column: usize| {
         let word = word_of(column);
         let kind = layout.schema.columns()[column].kind;
@@ -173,6 +206,8 @@ pub(crate) fn read_words<M: Memory>(
             FieldForm::Word => {}
             FieldForm::Slot | FieldForm::Inline => {
                 let range = slot_range(word);
+                too_long |= range.len >= LARGE_LEN
+                    && kind.max_bytes().is_none_or(|max| range.len > u64::from(max));
                 field = RowField { kind: Some(kind), word: filled, len: range.len as u32 };
                 filled += range.len;
                 row.parts.push(range);
@@ -187,6 +222,10 @@ pub(crate) fn read_words<M: Memory>(
     match columns {
         None => (0..layout.forms.len()).for_each(&mut add),
         Some(columns) => columns.iter().for_each(|column| add(usize::from(*column))),
+    }
+    if too_long {
+        // Before memory is asked for, as much as a damaged word says.
+        return Err(Bad::Damaged { what: "length of a value", at });
     }
     row.bytes.resize(filled as usize, 0);
     memory.gather(&row.parts, &mut row.bytes)?;
@@ -295,6 +334,12 @@ mod tests {
         assert_eq!(slot_range(0).len, 0);
         let far = (1u64 << 47) + 8;
         assert_eq!(slot_range(slot_word(far, 131_072)), Range::new(far, 131_072));
+        let most = u64::from(crate::schema::MAX_VALUE_BYTES);
+        for len in [LARGE_LEN - 1, LARGE_LEN, LARGE_LEN + 1, most - 1, most] {
+            for offset in [512, (1 << 48) - 512] {
+                assert_eq!(slot_range(slot_word(offset, len)), Range::new(offset, len));
+            }
+        }
         for text in ["", "a", "seven b"] {
             let (bytes, len) = short_bytes(short_word(text.as_bytes()));
             assert_eq!(&bytes[..len], text.as_bytes());

@@ -93,7 +93,7 @@ pub(super) fn load<M: Memory, R: pm::File>(
         let mut length = [0u8; 4];
         fill(reader, &mut length)?;
         let length = u32::from_le_bytes(length) as usize;
-        // A tuple has at most 1,024 columns of 128 KiB.
+        // A tuple has at most 128 MiB.
         if !(2..=256 << 20).contains(&length) {
             return Err(pm::Bad::Damaged { what: "tuple of a checkpoint", at: 0 }.into());
         }

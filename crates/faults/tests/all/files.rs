@@ -3,6 +3,7 @@
 
 use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort};
+use faults::large::large_values_in_files;
 use faults::mutation::{How, Mutation};
 use faults::story::Plot;
 use faults::sweep::sweep;
@@ -47,6 +48,19 @@ fn durable_commits_survive_a_power_cut_at_every_sync() {
     for engine in engines() {
         power_cuts(engine, &Plot::new(engine, 1, 120, 40), TWICE);
         power_cuts(engine, &Plot::new(engine, 6, 100, 400), TWICE);
+    }
+}
+
+#[test]
+fn values_beyond_pages_and_blocks_survive_crashes() {
+    for engine in engines() {
+        let story = large_values_in_files(engine);
+        let explored = story.explore(None, Effort::once(12).then(Again::every(60, 1)));
+        println!("{engine}, large values: {explored:?}");
+        assert_eq!(explored.violation, None, "{engine}");
+        assert!(explored.points > 15 && explored.nested > 0, "{explored:?}");
+        let kills = story.explore_kills(None, 1);
+        assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
 

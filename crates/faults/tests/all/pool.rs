@@ -3,6 +3,8 @@
 
 use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
+use faults::full::room_is_made_on_a_full_pool;
+use faults::large::large_values_in_a_pool;
 use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{
@@ -70,6 +72,30 @@ fn nvm_cow_survives_a_power_cut_at_every_fence() {
         plot(engine, 15, 160, 60).groups_of(30),
     ];
     power_cuts(engine, &plots, 10, Again::every(1_000, 2));
+}
+
+/// Full, half deleted, filled with others: cut off at every fence, killed at every store.
+#[test]
+fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
+    let story = room_is_made_on_a_full_pool(EngineKind::NvmLog);
+    survives("a full pool", &story, Effort::once(3).then(Again::every(3_000, 1)));
+    let kills = story.explore_kills(None, 7);
+    assert_eq!(kills.violation, None, "killed");
+}
+
+/// Values of several chunks, cut off at every fence, and killed.
+#[test]
+fn values_of_several_chunks_survive_crashes() {
+    for engine in engines() {
+        let story = large_values_in_a_pool(engine);
+        survives(
+            &format!("{engine}, large values"),
+            &story,
+            Effort::once(3).then(Again::every(900, 1)),
+        );
+        let kills = story.explore_kills(None, 3);
+        assert_eq!(kills.violation, None, "{engine}, killed");
+    }
 }
 
 /// Every engine, whichever there are, in a short story.

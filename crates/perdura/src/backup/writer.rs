@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
     ) -> Result<(), Error> {
         let mut header = BlockHeader {
             checksum: 0.into(),
-            // A tuple has 1024 values of 128 KiB at most.
+            // A tuple has 128 MiB at most.
             bytes: (contents.len() as u32).into(),
             number: self.blocks.into(),
             kind: kind.into(),

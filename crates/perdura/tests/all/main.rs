@@ -19,6 +19,7 @@ mod full_disk;
 mod full_pool;
 mod fuzz_corpus;
 mod huge_pages;
+mod large_damage;
 mod log;
 mod media_errors;
 mod nested;

@@ -13,7 +13,7 @@ use pm::View;
 pub const BLOCK_HEADER_BYTES: usize = 16;
 /// Bytes of a record before its key.
 const RECORD_HEADER_BYTES: usize = 2;
-/// No block has more bytes: a tuple of 1,024 columns of 128 KiB fits.
+/// No block has more bytes: the longest tuple fits.
 pub const MAX_BLOCK_BYTES: u32 = 1 << 28;
 /// The height of a page of the filter.
 pub const FILTER_HEIGHT: u8 = 0xff;

@@ -14,7 +14,7 @@ use super::{
 use crate::error::StorageError;
 use crate::key::{TableKey, check_value};
 use crate::schema::{FieldForm, MAX_COLUMNS, TableLayout};
-use crate::tuple::{field_at, owned_slot, put_inlined, short_word, slot_word};
+use crate::tuple::{field_at, object_bytes, owned_slot, put_inlined, short_word, slot_word};
 use crate::value::Value;
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
@@ -538,7 +538,7 @@ pub(super) fn write_slot<M: Memory>(
     if bytes.is_empty() {
         return Ok(0);
     }
-    let slot = lane.allocate(bytes.len() as u64, purpose)?;
+    let slot = lane.allocate(object_bytes(bytes.len() as u64), purpose)?;
     lane.memory().copy(Off::new(slot), bytes);
     lines.add(Range::new(slot, bytes.len() as u64));
     Ok(slot_word(slot, bytes.len() as u64))

@@ -8,7 +8,7 @@ use pm::{Bad, Memory};
 use super::{TableIndex, Tables, narrow, wide};
 use crate::error::StorageError;
 use crate::key::{TableKey, encode_range};
-use crate::tuple::read_tuple;
+use crate::tuple::{owned_slot, read_tuple, slot_range};
 use crate::value::{Row, Value};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
@@ -90,6 +90,13 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 read_tuple(memory, &table.layout, *tuple, None, &mut row)?;
                 table.layout.check_row(&row, *tuple)?;
                 self.check_inlined(number as u16, *tuple)?;
+                for (column, form) in table.layout.forms.iter().enumerate() {
+                    let word = self.field(*tuple, column as u16)?;
+                    if owned_slot(*form, word).is_some() {
+                        let value = slot_range(word);
+                        self.lane.heap().has_room(value.start, value.len)?;
+                    }
+                }
                 self.slots_of_tuple(number as u16, *tuple, &mut slots)?;
             }
             tuples += in_primary.len() as u64;

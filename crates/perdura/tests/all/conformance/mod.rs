@@ -9,6 +9,7 @@
 mod commits;
 mod errors;
 mod inline;
+mod large;
 mod nulls;
 mod operations;
 mod partitions;
