@@ -11,7 +11,7 @@ use crate::story::{options, told_of};
 use crate::work::Items;
 
 /// Tuples before the story begins.
-const BEFORE: u64 = 150;
+const BEFORE: u64 = 90;
 /// Attempts at an insert that finds no room: each makes some.
 const ATTEMPTS: usize = 30;
 

@@ -79,7 +79,7 @@ fn nvm_cow_survives_a_power_cut_at_every_fence() {
 fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
     let story = room_is_made_on_a_full_pool(EngineKind::NvmLog);
     survives("a full pool", &story, Effort::once(3).then(Again::every(3_000, 1)));
-    let kills = story.explore_kills(None, 7);
+    let kills = story.explore_kills(None, 29);
     assert_eq!(kills.violation, None, "killed");
 }
 
@@ -93,7 +93,7 @@ fn values_of_several_chunks_survive_crashes() {
             &story,
             Effort::once(3).then(Again::every(900, 1)),
         );
-        let kills = story.explore_kills(None, 3);
+        let kills = story.explore_kills(None, 11);
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
