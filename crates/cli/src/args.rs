@@ -8,6 +8,7 @@ mod pool;
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -208,6 +209,16 @@ pub(crate) struct YcsbArgs {
     /// Tell engines to keep columns within the tuple: nvm-inp does so, the others keep them as ever.
     #[arg(long)]
     pub(crate) inline: bool,
+    /// Threads that read in one partition which others write: their rate alone and beside one writer.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) readers: Option<u32>,
+    /// Threads that write in one partition, each transaction durable by itself: the rate of one and
+    /// of all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) writers: Option<u32>,
+    /// How long each phase of --readers and --writers is, in milliseconds [default: 2000].
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) phase_ms: Option<u64>,
     /// For long runs: throughput, memory, files and pool of each fifth. Stores run one after the
     /// other.
     #[arg(long)]
@@ -218,6 +229,18 @@ pub(crate) struct YcsbArgs {
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,
+}
+
+impl YcsbArgs {
+    /// Whether threads share one partition.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.readers.is_some() || self.writers.is_some()
+    }
+
+    /// How long a phase is.
+    pub(crate) fn phase(&self) -> Duration {
+        Duration::from_millis(self.phase_ms.unwrap_or(2000))
+    }
 }
 
 /// The scale of TPC-C.

@@ -16,6 +16,7 @@ use engines::{
 };
 
 use crate::doomed::Doomable;
+use crate::sharing::Syncs;
 
 type Chosen = Box<dyn Engine>;
 type Result<T> = std::result::Result<T, EngineError>;
@@ -249,6 +250,16 @@ impl<E> AnyEngine<E> {
         self.open = false;
         // An abort that fails stops the partition, which then refuses everything.
         let _ = self.engine.abort();
+    }
+}
+
+impl<E> Syncs for AnyEngine<E> {
+    fn sync(&mut self) -> Result<()> {
+        self.engine.sync()
+    }
+
+    fn durable(&self) -> u64 {
+        self.engine.durable()
     }
 }
 

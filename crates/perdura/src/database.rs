@@ -450,7 +450,10 @@ impl<E: Environment> Database<E> {
                 engines.iter().map(|root| SessionPool::new(source(root))).collect()
             }
         };
-        let turns = |engine| Turns::new(engine, retry_for);
+        let turns = |engine: AnyEngine<E>| {
+            let syncer = engine.syncer();
+            Turns::with_syncer(engine, retry_for, syncer)
+        };
         let partitions = engines.into_iter().map(turns).collect();
         Self {
             partitions,

@@ -4,6 +4,7 @@ use engines::below::{Bad, GrowError, HeapError, PoolError, StorageError, Value, 
 use engines::{ConflictReason, EngineError};
 
 use crate::backup::BackupError;
+use crate::group::Failed;
 use crate::holder::Holder;
 use crate::lines::LinesError;
 use crate::table::Table;
@@ -306,5 +307,14 @@ impl From<HeapError> for Error {
 impl From<Bad> for Error {
     fn from(bad: Bad) -> Self {
         Self::Damaged(bad)
+    }
+}
+
+impl From<Failed<EngineError>> for Error {
+    fn from(failed: Failed<EngineError>) -> Self {
+        match failed {
+            Failed::Here(error) => error.into(),
+            Failed::Elsewhere(why) => EngineError::Stopped { why }.into(),
+        }
     }
 }

@@ -4,10 +4,12 @@
 //! Partitions have `parking_lot`'s lock: a reader can pass a writer that waits, which that of the
 //! standard library has not.
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
+
+use std::time::{Duration, Instant};
 
 pub(crate) use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -15,3 +17,22 @@ pub(crate) use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// [`crate::turns`].
 pub(crate) const PASSES_AT_ONCE: u32 = 64;
 pub(crate) const MOST_PASSES: u32 = 4096;
+
+/// How long something takes.
+#[derive(Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// Whether it takes longer than this.
+    pub(crate) fn is_over(&self, most: Duration) -> bool {
+        self.elapsed() >= most
+    }
+}

@@ -112,6 +112,25 @@ pub(crate) enum Writing<'a, E: Environment> {
     Locked(WriteGuard<'a, AnyEngine<E>>),
     Owned(&'a mut AnyEngine<E>),
     Session(Lent<'a, E>),
+    /// It has ended, and others have the partition.
+    Ended,
+}
+
+impl<'a, E: Environment> Writing<'a, E> {
+    /// The partition, if it is taken for this transaction alone.
+    #[inline]
+    fn turns(&self) -> Option<&'a Turns<AnyEngine<E>>> {
+        match self {
+            Self::Locked(engine) => Some(engine.turns()),
+            Self::Owned(_) | Self::Session(_) | Self::Ended => None,
+        }
+    }
+
+    /// Whether a commit had better leave its sync to the group.
+    #[inline]
+    fn has_company(&self) -> bool {
+        self.turns().is_some_and(Turns::has_company)
+    }
 }
 
 impl<E: Environment> Deref for Writing<'_, E> {
@@ -122,6 +141,7 @@ impl<E: Environment> Deref for Writing<'_, E> {
             Self::Locked(engine) => engine,
             Self::Owned(engine) => engine,
             Self::Session(session) => session,
+            Self::Ended => unreachable!("a transaction that has ended does nothing"),
         }
     }
 }
@@ -133,6 +153,7 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
             Self::Locked(engine) => engine,
             Self::Owned(engine) => engine,
             Self::Session(session) => session,
+            Self::Ended => unreachable!("a transaction that has ended does nothing"),
         }
     }
 }
@@ -395,7 +416,7 @@ impl<E: Environment> Tx<'_, E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<Ticket, Error> {
-        if self.statements > 0 {
+        if self.statements > 0 || self.engine.has_company() {
             self.update(table, key, changes)?;
             return self.finish();
         }
@@ -429,16 +450,48 @@ impl<E: Environment> Tx<'_, E> {
     /// waited for until the fence is done.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Ticket, Error> {
+        if self.engine.has_company() {
+            return self.finish_early();
+        }
         self.engine.end();
-        let (number, durable) = match self.engine.commit() {
-            Ok(done) => done,
-            Err(error @ EngineError::MustAbort) => {
-                self.engine.abort()?;
-                return Err(error.into());
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let done = self.engine.commit();
+        let (number, durable) = self.abort_if_needed(done)?;
         Ok(self.ended(number, durable))
+    }
+
+    /// A commit that could not be: the transaction is undone if it has to be.
+    #[inline]
+    fn abort_if_needed<T>(&mut self, done: Result<T, EngineError>) -> Result<T, Error> {
+        if let Err(EngineError::MustAbort) = done {
+            self.engine.abort()?;
+        }
+        Ok(done?)
+    }
+
+    /// Commits, lets those who wait have the partition, and returns when it is durable.
+    #[cold]
+    fn finish_early(&mut self) -> Result<Ticket, Error> {
+        self.engine.end();
+        let done = self.engine.commit_early();
+        let early = self.abort_if_needed(done)?;
+        let ticket = self.ended(early.number, early.durable);
+        if !early.due {
+            return Ok(ticket);
+        }
+        if let Writing::Locked(engine) = std::mem::replace(&mut self.engine, Writing::Ended) {
+            engine.leave_sync(early.number)?;
+        }
+        Ok(Ticket { durable: true, ..ticket })
+    }
+
+    /// Ends a transaction that has failed with `error`, which it may owe to others that have ended
+    /// and are not durable yet: then it is told when they are.
+    #[inline]
+    pub(crate) fn fail(self, error: Error) -> Error {
+        let Some(turns) = self.engine.turns() else { return error };
+        let seen = turns.group.newest();
+        drop(self);
+        turns.settle(seen).err().map_or(error, Error::from)
     }
 
     #[inline]
@@ -463,7 +516,9 @@ impl<E: Environment> Tx<'_, E> {
 
 impl<E: Environment> Drop for Tx<'_, E> {
     fn drop(&mut self) {
-        self.engine.abort_open();
+        if !matches!(self.engine, Writing::Ended) {
+            self.engine.abort_open();
+        }
     }
 }
 

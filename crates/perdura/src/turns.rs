@@ -19,9 +19,13 @@
 //!   time, and goes on with the other partitions.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+use engines::Syncer;
+
+use crate::group::Group;
 use crate::held::{self, Hold};
 use crate::holder::Holder;
 use crate::sync::{
@@ -62,6 +66,12 @@ pub(crate) struct Turns<T> {
     stepping: AtomicBool,
     /// How long somebody waits who holds another partition.
     patience: Duration,
+    /// How many wait for it to run a transaction.
+    joining: AtomicU32,
+    /// Who waits for a sync.
+    pub(crate) group: Group,
+    /// Makes that sync, if it does not need the partition.
+    pub(crate) syncer: Option<Arc<dyn Syncer>>,
 }
 
 /// Looks after who waits before the thread asks for the lock again, which waits itself then.
@@ -75,7 +85,17 @@ const MOST_MISSED: u32 = 7;
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> Turns<T> {
+    #[cfg(test)]
     pub(crate) fn new(value: T, patience: Duration) -> Self {
+        Self::with_syncer(value, patience, None)
+    }
+
+    /// A thread that holds another one waits for `patience`; `syncer` syncs without it.
+    pub(crate) fn with_syncer(
+        value: T,
+        patience: Duration,
+        syncer: Option<Arc<dyn Syncer>>,
+    ) -> Self {
         Self {
             lock: RwLock::new(value),
             copying: AtomicU32::new(0),
@@ -88,13 +108,16 @@ impl<T> Turns<T> {
             owned: AtomicBool::new(false),
             stepping: AtomicBool::new(false),
             patience,
+            joining: AtomicU32::new(0),
+            group: Group::new(syncer.is_some()),
+            syncer,
         }
     }
 
     #[inline]
     pub(crate) fn write(&self) -> Result<WriteGuard<'_, T>, Taken> {
         match self.lock.try_write() {
-            Some(guard) => Ok(WriteGuard::new(guard)),
+            Some(guard) => Ok(WriteGuard::new(guard, self)),
             None => self.write_in_turn(None),
         }
     }
@@ -102,7 +125,7 @@ impl<T> Turns<T> {
     /// As [`Self::write`], if it can be had so soon.
     pub(crate) fn write_for(&self, time: Duration) -> Result<WriteGuard<'_, T>, Taken> {
         match self.lock.try_write() {
-            Some(guard) => Ok(WriteGuard::new(guard)),
+            Some(guard) => Ok(WriteGuard::new(guard, self)),
             None => self.write_in_turn(Some(time)),
         }
     }
@@ -112,7 +135,7 @@ impl<T> Turns<T> {
         let guard = self.lock.try_write();
         let guard = guard.unwrap_or_else(|| self.wait_for(|| self.lock.write()));
         self.passed.store(0, Relaxed);
-        WriteGuard::new(guard)
+        WriteGuard::new(guard, self)
     }
 
     #[cold]
@@ -128,7 +151,61 @@ impl<T> Turns<T> {
         if took.is_some() {
             self.passed.store(0, Relaxed);
         }
-        took.map(WriteGuard::new).ok_or_else(|| Taken::Busy(self.holder()))
+        took.map(|guard| WriteGuard::new(guard, self)).ok_or_else(|| Taken::Busy(self.holder()))
+    }
+
+    /// Takes it with `take`, to run a transaction.
+    #[inline]
+    pub(crate) fn join<'a, F>(
+        &'a self,
+        take: impl FnOnce() -> Result<WriteGuard<'a, T>, F>,
+    ) -> Result<WriteGuard<'a, T>, F> {
+        match self.lock.try_write() {
+            Some(guard) => Ok(WriteGuard::new(guard, self)),
+            None => self.join_in_turn(take),
+        }
+    }
+
+    #[cold]
+    fn join_in_turn<'a, F>(
+        &'a self,
+        take: impl FnOnce() -> Result<WriteGuard<'a, T>, F>,
+    ) -> Result<WriteGuard<'a, T>, F> {
+        self.joining.fetch_add(1, SeqCst);
+        let guard = take();
+        self.joining.fetch_sub(1, SeqCst);
+        if guard.is_err() {
+            self.leave();
+        }
+        guard
+    }
+
+    /// How many wait for it to run a transaction.
+    pub(crate) fn joining(&self) -> u32 {
+        self.joining.load(SeqCst)
+    }
+
+    /// Whether a commit had better leave its sync to the group: somebody waits to run a transaction
+    /// meanwhile, or for a sync.
+    #[inline]
+    pub(crate) fn has_company(&self) -> bool {
+        self.joining.load(Relaxed) > 0 || self.group.is_crowded()
+    }
+
+    /// Somebody leaves it, or does not want it any more. If a sync needs it, and nobody is to come
+    /// who would make that, those who wait for the sync have to.
+    #[inline]
+    fn leave(&self) {
+        if self.group.has_members() {
+            self.leave_members();
+        }
+    }
+
+    #[cold]
+    fn leave_members(&self) {
+        if !self.group.is_outside() && self.joining() == 0 {
+            self.group.vacate();
+        }
     }
 
     /// How long this thread waits for it, if it would like to wait so long.
@@ -261,7 +338,7 @@ impl<T> Turns<T> {
         let guard = self.lock.try_write_for(STEP_WAIT.saturating_mul(1 << missed.min(MOST_MISSED)));
         self.wanted.store(false, SeqCst);
         self.missed.store(if guard.is_none() { missed.saturating_add(1) } else { 0 }, Relaxed);
-        let mut guard = guard?;
+        let mut guard = WriteGuard::new(guard?, self);
         self.passed.store(0, Relaxed);
         self.stepping.store(true, SeqCst);
         // Before the work: in an engine with sessions somebody may leave more meanwhile.
@@ -325,13 +402,20 @@ impl<T> Drop for Turns<T> {
 #[derive(Debug)]
 pub(crate) struct WriteGuard<'a, T> {
     guard: RwLockWriteGuard<'a, T>,
+    turns: &'a Turns<T>,
 }
 
 impl<'a, T> WriteGuard<'a, T> {
     #[inline]
-    fn new(guard: RwLockWriteGuard<'a, T>) -> Self {
-        held::take(Hold::alone(RwLockWriteGuard::rwlock(&guard)));
-        Self { guard }
+    fn new(guard: RwLockWriteGuard<'a, T>, turns: &'a Turns<T>) -> Self {
+        held::take(turns.alone());
+        Self { guard, turns }
+    }
+
+    /// What is taken.
+    #[inline]
+    pub(crate) fn turns(&self) -> &'a Turns<T> {
+        self.turns
     }
 }
 
@@ -354,7 +438,8 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 impl<T> Drop for WriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        held::leave(Hold::alone(RwLockWriteGuard::rwlock(&self.guard)));
+        held::leave(self.turns.alone());
+        self.turns.leave();
     }
 }
 

@@ -6,15 +6,22 @@
 
 #[path = "../src/bell.rs"]
 mod bell;
+#[path = "../src/group.rs"]
+mod group;
 #[path = "../src/held.rs"]
 mod held;
 #[path = "../src/holder.rs"]
 #[expect(unreachable_pub, reason = "it is reachable in the crate")]
 mod holder;
+#[path = "../src/sharing.rs"]
+mod sharing;
 #[path = "../src/turns.rs"]
 mod turns;
 mod sync {
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread::yield_now;
     pub(crate) use shuttle::thread_local;
@@ -23,6 +30,25 @@ mod sync {
 
     pub(crate) const PASSES_AT_ONCE: u32 = 2;
     pub(crate) const MOST_PASSES: u32 = 4;
+
+    /// Time passes by looking at it.
+    #[derive(Debug)]
+    pub(crate) struct Stopwatch(Cell<u32>);
+
+    impl Stopwatch {
+        pub(crate) fn start() -> Self {
+            Self(Cell::new(0))
+        }
+
+        pub(crate) fn elapsed(&self) -> Duration {
+            Duration::from_millis(1)
+        }
+
+        pub(crate) fn is_over(&self, most: Duration) -> bool {
+            self.0.set(self.0.get() + 1);
+            most.is_zero() || self.0.get() > 3
+        }
+    }
 }
 
 /// What `parking_lot::RwLock` promises, over the scheduler's locks.
@@ -233,11 +259,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use engines::EngineError;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 
 use crate::bell::Bell;
-use crate::sync::AtomicU32;
+use crate::sharing::Syncs;
+use crate::sync::{AtomicU32, AtomicU64};
 use crate::turns::Turns;
 
 /// How long one waits who holds another partition.
@@ -547,4 +575,171 @@ fn an_owner_who_keeps_the_partition() {
 #[test]
 fn the_thread_does_not_wait_for_an_owner() {
     interleave(200, an_owner_who_keeps_the_partition);
+}
+
+/// A partition whose transactions end with a number, and are durable when it was synced. A sync works
+/// with the partition, or without it.
+#[derive(Debug)]
+struct Ledger {
+    log: Arc<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    ended: AtomicU64,
+    durable: AtomicU64,
+    /// One sync at a time.
+    syncing: sync::Mutex<()>,
+    syncs: AtomicU32,
+    /// Syncs that succeed before all fail.
+    good: u32,
+}
+
+impl Log {
+    fn new(good: u32) -> Arc<Self> {
+        let (ended, durable) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (syncing, syncs) = (sync::Mutex::new(()), AtomicU32::new(0));
+        Arc::new(Self { ended, durable, syncing, syncs, good })
+    }
+
+    fn make_durable(&self) -> Result<u64, EngineError> {
+        let _one = self.syncing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ended = self.ended.load(SeqCst);
+        thread::yield_now();
+        let number = self.syncs.fetch_add(1, SeqCst);
+        if number >= self.good {
+            return Err(EngineError::MustAbort);
+        }
+        self.durable.fetch_max(ended, SeqCst);
+        Ok(ended)
+    }
+}
+
+impl engines::Syncer for Log {
+    fn sync(&self) -> Result<u64, EngineError> {
+        self.make_durable()
+    }
+}
+
+impl Syncs for Ledger {
+    fn sync(&mut self) -> Result<(), EngineError> {
+        if self.durable() < self.log.ended.load(SeqCst) {
+            self.log.make_durable()?;
+        }
+        Ok(())
+    }
+
+    fn durable(&self) -> u64 {
+        self.log.durable.load(SeqCst)
+    }
+}
+
+fn ledger(log: &Arc<Log>, outside: bool) -> Turns<Ledger> {
+    let syncer = || -> Arc<dyn engines::Syncer> { log.clone() };
+    Turns::with_syncer(Ledger { log: log.clone() }, PATIENCE, outside.then(syncer))
+}
+
+/// What a transaction does; returns its number if it was acknowledged.
+fn commit(turns: &Turns<Ledger>) -> Option<u64> {
+    let mut guard = turns.join(|| turns.write()).unwrap();
+    let number = guard.log.ended.fetch_add(1, SeqCst) + 1;
+    let done = match (turns.has_company(), &turns.syncer) {
+        (true, _) => guard.leave_sync(number).is_ok(),
+        // In the partition all the same.
+        (false, Some(syncer)) => syncer.sync().is_ok(),
+        (false, None) => guard.sync().is_ok(),
+    };
+    done.then_some(number)
+}
+
+/// Comes to the partition without a commit.
+const OTHERS: [fn(&Turns<Ledger>); 4] = [
+    |turns| drop(turns.join(|| turns.write()).unwrap()),
+    |turns| {
+        let _ = turns.join(|| turns.write_for(Duration::ZERO)).ok();
+    },
+    |turns| {
+        // As `Partition::exclusive`.
+        let mut owner = turns.write().unwrap();
+        if turns.group.has_members() {
+            let _ = owner.sync_all();
+        }
+        (0..10).for_each(|_| thread::yield_now());
+    },
+    |turns| {
+        let seen = {
+            let _reading = turns.read().unwrap();
+            turns.group.newest()
+        };
+        if turns.settle(seen).is_ok() {
+            assert!(turns.read().unwrap().durable() >= seen);
+        }
+    },
+];
+
+/// Four threads commit, and others come and go. Whoever is acknowledged is durable, and nobody waits
+/// for ever: the scheduler would see it.
+fn commits_that_share_syncs(outside: bool, good: u32) {
+    let log = Log::new(good);
+    let turns = Arc::new(ledger(&log, outside));
+    let writer = |_| {
+        let (turns, log) = (turns.clone(), log.clone());
+        thread::spawn(move || {
+            for _ in 0..2 {
+                match commit(&turns) {
+                    Some(number) => assert!(log.durable.load(SeqCst) >= number),
+                    None => assert!(good < u32::MAX, "every sync is good"),
+                }
+            }
+        })
+    };
+    let mut threads: Vec<_> = (0..4).map(writer).collect();
+    threads.extend(OTHERS.map(|other| {
+        let turns = turns.clone();
+        thread::spawn(move || other(&turns))
+    }));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(turns.group.members(), 0);
+}
+
+#[test]
+fn whoever_shares_a_sync_is_acknowledged_behind_it() {
+    for outside in [false, true] {
+        let schedules = interleave(400, move || commits_that_share_syncs(outside, u32::MAX));
+        println!("{schedules} schedules");
+    }
+}
+
+#[test]
+fn a_sync_that_fails_acknowledges_nobody() {
+    for outside in [false, true] {
+        for good in 0..3 {
+            interleave(150, move || commits_that_share_syncs(outside, good));
+        }
+    }
+}
+
+/// How often two commits have had fewer than two syncs.
+static SHARED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+#[test]
+fn commits_of_the_same_time_share_syncs() {
+    for outside in [false, true] {
+        SHARED.store(0, SeqCst);
+        let schedules = interleave(200, move || {
+            let log = Log::new(u32::MAX);
+            let turns = Arc::new(ledger(&log, outside));
+            let writer = |_| {
+                let turns = turns.clone();
+                thread::spawn(move || commit(&turns).expect("a good sync"))
+            };
+            let threads: Vec<_> = (0..4).map(writer).collect();
+            threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() > 0));
+            if log.syncs.load(SeqCst) < 4 {
+                SHARED.fetch_add(1, SeqCst);
+            }
+        });
+        println!("{} of {schedules} schedules", SHARED.load(SeqCst));
+        assert!(SHARED.load(SeqCst) as usize > schedules / 4);
+    }
 }

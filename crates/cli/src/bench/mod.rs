@@ -1,5 +1,6 @@
 //! The benchmarks, and what their reports share.
 
+mod beside;
 mod fifths;
 pub(crate) mod figures;
 mod growth;

@@ -89,10 +89,16 @@ type Round = (Measurement, Option<Vec<Fifth>>);
 /// # Errors
 /// Options that contradict each other, or a store that failed.
 pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
+    if args.is_shared() {
+        return super::beside::run(args);
+    }
     let mut plan = Plan::new(&args.common, &args.peers.peer.0)?;
     (plan.statements, plan.inline) = (args.statements, args.inline);
     if args.fifths && args.tuples.len() > 1 {
         return Err(Failure::Usage("--fifths needs one size of --tuples".into()));
+    }
+    if args.phase_ms.is_some() {
+        return Err(Failure::Usage("--phase-ms needs --readers or --writers".into()));
     }
     if args.fifths && args.txns < 5 {
         return Err(Failure::Usage("--fifths needs at least 5 --txns".into()));

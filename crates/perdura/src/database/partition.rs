@@ -81,7 +81,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         if self.database.is_shared() {
             return self.begin_session(tries, WriteOptions::new());
         }
-        let mut engine = self.write_lock()?;
+        let mut engine = self.turns().join(|| self.write_lock())?;
         engine.begin();
         Ok(self.tx(Writing::Locked(engine)))
     }
@@ -144,8 +144,8 @@ impl<'a, E: Environment> Partition<'a, E> {
     pub fn exclusive(&self) -> Result<Exclusive<'a, E>, Error> {
         let turns = self.turns();
         let still = self.still(turns.patience())?;
-        let engine = self.write_lock()?;
-        turns.own(true);
+        let mut engine = turns.join(|| self.write_lock())?;
+        own(&mut engine);
         Ok(Exclusive {
             _still: still,
             turns,
@@ -154,6 +154,11 @@ impl<'a, E: Environment> Partition<'a, E> {
             catalog: &self.database.catalog,
             partition: self.number,
         })
+    }
+
+    /// How many transactions wait: for the one that is open in this partition, or to become durable.
+    pub fn waiting(&self) -> u32 {
+        self.turns().joining() + self.turns().group.members()
     }
 
     /// As [`Database::snapshot`], of this partition.
@@ -213,13 +218,11 @@ impl<'a, E: Environment> Partition<'a, E> {
         }
         // One at a time: serializable, whatever is asked for.
         self.isolation(how)?;
-        let mut engine = match how.wait {
-            None => self.write_lock()?,
-            Some(wait) => {
-                let took = self.turns().write_for(wait);
-                took.map_err(|taken| Error::taken(self.number, taken))?
-            }
-        };
+        let turns = self.turns();
+        let mut engine = turns.join(|| match how.wait {
+            None => self.write_lock(),
+            Some(wait) => turns.write_for(wait).map_err(|taken| Error::taken(self.number, taken)),
+        })?;
         engine.begin();
         Ok(self.tx(Writing::Locked(engine)))
     }
@@ -259,15 +262,27 @@ impl<'a, E: Environment> Partition<'a, E> {
     ) -> Result<R, Error> {
         let mut tries = Tries::default();
         loop {
+            // Of a partition that is read in place: what was committed and may not be durable yet.
+            let mut seen = 0;
             let engine = if self.database.is_shared() {
                 self.read_session(&mut tries)?
             } else if let Some(source) = &self.database.snapshots[self.number] {
                 Reading::Version(VersionReader::new(&**source)?)
             } else {
-                Reading::Locked(self.read_lock()?)
+                let engine = self.read_lock()?;
+                seen = self.turns().group.newest();
+                Reading::Locked(engine)
             };
             let tx = ReadTx { engine, catalog: &self.database.catalog };
-            match work(&tx).and_then(|found| tx.end().map(|()| found)) {
+            let done = match work(&tx) {
+                Ok(found) => tx.end().map(|()| found),
+                Err(error) => {
+                    drop(tx);
+                    Err(error)
+                }
+            };
+            self.turns().settle(seen)?;
+            match done {
                 Err(error @ Error::Conflict { .. }) => {
                     tries.again(error, self.database.retry_for)?;
                 }
@@ -288,9 +303,23 @@ fn run<'a, E: Environment, R>(
     mut tx: Tx<'a, E>,
     work: &mut impl FnMut(&mut Tx<'a, E>) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let result = work(&mut tx)?;
-    let _ticket = tx.finish()?;
-    Ok(result)
+    match work(&mut tx) {
+        Ok(result) => {
+            let _ticket = tx.finish()?;
+            Ok(result)
+        }
+        Err(error) => Err(tx.fail(error)),
+    }
+}
+
+/// The partition is kept for long from now on: nobody waits any more for a sync in it, which nobody
+/// else could make.
+fn own<E: Environment>(engine: &mut WriteGuard<'_, AnyEngine<E>>) {
+    engine.turns().own(true);
+    if engine.turns().group.has_members() {
+        // Where it fails the partition has stopped, and says so.
+        let _ = engine.sync_all();
+    }
 }
 
 /// A partition that nobody else can use meanwhile; see [`Partition::exclusive`].
@@ -310,8 +339,7 @@ impl<E: Environment> Exclusive<'_, E> {
     fn let_in(&mut self) {
         self.give_back();
         self.turns.let_in();
-        self.engine = Some(self.turns.write_again());
-        self.turns.own(true);
+        own(self.engine.insert(self.turns.write_again()));
     }
 
     /// Lets go of the partition, in which no transaction is open then: one that was leaked

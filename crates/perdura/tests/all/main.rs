@@ -28,6 +28,7 @@ mod nvm_cow_table2;
 mod paths;
 mod racing;
 mod salvage;
+mod shared_syncs;
 mod small_integers;
 mod stats;
 mod table2;
