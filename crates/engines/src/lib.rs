@@ -62,9 +62,9 @@ pub mod below {
         read_header,
     };
     pub use storage::{
-        Catalog, Column, ColumnType, Description, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES,
-        MAX_INLINE_TUPLE, MAX_VALUE_BYTES, Row, Schema, StorageError, TableLayout, TableSchema,
-        Value, WorkDone, checkpoint, compare_floats, did_you_mean, json_error, lsm::LsmError,
-        shortened, shown_key, text, wal, without_mark,
+        Catalog, Column, ColumnType, Constant, Description, IndexSchema, MAX_COLUMNS,
+        MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES, Row, Schema, StorageError, TableKey,
+        TableLayout, TableSchema, Value, WorkDone, checkpoint, compare_floats, did_you_mean,
+        json_error, lsm::LsmError, shortened, shown_key, text, wal, without_mark,
     };
 }

@@ -4,7 +4,7 @@ use perdura::{Database, Environment, Error, Partition, Ticket, Tx, Value};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::items::{Item, Model, Tables, insert_item, update_item};
+use crate::items::{Item, Model, Tables, insert_item, null, update_item};
 
 /// Lengths that fall into few size classes, so that small pools suffice.
 const LENGTHS: [usize; 5] = [0, 7, 20, 100, 300];
@@ -77,12 +77,12 @@ impl Operation {
             Self::Update { key, item, columns } => update_item(tx, tables, *key, item, *columns),
             Self::Delete { key } => tx.delete(&tables.item, &[Value::U64(*key)]),
             Self::InsertPair { left, right, value } => {
-                let values = [Value::Text(left), Value::I64(*right), Value::Bytes(value)];
-                tx.insert(&tables.pair, &values)
+                let value = null(&tables.pair, 2, Value::Bytes(value));
+                tx.insert(&tables.pair, &[Value::Text(left), Value::I64(*right), value])
             }
             Self::UpdatePair { left, right, value } => {
                 let key = [Value::Text(left), Value::I64(*right)];
-                tx.update(&tables.pair, &key, &[(2, Value::Bytes(value))])
+                tx.update(&tables.pair, &key, &[(2, null(&tables.pair, 2, Value::Bytes(value)))])
             }
             Self::DeletePair { left, right } => {
                 tx.delete(&tables.pair, &[Value::Text(left), Value::I64(*right)])
@@ -256,6 +256,7 @@ impl Driver {
         }
         let (payload, score) = (self.bytes(), f64::from(self.random.random::<i16>()) / 8.0);
         let changes = [(2, Value::Bytes(&payload)), (5, Value::F64(score))];
+        let changes = changes.map(|(column, value)| (column, null(&tables.item, column, value)));
         let changes = [&changes[..1], &changes[1..], &changes][self.random.random_range(0..3)];
         let done = partition.update(&tables.item, &[Value::U64(key)], changes);
         let stored = model.items.get_mut(&key);
@@ -287,7 +288,8 @@ impl Driver {
         };
         let value = self.bytes();
         let names = [Value::Text(&left), Value::I64(right)];
-        let done = partition.update(&tables.pair, &names, &[(2, Value::Bytes(&value))]);
+        let new = null(&tables.pair, 2, Value::Bytes(&value));
+        let done = partition.update(&tables.pair, &names, &[(2, new)]);
         let stored = model.pairs.get_mut(&(left, right));
         let should = stored.is_some();
         if let Some(stored) = stored {

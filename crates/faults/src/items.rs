@@ -46,6 +46,72 @@ pub fn inlined_schema() -> Schema {
     tables.map(TableSchema::inline_columns).fold(Schema::new(), Schema::table)
 }
 
+/// The same with columns that may be NULL: whatever is [`null`] in the model. A count is a timestamp,
+/// and an index is unique.
+pub fn nullable_schema() -> Schema {
+    Schema::new()
+        .table(
+            TableSchema::new(ITEM)
+                .column("id", ColumnType::U64)
+                .column("name", ColumnType::Text { max: 20 })
+                .nullable()
+                .column("payload", ColumnType::Bytes { max: 300 })
+                .nullable()
+                .column("count", ColumnType::Timestamp)
+                .nullable()
+                .column("flag", ColumnType::Bytes { max: 5 })
+                .nullable()
+                .column("score", ColumnType::F64)
+                .nullable()
+                .key(&["id"])
+                .index("by_name", &["name"])
+                .index("by_count_flag", &["count", "flag"])
+                .unique_index("by_score", &["score", "id"]),
+        )
+        .table(
+            TableSchema::new(PAIR)
+                .column("left", ColumnType::Text { max: 8 })
+                .column("right", ColumnType::I64)
+                .column("value", ColumnType::Bytes { max: 300 })
+                .nullable()
+                .key(&["left", "right"])
+                .inline_columns(),
+        )
+}
+
+/// The values that stand for NULL in the model: the first one in the order of each index.
+const NAME: &str = "n0";
+const COUNT: i64 = -3;
+
+/// What is stored of a value of the model.
+pub(crate) fn null<'v>(table: &Table, column: u16, value: Value<'v>) -> Value<'v> {
+    let is_null = match value {
+        Value::Text(text) => text == NAME,
+        Value::Bytes(bytes) => bytes.is_empty(),
+        Value::I64(number) => number == COUNT,
+        Value::F64(number) => number == 0.0,
+        _ => false,
+    };
+    let nullable = table.schema().columns()[usize::from(column)].nullable;
+    if is_null && nullable { Value::Null } else { value }
+}
+
+fn text(row: &Row, column: usize) -> &str {
+    if row.is_null(column) { NAME } else { row.text(column) }
+}
+
+fn bytes(row: &Row, column: usize) -> &[u8] {
+    if row.is_null(column) { &[] } else { row.bytes(column) }
+}
+
+fn integer(row: &Row, column: usize) -> i64 {
+    if row.is_null(column) { COUNT } else { row.i64(column) }
+}
+
+fn float(row: &Row, column: usize) -> f64 {
+    if row.is_null(column) { 0.0 } else { row.f64(column) }
+}
+
 /// A tuple of [`ITEM`] but for its key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
@@ -100,17 +166,8 @@ pub fn insert_item<E: Environment>(
     key: u64,
     item: &Item,
 ) -> Result<(), Error> {
-    tx.insert(
-        &tables.item,
-        &[
-            Value::U64(key),
-            Value::Text(&item.name),
-            Value::Bytes(&item.payload),
-            Value::I64(item.count),
-            Value::Bytes(&item.flag),
-            Value::F64(item.score),
-        ],
-    )
+    let [name, payload, count, flag, score] = columns_of(tables, item).map(|(_, value)| value);
+    tx.insert(&tables.item, &[Value::U64(key), name, payload, count, flag, score])
 }
 
 /// Updates those columns of a tuple whose bits are set in `columns`, the lowest for the name.
@@ -124,6 +181,14 @@ pub fn update_item<E: Environment>(
     item: &Item,
     columns: u8,
 ) -> Result<(), Error> {
+    let all = columns_of(tables, item);
+    let chosen: Vec<_> =
+        (0..5).filter(|bit| columns & (1 << bit) != 0).map(|bit| all[bit]).collect();
+    tx.update(&tables.item, &[Value::U64(key)], &chosen)
+}
+
+/// All columns of an item but its key.
+fn columns_of<'i>(tables: &Tables, item: &'i Item) -> [(u16, Value<'i>); 5] {
     let all = [
         (1, Value::Text(&item.name)),
         (2, Value::Bytes(&item.payload)),
@@ -131,19 +196,17 @@ pub fn update_item<E: Environment>(
         (4, Value::Bytes(&item.flag)),
         (5, Value::F64(item.score)),
     ];
-    let chosen: Vec<_> =
-        (0..5).filter(|bit| columns & (1 << bit) != 0).map(|bit| all[bit]).collect();
-    tx.update(&tables.item, &[Value::U64(key)], &chosen)
+    all.map(|(column, value)| (column, null(&tables.item, column, value)))
 }
 
 /// A whole row of [`ITEM`].
 pub fn item_of(row: &Row) -> (u64, Item) {
     let item = Item {
-        name: row.text(1).into(),
-        payload: row.bytes(2).into(),
-        count: row.i64(3),
-        flag: row.bytes(4).into(),
-        score: row.f64(5),
+        name: text(row, 1).into(),
+        payload: bytes(row, 2).into(),
+        count: integer(row, 3),
+        flag: bytes(row, 4).into(),
+        score: float(row, 5),
     };
     (row.u64(0), item)
 }
@@ -173,7 +236,7 @@ pub fn contents_in<E: Environment>(
         })?;
         tx.scan(&tables.pair, &Scan::all(), |row| {
             let key = (row.text(0).to_owned(), row.i64(1));
-            twice |= model.pairs.insert(key, row.bytes(2).to_vec()).is_some();
+            twice |= model.pairs.insert(key, bytes(row, 2).to_vec()).is_some();
             ControlFlow::Continue(())
         })
     })?;
@@ -232,12 +295,12 @@ fn shows<E: Environment, T>(
 
 fn is_item(row: &Row, key: u64, item: &Item) -> bool {
     let Item { name, payload, count, flag, score } = item;
-    let same_key = row.u64(0) == key && row.text(1) == name && row.i64(3) == *count;
-    same_key && row.bytes(2) == payload && row.bytes(4) == flag && row.f64(5) == *score
+    let same_key = row.u64(0) == key && text(row, 1) == name && integer(row, 3) == *count;
+    same_key && bytes(row, 2) == payload && bytes(row, 4) == flag && float(row, 5) == *score
 }
 
 fn is_pair(row: &Row, (left, right): &(String, i64), value: &[u8]) -> bool {
-    row.text(0) == left && row.i64(1) == *right && row.bytes(2) == value
+    row.text(0) == left && row.i64(1) == *right && bytes(row, 2) == value
 }
 
 /// What differs between the database and the model, in whatever way it is read; and what the
@@ -311,13 +374,14 @@ fn reads_differ_in<E: Environment>(
             return Ok(Some("shows other pairs backward"));
         }
         let by_name = Scan::all().by("by_name").columns(&[1, 0]);
-        if !shows(tx, item, &by_name, names.iter(), |row, one| (row.text(0), row.u64(1)) == **one)?
+        if !shows(tx, item, &by_name, names.iter(), |row, one| (text(row, 0), row.u64(1)) == **one)?
         {
             return Ok(Some("has other names in their index"));
         }
         let by_count_flag = Scan::all().by("by_count_flag").columns(&[3, 4, 0]);
-        let is =
-            |row: &Row, one: &&(i64, &[u8], u64)| (row.i64(0), row.bytes(1), row.u64(2)) == **one;
+        let is = |row: &Row, one: &&(i64, &[u8], u64)| {
+            (integer(row, 0), bytes(row, 1), row.u64(2)) == **one
+        };
         if !shows(tx, item, &by_count_flag, counts.iter(), is)? {
             return Ok(Some("has other tuples of a count and a flag in their index"));
         }

@@ -17,7 +17,8 @@ use crate::driver::Driver;
 use crate::explorer::Story;
 use crate::files::{self, FileMedium};
 use crate::items::{
-    Item, Model, Tables, compare, contents, inlined_schema, insert_item, schema, update_item,
+    Item, Model, Tables, compare, contents, inlined_schema, insert_item, nullable_schema, schema,
+    update_item,
 };
 use crate::pool::{self, PoolMedium};
 use crate::script::Workload;
@@ -52,6 +53,8 @@ pub struct Plot {
     /// to the kernel, its successor in the middle of recovery, and the next one recovers. What that
     /// one has seen counts as acknowledged.
     pub kills: bool,
+    /// Whether columns may be NULL: [`nullable_schema`].
+    pub nullable: bool,
 }
 
 /// So small that a few transactions go everywhere.
@@ -91,6 +94,7 @@ impl Plot {
             large: if engine.traits().needs_files() { 40 } else { 150 },
             failing,
             kills: false,
+            nullable: false,
         }
     }
 
@@ -104,6 +108,16 @@ impl Plot {
     #[must_use]
     pub fn with_kills(self) -> Self {
         Self { kills: true, ..self }
+    }
+
+    /// The same in tables whose columns may be NULL.
+    #[must_use]
+    pub fn with_nulls(self) -> Self {
+        Self { nullable: true, ..self }
+    }
+
+    fn schema(&self) -> Schema {
+        if self.nullable { nullable_schema() } else { schema() }
     }
 
     /// The story that `seed` stands for: [`STANDARD`] is long enough to go everywhere.
@@ -156,7 +170,7 @@ impl Plot {
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
         let options = self.options.clone().commit(self.commit());
         memory.start();
-        let db = Database::create_on(media, &schema(), &options).expect("a database");
+        let db = Database::create_on(media, &self.schema(), &options).expect("a database");
         memory.note(0);
         let tables = Tables::of(&db);
         let mut driver = Driver::new(self.seed, self.keys);
@@ -212,7 +226,7 @@ impl Plot {
         // Until creation is acknowledged the pool has no description, and nobody opens the files.
         files.start();
         let mut db: Database<Recorded> =
-            Database::create_on(media, &schema(), &options).expect("a database");
+            Database::create_on(media, &self.schema(), &options).expect("a database");
         files.note(0);
         let mut tables = Tables::of(&db);
         let (mut driver, mut models) = (Driver::new(self.seed, self.keys), vec![Model::default()]);
@@ -530,6 +544,29 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
 /// # Panics
 /// The engine fails without any crash.
 pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<PoolMedium> {
+    // A table's columns are inlined or they are not.
+    let schema = if seed.is_multiple_of(2) { schema() } else { inlined_schema() };
+    statements_of(&schema, engine, seed, transactions)
+}
+
+/// As [`statements`], in tables whose columns may be NULL.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn statements_with_nulls(
+    engine: EngineKind,
+    seed: u64,
+    transactions: usize,
+) -> Story<PoolMedium> {
+    statements_of(&nullable_schema(), engine, seed, transactions)
+}
+
+fn statements_of(
+    schema: &Schema,
+    engine: EngineKind,
+    seed: u64,
+    transactions: usize,
+) -> Story<PoolMedium> {
     const KEYS: u64 = 4;
     let mut driver = Driver::new(seed, KEYS);
     let mut models = vec![Model::default()];
@@ -549,9 +586,7 @@ pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
         }
         Ok(())
     };
-    // A table's columns are inlined or they are not.
-    let schema = if seed.is_multiple_of(2) { schema() } else { inlined_schema() };
-    let (medium, trace) = told_of(&schema, options(engine), |_, _| Ok(()), act).expect("it runs");
+    let (medium, trace) = told_of(schema, options(engine), |_, _| Ok(()), act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 

@@ -22,6 +22,7 @@ use engines::{
 use crate::any_engine::{AnyEngine, Hosted, Which};
 use crate::background::Worker;
 use crate::bell::Bell;
+use crate::declared;
 use crate::error::Error;
 use crate::host::{FILES, Host, files_of, place_of};
 use crate::media::Media;
@@ -220,7 +221,7 @@ impl Database<Native> {
             return Self::create_at(&place, schema, options);
         }
         let database = Self::open(path, options)?;
-        if let Some(differs) = database.catalog.schema.difference(schema) {
+        if let Some(differs) = database.catalog.schema.difference(&schema.normalized()) {
             return Err(Error::WrongSchema { differs });
         }
         Ok(database)
@@ -784,6 +785,7 @@ impl<E: Environment> Database<E> {
         }
         for engine in &guards {
             report.tuples += engine.check(&mut reach)?;
+            declared::check_unique(&***engine, &self.catalog)?;
         }
         let reachable = Reachable::new(owned);
         if let Some(at) = reachable.owned_twice().next() {

@@ -15,13 +15,16 @@ use crate::turns::Taken;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The table has a tuple with this primary key already.
+    /// The table has a tuple with this primary key, or these values in a unique index, already.
     #[error(
-        "table `{table}` has a tuple with primary key {key} already; update it, or delete it first"
+        "table `{table}` has a tuple with {what} {key} already; update it, or delete it first",
+        what = key_of(.index)
     )]
     DuplicateKey {
         /// The table.
         table: String,
+        /// The unique index; `None` is the primary key.
+        index: Option<String>,
         /// The key's columns and values, as people read them; long ones in part.
         key: String,
     },
@@ -240,6 +243,14 @@ fn room(error: &GrowError) -> &'static str {
     }
 }
 
+/// Which key of a table a duplicate has.
+fn key_of(index: &Option<String>) -> String {
+    match index {
+        None => "primary key".into(),
+        Some(index) => format!("the key of unique index `{index}`,"),
+    }
+}
+
 /// A key in an error that does not say which.
 const GIVEN: &str = "(as given)";
 
@@ -257,7 +268,9 @@ impl Error {
         values: impl Iterator<Item = Value<'v>>,
     ) -> Self {
         let mut error = Self::from(error);
-        if let Self::DuplicateKey { key, .. } | Self::MissingKey { key, .. } = &mut error {
+        if let Self::DuplicateKey { key, index: None, .. } | Self::MissingKey { key, .. } =
+            &mut error
+        {
             let columns = table.schema().key_columns().iter().map(String::as_str);
             *key = shown_key(columns.zip(values));
         }
@@ -279,7 +292,12 @@ impl Error {
 impl From<StorageError> for Error {
     fn from(error: StorageError) -> Self {
         match error {
-            StorageError::DuplicateKey { table } => Self::DuplicateKey { table, key: GIVEN.into() },
+            StorageError::DuplicateKey { table } => {
+                Self::DuplicateKey { table, index: None, key: GIVEN.into() }
+            }
+            StorageError::NotUnique { table, index, key } => {
+                Self::DuplicateKey { table, index: Some(index), key }
+            }
             StorageError::MissingKey { table } => Self::MissingKey { table, key: GIVEN.into() },
             StorageError::Heap(HeapError::Full(error)) => Self::Full(error),
             StorageError::Bad(bad) | StorageError::Heap(HeapError::Bad(bad)) => Self::Damaged(bad),

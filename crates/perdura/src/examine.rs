@@ -9,6 +9,7 @@ use engines::{CheckReport, Engine, EngineOptions};
 
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
+use crate::declared;
 use crate::error::Error;
 use crate::host::files_of;
 use crate::media::Media;
@@ -192,7 +193,8 @@ fn examine_engine(
     found: &mut Examination,
     reach: &mut dyn FnMut(u64),
 ) {
-    match engine.check(reach) {
+    let checked = engine.check(reach);
+    match checked.and_then(|tuples| declared::check_unique(engine, catalog).map(|()| tuples)) {
         Ok(tuples) => found.report.tuples += tuples,
         Err(error) => {
             let before = found.findings.total();

@@ -39,6 +39,43 @@
 //! # }
 //! ```
 //!
+//! Columns may be NULL and have defaults, and an index may be unique:
+//!
+//! ```
+//! use perdura::{ColumnType, Database, Error, Options, Row, Schema, TableSchema, Value};
+//!
+//! # fn main() -> Result<(), perdura::Error> {
+//! # let directory = std::env::temp_dir().join(format!("perdura-null-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory).unwrap();
+//! let user = TableSchema::new("user")
+//!     .column("id", ColumnType::U64)
+//!     .column("mail", ColumnType::Text { max: 80 })
+//!     .nullable()
+//!     .column("active", ColumnType::Bool)
+//!     .default(Value::Bool(true))
+//!     .key(&["id"])
+//!     .unique_index("by_mail", &["mail"]);
+//! let schema = Schema::new().table(user);
+//! let db = Database::create(directory.join("users"), &schema, &Options::new())?;
+//! let user = db.table("user")?;
+//! db.write(|tx| {
+//!     tx.insert(&user, &[Value::U64(1), Value::Text("ada@example.org"), Value::Bool(false)])?;
+//!     // What is not named has its default, or is NULL. NULLs are never the same.
+//!     tx.insert_columns(&user, &[(0, Value::U64(2))])?;
+//!     tx.insert_columns(&user, &[(0, Value::U64(3))])
+//! })?;
+//! let mut row = Row::new();
+//! assert!(db.read(|tx| tx.get(&user, &[Value::U64(2)], &mut row))?);
+//! assert!(row.is_null(1) && row.bool(2));
+//! let again = [(1, Value::Text("ada@example.org"))];
+//! let refused = db.write(|tx| tx.update(&user, &[Value::U64(2)], &again));
+//! assert!(matches!(refused, Err(Error::DuplicateKey { index: Some(_), .. })));
+//! # drop(db);
+//! # std::fs::remove_dir_all(&directory).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Work that an engine puts off, such as merging runs, transactions do in small parts, or a thread
 //! of the database's own: [`Options::background`].
 //!
@@ -88,10 +125,10 @@ pub use database::{Database, Exclusive, Partition};
 #[doc(hidden)]
 pub use engines::Maker;
 pub use engines::below::{
-    Access, Bad, Column, ColumnType, Counters, Direction, Domain, Environment, FlushInstruction,
-    HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium, Native,
-    ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema, Value,
-    WorkDone, boot_id, free_bytes, medium_of,
+    Access, Bad, Column, ColumnType, Constant, Counters, Direction, Domain, Environment,
+    FlushInstruction, HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium,
+    Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema,
+    Value, WorkDone, boot_id, free_bytes, medium_of,
 };
 pub use engines::{
     CheckReport, Concurrency, ConflictReason, DurableIn, EngineKind, EngineStats, EngineTraits,

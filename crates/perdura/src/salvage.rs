@@ -256,7 +256,10 @@ impl Taker<'_> {
                         taken.add(&encoded);
                     }
                     // Another way has led to it before.
-                    Err(Error::DuplicateKey { .. }) => {}
+                    Err(Error::DuplicateKey { index: None, .. }) => {}
+                    Err(error @ Error::DuplicateKey { .. }) => {
+                        refused.push((self.key_of(tuple), error.to_string()));
+                    }
                     Err(Error::Invalid(why)) => refused.push((self.key_of(tuple), why.to_string())),
                     Err(error) => return Err(error),
                 }

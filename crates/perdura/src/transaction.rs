@@ -278,6 +278,21 @@ impl<E: Environment> Tx<'_, E> {
         Ok(())
     }
 
+    /// Inserts a tuple of which only some columns, given by number, have a value here. Each of the
+    /// others gets its [default](crate::TableSchema::default), or is NULL if it may be.
+    ///
+    /// # Errors
+    /// As [`Tx::insert`]; [`Error::Invalid`] also where a column has no value at all.
+    pub fn insert_columns(
+        &mut self,
+        table: &Table,
+        values: &[(u16, Value<'_>)],
+    ) -> Result<(), Error> {
+        own_table(self.catalog, table)?;
+        let all = declared::with_defaults(&table.layout, values)?;
+        self.insert(table, &all)
+    }
+
     /// Updates columns, given by number, each once, of the tuple with this primary key.
     ///
     /// # Errors

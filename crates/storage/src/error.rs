@@ -17,6 +17,16 @@ pub enum StorageError {
         /// The table.
         table: String,
     },
+    /// Another tuple of the table has the same values in a unique index.
+    #[error("table `{table}` has a tuple with {key} in unique index `{index}` already")]
+    NotUnique {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// Its columns and values, as people read them.
+        key: String,
+    },
     /// The table has no tuple with this primary key.
     #[error("table `{table}` has no tuple with this primary key")]
     MissingKey {
@@ -46,6 +56,14 @@ pub enum StorageError {
     /// A value is NULL, and its column cannot be.
     #[error("column `{column}` of table `{table}` cannot be NULL")]
     Null {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// An insert does not name a column that has no default and cannot be NULL.
+    #[error("column `{column}` of table `{table}` has no value; name it, or declare a default")]
+    NoValue {
         /// The table.
         table: String,
         /// The column.
@@ -90,7 +108,7 @@ pub enum StorageError {
         found: usize,
     },
     /// An update has two new values for a column.
-    #[error("an update of table `{table}` names column `{column}` twice; give each column once")]
+    #[error("table `{table}`: column `{column}` is named twice; give each column once")]
     ColumnTwice {
         /// The table.
         table: String,

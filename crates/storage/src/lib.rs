@@ -20,6 +20,7 @@
 
 mod by_hand;
 pub mod checkpoint;
+mod constant;
 mod copies;
 mod description;
 mod difference;
@@ -44,6 +45,7 @@ pub mod wal;
 mod work_done;
 
 pub use by_hand::{did_you_mean, json_error, shortened, shown_key, without_mark};
+pub use constant::Constant;
 pub use copies::{SlotTuple, TupleCopies};
 pub use description::Description;
 pub use error::StorageError;

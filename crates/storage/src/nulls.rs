@@ -49,7 +49,8 @@ pub(crate) fn with_null_words(declared: &TableSchema) -> (TableSchema, Vec<Optio
     if found == 0 {
         return (stored, Vec::new());
     }
-    let word = || Column { name: String::new(), kind: ColumnType::U64, nullable: false };
+    let word =
+        || Column { name: String::new(), kind: ColumnType::U64, nullable: false, default: None };
     stored.columns.extend((0..found.div_ceil(BITS)).map(|_| word()));
     nulls.resize(stored.columns.len(), None);
     (stored, nulls)
@@ -75,7 +76,14 @@ impl TableLayout {
     /// change of it.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.nulls.is_empty()
+        self.plain
+    }
+
+    /// The unique indexes, with their numbers and their columns.
+    pub fn unique_indexes(&self) -> impl Iterator<Item = (usize, &[u16])> {
+        let indexes = self.schema.indexes.iter().zip(&self.secondary).enumerate();
+        let unique = indexes.filter(|(_, (index, _))| index.unique);
+        unique.map(|(number, (_, key))| (number, &key.columns[..key.own_columns]))
     }
 
     pub(crate) fn null_bit(&self, column: u16) -> Option<NullBit> {

@@ -8,9 +8,11 @@ use pm::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::by_hand::{did_you_mean, json_error, without_mark};
+use crate::constant::Constant;
 use crate::error::StorageError;
+use crate::key::{check_value, wrong_uuid};
 use crate::nulls::{NullBit, with_null_words};
-use crate::value::{ColumnType, UUID_BYTES};
+use crate::value::{ColumnType, UUID_BYTES, Value};
 
 /// The longest text or bytes value of a column, in bytes.
 pub const MAX_VALUE_BYTES: u32 = 16 << 20;
@@ -34,6 +36,19 @@ pub struct Column {
     /// Whether it may be NULL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nullable: bool,
+    /// What it gets where an insert does not name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Constant>,
+}
+
+impl Column {
+    /// The same, its default written as [`TableSchema::default`] writes it, if it is possible.
+    fn normalized(&self) -> Self {
+        let default = self.default.as_ref();
+        let resolved = default.and_then(|constant| constant.resolved(self.kind));
+        let written = resolved.and_then(|constant| Constant::of(self.kind, &constant.value()));
+        Self { default: written.or_else(|| self.default.clone()), ..self.clone() }
+    }
 }
 
 /// A secondary index: finds tuples by other columns than the primary key. Several tuples may have
@@ -45,6 +60,9 @@ pub struct IndexSchema {
     pub name: String,
     /// The names of its columns, most significant first.
     pub columns: Vec<String>,
+    /// Whether no two tuples may have the same values there; see [`TableSchema::unique_index`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unique: bool,
 }
 
 /// A table as the user declares it.
@@ -75,7 +93,7 @@ impl TableSchema {
     /// Adds a column behind those that there are.
     #[must_use]
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Self {
-        self.columns.push(Column { name: name.into(), kind, nullable: false });
+        self.columns.push(Column { name: name.into(), kind, nullable: false, default: None });
         self
     }
 
@@ -90,6 +108,18 @@ impl TableSchema {
         self
     }
 
+    /// Gives the column that was added last this value where an insert does not name it:
+    /// `Tx::insert_columns`, and JSON lines. Without a default it is NULL there, if it may be.
+    ///
+    /// # Panics
+    /// There is no column yet.
+    #[must_use]
+    pub fn default(mut self, value: Value<'_>) -> Self {
+        let column = self.columns.last_mut().expect("`default` follows upon a column");
+        column.default = Constant::of(column.kind, &value);
+        self
+    }
+
     /// Sets the primary key, most significant column first.
     #[must_use]
     pub fn key(mut self, columns: &[&str]) -> Self {
@@ -101,7 +131,17 @@ impl TableSchema {
     #[must_use]
     pub fn index(mut self, name: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(ToString::to_string).collect();
-        self.indexes.push(IndexSchema { name: name.into(), columns });
+        self.indexes.push(IndexSchema { name: name.into(), columns, unique: false });
+        self
+    }
+
+    /// Adds a secondary index in which no two tuples of a partition have the same values: a second
+    /// one is refused, and nothing has changed then. As in SQL, NULL is not the same as NULL: tuples
+    /// with a NULL in one of these columns are never the same.
+    #[must_use]
+    pub fn unique_index(mut self, name: impl Into<String>, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(ToString::to_string).collect();
+        self.indexes.push(IndexSchema { name: name.into(), columns, unique: true });
         self
     }
 
@@ -171,10 +211,22 @@ impl Schema {
     pub fn from_json(text: &[u8]) -> Result<Self, StorageError> {
         let wrong = |why: String| StorageError::Schema(format!("is no schema: {why}"));
         let text = without_mark(text).map_err(|why| wrong(why.into()))?;
-        serde_json::from_slice(text).map_err(|error| {
+        let schema: Self = serde_json::from_slice(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             wrong(format!("line {line}, column {column}: {}", json_error(&error)))
-        })
+        })?;
+        Ok(schema.normalized())
+    }
+
+    /// The same, with all that can be written in several ways written in one: two schemas are the same
+    /// if these are equal.
+    #[must_use]
+    pub fn normalized(&self) -> Self {
+        let table = |table: &TableSchema| {
+            let columns = table.columns.iter().map(Column::normalized).collect();
+            TableSchema { columns, ..table.clone() }
+        };
+        Self { tables: self.tables.iter().map(table).collect() }
     }
 
     /// The tables.
@@ -251,6 +303,10 @@ pub struct TableLayout {
     /// For each column, whether a secondary index has it.
     pub(crate) indexed: Vec<bool>,
     pub(crate) has_text: bool,
+    /// Whether the table has no column that may be NULL, and no unique index.
+    pub(crate) plain: bool,
+    /// Of each column the default, if it has one. Empty if none has.
+    defaults: Vec<Option<Constant>>,
 }
 
 impl TableLayout {
@@ -310,6 +366,14 @@ impl TableLayout {
             layout.places.clear();
         }
         layout
+    }
+
+    /// What the column number `column` gets where an insert does not name it: its default, NULL if it
+    /// may be, or nothing.
+    pub fn default_of(&self, column: usize) -> Option<Value<'_>> {
+        let default = self.defaults.get(column).and_then(Option::as_ref).map(Constant::value);
+        let nullable = self.declared.columns.get(column).is_some_and(|column| column.nullable);
+        default.or_else(|| nullable.then_some(Value::Null))
     }
 
     /// The number of the column `name`.
@@ -426,6 +490,8 @@ impl TableLayout {
         let has_text =
             schema.columns.iter().any(|column| matches!(column.kind, ColumnType::Text { .. }));
         Ok(Self {
+            plain: nulls.is_empty() && !schema.indexes.iter().any(|index| index.unique),
+            defaults: defaults(declared)?,
             declared: declared.clone(),
             schema,
             nulls,
@@ -440,6 +506,27 @@ impl TableLayout {
             has_text,
         })
     }
+}
+
+/// The defaults of a table's columns, as values of their types.
+fn defaults(table: &TableSchema) -> Result<Vec<Option<Constant>>, StorageError> {
+    let mut found = Vec::new();
+    for (number, column) in table.columns.iter().enumerate() {
+        let Some(constant) = &column.default else { continue };
+        let resolved = constant.resolved(column.kind);
+        let value = resolved.as_ref().unwrap_or(constant).value();
+        let mut checked = check_value(table, number as u16, &value);
+        if column.kind == ColumnType::Uuid && matches!(value, Value::Bytes([])) {
+            checked = Err(wrong_uuid(column, 0));
+        }
+        checked.map_err(|error| {
+            let why = format!("table `{}`: the default is none: {error}", table.name);
+            StorageError::Schema(why)
+        })?;
+        found.resize(table.columns.len(), None);
+        found[number] = resolved;
+    }
+    Ok(found)
 }
 
 impl KeyLayout {
@@ -523,6 +610,7 @@ impl Catalog {
         if schema.tables.is_empty() || schema.tables.len() > 1024 {
             return Err(StorageError::Schema("a schema has 1 to 1024 tables".into()));
         }
+        let schema = &schema.normalized();
         let mut names = HashSet::new();
         let mut tables = Vec::new();
         for (number, table) in schema.tables.iter().enumerate() {

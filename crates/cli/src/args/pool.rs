@@ -96,6 +96,8 @@ const CREATE_HELP: &str = concat!(
     r#"The schema names tables, columns, keys and indexes; "indexes" may be left out. "#,
     r#"Types are "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f64", "bool", "timestamp", "uuid", "#,
     r#"{"text": {"max": BYTES}} and {"bytes": {"max": BYTES}}. "#,
+    r#"A column may be NULL with "nullable": true, and have a "default" for inserts that do not name it; "#,
+    r#"an index with "unique": true refuses a second tuple with the same values. "#,
     r#"With "inline": true a table keeps text and bytes of up to 1024 bytes within its tuples, "#,
     r#"in nvm-inp: faster to read, and each tuple takes what its columns may hold:"#,
     r#"

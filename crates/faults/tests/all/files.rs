@@ -65,6 +65,14 @@ fn values_beyond_pages_and_blocks_survive_crashes() {
 }
 
 #[test]
+fn columns_that_may_be_null_survive_power_cuts_and_kills() {
+    for engine in engines() {
+        power_cuts(engine, &Plot::new(engine, 1, 120, 40).with_nulls(), TWICE);
+        power_cuts(engine, &Plot::new(engine, 2, 120, 40).with_nulls().with_kills(), TWICE);
+    }
+}
+
+#[test]
 fn kills_in_commits_and_in_recovery_and_then_power_cuts_are_survived() {
     for engine in engines() {
         power_cuts(engine, &Plot::new(engine, 2, 120, 40).with_kills(), TWICE);

@@ -9,7 +9,7 @@ use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{
     Plot, a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
-    chunks_go_back_when_runs_are_merged, inserts_with_updates, statements,
+    chunks_go_back_when_runs_are_merged, inserts_with_updates, statements, statements_with_nulls,
     two_operations_on_one_tuple, two_updates_behind_a_statement,
 };
 use faults::sweep::sweep;
@@ -50,6 +50,18 @@ fn nvm_inp_survives_a_power_cut_at_every_fence() {
     let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 60, 60), plot(engine, 12, 40, 300)];
     // Whatever the bound, every two lines are seen in all four combinations.
     power_cuts(engine, &plots, 10, Again::every(2_000, 2));
+}
+
+/// NULL is stored in words that change with those of the columns: never the one without the other.
+#[test]
+fn columns_that_may_be_null_survive_a_power_cut_at_every_fence() {
+    let again = Again::every(2_000, 2);
+    let statements = statements_with_nulls(EngineKind::NvmInp, 16, 100);
+    survives("statements", &statements, Effort::once(20).then(Again::every(500, 2)));
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
+        let plots = [plot(engine, 14, 50, 3), plot(engine, 11, 40, 60)];
+        power_cuts(engine, &plots.map(Plot::with_nulls), 4, again);
+    }
 }
 
 #[test]

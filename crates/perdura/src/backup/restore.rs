@@ -113,6 +113,11 @@ impl Backup {
                 let done = loader.insert(partition as usize, table, found.values, bytes);
                 match done {
                     Ok(()) => tallies[partition as usize][found.table as usize].add(found.encoded),
+                    Err(error @ Error::DuplicateKey { index: Some(_), .. })
+                        if partition != found.partition =>
+                    {
+                        return Err(error);
+                    }
                     Err(Error::DuplicateKey { .. }) if partition != found.partition => {
                         if loader.stored(partition as usize, table, found.values)? != found.encoded
                         {

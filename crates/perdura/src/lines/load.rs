@@ -361,7 +361,7 @@ impl<'a, E: Environment> Loading<'a, E> {
 
     /// The tables of a dump are the database's.
     fn same_tables(&self, input: &Input<'_>, head: &Head) -> Result<(), Error> {
-        for table in head.schema.tables() {
+        for table in head.schema.normalized().tables() {
             let own = self.tables.iter().find(|own| own.name() == table.name());
             let why = match own {
                 None => self.no_table(table.name()),
@@ -426,11 +426,15 @@ impl<'a, E: Environment> Loading<'a, E> {
         encode(table.schema(), values.iter().copied(), &mut self.encoded);
         let (table, bytes) = (&self.tables[number], self.encoded.len() as u64);
         match self.loader.insert(partition, table, values, bytes) {
-            Err(Error::DuplicateKey { .. }) if self.options.existing == Existing::Skip => {
+            Err(Error::DuplicateKey { index: None, .. })
+                if self.options.existing == Existing::Skip =>
+            {
                 self.summary.skipped += 1;
                 return Ok(());
             }
-            Err(Error::DuplicateKey { .. }) if self.options.existing == Existing::Replace => {
+            Err(Error::DuplicateKey { index: None, .. })
+                if self.options.existing == Existing::Replace =>
+            {
                 let old = self.loader.stored(partition, table, values)?;
                 if let Some(tallies) = &mut self.tallies {
                     tallies[partition][number].take(old);

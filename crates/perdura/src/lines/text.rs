@@ -98,6 +98,18 @@ pub(super) enum Held<'de> {
 }
 
 impl Held<'_> {
+    fn of(value: &Value<'_>) -> Self {
+        match *value {
+            Value::U64(number) => Self::U64(number),
+            Value::I64(number) => Self::I64(number),
+            Value::F64(number) => Self::F64(number),
+            Value::Text(text) => Self::Text(Cow::Owned(text.into())),
+            Value::Bytes(bytes) => Self::Bytes(bytes.into()),
+            Value::Bool(truth) => Self::Bool(truth),
+            Value::Null => Self::Null,
+        }
+    }
+
     pub(super) fn value(&self) -> Value<'_> {
         match self {
             Self::U64(number) => Value::U64(*number),
@@ -111,8 +123,8 @@ impl Held<'_> {
     }
 }
 
-/// Reads a tuple: a value for each column of a table, in the order of the schema. A column that may be
-/// NULL is, if it is not named.
+/// Reads a tuple: a value for each column of a table, in the order of the schema. A column that is not
+/// named has its default, or is NULL if it may be.
 pub(super) struct TupleSeed<'a>(pub(super) &'a TableLayout);
 
 impl<'de> DeserializeSeed<'de> for TupleSeed<'_> {
@@ -147,7 +159,7 @@ impl<'de> Visitor<'de> for TupleSeed<'_> {
             de::Error::custom(format!("column `{}` is missing", columns[number].name))
         };
         let each = values.into_iter().enumerate();
-        let unnamed = |number: usize| columns[number].nullable.then_some(Held::Null);
+        let unnamed = |number: usize| self.0.default_of(number).map(|value| Held::of(&value));
         each.map(|(number, value)| value.or_else(|| unnamed(number)).ok_or_else(|| missing(number)))
             .collect()
     }

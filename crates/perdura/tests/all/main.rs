@@ -23,6 +23,7 @@ mod large_damage;
 mod log;
 mod media_errors;
 mod nested;
+mod null_damage;
 mod nvm_cow_budgets;
 mod nvm_cow_table2;
 mod paths;

@@ -74,7 +74,7 @@ const ATTEMPTS: [(&str, Attempt); 34] = [
         tx.update(table, &[Value::U64(1)], &[(2, Value::I64(2)), (0, Value::U64(1))])
     }),
     // Nobody could say which value was meant.
-    ("names column `note` twice", |tx, table| {
+    ("column `note` is named twice", |tx, table| {
         let values = [(2, Value::I64(2)), (4, Value::Bytes(b"1")), (4, Value::Bytes(b"2"))];
         tx.update(table, &[Value::U64(1)], &values)
     }),
@@ -195,7 +195,7 @@ fn an_update_that_names_a_column_twice_is_refused() {
             let last = db.begin().unwrap().update_and_commit(&table, &key, &changes).map(drop);
             for refused in [update, db.update(&table, &key, &changes), last] {
                 let error = refused.unwrap_err().to_string();
-                let said = "an update of table `t` names column `name` twice";
+                let said = "table `t`: column `name` is named twice";
                 assert!(error.contains(said), "{engine}: {error}");
             }
             store.thrice(|db| {

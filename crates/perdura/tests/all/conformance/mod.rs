@@ -7,6 +7,7 @@
 //! particular to one engine has its tests elsewhere.
 
 mod commits;
+mod defaults;
 mod errors;
 mod inline;
 mod large;
@@ -19,6 +20,7 @@ mod scans;
 mod snapshots;
 mod statements;
 mod tables;
+mod unique;
 mod values;
 
 use std::cmp::Ordering;
