@@ -123,7 +123,7 @@ pub(crate) fn run_options(workers: usize, commit: Commit) -> RunOptions {
 pub(crate) fn database_options(commit: Commit, background: Background) -> Options {
     Options::new().background(background).commit(match commit {
         Commit::Durable => perdura::Commit::Durable,
-        Commit::Grouped(updates) => perdura::Commit::Grouped(updates),
+        Commit::Grouped(updates) => perdura::Commit::grouped(updates),
     })
 }
 

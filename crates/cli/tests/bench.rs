@@ -152,6 +152,47 @@ fn ycsb_writes_exactly_the_documented_keys() {
     }
 }
 
+/// Each rate is what threads have done; how much that is says nothing here.
+#[test]
+fn readers_and_writers_of_one_partition_write_exactly_the_documented_keys() {
+    const KEYS: [&str; 19] = [
+        "engine",
+        "workload",
+        "skew",
+        "tuples",
+        "readers",
+        "writers",
+        "domain",
+        "modelled",
+        "commit",
+        "background",
+        "seed",
+        "seconds",
+        "reads_s_alone",
+        "reads_s_beside",
+        "reads_ratio",
+        "writes_s_one",
+        "writes_s_all",
+        "writes_s_beside",
+        "writes_ratio",
+    ];
+    let line = "bench ycsb --engine cow,nvm-inp --tuples 200 --phase-ms 20 --json -";
+    let both = run_in_empty(
+        &[&line.split(' ').collect::<Vec<_>>()[..], &["--readers", "2", "--writers", "2"]].concat(),
+    );
+    for run in runs(&both) {
+        assert_eq!(keys(&run), KEYS.into_iter().collect());
+        for rate in ["reads_s_alone", "reads_s_beside", "writes_s_one", "writes_s_all"] {
+            assert!(run[rate].as_f64().unwrap() > 0.0, "{rate}: {run}");
+        }
+    }
+    let alone =
+        run_in_empty(&[&line.split(' ').collect::<Vec<_>>()[..], &["--writers", "2"]].concat());
+    for run in runs(&alone) {
+        assert!(run["reads_s_alone"].is_null() && run["writes_s_beside"].is_null(), "{run}");
+    }
+}
+
 #[test]
 fn a_long_run_is_told_by_fifths() {
     let arguments = ["bench", "ycsb", "--peer", "lmdb", "--tuples", "100", "--txns", "203"];

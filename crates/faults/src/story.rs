@@ -157,7 +157,7 @@ impl Plot {
     }
 
     pub(crate) fn commit(&self) -> Commit {
-        if self.group == 1 { Commit::Durable } else { Commit::Grouped(self.group) }
+        if self.group == 1 { Commit::Durable } else { Commit::grouped(self.group) }
     }
 
     /// Runs the story of an engine whose data lie in the pool. Note `n` says that the first `n`
@@ -633,7 +633,7 @@ pub fn a_snapshot_goes_before_its_group_is_durable(engine: EngineKind) -> Story<
         }
         Ok(())
     };
-    let options = options(engine).commit(Commit::Grouped(GROUP));
+    let options = options(engine).commit(Commit::grouped(GROUP));
     let (medium, trace) = told_of(&schema(), options, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: GROUP as usize, created: false }
 }

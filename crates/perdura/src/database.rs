@@ -21,18 +21,18 @@ use engines::{
 
 use crate::any_engine::{AnyEngine, Hosted, Which};
 use crate::background::Worker;
-use crate::bell::Bell;
+use crate::closer::Closer;
 use crate::declared;
 use crate::error::Error;
 use crate::host::{FILES, Host, files_of, place_of};
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
-use crate::options::{Background, Options, WriteOptions};
+use crate::options::{Background, Commit, Options, WriteOptions};
 use crate::reachable::Reachable;
 use crate::sessions::{SessionPool, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::transaction::{ReadTx, Ticket, Tx};
+use crate::transaction::{Call, ReadTx, Ticket, Tx};
 use crate::turns::{CopyGuard, Turns};
 
 pub use partition::{Exclusive, Partition};
@@ -42,6 +42,7 @@ pub use partition::{Exclusive, Partition};
 pub struct Database<E: Environment = Native> {
     pub(crate) partitions: Arc<[Turns<AnyEngine<E>>]>,
     worker: Option<Worker>,
+    closer: Option<Closer>,
     /// Takes snapshots of each partition without its lock, in engines that can do so.
     pub(crate) snapshots: Vec<Option<Arc<dyn SnapshotSource>>>,
     pub(crate) catalog: Arc<Catalog>,
@@ -339,7 +340,7 @@ impl<E: Hosted> Database<E> {
             Identity::of(which),
             options.retry_for,
         );
-        database.start_worker(options.background)?;
+        database.start_threads(options)?;
         Ok(database)
     }
 
@@ -428,7 +429,7 @@ impl<E: Hosted> Database<E> {
             Self::assemble(engines, catalog, heap, media.files, identity, options.retry_for);
         database.report = report;
         database.opening = Some(times);
-        database.start_worker(options.background)?;
+        database.start_threads(options)?;
         Ok(database)
     }
 }
@@ -453,12 +454,13 @@ impl<E: Environment> Database<E> {
         };
         let turns = |engine: AnyEngine<E>| {
             let syncer = engine.syncer();
-            Turns::with_syncer(engine, retry_for, syncer)
+            Turns::new(engine, retry_for, syncer)
         };
         let partitions = engines.into_iter().map(turns).collect();
         Self {
             partitions,
             worker: None,
+            closer: None,
             snapshots,
             catalog,
             heap,
@@ -473,20 +475,30 @@ impl<E: Environment> Database<E> {
         }
     }
 
-    fn start_worker(&mut self, background: Background) -> Result<(), Error> {
+    fn start_threads(&mut self, options: &Options) -> Result<(), Error> {
         let mut puts_off = false;
         for number in 0..self.partitions.len() {
             puts_off |= self.partition(number).read_lock()?.puts_off_work();
         }
-        if background == Background::Thread && puts_off {
+        if options.background == Background::Thread && puts_off {
             self.worker = Some(Worker::start(&self.partitions)?);
+        }
+        if let Commit::Grouped { within: Some(within), .. } = options.commit
+            && self.engine.kind.is_none_or(leaves_groups_open)
+        {
+            self.closer = Some(Closer::start(&self.partitions, within)?);
         }
         Ok(())
     }
 
     #[inline]
-    fn bell(&self) -> Option<&Bell> {
-        self.worker.as_ref().map(|worker| &*worker.bell)
+    fn call(&self, partition: usize) -> Option<Call<'_, E>> {
+        if self.worker.is_none() && self.closer.is_none() {
+            return None;
+        }
+        let bell = self.worker.as_ref().map(|worker| &*worker.bell);
+        let alarms = self.closer.as_ref().map(|closer| &*closer.alarms);
+        Some(Call { bell, alarms, turns: &self.partitions[partition] })
     }
 
     /// What the thread in the background could not do.
@@ -841,12 +853,15 @@ impl<E: Environment> Database<E> {
     /// stays marked as open. For tests of recovery.
     pub fn abandon(mut self) {
         self.closed = true;
-        self.stop_worker();
+        self.stop_threads();
     }
 
-    fn stop_worker(&mut self) {
+    fn stop_threads(&mut self) {
         if let Some(worker) = &mut self.worker {
             worker.stop();
+        }
+        if let Some(closer) = &mut self.closer {
+            closer.stop();
         }
     }
 
@@ -854,7 +869,7 @@ impl<E: Environment> Database<E> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        self.stop_worker();
+        self.stop_threads();
         // In a forked child a partition may be held by a thread that is not there.
         self.heap.memory().healthy()?;
         for number in 0..self.partitions.len() {
@@ -953,5 +968,13 @@ pub(crate) fn agreed_engine(
             found: description.engine.clone(),
             wanted: wanted.map_or("one that this build has".into(), |kind| kind.to_string()),
         }),
+    }
+}
+
+/// Whether commits of the engine are ever grouped.
+const fn leaves_groups_open(kind: EngineKind) -> bool {
+    match kind {
+        EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvmCow => true,
+        EngineKind::NvmInp | EngineKind::NvmLog => false,
     }
 }

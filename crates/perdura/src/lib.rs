@@ -88,6 +88,7 @@ mod any_engine;
 mod background;
 mod backup;
 mod bell;
+mod closer;
 mod database;
 mod declared;
 mod doomed;

@@ -69,6 +69,10 @@ impl<E: Environment> Database<E> {
         if has_snapshots {
             return snapshots();
         }
+        // Commits that have ended and are being synced: a crash must not take what a copy has.
+        for partition in &*self.partitions {
+            partition.settle(partition.group.newest())?;
+        }
         Ok(guards.into_iter().map(Part::Locked).collect())
     }
 }

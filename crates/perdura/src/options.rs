@@ -12,9 +12,25 @@ use crate::error::Error;
 pub enum Commit {
     /// When the transaction is durable.
     Durable,
-    /// At once; the transaction becomes durable with a group of so many. A [`crate::Ticket`] tells
+    /// At once; the transaction becomes durable with a group of others. A [`crate::Ticket`] tells
     /// when. Engines that are durable at every commit anyway ignore this.
-    Grouped(u32),
+    Grouped {
+        /// The transactions of a group: the last of them syncs for all.
+        transactions: u32,
+        /// A group that is not full is synced after this time, by a thread that the database starts
+        /// and owns; without a limit only when somebody asks for it ([`crate::Database::wait`],
+        /// [`crate::Database::sync`], closing). The thread waits for the transaction that is open
+        /// then; and an owner of the partition ([`crate::Partition::exclusive`]) lets it in between
+        /// two transactions.
+        within: Option<Duration>,
+    },
+}
+
+impl Commit {
+    /// In groups of so many transactions, without a time limit.
+    pub const fn grouped(transactions: u32) -> Self {
+        Self::Grouped { transactions, within: None }
+    }
 }
 
 /// Who does the work that engines put off: steps of checkpoints, the collection of pages that a crash
@@ -159,7 +175,7 @@ impl Options {
         self.commit = commit;
         self.engine_options.group = match commit {
             Commit::Durable => 1,
-            Commit::Grouped(transactions) => transactions.max(1),
+            Commit::Grouped { transactions, .. } => transactions.max(1),
         };
         self
     }

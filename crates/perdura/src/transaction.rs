@@ -9,6 +9,7 @@ use engines::{EngineError, Read, VersionReader};
 
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
+use crate::closer::Alarms;
 use crate::declared;
 use crate::error::Error;
 use crate::sessions::Lent;
@@ -240,24 +241,43 @@ pub(crate) fn check_columns(table: &Table, columns: &[u16]) -> Result<(), Error>
 #[derive(Debug)]
 pub struct Tx<'a, E: Environment = Native> {
     pub(crate) engine: Writing<'a, E>,
-    /// Tells the thread in the background, if there is one.
+    /// Tells the database's threads, if there are any.
     pub(crate) call: Option<Call<'a, E>>,
     pub(crate) catalog: &'a Catalog,
     pub(crate) partition: usize,
     pub(crate) statements: u64,
 }
 
-/// Tells the thread in the background that a partition has something to do for it.
+/// Tells the database's threads that a partition has something to do for them.
 #[derive(Debug)]
 pub(crate) struct Call<'a, E: Environment> {
-    pub(crate) bell: &'a Bell,
+    pub(crate) bell: Option<&'a Bell>,
+    /// Of groups that are not to be open for long.
+    pub(crate) alarms: Option<&'a Alarms>,
     pub(crate) turns: &'a Turns<AnyEngine<E>>,
 }
 
+impl<E: Environment> Clone for Call<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Environment> Copy for Call<'_, E> {}
+
 impl<E: Environment> Call<'_, E> {
-    fn ring(&self) {
-        self.turns.leave_backlog();
-        self.bell.ring();
+    /// A transaction has ended.
+    #[inline]
+    fn after(&self, engine: &AnyEngine<E>, partition: usize, durable: bool) {
+        if let Some(bell) = self.bell
+            && engine.has_backlog()
+        {
+            self.turns.leave_backlog();
+            bell.ring();
+        }
+        if let (Some(alarms), false) = (self.alarms, durable) {
+            alarms.left_open(partition);
+        }
     }
 }
 
@@ -511,10 +531,8 @@ impl<E: Environment> Tx<'_, E> {
 
     #[inline]
     fn ended(&self, number: u64, durable: bool) -> Ticket {
-        if let Some(call) = &self.call
-            && self.engine.has_backlog()
-        {
-            call.ring();
+        if let Some(call) = &self.call {
+            call.after(&self.engine, self.partition, durable);
         }
         Ticket { partition: self.partition, number, durable }
     }

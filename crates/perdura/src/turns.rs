@@ -55,8 +55,8 @@ pub(crate) struct Turns<T> {
     served: AtomicU32,
     /// How many readers have passed writers that wait, since one of those had its turn.
     passed: AtomicU32,
-    /// The thread in the background waits for it.
-    wanted: AtomicBool,
+    /// Threads of the database's own wait for it.
+    wanted: AtomicU32,
     /// There is something to do for the thread in the background. Set by who may write.
     backlog: AtomicBool,
     /// How often the thread has waited in vain since it was there last.
@@ -85,24 +85,15 @@ const MOST_MISSED: u32 = 7;
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> Turns<T> {
-    #[cfg(test)]
-    pub(crate) fn new(value: T, patience: Duration) -> Self {
-        Self::with_syncer(value, patience, None)
-    }
-
     /// A thread that holds another one waits for `patience`; `syncer` syncs without it.
-    pub(crate) fn with_syncer(
-        value: T,
-        patience: Duration,
-        syncer: Option<Arc<dyn Syncer>>,
-    ) -> Self {
+    pub(crate) fn new(value: T, patience: Duration, syncer: Option<Arc<dyn Syncer>>) -> Self {
         Self {
             lock: RwLock::new(value),
             copying: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             served: AtomicU32::new(0),
             passed: AtomicU32::new(0),
-            wanted: AtomicBool::new(false),
+            wanted: AtomicU32::new(0),
             backlog: AtomicBool::new(false),
             missed: AtomicU32::new(0),
             owned: AtomicBool::new(false),
@@ -334,9 +325,9 @@ impl<T> Turns<T> {
     /// the partition.
     pub(crate) fn step<R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Option<R> {
         let missed = self.missed.load(Relaxed);
-        self.wanted.store(true, SeqCst);
+        self.wanted.fetch_add(1, SeqCst);
         let guard = self.lock.try_write_for(STEP_WAIT.saturating_mul(1 << missed.min(MOST_MISSED)));
-        self.wanted.store(false, SeqCst);
+        self.wanted.fetch_sub(1, SeqCst);
         self.missed.store(if guard.is_none() { missed.saturating_add(1) } else { 0 }, Relaxed);
         let mut guard = WriteGuard::new(guard?, self);
         self.passed.store(0, Relaxed);
@@ -357,6 +348,16 @@ impl<T> Turns<T> {
             yield_now();
         }
         Some(done)
+    }
+
+    /// A look in by a thread of the database's own, if it can be had so soon.
+    pub(crate) fn visit<R>(&self, time: Duration, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.wanted.fetch_add(1, SeqCst);
+        let guard = self.lock.try_write_for(time);
+        self.wanted.fetch_sub(1, SeqCst);
+        let mut guard = WriteGuard::new(guard?, self);
+        self.passed.store(0, Relaxed);
+        Some(work(&mut guard))
     }
 
     /// How many have waited and got it, if somebody waits.
@@ -380,7 +381,7 @@ impl<T> Turns<T> {
     /// Whether the thread in the background waits for its turn.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.load(Relaxed)
+        self.wanted.load(Relaxed) > 0
     }
 
     /// Called without the lock by one who had it for long: returns when the thread in the

@@ -315,7 +315,7 @@ fn work(partitions: &[Turns<Partition>], bell: &Bell) {
 /// `early`: the bell is rung before the work is there, which is wrong.
 fn writers_and_the_thread(early: bool) {
     let partitions: Arc<[Turns<Partition>]> =
-        (0..2).map(|_| Turns::new(Partition::default(), PATIENCE)).collect();
+        (0..2).map(|_| Turns::new(Partition::default(), PATIENCE, None)).collect();
     let bell = Arc::new(Bell::default());
     let worker = {
         let (partitions, bell) = (partitions.clone(), bell.clone());
@@ -379,7 +379,7 @@ fn a_bell_that_is_rung_too_early_is_slept_through() {
 /// A writer that finds the partition taken by the thread waits for one step, although the thread
 /// always has more to do.
 fn a_writer_beside_a_busy_thread() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
     let stop = Arc::new(AtomicU32::new(0));
     let worker = {
         let (turns, stop) = (turns.clone(), stop.clone());
@@ -411,7 +411,7 @@ fn a_writer_waits_for_a_step_at_most() {
 /// The owner of a partition lets the thread in between two transactions; another writer and a
 /// reader want it too.
 fn an_owner_lets_the_thread_in() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
     let spawn = |act: fn(&Turns<u32>)| {
         let turns = turns.clone();
         thread::spawn(move || act(&turns))
@@ -450,7 +450,7 @@ fn an_owner_who_lets_the_thread_in_goes_on() {
 /// Somebody copies the partition until a reader has been there; a writer and the thread in the
 /// background wait for the end of it.
 fn a_reader_beside_a_copy() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
     let seen = Arc::new(AtomicU32::new(0));
     let copy = turns.copy(None).unwrap();
     let spawn = |act: fn(&Turns<u32>, &AtomicU32)| {
@@ -486,7 +486,7 @@ fn readers_do_not_wait_for_a_copy_though_writers_do() {
 
 /// One who comes to copy while a writer waits for a reader, and readers that came before.
 fn a_copy_behind_a_writer() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
     let reading = turns.read().unwrap();
     let others: Vec<_> = (0..4u32)
         .map(|number| {
@@ -515,7 +515,7 @@ fn one_who_reads_already_waits_for_no_writer() {
 
 /// Somebody reads until so many others have been there; a writer waits.
 fn readers_behind_a_writer_that_waits(readers: u32) {
-    let (turns, seen) = (Arc::new(Turns::new(0u32, PATIENCE)), Arc::new(AtomicU32::new(0)));
+    let (turns, seen) = (Arc::new(Turns::new(0u32, PATIENCE, None)), Arc::new(AtomicU32::new(0)));
     let long = turns.read().unwrap();
     let writer = {
         let turns = turns.clone();
@@ -561,7 +561,7 @@ fn no_more_readers_than_are_let_pass_a_writer() {
 
 /// The owner goes on only when the thread has given up.
 fn an_owner_who_keeps_the_partition() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE));
+    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
     let owned = turns.write().unwrap();
     let thread = {
         let turns = turns.clone();
@@ -636,7 +636,7 @@ impl Syncs for Ledger {
 
 fn ledger(log: &Arc<Log>, outside: bool) -> Turns<Ledger> {
     let syncer = || -> Arc<dyn engines::Syncer> { log.clone() };
-    Turns::with_syncer(Ledger { log: log.clone() }, PATIENCE, outside.then(syncer))
+    Turns::new(Ledger { log: log.clone() }, PATIENCE, outside.then(syncer))
 }
 
 /// What a transaction does; returns its number if it was acknowledged.

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use perdura::{Database, EngineKind, Error, Table, Value};
 use serde::Serialize;
+use workloads::Commit;
 use workloads::ycsb::{self, COLUMN_BYTES, COLUMNS, ROW_BYTES, Workload};
-use workloads::{Commit, Store};
 
 use super::Report;
 use super::figures::{fine, whole};

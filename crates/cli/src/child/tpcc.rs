@@ -79,6 +79,6 @@ fn reference(task: &Task, spec: &Spec) -> Result<Database, Failure> {
         | Contestant::Peer(_) => EngineKind::NvmInp,
     };
     let path = task.directory.join("reference");
-    let options = Options::new().commit(Commit::Grouped(1000));
+    let options = Options::new().commit(Commit::grouped(1000));
     create_shop(Contestant::Engine(engine), &path, spec, &options, Some(Domain::Process))
 }

@@ -88,7 +88,7 @@ pub(super) fn seconds(
         let place = bench.place("native")?;
         let options = match commit {
             Commit::Durable => options.clone(),
-            Commit::Grouped(group) => options.clone().commit(perdura::Commit::Grouped(group)),
+            Commit::Grouped(group) => options.clone().commit(perdura::Commit::grouped(group)),
         };
         let store = loaded(&place.path().join("pool"), engine, &options, domain, workload)?;
         let how = RunOptions { commit, ..one_worker() };

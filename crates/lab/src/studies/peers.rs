@@ -336,7 +336,7 @@ impl Race<'_> {
         let pool = path.join("pool");
         let options = match self.commit {
             Commit::Durable => Options::new(),
-            Commit::Grouped(group) => Options::new().commit(perdura::Commit::Grouped(group)),
+            Commit::Grouped(group) => Options::new().commit(perdura::Commit::grouped(group)),
         };
         let store = loaded_with(&schema, &pool, kind, &options, domain, &workload)?;
         self.run(&store.with_statements(way.statements))

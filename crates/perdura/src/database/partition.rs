@@ -7,7 +7,6 @@ use engines::{Begin, Isolation, VersionReader};
 
 use super::{Copying, Database};
 use crate::any_engine::AnyEngine;
-use crate::bell::Bell;
 use crate::error::Error;
 use crate::options::WriteOptions;
 use crate::rerun::Tries;
@@ -122,7 +121,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     fn tx(&self, engine: Writing<'a, E>) -> Tx<'a, E> {
         Tx {
             engine,
-            call: self.database.bell().map(|bell| Call { bell, turns: self.turns() }),
+            call: self.database.call(self.number),
             catalog: &self.database.catalog,
             partition: self.number,
             statements: 0,
@@ -150,7 +149,7 @@ impl<'a, E: Environment> Partition<'a, E> {
             _still: still,
             turns,
             engine: Some(engine),
-            bell: self.database.bell(),
+            call: self.database.call(self.number),
             catalog: &self.database.catalog,
             partition: self.number,
         })
@@ -328,7 +327,7 @@ pub struct Exclusive<'a, E: Environment = Native> {
     turns: &'a Turns<AnyEngine<E>>,
     /// None only while the thread in the background is let in.
     engine: Option<WriteGuard<'a, AnyEngine<E>>>,
-    bell: Option<&'a Bell>,
+    call: Option<Call<'a, E>>,
     catalog: &'a Catalog,
     partition: usize,
     _still: Option<Still<'a, E>>,
@@ -361,7 +360,7 @@ impl<E: Environment> Exclusive<'_, E> {
         engine.begin();
         Tx {
             engine: Writing::Owned(engine),
-            call: self.bell.map(|bell| Call { bell, turns: self.turns }),
+            call: self.call,
             catalog: self.catalog,
             partition: self.partition,
             statements: 0,

@@ -257,7 +257,7 @@ fn of(engine: EngineKind) -> Options {
 }
 
 fn grouped(engine: EngineKind) -> Options {
-    of(engine).commit(Commit::Grouped(64))
+    of(engine).commit(Commit::grouped(64))
 }
 
 /// What an insert needs at least: the model's single copy of the tuple.

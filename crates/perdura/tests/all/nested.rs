@@ -31,7 +31,7 @@ impl Subject {
     fn new(engine: EngineKind, options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = options.engine(engine).domain(Domain::Process).pool_limit(1 << 30);
-        let options = options.volatile_limit(1 << 30).commit(Commit::Grouped(1000));
+        let options = options.volatile_limit(1 << 30).commit(Commit::grouped(1000));
         let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
         let t = db.table("t").unwrap();
         for number in 0..db.partition_count() {

@@ -50,7 +50,7 @@ impl Driver {
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
         let options = Options::new()
             .engine(EngineKind::NvmCow)
-            .commit(Commit::Grouped(group))
+            .commit(Commit::grouped(group))
             .tree_node_bytes(node_bytes);
         let db = Database::create_on(media, &schema(), &options).unwrap();
         let table = db.table("usertable").unwrap();

@@ -101,7 +101,7 @@ fn a_group_of_transactions_is_one_batch() {
     let directory = tempfile::tempdir().unwrap();
     for engine in [EngineKind::Cow, EngineKind::NvmCow] {
         let path = directory.path().join(engine.name());
-        let options = options(engine).commit(Commit::Grouped(10));
+        let options = options(engine).commit(Commit::grouped(10));
         let db = Database::create(path, &schema(), &options).unwrap();
         let table = Tables::of(&db).pair;
         for number in 0..100 {

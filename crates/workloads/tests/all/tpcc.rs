@@ -162,7 +162,7 @@ fn after_tpcc(engine: EngineKind, spec: &Spec, commit: Commit) -> Contents {
     let directory = tempfile::tempdir().unwrap();
     let options = match commit {
         Commit::Durable => options(engine),
-        Commit::Grouped(group) => options(engine).commit(perdura::Commit::Grouped(group)),
+        Commit::Grouped(group) => options(engine).commit(perdura::Commit::grouped(group)),
     };
     let options = options.partitions(spec.partitions as u32);
     let path = directory.path().join("db");

@@ -392,7 +392,9 @@ fn one_can_read_within_a_read_whoever_waits() {
                     std::thread::yield_now();
                 }
                 std::thread::sleep(std::time::Duration::from_millis(20));
-                assert_eq!(seen(&db, 0), 20);
+                // In engines with snapshots the outer read keeps no writer waiting.
+                let now = seen(&db, 0);
+                assert!(now == 20 || now == 21 && db.snapshot().is_ok(), "{engine}: {now}");
                 Ok(())
             })
             .unwrap();

@@ -52,7 +52,7 @@ fn durable_commits_are_there_after_a_kill() {
 fn grouped_commits_are_durable_when_their_ticket_or_a_sync_says_so() {
     each(|engine| {
         for group in [3, 17, 10_000] {
-            let mut store = Store::new(&schema(), small(engine).commit(Commit::Grouped(group)));
+            let mut store = Store::new(&schema(), small(engine).commit(Commit::grouped(group)));
             let mut next = 0;
             for round in 0..12 {
                 let table = store.db().table("t").unwrap();
@@ -101,7 +101,7 @@ fn grouped_commits_are_durable_when_their_ticket_or_a_sync_says_so() {
 #[test]
 fn aborts_within_a_group() {
     each(|engine| {
-        let mut store = Store::new(&schema(), small(engine).commit(Commit::Grouped(50)));
+        let mut store = Store::new(&schema(), small(engine).commit(Commit::grouped(50)));
         let table = store.db().table("t").unwrap();
         for id in 0..120u64 {
             let mut tx = store.db().begin().unwrap();
@@ -254,7 +254,7 @@ fn opening_or_creating() {
 #[test]
 fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable() {
     each(|engine| {
-        let mut store = Store::new(&schema(), small(engine).commit(Commit::Grouped(1000)));
+        let mut store = Store::new(&schema(), small(engine).commit(Commit::grouped(1000)));
         let db = store.db();
         let table = db.table("t").unwrap();
         let mut owned = db.partition(0).exclusive().unwrap();
@@ -300,7 +300,7 @@ fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable(
 #[test]
 fn a_sync_beside_a_leaked_transaction_is_a_sync() {
     each(|engine| {
-        let store = Store::new(&schema(), small(engine).commit(Commit::Grouped(1000)));
+        let store = Store::new(&schema(), small(engine).commit(Commit::grouped(1000)));
         let db = store.db();
         let table = db.table("t").unwrap();
         let mut owned = db.partition(0).exclusive().unwrap();
@@ -319,5 +319,50 @@ fn a_sync_beside_a_leaked_transaction_is_a_sync() {
         assert!(durable || synced, "{engine}: {counted:?}");
         drop(owned);
         assert_eq!(prefix(db), 1);
+    });
+}
+
+/// Nobody asks for it, and no other commit comes. Waits for as long as it takes.
+#[test]
+fn a_group_with_a_time_limit_ends_by_itself() {
+    each(|engine| {
+        let within = Some(std::time::Duration::from_millis(1));
+        let commit = Commit::Grouped { transactions: 1000, within };
+        let mut store = Store::new(&schema(), small(engine).commit(commit));
+        for id in 0..5 {
+            let table = store.db().table("t").unwrap();
+            let ticket = put(store.db(), &table, id);
+            while !store.db().durable(ticket).unwrap() {
+                std::thread::yield_now();
+            }
+        }
+        store.crash();
+        assert_eq!(prefix(store.db()), 5);
+    });
+}
+
+/// An owner of the partition lets the thread in between two transactions.
+#[test]
+fn a_group_of_an_owner_ends_in_time_too() {
+    each(|engine| {
+        let within = Some(std::time::Duration::from_millis(1));
+        let commit = Commit::Grouped { transactions: u32::MAX, within };
+        let store = Store::new(&schema(), small(engine).commit(commit));
+        let table = store.db().table("t").unwrap();
+        let mut owner = store.db().partition(0).exclusive().unwrap();
+        let mut first = None;
+        for id in 0.. {
+            let mut tx = owner.begin();
+            insert(&mut tx, &table, &tuple(id, id)).unwrap();
+            let ticket = tx.commit().unwrap();
+            first.get_or_insert(ticket);
+            if ticket.is_durable() || id % 50 == 49 {
+                drop(owner);
+                if store.db().durable(first.unwrap()).unwrap() {
+                    break;
+                }
+                owner = store.db().partition(0).exclusive().unwrap();
+            }
+        }
     });
 }

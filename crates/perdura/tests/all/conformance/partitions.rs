@@ -67,7 +67,7 @@ fn partitions_have_the_same_tables_and_their_own_tuples() {
 #[test]
 fn tickets_and_syncs_speak_of_their_partition() {
     each(|engine| {
-        let options = small(engine).partitions(PARTITIONS).commit(Commit::Grouped(100));
+        let options = small(engine).partitions(PARTITIONS).commit(Commit::grouped(100));
         let mut store = Store::new(&schema(), options);
         let table = store.db().table("t").unwrap();
         let put = |db: &Database, partition: usize, id: u64| {

@@ -70,7 +70,7 @@ impl Run {
     fn setup(&self, engine: Under) -> Setup {
         small(engine).commit(match self.group {
             1 => Commit::Durable,
-            group => Commit::Grouped(group),
+            group => Commit::grouped(group),
         })
     }
 

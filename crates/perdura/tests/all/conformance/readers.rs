@@ -119,7 +119,7 @@ fn a_reader_holds_up_no_writer_and_sees_one_state() {
 fn a_reader_sees_what_was_committed_before_it_began() {
     each(|engine| {
         for group in [1, 4] {
-            let options = small(engine).commit(Commit::Grouped(group));
+            let options = small(engine).commit(Commit::grouped(group));
             let store = Store::new(&schema(), options);
             let (db, table) = (store.db(), begin(store.db()));
             for round in 1..=10 {

@@ -77,7 +77,7 @@ fn a_snapshot_sees_what_was_committed_when_it_was_taken() {
     for engine in engines() {
         for group in [1, 5] {
             let directory = tempfile::tempdir().unwrap();
-            let options = options(engine).commit(Commit::Grouped(group));
+            let options = options(engine).commit(Commit::grouped(group));
             let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
             let tables = Tables::of(&db);
             let (mut driver, mut model) = (Driver::new(u64::from(group), 150), Model::default());

@@ -243,7 +243,7 @@ fn insert_item_in(partition: &Partition<'_>, tables: &Tables, key: u64, item: &I
 #[test]
 fn statements_in_groups_are_durable_when_their_ticket_or_a_sync_says_so() {
     each(|engine| {
-        let (mut store, mut model) = filled(small(engine).commit(Commit::Grouped(1000)));
+        let (mut store, mut model) = filled(small(engine).commit(Commit::grouped(1000)));
         let tables = Tables::of(store.db());
         store.db().sync().unwrap();
         let mut all = true;
