@@ -75,6 +75,13 @@ impl Baton {
         }
     }
 
+    /// Another thread goes on: this one waits for something that another one has to do.
+    pub fn give_on(&self) {
+        if let Some(me) = ME.get() {
+            drop(self.hand_over(self.state(), me));
+        }
+    }
+
     /// [`Self::pass`], unless the place in the source has the allocator's lock.
     pub fn pass_at(&self, site: Site) {
         if !has_lock(site) {

@@ -20,6 +20,7 @@
 //! | [`explorer`] | the walk over all states, and the verdict |
 //! | [`baton`], [`crowd`] | several partitions whose transactions interleave |
 //! | [`history`] | the oracle for transactions that interleave in one partition |
+//! | [`sharing`], [`shared`] | threads in one partition, whose transactions interleave |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
@@ -47,6 +48,8 @@ pub mod mutation;
 pub mod pool;
 mod quiet;
 pub mod script;
+pub mod shared;
+pub mod sharing;
 pub mod soak;
 pub mod story;
 pub mod sweep;

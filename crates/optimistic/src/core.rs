@@ -79,6 +79,13 @@ impl Shared {
         Ok(core)
     }
 
+    /// Others go on, as if one of them had the lock.
+    pub(crate) fn let_in(&self) {
+        if let Some(hook) = &self.hook {
+            hook(At::Taken);
+        }
+    }
+
     /// A panic while it is taken comes from a crash test's medium, and leaves the inner engine as a
     /// crash does.
     pub(crate) fn locked(&self) -> MutexGuard<'_, Core> {

@@ -143,6 +143,7 @@ impl Session {
         core.commit_part(first)?;
         if self.shared.flaw == Some(Flaw::DirtyWrite) {
             drop(core);
+            self.shared.let_in();
             core = self.shared.lock()?;
         }
         let done = core.commit_part(second)?;

@@ -43,6 +43,8 @@ pub(super) struct Read {
     pub(super) key: usize,
     /// All of these.
     pub(super) wants: Vec<Want>,
+    /// A scan has shown it, or not shown it.
+    scanned: bool,
 }
 
 impl Read {
@@ -260,7 +262,7 @@ impl<'a> Digester<'a> {
         match self.own.get(&number) {
             Some(own) if want.is(key, *own) => Ok(()),
             Some(own) => Err(self.own_unseen(key, *own, &want)),
-            None => self.want(number, want),
+            None => self.want(number, want, false),
         }
     }
 
@@ -282,7 +284,7 @@ impl<'a> Digester<'a> {
             match self.own.get(&number) {
                 Some(own) if want.is(key, *own) => {}
                 Some(own) => return Err(self.own_unseen(key, *own, &want)),
-                None => self.want(number, want)?,
+                None => self.want(number, want, true)?,
             }
         }
         Ok(())
@@ -293,20 +295,21 @@ impl<'a> Digester<'a> {
         self.wrong(Anomaly::OwnWriteUnseen, what)
     }
 
-    fn want(&mut self, number: usize, want: Want) -> Checked {
+    fn want(&mut self, number: usize, want: Want, scanned: bool) -> Checked {
         let key = self.index.keys[number];
         if let Want::Cell(cell) = want {
             self.check_value(key, cell)?;
         }
         let Some(at) = self.read_of.get(&number).copied() else {
             self.read_of.insert(number, self.reads.len());
-            self.reads.push(Read { key: number, wants: vec![want] });
+            self.reads.push(Read { key: number, wants: vec![want], scanned });
             return Ok(());
         };
         let before = &self.reads[at].wants;
         if let Some(other) = before.iter().find(|other| other.excludes(&want, key)) {
-            let scanned = |want: &Want| matches!(want, Want::Outside(_));
-            let phantom = scanned(&want) || scanned(other);
+            // A row has come into a range that was scanned, or has gone out of it.
+            let gone = |want: &Want| matches!(want, Want::Outside(_) | Want::Absent);
+            let phantom = (scanned || self.reads[at].scanned) && (gone(&want) || gone(other));
             let anomaly = if phantom { Anomaly::Phantom } else { Anomaly::NonRepeatableRead };
             let what = format!("saw of key {key} first {other:?} and then {want:?}");
             let found = self.wrong(anomaly, what);
@@ -314,6 +317,7 @@ impl<'a> Digester<'a> {
         } else if !before.contains(&want) {
             self.reads[at].wants.push(want);
         }
+        self.reads[at].scanned |= scanned;
         Ok(())
     }
 

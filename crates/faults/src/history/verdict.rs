@@ -239,6 +239,13 @@ impl Search<'_> {
     ) -> Failed {
         let mut failed: Option<Failed> = None;
         let mut implied = Vec::new();
+        // What hangs on no choice is said of the worst one.
+        let count = |cycle: &[Edge], kind| cycle.iter().filter(|edge| edge.kind == kind).count();
+        let mut cycles: Vec<&Vec<Edge>> = cycles.iter().collect();
+        cycles.sort_by_key(|cycle| {
+            let count = |kind| count(cycle, kind);
+            (count(Kind::Time), count(Kind::Rw), count(Kind::Wr), cycle.len())
+        });
         for cycle in cycles {
             let choices = self.choices(lines, placed, cycle);
             if let [choice] = choices[..] {

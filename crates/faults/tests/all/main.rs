@@ -13,5 +13,7 @@ mod history;
 mod killed;
 mod lints;
 mod pool;
+mod shared;
 mod stores;
+mod threads;
 mod workloads;

@@ -1,0 +1,291 @@
+//! Threads that share one partition, and run one at a time ([`crate::baton`]); what they saw, and
+//! what a crash leaves of it, before the oracle ([`crate::history`]).
+//!
+//! A thread hands the baton over before a store, a flush or a fence, when it is going to take the
+//! engine's lock, and when it waits: for that lock, which the engine has to tell of, or for a
+//! partition that a serial engine lets one have at a time. Each acknowledgement is noted in the
+//! record with the time by the history's clock, so that for each state it is known what was promised.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use perdura::recording::RecordingFiles;
+use perdura::{Database, Error, Maker, Media, Options, Recorded, Tx};
+use pm::{Recording, Trace};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::baton::Baton;
+use crate::explorer::{Abandoned, Effort, Explored, Violation, with_promise, without_panic};
+use crate::history::{Cell, History, Key, Recorder, Rule};
+use crate::items::checks;
+use crate::medium::{Medium, State};
+use crate::pool::{LIMIT, PoolMedium};
+use crate::sharing::{Mix, Sharer, schema};
+
+/// An engine of a test.
+pub type Brought = Arc<dyn Maker<Recorded>>;
+
+/// Which story.
+#[derive(Clone)]
+pub struct Shared {
+    /// How the database is made and opened.
+    pub options: Options,
+    /// Makes an engine of a test that gives the baton on where it waits. Without it the options name
+    /// the engine.
+    pub maker: Option<Arc<dyn Fn(Arc<Baton>) -> Brought + Send + Sync>>,
+    /// Chooses the transactions, and who runs when.
+    pub seed: u64,
+    /// How many there are.
+    pub threads: usize,
+    /// Of all threads together.
+    pub transactions: usize,
+    /// How many there are.
+    pub keys: u64,
+    /// What transactions do.
+    pub mix: Mix,
+    /// Another thread goes on before about one in so many stores, flushes, fences or locks.
+    pub one_in: u32,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("seed", &self.seed).finish_non_exhaustive()
+    }
+}
+
+/// What was recorded.
+pub struct SharedStory {
+    /// What the transactions did and saw.
+    pub history: History,
+    /// What was done to the memory, with the history's time at each acknowledgement.
+    pub trace: Trace,
+    /// How often another thread went on.
+    pub handed_over: u64,
+    /// How many transactions ended in a conflict.
+    pub conflicts: usize,
+    options: Options,
+    maker: Option<Brought>,
+    sharer: Sharer,
+    /// Kept, so that its address is taken.
+    before: Recording,
+}
+
+impl fmt::Debug for SharedStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { history, handed_over, .. } = self;
+        let transactions = history.transactions.len();
+        let mut shown = f.debug_struct("SharedStory");
+        shown.field("transactions", &transactions).field("handed_over", handed_over);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// So many transactions of two threads on a few keys.
+    pub fn new(options: Options, seed: u64, transactions: usize) -> Self {
+        let (threads, keys, mix, one_in) = (2, 6, Mix::ALL, 6);
+        Self { options, maker: None, seed, threads, transactions, keys, mix, one_in }
+    }
+
+    /// Runs it.
+    ///
+    /// # Panics
+    /// The engine fails without any crash.
+    pub fn run(&self) -> SharedStory {
+        let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
+        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let baton = Arc::new(Baton::new(self.seed, self.threads, self.one_in));
+        let maker = self.maker.as_ref().map(|maker| maker(baton.clone()));
+        let db = match &maker {
+            Some(maker) => Database::create_with(media, &schema(), &self.options, &**maker),
+            None => Database::create_on(media, &schema(), &self.options),
+        };
+        let db = db.expect("a database");
+        let (sharer, initial) = Sharer::fill(&db, self.keys, self.mix).expect("it is filled");
+        assert_eq!(sharer.contents(&db).expect("it is read"), initial, "it is there");
+        let recorder = Recorder::new(initial);
+        let hook = baton.clone();
+        memory.call_before_each(move |site| hook.pass_at(site));
+        memory.start();
+        memory.note(0);
+        let conflicts = self.act(&db, &sharer, &recorder, &baton, &memory);
+        let trace = memory.stop();
+        // What is there in the end, as one more transaction.
+        let mut last = recorder.begin(self.threads);
+        last.scan(crate::history::Range::ALL, sharer.contents(&db).expect("it is read"));
+        recorder.committed(last, None);
+        checks(&db).expect("a sound database");
+        db.close().expect("it closes");
+        SharedStory {
+            history: recorder.history(),
+            trace,
+            handed_over: baton.handed_over(),
+            conflicts,
+            options: self.options.clone(),
+            maker,
+            sharer,
+            before: memory,
+        }
+    }
+
+    fn act(
+        &self,
+        db: &Database<Recorded>,
+        sharer: &Sharer,
+        recorder: &Recorder,
+        baton: &Baton,
+        memory: &Recording,
+    ) -> usize {
+        let (left, conflicts) = (AtomicUsize::new(self.transactions), AtomicUsize::new(0));
+        // One for all: who draws next follows from the seed, too.
+        let random = Mutex::new(SmallRng::seed_from_u64(self.seed));
+        let draw = || random.lock().unwrap_or_else(PoisonError::into_inner).random();
+        let take = |left: usize| left.checked_sub(1);
+        baton.run(|me| {
+            while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+                let mut random = SmallRng::seed_from_u64(draw());
+                let mut pending = recorder.begin(me);
+                let mut tx = begin(db, baton);
+                let done = sharer.change(&mut tx, &mut random, recorder, &mut pending);
+                let done = match done {
+                    Ok(()) if random.random_ratio(1, 10) => {
+                        tx.abort().expect("it aborts");
+                        recorder.aborted(pending);
+                        continue;
+                    }
+                    Ok(()) => tx.commit(),
+                    Err(error) => {
+                        drop(tx);
+                        Err(error)
+                    }
+                };
+                match done {
+                    Ok(ticket) => {
+                        assert!(ticket.is_durable(), "a commit is not durable");
+                        recorder.committed(pending, Some(ticket.number()));
+                        memory.note(recorder.now());
+                    }
+                    Err(Error::Conflict { .. }) => {
+                        recorder.aborted(pending);
+                        conflicts.fetch_add(1, Ordering::SeqCst);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        conflicts.into_inner()
+    }
+}
+
+/// Begins a transaction; whoever would wait for the partition gives the baton on.
+fn begin<'a>(db: &'a Database<Recorded>, baton: &Baton) -> Tx<'a, Recorded> {
+    loop {
+        match db.try_begin(Duration::ZERO) {
+            Err(Error::Busy { .. }) => baton.give_on(),
+            begun => return begun.expect("it begins"),
+        }
+    }
+}
+
+impl SharedStory {
+    /// Looks at the crash points; stops at the first state that is no prefix of an order that the
+    /// rule allows. From every so many states more transactions follow, and another recovery.
+    pub fn explore(&self, rule: Rule, effort: Effort) -> Explored {
+        let Effort { bound, part, seed, again } = effort;
+        let mut explored = Explored::default();
+        let mut seen = HashSet::new();
+        let walked = PoolMedium::walk(&self.trace, bound, part, seed, &mut |state| {
+            if !seen.insert(with_promise::<PoolMedium>(&state)) {
+                return ControlFlow::Continue(());
+            }
+            explored.states += 1;
+            let deep = again.is_due(explored.states, 0);
+            self.look(rule, &state, deep, &mut explored)
+        });
+        Explored { points: walked.points, barriers: walked.barriers, ..explored }
+    }
+
+    /// Looks at every `stride`th state that a kill of the process can leave behind.
+    pub fn explore_kills(&self, rule: Rule, stride: u64) -> Explored {
+        let mut explored = Explored::default();
+        PoolMedium::kills(&self.trace, &mut |state| {
+            explored.points += 1;
+            if !explored.points.is_multiple_of(stride) {
+                return ControlFlow::Continue(());
+            }
+            explored.states += 1;
+            let deep = explored.states.is_multiple_of(16);
+            self.look(rule, &state, deep, &mut explored)
+        });
+        explored
+    }
+
+    fn look(
+        &self,
+        rule: Rule,
+        state: &State<'_, [u8]>,
+        deep: bool,
+        explored: &mut Explored,
+    ) -> ControlFlow<()> {
+        let Err(what) = without_panic(|| self.judge(rule, state, deep)) else {
+            return ControlFlow::Continue(());
+        };
+        let lost = PoolMedium::explain(&self.trace, state.position, state.image);
+        explored.violation = Some(Violation { position: state.position, what, lost });
+        ControlFlow::Break(())
+    }
+
+    fn open(&self, image: &[u8]) -> Result<(Abandoned, Recording), String> {
+        let memory = Recording::pool_from_image(image, LIMIT).map_err(|error| error.to_string())?;
+        assert!(!memory.is_mapped_like(&self.before), "it recovers at another address");
+        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let db = match &self.maker {
+            Some(maker) => Database::open_with(media, &self.options, &**maker),
+            None => Database::open_on(media, &self.options),
+        };
+        let db = db.map_err(|error| format!("does not open: {error}"))?;
+        Ok((Abandoned(Some(db)), memory))
+    }
+
+    fn contents(&self, db: &Database<Recorded>) -> Result<Vec<(Key, Cell)>, String> {
+        let table = db.table(crate::sharing::CELL).map_err(|error| error.to_string())?;
+        let sharer = Sharer { table, ..self.sharer.clone() };
+        sharer.contents(db).map_err(|error| format!("cannot be read: {error}"))
+    }
+
+    fn judge(&self, rule: Rule, state: &State<'_, [u8]>, deep: bool) -> Result<(), String> {
+        let (db, memory) = self.open(state.image)?;
+        let contents = self.contents(&db)?;
+        let at = state.acknowledged.unwrap_or(0);
+        let order = self.history.recovered(rule, at, &contents);
+        order.map_err(|violation| format!("is wrong after a crash: {violation}"))?;
+        checks(&db)?;
+        if !deep {
+            return Ok(());
+        }
+        // A few more, on what the crash has left, and a second recovery.
+        let table = db.table(crate::sharing::CELL).map_err(|error| error.to_string())?;
+        let sharer = Sharer { table, ..self.sharer.clone() };
+        let recorder = Recorder::new(contents);
+        let mut random = SmallRng::seed_from_u64(state.position as u64);
+        for _ in 0..6 {
+            let mut pending = recorder.begin(0);
+            let mut tx = db.begin().map_err(|error| error.to_string())?;
+            let done = sharer.change(&mut tx, &mut random, &recorder, &mut pending);
+            let done = done.and_then(|()| tx.commit());
+            let ticket = done.map_err(|error| format!("cannot go on: {error}"))?;
+            recorder.committed(pending, Some(ticket.number()));
+        }
+        drop(db);
+        let (db, _) = self.open(PoolMedium::now(&memory).borrow())?;
+        let order = recorder.history().recovered(rule, recorder.now(), &self.contents(&db)?);
+        order.map_err(|violation| format!("goes on wrongly: {violation}"))?;
+        checks(&db).map(drop)
+    }
+}

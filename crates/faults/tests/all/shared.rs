@@ -1,0 +1,182 @@
+//! Threads that share one partition, in the optimistic engine and in those that take turns: what they
+//! saw has to have an order, a crash has to leave a prefix of it, and each flaw that is put into the
+//! optimistic engine has to be noticed and called by its name. See `faults::shared`.
+
+use std::sync::Arc;
+
+use faults::explorer::{Again, Effort};
+use faults::history::Rule::{self, Serializable, Snapshot};
+use faults::medium::Part;
+use faults::shared::{Brought, Shared};
+use faults::sharing::Mix;
+use faults::story::options;
+use optimistic::{At, Flaw, Optimistic};
+use perdura::EngineKind;
+
+/// A story of the optimistic engine.
+fn shared(engine: &Optimistic, seed: u64, transactions: usize) -> Shared {
+    let engine = engine.clone();
+    let maker = move |baton: Arc<faults::baton::Baton>| -> Brought {
+        Arc::new(engine.clone().at_lock(move |at| match at {
+            At::Before => baton.pass(),
+            At::Taken => baton.give_on(),
+        }))
+    };
+    let options = options(EngineKind::NvmInp);
+    Shared { maker: Some(Arc::new(maker)), ..Shared::new(options, seed, transactions) }
+}
+
+#[test]
+fn what_interleaves_in_the_optimistic_engine_is_strictly_serializable() {
+    let (mut committed, mut conflicts, mut handed_over) = (0, 0, 0);
+    for seed in 0..40 {
+        let threads = 2 + seed as usize % 3;
+        let story = Shared { threads, ..shared(&Optimistic::new(), seed, 60) }.run();
+        let order = story.history.check(Serializable);
+        committed += order.unwrap_or_else(|violation| panic!("seed {seed}: {violation}")).len();
+        conflicts += story.conflicts;
+        handed_over += story.handed_over;
+    }
+    println!("{committed} committed, {conflicts} conflicts, {handed_over} changes of thread");
+    assert!(committed > 1_000 && conflicts > 100 && handed_over > 10_000);
+}
+
+#[test]
+fn on_snapshots_writes_are_skewed_and_nothing_worse() {
+    let engine = Optimistic::new().on_snapshots();
+    let mut skewed = Vec::new();
+    for seed in 0..40 {
+        let story = shared(&engine, seed, 60).run();
+        story.history.check(Snapshot).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
+        if let Err(found) = story.history.check(Serializable) {
+            println!("seed {seed}: {found}");
+            skewed.push(found.to_string());
+        }
+    }
+    assert!(skewed.iter().any(|found| found.starts_with("write skew (G2)")), "{skewed:?}");
+    assert!(skewed.iter().all(|f| f.starts_with("write skew") || f.starts_with("phantom")));
+}
+
+/// What was recorded does not depend on the machine.
+#[test]
+fn the_same_seed_gives_the_same_record() {
+    let record = || {
+        let story = shared(&Optimistic::new(), 3, 40).run();
+        let mut threads: Vec<u32> = Vec::new();
+        let mut number = |thread| {
+            threads.iter().position(|known| *known == thread).unwrap_or_else(|| {
+                threads.push(thread);
+                threads.len() - 1
+            })
+        };
+        let events = story.trace.events.iter();
+        let events: Vec<_> =
+            events.map(|one| format!("{} {:?}", number(one.thread), one.event)).collect();
+        (events, story.history)
+    };
+    let (first, second) = (record(), record());
+    assert!(first.0 == second.0, "{} events and {}", first.0.len(), second.0.len());
+    assert_eq!(first.1, second.1);
+    assert!(first.0.iter().any(|event| event.starts_with('1')), "both threads are in it");
+}
+
+/// Power cuts at every fence, kills at one of so many stores.
+fn survives(name: &str, story: &Shared, rule: Rule, stride: u64) {
+    let (seed, story) = (story.seed, story.run());
+    story.history.check(rule).unwrap_or_else(|found| panic!("{name}, seed {seed}: {found}"));
+    let explored = story.explore(rule, Effort::once(6).then(Again::every(16, 1)));
+    println!("{name}, seed {seed}: {} conflicts, {story:?}, {explored:?}", story.conflicts);
+    assert_eq!(explored.violation, None, "{name}, seed {seed}");
+    assert!(explored.points > 100 && story.handed_over > 50, "{story:?}, {explored:?}");
+    let kills = story.explore_kills(rule, stride);
+    assert_eq!(kills.violation, None, "{name}, seed {seed}");
+    assert!(kills.states > 20, "{kills:?}");
+}
+
+#[test]
+fn two_writers_in_a_partition_of_the_optimistic_engine_survive_crashes() {
+    for seed in 1..3 {
+        survives("optimistic", &shared(&Optimistic::new(), seed, 50), Serializable, 37);
+    }
+    let engine = Optimistic::new().on_snapshots();
+    survives("on snapshots", &shared(&engine, 4, 50), Snapshot, 37);
+}
+
+/// Their transactions are in different threads, whose fences are their own.
+#[test]
+fn two_writers_that_take_turns_survive_crashes() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
+        survives(engine.name(), &Shared::new(options(engine), 5, 50), Serializable, 97);
+    }
+}
+
+/// Only changes of what was not looked at.
+const BLIND: Mix = Mix { get: 0, scan: 0, change: 0, blind: 1, insert: 0, delete: 0, longest: 6 };
+/// Looks at few keys and changes them.
+const CHANGES: Mix = Mix { get: 0, scan: 0, change: 1, blind: 0, insert: 0, delete: 0, longest: 2 };
+/// Looks at the same keys again and again.
+const LOOKS: Mix = Mix { get: 6, scan: 0, change: 1, blind: 0, insert: 0, delete: 0, longest: 9 };
+/// Ranges, and rows that come and go.
+const RANGES: Mix = Mix { get: 0, scan: 3, change: 0, blind: 0, insert: 2, delete: 2, longest: 4 };
+
+/// One of so many seeds has a story that shows the anomaly. A flaw has other faces, too: stories
+/// before it may show them.
+#[track_caller]
+fn noticed(flaw: Flaw, mix: Mix, name: &str, seeds: u64, crashes: bool) {
+    let engine = Optimistic::new().with(flaw);
+    // Between its two parts others have to come to an end.
+    let one_in = if flaw == Flaw::DirtyWrite { 40 } else { 3 };
+    for seed in 0..seeds {
+        let story = Shared { mix, keys: 4, one_in, ..shared(&engine, seed, 40) }.run();
+        let found = match story.history.check(Serializable) {
+            Err(violation) => Some(violation.to_string()),
+            Ok(_) if crashes => {
+                let effort = Effort { part: Part { stride: 3, ..Part::ALL }, ..Effort::once(4) };
+                let explored = story.explore(Serializable, effort);
+                explored.violation.map(|violation| violation.what)
+            }
+            Ok(_) => None,
+        };
+        let Some(found) = found else { continue };
+        println!("{flaw:?}, seed {seed}: {found}");
+        if found.contains(name) {
+            return;
+        }
+    }
+    panic!("{flaw:?}: no {name} in {seeds} seeds");
+}
+
+#[test]
+fn a_lost_update_is_noticed() {
+    noticed(Flaw::LostUpdate, CHANGES, "lost update", 10, false);
+}
+
+#[test]
+fn a_non_repeatable_read_is_noticed() {
+    noticed(Flaw::NonRepeatableRead, LOOKS, "non-repeatable read", 10, false);
+}
+
+#[test]
+fn a_phantom_is_noticed() {
+    noticed(Flaw::Phantom, RANGES, "phantom", 10, false);
+}
+
+#[test]
+fn a_dirty_read_is_noticed() {
+    noticed(Flaw::DirtyRead, LOOKS, "dirty read (G1a", 20, false);
+}
+
+#[test]
+fn a_dirty_write_is_noticed() {
+    noticed(Flaw::DirtyWrite, BLIND, "dirty write (G0)", 10, false);
+}
+
+#[test]
+fn a_torn_commit_is_noticed() {
+    noticed(Flaw::TornCommit, Mix::ALL, "torn transaction", 5, true);
+}
+
+#[test]
+fn an_early_acknowledgement_is_noticed() {
+    noticed(Flaw::EarlyAcknowledgement, Mix::ALL, "dirty acknowledgement", 5, true);
+}
