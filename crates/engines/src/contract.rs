@@ -133,6 +133,9 @@ pub struct EngineOptions {
     /// Of a partition that is salvaged: its log may end before its checkpoint does, so that of some
     /// transactions there is a part.
     pub accept_short_log: bool,
+    /// Of a partition that is salvaged, in a memory that nobody needs afterwards: what its log wants
+    /// undone or done again and is damaged is passed over.
+    pub salvage: bool,
 }
 
 impl Default for EngineOptions {
@@ -153,6 +156,7 @@ impl Default for EngineOptions {
             helped: false,
             closed: false,
             accept_short_log: false,
+            salvage: false,
         }
     }
 }

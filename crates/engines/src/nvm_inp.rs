@@ -38,7 +38,7 @@ use index::Append;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for, observe};
 use storage::{
     Catalog, FIELDS_PER_ENTRY, Image, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES,
-    UndoEntry, UndoLog, Value, user_bytes,
+    UndoEntry, UndoLog, UndoWork, Value, user_bytes,
 };
 
 use crate::contract::{
@@ -84,7 +84,7 @@ impl<E: Environment> NvmInp<E> {
     }
 
     /// Finishes the committed transaction and undoes the open one that opening the log found.
-    fn recover(&mut self, work: &storage::UndoWork) -> Result<RecoveryReport, EngineError> {
+    fn recover(&mut self, work: &UndoWork) -> Result<RecoveryReport, EngineError> {
         let memory = &self.memory;
         self.tables.redo_statements(&work.statements)?;
         self.tables.lines.flush(memory);
@@ -109,6 +109,17 @@ impl<E: Environment> NvmInp<E> {
         self.tables.forget();
         let redone = work.statements.len() as u64;
         Ok(RecoveryReport { undone, redone, reclaimed, ..RecoveryReport::default() })
+    }
+}
+
+impl<E: Environment> NvmInp<E> {
+    /// As [`Self::recover`], past what is damaged, of a memory of which only the tuples are wanted.
+    #[cold]
+    fn recover_what_can_be(&mut self, work: &UndoWork) -> u64 {
+        for statement in &work.statements {
+            let _ = self.tables.redo_statements(std::slice::from_ref(statement));
+        }
+        self.tables.undo_what_can_be(&work.open)
     }
 }
 
@@ -147,7 +158,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        _: &EngineOptions,
+        options: &EngineOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let name = root_name(resources.partition);
         let root = resources.durable.root(&name)?;
@@ -157,7 +168,11 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         memory.view(Range::new(root, UNDO_HEAD_BYTES))?;
         let lane = resources.durable.lane(resources.partition);
         let tables = Tables::open(lane, &catalog.inlined(), Off::new(root + UNDO_HEAD_BYTES));
-        let (log, work) = UndoLog::open(memory, root, |statement| tables.is_complete(statement))?;
+        let opened = UndoLog::open(memory, root, |statement| tables.is_complete(statement));
+        let (log, work) = match opened {
+            Err(_) if options.salvage => (UndoLog::unreadable(root), UndoWork::default()),
+            opened => opened?,
+        };
         let mut partition = Self {
             memory: resources.durable.memory().clone(),
             tables,
@@ -168,6 +183,10 @@ impl<E: Environment> Method<E> for NvmInp<E> {
             unsettled: None,
             state: State::default(),
         };
+        if options.salvage {
+            let undone = partition.recover_what_can_be(&work);
+            return Ok((partition, RecoveryReport { undone, ..RecoveryReport::default() }));
+        }
         let report = partition.recover(&work)?;
         partition.tables.lane.recovered();
         Ok((partition, report))

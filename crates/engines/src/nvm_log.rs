@@ -29,12 +29,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::Purpose;
-use pm::{Bad, Component, Durable, Environment, Flushed, Memory, fence_for, observe};
+use pm::{Bad, Component, Durable, Environment, Flushed, Memory, Range, fence_for, observe};
 use storage::lsm::levels::LevelPolicy;
 use storage::runs::{Found, Replacement, Runs, Update};
 use storage::{
     Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, NewFields, Row, Superseded, UNDO_HEAD_BYTES, UndoEntry,
-    UndoLog, Value, WorkDone, user_bytes,
+    UndoLog, UndoWork, Value, WorkDone, user_bytes,
 };
 
 use crate::contract::{
@@ -196,7 +196,7 @@ impl<E: Environment> NvmLog<E> {
     }
 
     /// Finishes the committed transaction and undoes the open one that opening the log found.
-    fn recover(&mut self, work: &storage::UndoWork) -> Result<RecoveryReport, EngineError> {
+    fn recover(&mut self, work: &UndoWork) -> Result<RecoveryReport, EngineError> {
         self.runs.settle_step()?;
         let memory = &self.memory;
         let mut freed = Vec::new();
@@ -275,14 +275,23 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let root = resources.durable.root(&name)?;
         let root = root.ok_or(EngineError::Missing { what: name })?;
         let memory = resources.durable.memory().clone();
+        // It comes from the medium: nothing is reckoned from it before.
+        memory.view(Range::new(root, UNDO_HEAD_BYTES))?;
         // It writes no statements: one would be damage.
         let damaged = |_: &_| Err(Bad::Damaged { what: "undo log", at: root });
-        let (log, work) = UndoLog::open(&memory, root, damaged)?;
+        let (log, work) = match UndoLog::open(&memory, root, damaged) {
+            Err(_) if options.salvage => (UndoLog::unreadable(root), UndoWork::default()),
+            opened => opened?,
+        };
         let memtable_use = (log.noted(&memory, 0)?, log.noted(&memory, 1)?);
         let lane = resources.durable.lane(resources.partition);
         let directory = root + UNDO_HEAD_BYTES;
         let runs = Runs::open(lane, catalog, policy(options), directory, memtable_use)?;
         let mut partition = Self::assemble(memory, runs, log, root, options.helped);
+        if options.salvage {
+            let undone = partition.runs.undo_what_can_be(&work.open);
+            return Ok((partition, RecoveryReport { undone, ..RecoveryReport::default() }));
+        }
         let report = partition.recover(&work)?;
         partition.runs.tables.lane.recovered();
         partition.runs.keep_nodes(false)?;

@@ -172,7 +172,7 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
             Ok((engine, _)) => {
                 examine_engine(&*engine, &catalog, partition, &mut found, &mut |_| {});
             }
-            Err(error) => found.findings.of_partition(partition, error, "the whole partition"),
+            Err(error) => found.findings.of_partition(partition, error, CLOSED),
         }
     }
     // As for an opening that is refused: what was closed stays closed.
@@ -182,6 +182,8 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     Ok(found)
 }
 
+/// A partition does not open.
+const CLOSED: &str = "the whole partition, but for what a repair into a new database may save";
 /// All data can still be read.
 const NOTHING: &str = "nothing that can be read";
 

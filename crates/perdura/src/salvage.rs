@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use engines::below::wal::WalError;
 use engines::below::{
-    Access, Catalog, File, Files, HostFiles, Pool, PoolOptions, Row, TableLayout,
+    Access, Catalog, File, Files, HostFiles, Native, Pool, PoolOptions, Row, TableLayout,
 };
-use engines::{Engine, EngineError, EngineOptions};
+use engines::{Engine, EngineError, EngineKind, EngineOptions, Resources};
 
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
@@ -30,6 +30,11 @@ const COPY_BYTES: usize = 1 << 20;
 const IMPOSSIBLE: &str = "a tuple with impossible values";
 /// What is lost where a log ends too early.
 const CUT: &str = "the transactions from there on";
+/// What is lost where the log leads to damage.
+const UNDONE: &str =
+    "what stood there before the last transaction; what that one has changed may be among the rest";
+/// What is lost where nothing helps.
+const PARTITION: &str = "the whole partition";
 
 /// What [`salvage`] took over, and what is missing.
 #[derive(Clone, Default, Debug)]
@@ -104,32 +109,54 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
         let mut done = Salvage::default();
         let mut tallies = no_tuples(description.partitions as usize, &description.schema);
         for partition in 0..description.partitions {
-            let mut engine_options = engine_options.clone();
-            let opened = loop {
-                let resources = resources(&media, &heap, partition)?;
-                match AnyEngine::open(Which::Known(kind), resources, &catalog, &engine_options) {
-                    Err(error) if cut_log(&error, copied.files.as_ref())? => {
-                        done.findings.of_partition(partition, error, CUT);
-                    }
-                    Err(error @ EngineError::Wal(WalError::Short { .. }))
-                        if !engine_options.accept_short_log =>
-                    {
-                        engine_options.accept_short_log = true;
-                        done.findings.of_partition(partition, error, CUT);
-                    }
-                    opened => break opened,
-                }
-            };
-            match opened {
-                Ok((engine, _)) => {
-                    let place = (&*engine, partition);
-                    take_partition(place, &catalog, target, &mut tallies, &mut done)?;
-                }
-                Err(error) => done.findings.of_partition(partition, error, "the whole partition"),
+            let opened = open_partition(
+                kind,
+                || resources(&media, &heap, partition),
+                (&catalog, copied.files.as_ref()),
+                engine_options.clone(),
+                |error, lost| done.findings.of_partition(partition, error, lost),
+            )?;
+            if let Some(engine) = opened {
+                let place = (&*engine, partition);
+                take_partition(place, &catalog, target, &mut tallies, &mut done)?;
             }
         }
         Ok((tallies, done))
     })
+}
+
+/// Opens a partition past its damage, which is told; `None` if that does not help.
+fn open_partition(
+    kind: EngineKind,
+    resources: impl Fn() -> Result<Resources<Native>, Error>,
+    (catalog, files): (&Arc<Catalog>, Option<&HostFiles>),
+    mut options: EngineOptions,
+    mut tell: impl FnMut(EngineError, &str),
+) -> Result<Option<AnyEngine<Native>>, Error> {
+    let mut passed_over = None;
+    loop {
+        match AnyEngine::open(Which::Known(kind), resources()?, catalog, &options) {
+            Ok((engine, _)) => {
+                if let Some(error) = passed_over {
+                    tell(error, UNDONE);
+                }
+                return Ok(Some(engine));
+            }
+            Err(error) if cut_log(&error, files)? => tell(error, CUT),
+            Err(error @ EngineError::Wal(WalError::Short { .. })) if !options.accept_short_log => {
+                options.accept_short_log = true;
+                tell(error, CUT);
+            }
+            Err(error) if !options.salvage => {
+                options.salvage = true;
+                passed_over = Some(error);
+            }
+            Err(error) => {
+                tell(passed_over.unwrap_or(error), PARTITION);
+                return Ok(None);
+            }
+        }
+    }
 }
 
 /// If a log is damaged behind its first records, cuts it off there, and returns true. What stands

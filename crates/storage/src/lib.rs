@@ -27,6 +27,7 @@ mod difference;
 mod error;
 mod inline;
 mod key;
+mod lost;
 pub mod lsm;
 mod nulls;
 pub mod operation;

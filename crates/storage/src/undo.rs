@@ -56,32 +56,62 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let mut fields: Vec<NewField> = Vec::new();
         for (first, operation, last) in newest_first(entries) {
             undone += 1;
-            let (table, tuple) = (last.table(), last.tuple());
-            if usize::from(table) >= self.tables.len() {
-                return Err(Bad::Damaged { what: "log entry", at: tuple }.into());
-            }
-            match last.kind() {
-                Some(UndoKind::Insert) => self.undo_insert(last, freed)?,
-                Some(UndoKind::Update) => {
-                    fields.clear();
-                    fields.extend(operation.iter().flat_map(UndoEntry::fields));
-                    self.undo_update((table, tuple), &fields, freed)?;
-                }
-                Some(UndoKind::Delete) => {
-                    for index in 0..=self.layout(table).secondary.len() {
-                        let key = self.key_of_tuple(table, index, tuple)?;
-                        self.restore_entry(table, index, &key, tuple)?;
-                    }
-                }
-                Some(UndoKind::Replace) | None => {
-                    return Err(Bad::Damaged { what: "log entry", at: tuple }.into());
-                }
-            }
+            self.undo_operation(operation, last, &mut fields, freed)?;
             self.lines.flush(self.lane.memory());
             self.lane.memory().fence();
             retract(first);
         }
         Ok(undone)
+    }
+
+    /// As [`Self::undo`], past what is damaged: for whoever saves what is left. What cannot be undone
+    /// stays, but for a tuple that was inserted.
+    pub fn undo_what_can_be(&mut self, entries: &[UndoEntry]) -> u64 {
+        let (mut undone, mut fields, mut freed) = (0, Vec::new(), Vec::new());
+        for (_, operation, last) in newest_first(entries) {
+            undone += 1;
+            let done = self.undo_operation(operation, last, &mut fields, &mut freed);
+            let (table, tuple) = (last.table(), last.tuple());
+            let known = usize::from(table) < self.tables.len();
+            if done.is_err() && last.kind() == Some(UndoKind::Insert) && known {
+                let _ = self.undo_lost_insert((table, tuple), &mut freed);
+            }
+            self.lines.flush(self.lane.memory());
+        }
+        undone
+    }
+
+    #[inline]
+    #[track_caller]
+    fn undo_operation(
+        &mut self,
+        operation: &[UndoEntry],
+        last: &UndoEntry,
+        fields: &mut Vec<NewField>,
+        freed: &mut Vec<u64>,
+    ) -> Result<(), StorageError> {
+        let (table, tuple) = (last.table(), last.tuple());
+        if usize::from(table) >= self.tables.len() {
+            return Err(Bad::Damaged { what: "log entry", at: tuple }.into());
+        }
+        match last.kind() {
+            Some(UndoKind::Insert) => self.undo_insert(last, freed)?,
+            Some(UndoKind::Update) => {
+                fields.clear();
+                fields.extend(operation.iter().flat_map(UndoEntry::fields));
+                self.undo_update((table, tuple), fields, freed)?;
+            }
+            Some(UndoKind::Delete) => {
+                for index in 0..=self.layout(table).secondary.len() {
+                    let key = self.key_of_tuple(table, index, tuple)?;
+                    self.restore_entry(table, index, &key, tuple)?;
+                }
+            }
+            Some(UndoKind::Replace) | None => {
+                return Err(Bad::Damaged { what: "log entry", at: tuple }.into());
+            }
+        }
+        Ok(())
     }
 
     #[track_caller]
@@ -93,11 +123,19 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             // The tuple had not persisted when its log entry had: nothing was done with it yet,
             // and its words lead nowhere that concerns us. Its bit is set behind their fence.
             return match self.lane.heap().is_persisted(tuple)? {
+                // Nothing has arrived, but for what was stored later.
+                true if words.iter().all(|byte| *byte == 0) => {
+                    self.undo_lost_insert((table, tuple), freed)
+                }
                 true => Err(Bad::Damaged { what: "inserted tuple", at: tuple }.into()),
                 false => Ok(()),
             };
         }
         for index in 0..=self.layout(table).secondary.len() {
+            if self.key_is_lost(table, index, tuple)? {
+                self.remove_entries_of(table, index, tuple)?;
+                continue;
+            }
             match self.key_of_tuple(table, index, tuple) {
                 Ok(key) => self.remove_entry(table, index as u16, &key, tuple)?,
                 // A key column that had not persisted: then no index has the tuple either.

@@ -21,6 +21,7 @@ mod fuzz_corpus;
 mod huge_pages;
 mod large_damage;
 mod log;
+mod lost_stores;
 mod media_errors;
 mod nested;
 mod null_damage;

@@ -64,7 +64,7 @@ fn set_words(layout: &TableLayout) -> usize {
 }
 
 /// Words before the fields of a partial entry: the set of columns and the key.
-fn head_words(layout: &TableLayout) -> usize {
+pub(crate) fn head_words(layout: &TableLayout) -> usize {
     set_words(layout) + layout.primary.width / 8
 }
 

@@ -33,6 +33,7 @@ mod filter;
 mod freeze;
 mod keys;
 mod layout;
+mod lost;
 mod merge;
 mod read;
 mod relief;

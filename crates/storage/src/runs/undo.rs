@@ -57,22 +57,50 @@ impl<M: Memory> Runs<M> {
         let made = self.made_entries(entries)?;
         for (number, operation, last) in newest_first(entries) {
             undone += 1;
-            if usize::from(last.table()) >= self.tables.tables.len() {
-                return Err(damaged(last.tuple()));
-            }
-            match last.kind() {
-                Some(UndoKind::Replace) => {
-                    let made_before = |entry: &IndexEntry| {
-                        made.get(entry).is_some_and(|operation| *operation < number)
-                    };
-                    self.undo_replacement(last, freed, made_before)?;
-                }
-                Some(UndoKind::Update) => self.undo_fields(operation, last, freed)?,
-                _ => return Err(damaged(last.tuple())),
-            }
+            self.undo_operation((number, operation, last), freed, &made)?;
         }
         self.tables.lines.flush(self.tables.lane.memory());
         Ok(undone)
+    }
+
+    /// As [`Self::undo`], past what is damaged: for whoever saves what is left. What cannot be undone
+    /// stays, but for an entry that was put into the MemTable.
+    pub fn undo_what_can_be(&mut self, entries: &[UndoEntry]) -> u64 {
+        let (mut undone, mut freed) = (0, Vec::new());
+        let made = self.made_entries(entries).unwrap_or_default();
+        for (number, operation, last) in newest_first(entries) {
+            undone += 1;
+            let done = self.undo_operation((number, operation, last), &mut freed, &made);
+            let known = usize::from(last.table()) < self.tables.tables.len();
+            if done.is_err() && last.kind() == Some(UndoKind::Replace) && known {
+                let _ = self.undo_lost_replacement(last, &mut freed);
+            }
+        }
+        self.tables.lines.flush(self.tables.lane.memory());
+        undone
+    }
+
+    #[inline]
+    #[track_caller]
+    fn undo_operation(
+        &mut self,
+        (number, operation, last): (usize, &[UndoEntry], &UndoEntry),
+        freed: &mut Vec<u64>,
+        made: &MadeEntries,
+    ) -> Result<(), StorageError> {
+        if usize::from(last.table()) >= self.tables.tables.len() {
+            return Err(damaged(last.tuple()));
+        }
+        match last.kind() {
+            Some(UndoKind::Replace) => {
+                let made_before = |entry: &IndexEntry| {
+                    made.get(entry).is_some_and(|operation| *operation < number)
+                };
+                self.undo_replacement(last, freed, made_before)
+            }
+            Some(UndoKind::Update) => self.undo_fields(operation, last, freed),
+            _ => Err(damaged(last.tuple())),
+        }
     }
 
     /// The index entries that operations of a transaction have made, with the number of the first
@@ -138,9 +166,15 @@ impl<M: Memory> Runs<M> {
         let (old, new) = entry.replaced();
         let Some((key, moves)) = self.moves(table, entry)? else {
             // The new entry had not persisted when the log entry had: nothing was done with it yet,
-            // and its words lead nowhere that concerns us.
-            return Ok(());
+            // and its words lead nowhere that concerns us. Its bit is set behind their fence.
+            return match self.is_lost(entry, true)? {
+                true => self.undo_lost_replacement(entry, freed),
+                false => Ok(()),
+            };
         };
+        if self.is_lost(entry, false)? {
+            return self.undo_lost_replacement(entry, freed);
+        }
         for (index, (before, after)) in moves.iter().enumerate() {
             if before != after {
                 let index = index + 1;
@@ -229,7 +263,7 @@ impl<M: Memory> Runs<M> {
     }
 
     /// The keys in the secondary indexes of the tuple of which the MemTable says `newest`.
-    fn secondary_keys<K: RunKey>(
+    pub(crate) fn secondary_keys<K: RunKey>(
         &self,
         table: usize,
         key: &K,
