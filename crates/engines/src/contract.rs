@@ -161,6 +161,23 @@ impl Default for EngineOptions {
     }
 }
 
+/// Bytes of file logs that are reserved ahead in all partitions together.
+const RESERVED_AHEAD: u64 = 64 << 20;
+/// Bytes that a partition reserves ahead at least.
+const LEAST_RESERVED: u64 = 256 << 10;
+
+impl EngineOptions {
+    /// The options of each of so many partitions. Where there are many they reserve less ahead, unless
+    /// somebody has chosen how much.
+    #[must_use]
+    pub fn shared_by(&self, partitions: u32) -> Self {
+        let share = (RESERVED_AHEAD / u64::from(partitions.max(1))).max(LEAST_RESERVED);
+        let chosen = self.wal_segment_bytes != Self::default().wal_segment_bytes;
+        let own = if chosen { u64::MAX } else { share };
+        Self { wal_segment_bytes: self.wal_segment_bytes.min(own), ..self.clone() }
+    }
+}
+
 /// What recovery had to do.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -58,8 +58,8 @@ pub mod below {
         Environment, Event, File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles,
         Killed, Medium, Memory, Named, Native, NewFile, Off, POOL_DATA_START, ParseDomainError,
         Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded, Recording, RecordingFiles,
-        Replay, Site, Source, Step, Trace, Tracing, boot_id, free_bytes, medium_of, random_uuid,
-        read_header,
+        Replay, Site, Source, Step, Trace, Tracing, addresses_left, boot_id, free_bytes, medium_of,
+        random_uuid, read_header, share_of_addresses,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Constant, Description, IndexSchema, MAX_COLUMNS,

@@ -317,10 +317,11 @@ impl<E: Hosted> Database<E> {
             media.durable.clone(),
             HeapOptions { chunk_bytes, lanes: partitions + 1 },
         )?;
+        let engine_options = options.engine_options.shared_by(partitions);
         let engines = (0..partitions)
             .map(|partition| {
                 let resources = resources(&media, &heap, partition)?;
-                Ok(AnyEngine::create(which, resources, &catalog, &options.engine_options)?)
+                Ok(AnyEngine::create(which, resources, &catalog, &engine_options)?)
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let description = Description {
@@ -407,7 +408,8 @@ impl<E: Hosted> Database<E> {
         let mark = watch.lap();
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
-        let engine_options = EngineOptions { closed, ..options.engine_options.clone() };
+        let shared = options.engine_options.shared_by(description.partitions);
+        let engine_options = EngineOptions { closed, ..shared };
         for partition in 0..description.partitions {
             let resources = resources(&media, &heap, partition)?;
             let (engine, done) = AnyEngine::open(which, resources, &catalog, &engine_options)?;
@@ -947,10 +949,9 @@ pub(crate) fn resources<E: Environment>(
     heap: &Heap<E::Durable>,
     partition: u32,
 ) -> Result<Resources<E>, Error> {
-    let volatile = (media.volatile)(partition).map_err(|source| Error::Io {
-        path: "volatile memory (a smaller `volatile_limit` reserves fewer addresses)".into(),
-        source,
-    })?;
+    let partitions = heap.lanes() - 1;
+    let volatile = (media.volatile)(partition, partitions)
+        .map_err(|source| Error::Io { path: "volatile memory".into(), source })?;
     Ok(Resources { partition, volatile, durable: heap.clone(), files: media.files.clone() })
 }
 

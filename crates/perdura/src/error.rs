@@ -239,6 +239,9 @@ fn room(error: &GrowError) -> &'static str {
         GrowError::Limit { .. } => {
             "delete something, or restore a backup of it into a database with a larger limit"
         }
+        GrowError::Addresses { .. } => {
+            "delete something, or open it in a process that may have more"
+        }
         GrowError::Medium { .. } => "delete something, or make room on the medium, and try again",
     }
 }

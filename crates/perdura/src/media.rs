@@ -1,9 +1,12 @@
 //! What a database lies on.
 
+use std::cell::OnceCell;
 use std::fmt;
+use std::io;
 
 use engines::below::{
     Dram, Environment, HostFiles, Native, Pool, Recorded, Recording, RecordingFiles,
+    addresses_left, share_of_addresses,
 };
 
 /// A durable memory, volatile memory for each partition, and files.
@@ -12,8 +15,8 @@ pub struct Media<E: Environment> {
     pub durable: E::Durable,
     /// Files, for engines that keep some.
     pub files: Option<E::Files>,
-    /// Makes the volatile memory of a partition.
-    pub volatile: Box<dyn Fn(u32) -> std::io::Result<E::Volatile>>,
+    /// Makes the volatile memory of a partition, given its number and how many there are.
+    pub volatile: Box<dyn Fn(u32, u32) -> std::io::Result<E::Volatile>>,
     /// What the database is called in errors.
     pub name: String,
 }
@@ -24,18 +27,41 @@ impl<E: Environment> fmt::Debug for Media<E> {
     }
 }
 
+/// Bytes of volatile memory that a partition may have unless somebody says otherwise, if there are
+/// addresses for as many.
+const VOLATILE_BYTES: u64 = 256 << 30;
+
+/// Volatile memory of `bytes` for each of so many partitions: the process may not have as many
+/// addresses.
+fn too_many(error: io::Error, bytes: u64, partitions: u32) -> io::Error {
+    let Some(left) = addresses_left() else { return error };
+    let fits = share_of_addresses(bytes, partitions.into());
+    let why = format!(
+        "`volatile_limit` is {bytes} bytes for each partition, of {partitions}, and this process may have {left} bytes of addresses more (RLIMIT_AS, `ulimit -v`); {fits} would fit"
+    );
+    io::Error::new(error.kind(), why)
+}
+
 impl Media<Native> {
     /// A pool without files. Engines without them keep nothing in volatile memory: no addresses for
     /// it.
     pub(crate) fn native(pool: Pool) -> Self {
         let name = pool.info().path.display().to_string();
-        Self { durable: pool, files: None, volatile: Box::new(|_| Dram::new(0)), name }
+        Self { durable: pool, files: None, volatile: Box::new(|_, _| Dram::new(0)), name }
     }
 
-    /// Files, and volatile memory for each partition of an engine that has some.
-    pub(crate) fn attach(&mut self, files: HostFiles, volatile_bytes: u64) {
+    /// Files, and volatile memory for each partition of an engine that has some: so many bytes, or a
+    /// share of what there is.
+    pub(crate) fn attach(&mut self, files: HostFiles, volatile_bytes: Option<u64>) {
         self.files = Some(files);
-        self.volatile = Box::new(move |_| Dram::new(volatile_bytes));
+        // What is left is shared once, before the first partition takes its part.
+        let share = OnceCell::new();
+        self.volatile = Box::new(move |_, partitions| {
+            let bytes = volatile_bytes.unwrap_or_else(|| {
+                *share.get_or_init(|| share_of_addresses(VOLATILE_BYTES, partitions.into()))
+            });
+            Dram::new(bytes).map_err(|error| too_many(error, bytes, partitions))
+        });
     }
 }
 
@@ -45,7 +71,7 @@ impl Media<Recorded> {
         Self {
             durable,
             files: Some(files),
-            volatile: Box::new(|_| Dram::new(1 << 28)),
+            volatile: Box::new(|_, _| Dram::new(1 << 28)),
             name: "recording".into(),
         }
     }

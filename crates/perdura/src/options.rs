@@ -111,7 +111,7 @@ pub struct Options {
     pub(crate) commit: Commit,
     pub(crate) background: Background,
     pub(crate) engine_options: EngineOptions,
-    pub(crate) volatile_bytes: u64,
+    pub(crate) volatile_bytes: Option<u64>,
     pub(crate) retry_for: Duration,
 }
 
@@ -126,7 +126,7 @@ impl Default for Options {
             commit: Commit::Durable,
             background: Background::Inline,
             engine_options: EngineOptions::default(),
-            volatile_bytes: 256 << 30,
+            volatile_bytes: None,
             retry_for: Duration::from_secs(10),
         }
     }
@@ -228,7 +228,8 @@ impl Options {
         self
     }
 
-    /// Bytes in which space for the file log is reserved ahead.
+    /// Bytes in which space for the file log is reserved ahead; 4 MiB by default, of more
+    /// than 16 partitions the share of each in 64 MiB.
     #[must_use]
     pub fn wal_reserve_bytes(mut self, bytes: u64) -> Self {
         self.engine_options.wal_segment_bytes = bytes;
@@ -292,10 +293,11 @@ impl Options {
     }
 
     /// Bytes of volatile memory that a partition of InP or Log may take; 256 GiB by default, of
-    /// addresses, so that as many partitions as there can be find room.
+    /// addresses, so that as many partitions as there can be find room. In a process whose addresses
+    /// are limited (`ulimit -v`) the partitions share half of what is left.
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {
-        self.volatile_bytes = bytes;
+        self.volatile_bytes = Some(bytes);
         self
     }
 

@@ -57,6 +57,14 @@ pub enum GrowError {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The process may have no more addresses to map it at.
+    #[error(
+        "a pool of {wanted} bytes needs more addresses than this process may have (RLIMIT_AS, `ulimit -v`)"
+    )]
+    Addresses {
+        /// Size that was wanted in bytes.
+        wanted: u64,
+    },
     /// The medium has no room, or refused.
     #[error("the medium has no room for a pool of {wanted} bytes: {source}")]
     Medium {

@@ -33,6 +33,7 @@ mod header;
 mod holder;
 mod hook;
 mod kill;
+mod limits;
 mod line_set;
 mod mapping;
 mod media;
@@ -68,6 +69,7 @@ pub use header::{
 };
 pub use holder::{has_open, lock_holders};
 pub use kill::Killed;
+pub use limits::{addresses_left, share_of_addresses};
 pub use line_set::LineSet;
 pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Component, Memory, Pod, Step, View, checked_range};

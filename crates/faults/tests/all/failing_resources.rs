@@ -231,7 +231,7 @@ fn a_medium_that_fails_while_it_is_opened_is_named_as_such() {
             let media = Media::<Native> {
                 durable: pool,
                 files: None,
-                volatile: Box::new(|_| Dram::new(0)),
+                volatile: Box::new(|_, _| Dram::new(0)),
                 name: "pool".into(),
             };
             if let Err(error) = Database::open_on(media, &Options::new()) {

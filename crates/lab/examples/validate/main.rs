@@ -117,7 +117,7 @@ fn run(engine: EngineKind, directory: &Path) -> Result<(), Box<dyn Error>> {
     let media = Media::<Tracing> {
         durable,
         files: Some(MemoryFiles::traced(files, MeterOptions::default().lines_per_sync)),
-        volatile: Box::new(move |_| {
+        volatile: Box::new(move |_, _| {
             let mut volatile = volatile.lock().unwrap_or_else(PoisonError::into_inner);
             Ok(volatile.remove(0))
         }),

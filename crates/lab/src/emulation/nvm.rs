@@ -54,7 +54,7 @@ impl Nvm {
         Media {
             durable: self.durable.clone(),
             files: Some(self.files.clone()),
-            volatile: Box::new(move |_| Ok(Emulated::new(Dram::new(VOLATILE_BYTES)?, &meter))),
+            volatile: Box::new(move |_, _| Ok(Emulated::new(Dram::new(VOLATILE_BYTES)?, &meter))),
             name: "emulated memory".into(),
         }
     }

@@ -17,7 +17,7 @@ use perdura::{
 const PAGE: usize = 4096;
 
 fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| !engine.uses_files())
+    EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files())
 }
 
 fn options(engine: EngineKind) -> Options {

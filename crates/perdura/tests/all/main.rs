@@ -20,6 +20,7 @@ mod full_pool;
 mod fuzz_corpus;
 mod huge_pages;
 mod large_damage;
+mod limits;
 mod log;
 mod lost_stores;
 mod media_errors;

@@ -39,6 +39,7 @@ use crate::counters::{Counters, Tally, bump};
 use crate::domain::Domain;
 use crate::error::PoolError;
 use crate::flush::{FlushInstruction, store_fence};
+use crate::limits::{check_file_size, largest_file};
 use crate::offset::{LINE_BYTES, Range};
 use crate::place::{self, Named, Place, Whereabouts, parent_of};
 use crate::poison::fork_generation;
@@ -348,6 +349,7 @@ impl HostFiles {
             poisoned: AtomicBool::new(false),
             unsynced_bytes: AtomicU64::new(0),
             unsynced: Mutex::default(),
+            largest: AtomicU64::new(largest_file()),
         }
     }
 
@@ -473,6 +475,8 @@ pub struct HostFile {
     /// Bytes written since the last sync, while they are counted.
     unsynced_bytes: AtomicU64,
     unsynced: Mutex<Unsynced>,
+    /// Bytes that the file may have, when that was last asked for.
+    largest: AtomicU64,
 }
 
 /// What modelled `adr` has to write back.
@@ -544,6 +548,10 @@ impl File for HostFile {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.usable()?;
+        let largest = largest_file();
+        if bytes > largest && bytes > self.file.metadata()?.len() {
+            check_file_size(bytes, largest)?;
+        }
         let mut unsynced = self.unsynced();
         self.file.set_len(bytes)?;
         unsynced.ranges.retain_mut(|range| {
@@ -555,6 +563,7 @@ impl File for HostFile {
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         self.usable()?;
+        self.largest.store(largest_file(), Ordering::Relaxed);
         let before = self.file.metadata()?.len();
         if bytes <= before {
             return Ok(());
@@ -580,6 +589,10 @@ impl File for HostFile {
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.usable()?;
+        check_file_size(
+            at.saturating_add(bytes.len() as u64),
+            self.largest.load(Ordering::Relaxed),
+        )?;
         let result = self.file.write_all_at(bytes, at);
         let written = Range::new(at, bytes.len() as u64);
         if matches!(self.directory.method, Method::WriteBack(_)) {

@@ -12,6 +12,7 @@ use super::registry::Registered;
 use super::{Access, PoolOptions};
 use crate::error::PoolError;
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
+use crate::limits::{check_file_size, largest_file};
 use crate::media::boot_id;
 use crate::offset::Range;
 use crate::place::{Place, no_right, what};
@@ -22,7 +23,11 @@ const LEAST_PIECE: u64 = 64 << 10;
 /// Reserves `len` bytes of a file from byte `from` on, at once if no signal comes. A file system
 /// that is interrupted takes back what it has done, and signals may come faster than it can reserve
 /// everything: then the pieces become smaller. After an error a part may be reserved.
+///
+/// # Errors
+/// There is no room, or the process may not make files so large.
 pub(crate) fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
+    check_file_size(from.saturating_add(len), largest_file())?;
     in_pieces(from, len, |start, bytes| {
         // SAFETY: the descriptor is open.
         unsafe { libc::posix_fallocate(file.as_raw_fd(), start, bytes) }

@@ -24,6 +24,7 @@ use std::path::Path;
 
 use super::file::{io_error, reserve_existing};
 use crate::error::PoolError;
+use crate::limits::{check_file_size, largest_file};
 use crate::mapping::Mapping;
 use crate::media::{Medium, room};
 use crate::offset::Range;
@@ -89,6 +90,7 @@ fn reserve(file: &File, hole: Range) -> io::Result<()> {
 /// Zeros in the place of a hole: nothing reads differently.
 fn write_zeros(file: &File, hole: Range) -> io::Result<()> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    check_file_size(hole.end(), largest_file())?;
     let mut at = hole.start;
     while at < hole.end() {
         let len = (hole.end() - at).min(ZEROS.len() as u64);

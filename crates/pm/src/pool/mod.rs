@@ -28,6 +28,7 @@ use crate::domain::Domain;
 use crate::error::{Bad, GrowError, PoolError};
 use crate::flush::{FlushInstruction, store_fence};
 use crate::header::{Header, HeaderDamage, POOL_DATA_START};
+use crate::limits::addresses_left;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::media::{Medium, medium_of};
 use crate::memory::{Memory, Pod};
@@ -190,8 +191,17 @@ impl Pool {
             modelled,
             clean: false,
         };
-        let pool =
-            Self::map(place, file, header, None, medium, Access::ReadWrite, options, registered)?;
+        let pool = Self::map(
+            place,
+            file,
+            header,
+            None,
+            medium,
+            Access::ReadWrite,
+            options,
+            registered,
+            true,
+        )?;
         header.write(&pool);
         pool.0.collapse(0, size);
         pool.still_good("make the pool's header durable")?;
@@ -259,7 +269,7 @@ impl Pool {
         if access == Access::ReadWrite {
             holes::fill(path, &file, header.size, &medium)?;
         }
-        Self::map(place, file, header, damage, medium, access, options, registered)
+        Self::map(place, file, header, damage, medium, access, options, registered, false)
     }
 
     /// Marks the pool as open in this boot of the machine. To be called before anything in it is
@@ -339,6 +349,7 @@ impl Pool {
         access: Access,
         options: &PoolOptions,
         registered: Registered,
+        new: bool,
     ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
         let instruction = match header.domain {
@@ -348,7 +359,6 @@ impl Pool {
             ),
             _ => None,
         };
-        let reserved = if access == Access::Inspect { header.size } else { header.limit };
         let whole = |bytes: u64| bytes.is_multiple_of(medium.page_bytes);
         if medium.page_bytes > page_bytes() && !(whole(header.size) && whole(header.limit)) {
             let (size, page) = (header.size, medium.page_bytes);
@@ -359,9 +369,13 @@ impl Pool {
             return Err(PoolError::Sizes { path: path.into(), why });
         }
         let alignment = medium.page_bytes.max(HUGE_PAGE_BYTES);
-        let mapping = Mapping::reserve_aligned(reserved, alignment).map_err(io_error(
+        let room = if access == Access::Inspect { 0 } else { header.limit - header.size };
+        let mapping = addresses(header.size, room, alignment, new).map_err(io_error(
             path,
-            "reserve addresses up to its limit; a smaller `pool_limit` needs fewer",
+            match new {
+                true => "reserve addresses up to its limit; a smaller `pool_limit` needs fewer",
+                false => "reserve addresses for it; the process may have no more (`ulimit -v`)",
+            },
         ))?;
         let sharing = match access {
             Access::Inspect => Sharing::Private,
@@ -577,7 +591,11 @@ impl Memory for Pool {
         if to > header.limit {
             return Err(GrowError::Limit { limit: header.limit });
         }
-        let to = grown(from, to, header.limit, shared.info.medium.page_bytes);
+        let most = header.limit.min(shared.mapping.reserved());
+        if to > most {
+            return Err(GrowError::Addresses { wanted: to });
+        }
+        let to = grown(from, to, most, shared.info.medium.page_bytes);
         let medium = |source| GrowError::Medium { wanted: to, source };
         if shared.health.is_poisoned() {
             return Err(medium(io::Error::other(Bad::Poisoned)));
@@ -696,6 +714,23 @@ impl Memory for Pool {
     #[inline]
     fn prefetch(&self, at: Range) {
         self.0.mapping.prefetch(at);
+    }
+}
+
+/// Addresses for a pool of `size` bytes, and for up to `room` more, of which a process whose addresses
+/// are limited takes half of what there is. An older pool opens with fewer, too, where the kernel has
+/// not as many.
+fn addresses(size: u64, room: u64, alignment: u64, new: bool) -> io::Result<Mapping> {
+    let most = addresses_left().map_or(room, |left| room.min(left.saturating_sub(size) / 2));
+    let mut room = most / page_bytes() * page_bytes();
+    loop {
+        match Mapping::reserve_aligned(size + room, alignment) {
+            Err(error) if new || room == 0 || error.kind() != io::ErrorKind::OutOfMemory => {
+                return Err(error);
+            }
+            Err(_) => room = room / 2 / page_bytes() * page_bytes(),
+            reserved => return reserved,
+        }
     }
 }
 
