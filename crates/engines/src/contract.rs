@@ -558,7 +558,8 @@ pub trait Engine: Write + Send + Sync {
     /// later ones are void.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]; or the partition has stopped.
+    /// [`EngineError::Unsupported`]; [`EngineError::NoSavepoint`] for one that is void or of another
+    /// transaction, and nothing is undone; or the partition has stopped.
     fn rollback_to(&mut self, _savepoint: u64) -> Result<(), EngineError> {
         Err(EngineError::Unsupported { what: "savepoints" })
     }

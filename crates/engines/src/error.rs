@@ -87,6 +87,9 @@ pub enum EngineError {
         /// What was asked for.
         what: &'static str,
     },
+    /// A savepoint is of another transaction, or behind one that was rolled back to.
+    #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
+    NoSavepoint,
     /// An abort or a commit failed half-way: nothing more is acknowledged.
     #[error(
         "the partition stopped after a failure ({why}); close the database and open it again: recovery will bring it back to its last committed state"

@@ -24,6 +24,7 @@ mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
 mod redo_log;
+mod savepoints;
 mod sessions;
 mod shadow_tables;
 mod shadow_view;

@@ -46,6 +46,7 @@ use crate::contract::{
     Write,
 };
 use crate::error::{EngineError, sound};
+use crate::savepoints::Savepoints;
 use crate::state::State;
 use crate::stats::EngineStats;
 use crate::table2::{
@@ -62,6 +63,8 @@ pub struct NvmInp<E: Environment> {
     /// The log's head and the root pointers of the indexes.
     root: u64,
     superseded: Superseded,
+    /// Of the open transaction: entries of the log, slots superseded.
+    savepoints: Savepoints<(u32, usize)>,
     user_bytes: u64,
     /// The tuple that the last operation changed, until a fence has made that durable.
     unsettled: Option<u64>,
@@ -143,6 +146,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
             log,
             root,
             superseded: Superseded::default(),
+            savepoints: Savepoints::default(),
             user_bytes: 0,
             unsettled: None,
             state: State::default(),
@@ -179,6 +183,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
             log,
             root,
             superseded: Superseded::default(),
+            savepoints: Savepoints::default(),
             user_bytes: 0,
             unsettled: None,
             state: State::default(),
@@ -386,6 +391,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         if self.log.is_empty() {
             // An operation that failed may have split a leaf.
             self.tables.lane.settle();
+            self.savepoints.forget();
             return Ok((self.durable(), true));
         }
         let memory = &self.memory;
@@ -412,6 +418,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         self.state.usable(&self.memory)?;
         if self.log.is_empty() {
             self.tables.lane.settle();
+            self.savepoints.forget();
             self.tables.forget();
             return Ok(());
         }
@@ -436,6 +443,34 @@ impl<E: Environment> Engine for NvmInp<E> {
             self.tables.lane.release(slot);
         }
         self.tables.forget();
+        Ok(())
+    }
+
+    fn savepoint(&mut self) -> Result<u64, EngineError> {
+        self.state.usable(&self.memory)?;
+        let place = (self.log.len(), self.tables.superseded.len());
+        Ok(self.savepoints.mark(self.log.transaction(), place))
+    }
+
+    fn rollback_to(&mut self, savepoint: u64) -> Result<(), EngineError> {
+        self.state.usable(&self.memory)?;
+        let (kept, superseded) = self.savepoints.back_to(self.log.transaction(), savepoint)?;
+        let memory = &self.memory;
+        let mut freed = Vec::new();
+        let undone = self.log.open_entries(memory).map_err(EngineError::from).and_then(|entries| {
+            let (log, mut end) = (&mut self.log, entries.len() as u32);
+            Ok(self.tables.undo(&entries[kept as usize..], &mut freed, |first| {
+                let first = kept + first as u32;
+                log.retract_each(memory, first, end);
+                end = first;
+            })?)
+        });
+        if let Err(error) = undone {
+            return self.state.stop(error);
+        }
+        self.unsettled = None;
+        self.tables.forget_superseded(superseded);
+        self.superseded.hold(&mut freed);
         Ok(())
     }
 

@@ -42,6 +42,7 @@ use crate::contract::{
     Write,
 };
 use crate::error::{EngineError, sound};
+use crate::savepoints::Savepoints;
 use crate::state::State;
 use crate::stats::EngineStats;
 use crate::table2::{
@@ -61,6 +62,8 @@ pub struct NvmLog<E: Environment> {
     /// The log's head, the directory of runs, the root pointers of the secondary indexes.
     root: u64,
     superseded: Superseded,
+    /// Of the open transaction: entries of the log, slots superseded, the MemTable's size.
+    savepoints: Savepoints<(u32, usize, (u64, u64))>,
     /// Bytes and entries of the MemTable after the last transaction.
     committed_use: (u64, u64),
     /// Somebody calls [`Engine::background`].
@@ -233,6 +236,7 @@ impl<E: Environment> NvmLog<E> {
             log,
             root,
             superseded: Superseded::default(),
+            savepoints: Savepoints::default(),
             committed_use,
             helped,
             user_bytes: 0,
@@ -475,6 +479,7 @@ impl<E: Environment> Engine for NvmLog<E> {
         if self.log.is_empty() {
             // An operation that failed may have split a leaf.
             self.runs.tables.lane.settle();
+            self.savepoints.forget();
             return Ok((self.last, true));
         }
         let memory = &self.memory;
@@ -502,6 +507,7 @@ impl<E: Environment> Engine for NvmLog<E> {
         self.state.usable(&self.memory)?;
         if self.log.is_empty() {
             self.runs.tables.lane.settle();
+            self.savepoints.forget();
             self.runs.forget(self.committed_use);
             return Ok(());
         }
@@ -526,6 +532,32 @@ impl<E: Environment> Engine for NvmLog<E> {
         {
             return self.state.stop(error);
         }
+        Ok(())
+    }
+
+    fn savepoint(&mut self) -> Result<u64, EngineError> {
+        self.state.usable(&self.memory)?;
+        let superseded = self.runs.tables.superseded.len();
+        let place = (self.log.len(), superseded, self.runs.memtable_use());
+        Ok(self.savepoints.mark(self.log.transaction(), place))
+    }
+
+    fn rollback_to(&mut self, savepoint: u64) -> Result<(), EngineError> {
+        self.state.usable(&self.memory)?;
+        let place = self.savepoints.back_to(self.log.transaction(), savepoint)?;
+        let (kept, superseded, memtable_use) = place;
+        let memory = &self.memory;
+        let mut freed = Vec::new();
+        let undone = self.log.open_entries(memory).map_err(EngineError::from);
+        let undone =
+            undone.and_then(|entries| Ok(self.runs.undo(&entries[kept as usize..], &mut freed)?));
+        if let Err(error) = undone {
+            return self.state.stop(error);
+        }
+        memory.fence();
+        self.log.retract_each(memory, kept, self.log.len());
+        self.runs.forget_part(memtable_use, superseded);
+        self.superseded.hold(&mut freed);
         Ok(())
     }
 

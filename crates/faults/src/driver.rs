@@ -327,6 +327,43 @@ impl Driver {
         Ok(ticket.is_some())
     }
 
+    /// The same, with savepoints: about every fourth step is one, and every fourth one goes back to
+    /// one of them, also to the beginning. What is left is what the model had there.
+    ///
+    /// # Errors
+    /// As [`Self::operation`]; a failed commit.
+    pub fn with_savepoints<E: Environment>(
+        &mut self,
+        db: &Database<E>,
+        tables: &Tables,
+        model: &mut Model,
+        steps: usize,
+    ) -> Result<bool, Error> {
+        let mut tx = db.begin()?;
+        let mut after = model.clone();
+        let mut places = vec![(tx.savepoint()?, after.clone())];
+        for _ in 0..steps {
+            match self.random.random_range(0..8) {
+                0 | 1 => places.push((tx.savepoint()?, after.clone())),
+                2 | 3 => {
+                    let at = self.random.random_range(0..places.len());
+                    places.truncate(at + 1);
+                    let (savepoint, before) = &places[at];
+                    tx.rollback_to(*savepoint)?;
+                    after.clone_from(before);
+                }
+                _ => self.operation(&mut tx, tables, &mut after)?,
+            }
+        }
+        if self.random.random_bool(ABORTS) {
+            tx.abort()?;
+            return Ok(false);
+        }
+        let _ticket = tx.commit()?;
+        *model = after;
+        Ok(true)
+    }
+
     /// The same, for commits that may be grouped; returns the ticket, if it committed.
     ///
     /// # Errors

@@ -538,6 +538,29 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
+/// Transactions that go back to savepoints, in engines that have them.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Story<PoolMedium> {
+    const KEYS: u64 = 12;
+    let mut driver = Driver::new(seed, KEYS);
+    let mut models = vec![Model::default()];
+    let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
+        for transaction in 0..transactions {
+            let mut model = models[models.len() - 1].clone();
+            let steps = 4 + transaction % 9;
+            if driver.with_savepoints(db, tables, &mut model, steps)? {
+                models.push(model);
+            }
+            memory.note(models.len() as u64 - 1);
+        }
+        Ok(())
+    };
+    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
+    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+}
+
 /// Updates of few tuples, each a transaction of its own in a thread of its own; between them others,
 /// of which some abort. An odd seed has all columns inlined.
 ///

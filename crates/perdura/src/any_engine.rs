@@ -216,6 +216,11 @@ impl<E> AnyEngine<E> {
         Self { engine, open: false, environment: PhantomData }
     }
 
+    /// A session with a transaction open that a crash had cut off.
+    pub(crate) fn resumed(engine: Chosen) -> Self {
+        Self { open: true, ..Self::session(engine) }
+    }
+
     /// A transaction begins in a session.
     pub(crate) fn begin_as(&mut self, how: &Begin) -> Result<()> {
         self.abort_open();

@@ -1,6 +1,7 @@
 //! A database: a pool, its partitions, and who may use them when.
 
 mod brought;
+mod continued;
 mod partition;
 
 use std::cell::Cell;

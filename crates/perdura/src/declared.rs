@@ -31,6 +31,19 @@ pub(crate) fn get(
     layout.read_declared(columns, row, |columns, row| engine.get(number, key, columns, row))
 }
 
+/// As [`Write::get_for_update`], all columns.
+pub(crate) fn get_for_update(
+    engine: &mut (impl Write + ?Sized),
+    (number, layout): (u16, &TableLayout),
+    key: &[Value<'_>],
+    row: &mut Row,
+) -> Result<bool, EngineError> {
+    if layout.is_plain() {
+        return engine.get_for_update(number, key, None, row);
+    }
+    layout.read_declared(None, row, |columns, row| engine.get_for_update(number, key, columns, row))
+}
+
 /// As [`Read::scan`].
 pub(crate) fn scan(
     engine: &(impl Read + ?Sized),

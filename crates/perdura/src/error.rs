@@ -186,13 +186,14 @@ pub enum Error {
         by: Holder,
     },
     /// The engine cannot do what was asked for.
-    #[error("engine `{engine}` has no {what}")]
+    #[error("the engine has no {what}")]
     Unsupported {
-        /// The engine.
-        engine: String,
         /// What was asked for.
         what: String,
     },
+    /// A savepoint is of another transaction, or behind one that was rolled back to.
+    #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
+    NoSavepoint,
     /// A backup cannot be restored.
     #[error(transparent)]
     Backup(#[from] BackupError),
@@ -313,6 +314,8 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Storage(error) => error.into(),
+            EngineError::Unsupported { what } => Self::Unsupported { what: what.into() },
+            EngineError::NoSavepoint => Self::NoSavepoint,
             EngineError::Conflict { reason } => Self::Conflict { reason, tries: 1 },
             other => Self::Engine(other),
         }

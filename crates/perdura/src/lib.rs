@@ -108,8 +108,10 @@ mod options;
 mod placing;
 mod progress;
 mod reachable;
+mod read;
 mod rerun;
 mod salvage;
+mod savepoint;
 mod sessions;
 mod sharing;
 mod snapshot;
@@ -133,7 +135,7 @@ pub use engines::below::{
 };
 pub use engines::{
     CheckReport, Concurrency, ConflictReason, DurableIn, EngineKind, EngineStats, EngineTraits,
-    Footprint, Isolation, ParseEngineError, RecoveryReport, Unfinished,
+    Footprint, InFlight, Isolation, ParseEngineError, RecoveryReport, TxId, Unfinished,
 };
 pub use error::Error;
 pub use examine::{Examination, Finding, Findings, examine_parts};
@@ -144,7 +146,9 @@ pub use media::Media;
 pub use opening::OpeningTimes;
 pub use options::{Background, Commit, Options, WriteOptions};
 pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
+pub use read::Read;
 pub use salvage::{Salvage, Salvaged, salvage};
+pub use savepoint::Savepoint;
 pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Scan, Ticket, Tx};

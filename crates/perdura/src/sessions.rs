@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use engines::{Begin, EngineError, Sessions};
+use engines::{Begin, EngineError, Sessions, TxId};
 
 use crate::any_engine::AnyEngine;
 use crate::held::{self, Hold};
@@ -57,6 +57,11 @@ impl<E> SessionPool<E> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The engine's side of it.
+    pub(crate) fn source(&self) -> &dyn Sessions {
+        &*self.source
+    }
+
     /// A new transaction's age.
     pub(crate) fn next_age(&self) -> u64 {
         self.age.fetch_add(1, Ordering::Relaxed) + 1
@@ -84,15 +89,30 @@ impl<E> SessionPool<E> {
         (state, true)
     }
 
-    /// Lends a session, in which a transaction has begun. Waits for one until the deadline at most.
-    pub(crate) fn lend(
-        &self,
-        begin: &Begin,
-        deadline: Option<Instant>,
-    ) -> Result<Lent<'_, E>, LendError> {
+    /// Lends a session, in which a transaction has begun. Waits for one so long at most.
+    pub(crate) fn lend(&self, begin: &Begin, wait: Duration) -> Result<Lent<'_, E>, LendError> {
+        let mut lent = self.place(wait)?;
+        lent.session = self.state().free.pop();
+        if lent.session.is_none() {
+            lent.session = Some(Box::new(AnyEngine::session(self.source.session()?)));
+        }
+        lent.begin_as(begin)?;
+        Ok(lent)
+    }
+
+    /// Lends a session with this transaction, which waits to be continued.
+    pub(crate) fn resume(&self, id: TxId, wait: Duration) -> Result<Lent<'_, E>, LendError> {
+        let mut lent = self.place(wait)?;
+        lent.session = Some(Box::new(AnyEngine::resumed(self.source.resume(id)?)));
+        Ok(lent)
+    }
+
+    /// A place for a session, which is given back with it.
+    fn place(&self, wait: Duration) -> Result<Lent<'_, E>, LendError> {
         if held::any(|hold| hold == Hold::alone(self)) {
             return Err(Taken::Nested.into());
         }
+        let deadline = Instant::now().checked_add(wait);
         let full = |state: &State<E>| state.still > 0 || state.lent >= MOST;
         let (mut state, free) = self.wait_while(self.state(), deadline, full);
         if !free {
@@ -100,16 +120,9 @@ impl<E> SessionPool<E> {
             return Err(Taken::Busy(by).into());
         }
         state.lent += 1;
-        let free = state.free.pop();
         drop(state);
         held::take(Hold::shared(self));
-        // Given back on every way out.
-        let mut lent = Lent { pool: self, session: free };
-        if lent.session.is_none() {
-            lent.session = Some(Box::new(AnyEngine::session(self.source.session()?)));
-        }
-        lent.begin_as(begin)?;
-        Ok(lent)
+        Ok(Lent { pool: self, session: None })
     }
 
     /// Waits until no session is lent, for so long at most, and lends none meanwhile.

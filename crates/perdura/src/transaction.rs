@@ -238,6 +238,16 @@ pub(crate) fn check_columns(table: &Table, columns: &[u16]) -> Result<(), Error>
 
 /// A transaction that can change things. Dropping it without a commit aborts it, also when a panic
 /// unwinds through it.
+///
+/// It stays in its thread, since a fence covers what its own thread has flushed. The example `tokio`
+/// shows what that means for a program with tasks.
+///
+/// ```compile_fail,E0277
+/// fn to_another_thread<T: Send>(_: T) {}
+/// fn begin(db: &perdura::Database) {
+///     to_another_thread(db.begin());
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Tx<'a, E: Environment = Native> {
     pub(crate) engine: Writing<'a, E>,

@@ -66,6 +66,12 @@ impl Superseded {
         }
     }
 
+    /// Slots that a part of the open transaction had allocated, which is undone: they are cleared,
+    /// and wait for the end of the transaction as what it has cleared itself.
+    pub fn hold(&mut self, slots: &mut Vec<u64>) {
+        self.to_release.append(slots);
+    }
+
     /// In the place of [`Self::release`], after the end of a statement: what it has cleared waits
     /// until the next transaction has ended. Its chunk could go to another lane, and recovery would
     /// look for the slot there. The images that its entry leads to, which are taken, wait until two

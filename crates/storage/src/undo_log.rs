@@ -479,6 +479,13 @@ impl UndoLog {
         self.sequence = self.sequence.min(first);
     }
 
+    /// [`Self::retract`] of the entries from number `first` on and before `end`, newest first: each
+    /// of them, since the transaction goes on, and one that was left would follow the next entry.
+    #[track_caller]
+    pub fn retract_each<M: Memory>(&mut self, memory: &M, first: u32, end: u32) {
+        (first..end).rev().for_each(|number| self.retract(memory, number));
+    }
+
     /// The entries of the open transaction, oldest first.
     ///
     /// # Errors

@@ -9,8 +9,8 @@ use faults::mutation::{How, Mutation, Where};
 use faults::pool::PoolMedium;
 use faults::story::{
     Plot, a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
-    chunks_go_back_when_runs_are_merged, inserts_with_updates, statements, statements_with_nulls,
-    two_operations_on_one_tuple, two_updates_behind_a_statement,
+    chunks_go_back_when_runs_are_merged, inserts_with_updates, savepoints, statements,
+    statements_with_nulls, two_operations_on_one_tuple, two_updates_behind_a_statement,
 };
 use faults::sweep::sweep;
 use perdura::EngineKind;
@@ -165,6 +165,21 @@ fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
             let kills = story.explore_kills(None, 1);
             assert_eq!(kills.violation, None, "{engine}, committed: {commit}, killed");
+        }
+    }
+}
+
+/// What was rolled back to a savepoint is gone whatever happens, and no entry of it comes back into
+/// the log behind a later one.
+#[test]
+fn transactions_that_go_back_to_savepoints_survive_crashes() {
+    for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {
+        for seed in [31, 32] {
+            let story = savepoints(engine, seed, 40);
+            let again = Again::every(500, 2);
+            survives(&format!("{engine}, {seed}"), &story, Effort::once(10).then(again));
+            let kills = story.explore_kills(None, 3);
+            assert_eq!(kills.violation, None, "{engine}, {seed}, killed");
         }
     }
 }

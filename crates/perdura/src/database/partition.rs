@@ -1,6 +1,6 @@
 //! A partition of a database: transactions in it, and owning it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engines::below::{Catalog, Environment, Native, Value};
 use engines::{Begin, Isolation, VersionReader};
@@ -99,26 +99,29 @@ impl<'a, E: Environment> Partition<'a, E> {
             age: *tries.age.get_or_insert_with(|| pool.next_age()),
             wait: Some(wait),
         };
-        pool.lend(&begin, Instant::now().checked_add(wait)).map_err(|error| match error {
+        pool.lend(&begin, wait).map_err(|error| self.not_lent(error))
+    }
+
+    pub(super) fn not_lent(&self, error: LendError) -> Error {
+        match error {
             LendError::Taken(taken) => Error::taken(self.number, taken),
             LendError::Engine(error) => error.into(),
-        })
+        }
     }
 
     /// The isolation that a transaction gets at least.
     fn isolation(&self, how: WriteOptions) -> Result<Isolation, Error> {
         let most = self.database.engine.traits.isolation;
         match how.isolation {
-            Some(wanted) if wanted > most => Err(Error::Unsupported {
-                engine: self.database.engine.name.clone(),
-                what: format!("isolation `{wanted}`, only `{most}`"),
-            }),
+            Some(wanted) if wanted > most => {
+                Err(Error::Unsupported { what: format!("isolation `{wanted}`, only `{most}`") })
+            }
             wanted => Ok(wanted.unwrap_or(most)),
         }
     }
 
     #[inline]
-    fn tx(&self, engine: Writing<'a, E>) -> Tx<'a, E> {
+    pub(super) fn tx(&self, engine: Writing<'a, E>) -> Tx<'a, E> {
         Tx {
             engine,
             call: self.database.call(self.number),

@@ -31,6 +31,7 @@ mod nvm_cow_table2;
 mod paths;
 mod racing;
 mod salvage;
+mod sessions;
 mod shared_syncs;
 mod small_integers;
 mod stats;

@@ -466,6 +466,13 @@ impl<M: Memory> Runs<M> {
         Ok(())
     }
 
+    /// After a part of the open transaction was undone: the MemTable has the size that it had before
+    /// that, and of the slots that the transaction had superseded so many count.
+    pub fn forget_part(&mut self, memtable_use: (u64, u64), kept: usize) {
+        (self.bytes, self.keys) = memtable_use;
+        self.tables.forget_superseded(kept);
+    }
+
     /// After an abort: the MemTable has the size that it had before the transaction, and what was
     /// collected is forgotten.
     pub fn forget(&mut self, memtable_use: (u64, u64)) {

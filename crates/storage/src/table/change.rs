@@ -434,6 +434,14 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(())
     }
 
+    /// After a part of the open transaction was undone: forgets the slots that it had superseded, all
+    /// but so many.
+    pub fn forget_superseded(&mut self, kept: usize) {
+        self.superseded.truncate(kept);
+        self.unsettled = false;
+        self.lines.clear();
+    }
+
     /// After an abort: forgets what the transaction had collected.
     pub fn forget(&mut self) {
         self.unsettled = false;

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use optimistic::Optimistic;
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Commit, Database, Environment, Media};
+use perdura::{Commit, Database, EngineKind, Environment, Media};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Own, Setup, Store, Tuple, Under, holds, small};
+use super::{Own, Setup, Store, Tuple, Under, each, holds, small};
 use crate::support::{Driver, Model, Tables, schema};
 
 /// All tuples of the model.
@@ -189,4 +189,78 @@ fn recording_media_hold_the_same() {
     };
     let digests: Vec<u64> = Under::all().map(digest).collect();
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
+}
+
+/// Which engines have savepoints.
+fn has_savepoints(engine: Under) -> bool {
+    match engine {
+        Under::Known(EngineKind::NvmInp | EngineKind::NvmLog) => true,
+        Under::Known(EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvmCow)
+        | Under::Optimistic => false,
+    }
+}
+
+#[test]
+fn what_was_done_behind_a_savepoint_is_undone() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine));
+        if !has_savepoints(engine) {
+            let refused = store.db().begin().unwrap().savepoint();
+            assert!(matches!(refused, Err(perdura::Error::Unsupported { .. })), "{refused:?}");
+            return;
+        }
+        for seed in 0..6 {
+            let (mut driver, mut model) = (Driver::new(seed, 30), Model::default());
+            store = Store::new(&schema(), small(engine));
+            for round in 0..5 {
+                for steps in 0..40 {
+                    let (db, tables) = (store.db(), Tables::of(store.db()));
+                    driver.with_savepoints(db, &tables, &mut model, 1 + steps).unwrap();
+                    driver.transaction(db, &tables, &mut model, 3).unwrap();
+                }
+                agrees(store.db(), &model);
+                // Nothing is leaked: the check of an opened database says so.
+                if round % 2 == 0 {
+                    store.reopen()
+                } else {
+                    store.crash()
+                }
+                agrees(store.db(), &model);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_savepoint_is_of_one_transaction_and_of_one_way_through_it() {
+    each(|engine| {
+        if !has_savepoints(engine) {
+            return;
+        }
+        let store = Store::new(&schema(), small(engine));
+        let tables = Tables::of(store.db());
+        let mut driver = Driver::new(1, 30);
+        let mut model = Model::default();
+        let void = |done: Result<(), perdura::Error>| {
+            assert!(matches!(done, Err(perdura::Error::NoSavepoint)), "{done:?}");
+        };
+        let mut tx = store.db().begin().unwrap();
+        let first = tx.savepoint().unwrap();
+        let before = model.clone();
+        driver.operation(&mut tx, &tables, &mut model).unwrap();
+        let second = tx.savepoint().unwrap();
+        tx.rollback_to(second).unwrap();
+        tx.rollback_to(first).unwrap();
+        tx.rollback_to(first).unwrap();
+        void(tx.rollback_to(second));
+        model = before;
+        // As if nothing had been done: its number is that of the next transaction.
+        let _ticket = tx.commit().unwrap();
+        let mut tx = store.db().begin().unwrap();
+        void(tx.rollback_to(first));
+        driver.operation(&mut tx, &tables, &mut model).unwrap();
+        void(tx.rollback_to(first));
+        let _ticket = tx.commit().unwrap();
+        agrees(store.db(), &model);
+    });
 }

@@ -1,0 +1,57 @@
+//! What a transaction can do beside reading, changing and ending: go back a little, and read what it
+//! is going to change.
+
+use engines::below::{Environment, Row, Value};
+
+use crate::declared;
+use crate::error::Error;
+use crate::table::Table;
+use crate::transaction::{Tx, own_table};
+
+/// A place in an open transaction: see [`Tx::savepoint`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Savepoint {
+    number: u64,
+    partition: usize,
+}
+
+impl<E: Environment> Tx<'_, E> {
+    /// As [`Tx::get`], of a tuple that this transaction is going to change: an engine that runs many
+    /// transactions at the same time keeps others from doing the same, where it can, so that the
+    /// change comes into nobody's way. In the others it is [`Tx::get`].
+    ///
+    /// # Errors
+    /// As [`Tx::get`]; [`Error::Conflict`].
+    #[inline]
+    pub fn get_for_update(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        row: &mut Row,
+    ) -> Result<bool, Error> {
+        let number = own_table(self.catalog, table)?;
+        Ok(declared::get_for_update(&mut **self.engine, (number, &table.layout), key, row)?)
+    }
+
+    /// Marks this place, so that [`Tx::rollback_to`] can undo what comes behind it. In engines with
+    /// an undo log in the pool (`nvm-inp`, `nvm-log`), where it costs nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] in the other engines.
+    pub fn savepoint(&mut self) -> Result<Savepoint, Error> {
+        Ok(Savepoint { number: self.engine.savepoint()?, partition: self.partition })
+    }
+
+    /// Undoes what the transaction has done since it was at the savepoint, which stays good; those
+    /// behind it are void. [`Tx::statements_done`] goes on counting.
+    ///
+    /// # Errors
+    /// [`Error::NoSavepoint`] for one that is void or of another transaction, and nothing is undone;
+    /// [`Error::Unsupported`]. Or the medium failed, and the partition has stopped.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
+        if savepoint.partition != self.partition {
+            return Err(Error::NoSavepoint);
+        }
+        Ok(self.engine.rollback_to(savepoint.number)?)
+    }
+}

@@ -1,0 +1,441 @@
+//! Engines that run many transactions at the same time, as a database uses them: an engine that does
+//! as it is told, and holds nothing, shows what it is asked.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use engines::below::Catalog;
+use engines::{
+    Begin, Engine, EngineError, EngineOptions, InFlight, Maker, Resources, Sessions, TxId,
+};
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{
+    ColumnType, Concurrency, ConflictReason, Database, DurableIn, EngineStats, EngineTraits, Error,
+    Footprint, Holder, Isolation, Media, Options, Recorded, RecoveryReport, Row, Schema, Table,
+    TableSchema, Unfinished, Value, WriteOptions,
+};
+
+/// What the engine does, and what was asked of it.
+#[derive(Default, Debug)]
+struct Script {
+    /// So many of the next inserts and commits are conflicts.
+    conflicts: AtomicU32,
+    /// Aborts stop the session.
+    breaks: AtomicU32,
+    sessions: AtomicU32,
+    inserts: AtomicU32,
+    commits: AtomicU32,
+    aborts: AtomicU32,
+    begun: Mutex<Vec<Begin>>,
+}
+
+impl Script {
+    fn conflict(&self) -> Result<(), EngineError> {
+        let one_less = |left: u32| left.checked_sub(1);
+        match self.conflicts.fetch_update(SeqCst, SeqCst, one_less) {
+            Ok(_) => Err(EngineError::Conflict { reason: ConflictReason::WriteWrite }),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+struct Scripted {
+    script: Arc<Script>,
+    stopped: bool,
+    root: bool,
+}
+
+impl engines::Read for Scripted {
+    fn get(
+        &self,
+        _: u16,
+        _: &[Value<'_>],
+        _: Option<&[u16]>,
+        _: &mut Row,
+    ) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+
+    fn get_bytes(
+        &self,
+        _: u16,
+        _: &[Value<'_>],
+        _: &[u16],
+        _: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        Ok(None)
+    }
+
+    fn scan(
+        &self,
+        _: u16,
+        _: &engines::Scan<'_>,
+        _: &mut Row,
+        _: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+impl engines::Write for Scripted {
+    fn insert(&mut self, _: u16, _: &[Value<'_>]) -> Result<(), EngineError> {
+        self.script.inserts.fetch_add(1, SeqCst);
+        self.script.conflict()
+    }
+
+    fn update(
+        &mut self,
+        _: u16,
+        _: &[Value<'_>],
+        _: &[(u16, Value<'_>)],
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn delete(&mut self, _: u16, _: &[Value<'_>]) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+impl Engine for Scripted {
+    fn begin(&mut self, how: &Begin) -> Result<(), EngineError> {
+        self.script.begun.lock().unwrap().push(*how);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(u64, bool), EngineError> {
+        self.script.conflict()?;
+        Ok((u64::from(self.script.commits.fetch_add(1, SeqCst)) + 1, true))
+    }
+
+    fn abort(&mut self) -> Result<(), EngineError> {
+        self.script.aborts.fetch_add(1, SeqCst);
+        self.stopped = !self.root && self.script.breaks.load(SeqCst) > 0;
+        match self.stopped {
+            true => Err(EngineError::Stopped { why: "told to".into() }),
+            false => Ok(()),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn durable(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn sessions(&self) -> Option<Arc<dyn Sessions>> {
+        Some(Arc::new(Pool(self.script.clone())))
+    }
+
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn footprint(&self) -> Result<Footprint, EngineError> {
+        Ok(Footprint::default())
+    }
+
+    fn stats(&self) -> EngineStats {
+        EngineStats::default()
+    }
+
+    fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
+        Ok(0)
+    }
+}
+
+#[derive(Debug)]
+struct Pool(Arc<Script>);
+
+impl Sessions for Pool {
+    fn session(&self) -> Result<Box<dyn Engine>, EngineError> {
+        self.0.sessions.fetch_add(1, SeqCst);
+        Ok(Box::new(Scripted { script: self.0.clone(), stopped: false, root: false }))
+    }
+
+    fn in_flight(&self) -> Vec<InFlight> {
+        vec![InFlight { id: TxId(7), statements: 3 }]
+    }
+
+    fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
+        match id {
+            TxId(7) => self.session(),
+            id => Err(EngineError::NotInFlight { id }),
+        }
+    }
+}
+
+struct Made(Arc<Script>);
+
+impl Made {
+    fn root(&self) -> Box<dyn Engine> {
+        Box::new(Scripted { script: self.0.clone(), stopped: false, root: true })
+    }
+}
+
+impl Maker<Recorded> for Made {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn traits(&self) -> EngineTraits {
+        EngineTraits {
+            durable_in: DurableIn::Pool,
+            concurrency: Concurrency::Shared,
+            isolation: Isolation::Snapshot,
+            snapshots: false,
+            unfinished: Unfinished::Continued,
+            larger_than_memory: true,
+        }
+    }
+
+    fn create(
+        &self,
+        _: Resources<Recorded>,
+        _: &Arc<Catalog>,
+        _: &EngineOptions,
+    ) -> Result<Box<dyn Engine>, EngineError> {
+        Ok(self.root())
+    }
+
+    fn open(
+        &self,
+        _: Resources<Recorded>,
+        _: &Arc<Catalog>,
+        _: &EngineOptions,
+    ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
+        Ok((self.root(), RecoveryReport::default()))
+    }
+}
+
+struct Subject {
+    db: Database<Recorded>,
+    memory: Recording,
+    script: Arc<Script>,
+    table: Table,
+}
+
+impl Subject {
+    fn new(options: &Options) -> Self {
+        let memory = Recording::pool(64 << 10, 1 << 24).unwrap();
+        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let table = TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]);
+        let script = Arc::new(Script::default());
+        let made = Made(script.clone());
+        let schema = Schema::new().table(table);
+        let db = Database::create_with(media, &schema, options, &made).unwrap();
+        let table = db.table("t").unwrap();
+        Self { db, memory, script, table }
+    }
+
+    fn insert(&self) -> Result<(), Error> {
+        self.db.write(|tx| tx.insert(&self.table, &[Value::U64(1)]))
+    }
+
+    fn begun(&self) -> Vec<Begin> {
+        std::mem::take(&mut self.script.begun.lock().unwrap())
+    }
+}
+
+#[test]
+fn a_transaction_in_conflict_is_run_again_with_its_first_age() {
+    let subject = Subject::new(&Options::new());
+    subject.insert().unwrap();
+    let first = subject.begun();
+    assert_eq!(first.len(), 1);
+    subject.script.conflicts.store(4, SeqCst);
+    subject.insert().unwrap();
+    let tries = subject.begun();
+    assert_eq!(tries.len(), 5);
+    assert!(tries.iter().all(|begin| begin.age == tries[0].age), "{tries:?}");
+    assert!(tries[0].age > first[0].age);
+    // Whatever has failed was aborted, in one and the same session.
+    assert_eq!(subject.script.aborts.load(SeqCst), 4);
+    assert_eq!(subject.script.commits.load(SeqCst), 2);
+    assert_eq!(subject.script.sessions.load(SeqCst), 1);
+    // One that reads is validated by its commit.
+    subject.script.conflicts.store(2, SeqCst);
+    let read = |row: &mut Row| subject.db.read(|tx| tx.get(&subject.table, &[Value::U64(1)], row));
+    assert!(!read(&mut Row::new()).unwrap());
+    assert_eq!(subject.begun().len(), 3);
+}
+
+#[test]
+fn a_conflict_comes_back_when_the_time_is_over() {
+    let subject = Subject::new(&Options::new().retry_for(Duration::ZERO));
+    subject.script.conflicts.store(1, SeqCst);
+    let done = subject.insert();
+    let reason = ConflictReason::WriteWrite;
+    assert!(matches!(done, Err(Error::Conflict { reason: why, tries: 1 }) if why == reason));
+    subject.script.conflicts.store(u32::MAX, SeqCst);
+    let options = WriteOptions::new().retry_for(Duration::from_millis(20));
+    let done = subject.db.write_with(options, |tx| tx.insert(&subject.table, &[Value::U64(1)]));
+    assert!(matches!(done, Err(Error::Conflict { tries: 2.., .. })), "{done:?}");
+    subject.script.conflicts.store(0, SeqCst);
+    // Another error ends it at once.
+    let done = subject.db.write(|_| Err::<(), _>(Error::user("mine")));
+    assert!(matches!(done, Err(Error::User(_))));
+}
+
+#[test]
+fn after_a_conflict_every_call_but_abort_returns_it() {
+    let subject = Subject::new(&Options::new());
+    let (table, key) = (&subject.table, [Value::U64(1)]);
+    let mut tx = subject.db.begin().unwrap();
+    subject.script.conflicts.store(1, SeqCst);
+    let conflict = |done: Result<(), Error>| {
+        let reason = ConflictReason::WriteWrite;
+        assert!(matches!(done, Err(Error::Conflict { reason: why, .. }) if why == reason));
+    };
+    conflict(tx.insert(table, &key));
+    conflict(tx.insert(table, &key));
+    conflict(tx.update(table, &key, &[]));
+    conflict(tx.delete(table, &key));
+    conflict(tx.get(table, &key, &mut Row::new()).map(drop));
+    conflict(tx.get_for_update(table, &key, &mut Row::new()).map(drop));
+    conflict(tx.get_bytes(table, &key, &[0], &mut []).map(drop));
+    conflict(tx.scan(table, &perdura::Scan::all(), |_| ControlFlow::Continue(())));
+    conflict(tx.savepoint().map(drop));
+    // None of them has reached the engine.
+    assert_eq!(subject.script.inserts.load(SeqCst), 1);
+    tx.abort().unwrap();
+    let mut tx = subject.db.begin().unwrap();
+    subject.script.conflicts.store(1, SeqCst);
+    conflict(tx.insert(table, &key));
+    conflict(tx.commit().map(drop));
+    assert_eq!(subject.script.commits.load(SeqCst), 0);
+    // The session is as good as new.
+    subject.insert().unwrap();
+    assert_eq!(subject.script.sessions.load(SeqCst), 1);
+}
+
+#[test]
+fn isolation_is_given_or_refused() {
+    let subject = Subject::new(&Options::new());
+    let with = |level| {
+        let wait = Duration::from_millis(3);
+        let options = WriteOptions::new().isolation(level).wait(wait);
+        subject.db.write_with(options, |_| Ok(()))
+    };
+    assert!(matches!(with(Isolation::Serializable), Err(Error::Unsupported { .. })));
+    assert!(subject.begun().is_empty());
+    for level in [Isolation::Snapshot, Isolation::ReadCommitted] {
+        with(level).unwrap();
+        let begun = subject.begun();
+        assert_eq!((begun[0].isolation, begun[0].wait), (level, Some(Duration::from_millis(3))));
+    }
+    // Without a wish as much as there is.
+    subject.insert().unwrap();
+    assert_eq!(subject.begun()[0].isolation, Isolation::Snapshot);
+}
+
+#[test]
+fn there_are_256_sessions_at_most_and_one_that_has_stopped_is_not_used_again() {
+    let subject = Subject::new(&Options::new());
+    let mut open: Vec<_> = (0..256).map(|_| subject.db.begin().unwrap()).collect();
+    let one_more = || subject.db.try_begin(Duration::ZERO).map(drop);
+    assert!(matches!(one_more(), Err(Error::Busy { partition: 0, by: Holder::Transactions })));
+    let ticket = open.pop().unwrap().commit().unwrap();
+    assert!(subject.db.durable(ticket).unwrap());
+    one_more().unwrap();
+    assert_eq!(subject.script.sessions.load(SeqCst), 256);
+    subject.script.breaks.store(1, SeqCst);
+    drop(open);
+    subject.script.breaks.store(0, SeqCst);
+    subject.insert().unwrap();
+    one_more().unwrap();
+    assert!(subject.script.sessions.load(SeqCst) <= 257);
+}
+
+#[test]
+fn a_partition_as_a_whole_waits_for_its_transactions_and_not_for_those_of_its_own_thread() {
+    let subject = Subject::new(&Options::new().retry_for(Duration::from_millis(1)));
+    let (db, partition) = (&subject.db, subject.db.partition(0));
+    let nested = |done: Result<(), Error>| {
+        assert!(matches!(done, Err(Error::Nested { partition: 0 })), "{done:?}");
+    };
+    let tx = db.begin().unwrap();
+    // Many in one thread are no harm, and what needs none of them answers.
+    drop(db.begin().unwrap());
+    db.read(|_| Ok(())).unwrap();
+    db.sync().unwrap();
+    db.stats().unwrap();
+    db.footprint().unwrap();
+    nested(db.check().map(drop));
+    nested(partition.exclusive().map(drop));
+    nested(db.backup_to(&mut std::io::sink(), "sink", &mut |_| ()).map(drop));
+    // Another thread waits for it.
+    thread::scope(|scope| {
+        let checks = scope.spawn(|| db.check().map(drop));
+        while !checks.is_finished() && db.try_begin(Duration::ZERO).is_ok() {
+            thread::yield_now();
+        }
+        assert!(!checks.is_finished(), "the check does not wait");
+        tx.abort().unwrap();
+        checks.join().unwrap().unwrap();
+    });
+    let mut own = partition.exclusive().unwrap();
+    nested(db.begin().map(drop));
+    own.write(|tx| tx.insert(&subject.table, &[Value::U64(1)])).unwrap();
+    drop(own);
+    subject.insert().unwrap();
+}
+
+#[test]
+fn a_transaction_that_a_crash_has_cut_off_is_continued() {
+    let subject = Subject::new(&Options::new());
+    let partition = subject.db.partition(0);
+    assert_eq!(partition.in_flight(), [InFlight { id: TxId(7), statements: 3 }]);
+    let none = partition.resume(TxId(8)).map(drop);
+    assert!(matches!(none, Err(Error::Engine(EngineError::NotInFlight { id: TxId(8) }))));
+    let mut tx = partition.resume(TxId(7)).unwrap();
+    tx.insert(&subject.table, &[Value::U64(1)]).unwrap();
+    let _ticket = tx.commit().unwrap();
+    assert!(subject.begun().is_empty(), "it has begun before the crash");
+    drop(partition.resume(TxId(7)).unwrap());
+    assert_eq!(subject.script.aborts.load(SeqCst), 1, "dropped, it is undone");
+}
+
+/// A build that does not know an engine opens its database with none.
+#[test]
+fn the_database_of_an_unknown_engine_is_opened_with_no_other() {
+    let subject = Subject::new(&Options::new());
+    let memory = subject.memory.clone();
+    subject.db.close().unwrap();
+    let media = || Media::recorded(memory.clone(), RecordingFiles::new());
+    let opened = Database::open_on(media(), &Options::new());
+    assert!(
+        matches!(&opened, Err(Error::WrongEngine { found, .. }) if found == "scripted"),
+        "{opened:?}"
+    );
+    Database::open_with(media(), &Options::new(), &Made(subject.script.clone())).unwrap();
+}
+
+/// What may go to another thread does so; a transaction does not (an example of [`perdura::Tx`]).
+#[test]
+fn all_but_transactions_can_change_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Database>();
+    is_shared::<Table>();
+    is_shared::<perdura::Snapshot>();
+    is_shared::<perdura::Ticket>();
+    is_shared::<perdura::Savepoint>();
+    is_shared::<perdura::Partition<'_>>();
+    is_shared::<Options>();
+    is_shared::<WriteOptions>();
+    is_shared::<Row>();
+    is_shared::<Error>();
+}
