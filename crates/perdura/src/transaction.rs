@@ -507,7 +507,7 @@ impl<E: Environment> Tx<'_, E> {
     /// A commit that could not be: the transaction is undone if it has to be.
     #[inline]
     fn abort_if_needed<T>(&mut self, done: Result<T, EngineError>) -> Result<T, Error> {
-        if let Err(EngineError::MustAbort) = done {
+        if let Err(EngineError::MustAbort | EngineError::Conflict { .. }) = done {
             self.engine.abort()?;
         }
         Ok(done?)

@@ -271,6 +271,8 @@ fn a_transaction_in_conflict_is_run_again_with_its_first_age() {
     let read = |row: &mut Row| subject.db.read(|tx| tx.get(&subject.table, &[Value::U64(1)], row));
     assert!(!read(&mut Row::new()).unwrap());
     assert_eq!(subject.begun().len(), 3);
+    // Each commit that was a conflict was undone, too.
+    assert_eq!(subject.script.aborts.load(SeqCst), 6);
 }
 
 #[test]
