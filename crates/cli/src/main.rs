@@ -11,7 +11,7 @@
 //! | `tour`, `bench`, `pool`, `crash`, `laboratory` | the commands |
 //! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
 //! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
-//! | `attendant` | who does what is left when a command has ended? |
+//! | `attendant`, `signals` | who does what is left when a command has ended, or is ended? |
 //! | `scratch`, `host`, `progress`, `output`, `units`, `failure` | where, on what, how far, to whom |
 
 #![forbid(unsafe_code)]
@@ -33,6 +33,7 @@ mod pool;
 mod progress;
 mod racer;
 mod scratch;
+mod signals;
 mod tour;
 mod units;
 

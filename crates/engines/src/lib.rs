@@ -55,12 +55,13 @@ pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Purpose};
     pub use index::Direction;
     pub use pm::{
-        Access, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram, Emulation,
-        Environment, Event, File, Files, FlushInstruction, GrowError, HeaderDamage, HostFiles,
-        Killed, Medium, Memory, Named, Native, NewFile, Off, POOL_DATA_START, ParseDomainError,
-        Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded, Recording, RecordingFiles,
-        Replay, Site, Source, Step, Trace, Tracing, addresses_left, boot_id, free_bytes, medium_of,
-        random_uuid, read_header, share_of_addresses,
+        Access, AroundPath, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram,
+        Emulation, Environment, Event, FOREIGN, File, Files, FlushInstruction, GrowError,
+        HeaderDamage, HostFiles, Killed, Left, Medium, Memory, Named, Native, NewFile, Off,
+        POOL_DATA_START, ParseDomainError, Place, Pool, PoolError, PoolInfo, PoolOptions, Range,
+        Recorded, Recording, RecordingFiles, Replay, Site, Source, Step, Trace, Tracing,
+        Unfinished, addresses_left, boot_id, free_bytes, medium_of, random_uuid, read_header,
+        remove_unfinished, share_of_addresses,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Constant, Description, IndexSchema, MAX_COLUMNS,

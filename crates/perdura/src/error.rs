@@ -206,7 +206,7 @@ pub enum Error {
         /// What is in the way.
         path: String,
         /// What it may be, and what to do.
-        what: &'static str,
+        what: String,
     },
     /// A new database is not what was put into it. It was removed.
     #[error(

@@ -131,7 +131,7 @@ pub use engines::below::{
     Access, Bad, Column, ColumnType, Constant, Counters, Direction, Domain, Environment,
     FlushInstruction, HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium,
     Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema,
-    Value, WorkDone, boot_id, free_bytes, medium_of,
+    Value, WorkDone, boot_id, free_bytes, medium_of, remove_unfinished,
 };
 pub use engines::{
     CheckReport, Concurrency, ConflictReason, DurableIn, EngineKind, EngineStats, EngineTraits,

@@ -3,18 +3,23 @@
 //! Invariants:
 //! - Under its name the database is whole, durable, closed and compared with what was put into it,
 //!   or there is none. Nothing is ever replaced.
-//! - A failure leaves nothing behind. A kill or a power cut may leave `<name>.new` and
-//!   `<name>.new.files`, which mean nothing; or, between two renames, `<name>.files` without a
-//!   database.
+//! - A failure leaves nothing behind, nor does a signal whose handler calls
+//!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave `<name>.new` and
+//!   `<name>.new.files`, which mean nothing, and which the next attempt removes; or, between two
+//!   renames, `<name>.files` without a database.
 //!
 //! 1. The database is made as `<name>.new`, filled, and closed, which makes it durable.
 //! 2. It is opened again, which reads what is on the medium, checked, compared, and closed.
 //! 3. Its directory of files is renamed, if it has one; then the pool; then their directory is
 //!    synced. Without the pool the files are nobody's, so the pool comes last.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use engines::below::{Environment, Named, Native, Place, PoolError, Row, Schema};
+use engines::below::{
+    Environment, FOREIGN, Left, Native, Place, Pool, PoolError, Row, Schema, Unfinished,
+};
 
 use crate::database::Database;
 use crate::error::Error;
@@ -43,28 +48,61 @@ pub(crate) fn create_whole<R>(
     let place = place_of(path)?;
     let new = place.beside(NEW);
     check_free_at(&place)?;
-    let database = Database::create_at(&new, schema, options)?;
-    let mut made = Made::of(&database)?;
-    let (tallies, result) = fill(&database, watch)?;
-    database.close()?;
-    let database = Database::open_at(&new, options)?;
-    if !made.pool.has_its_name().map_err(io)? {
-        return Err(io(std::io::ErrorKind::NotFound.into()));
-    }
+    let mut made_as = options.clone();
+    made_as.pool.unfinished = true;
+    let named = |error| named(error, &new, path);
+    let make = || {
+        let database = Database::create_at(&new, schema, &made_as)?;
+        let (pool, files) = database.named()?;
+        Ok((database, [Some(pool), files]))
+    };
+    let (made, database) = Unfinished::begin(make).map_err(named)?;
+    let (tallies, result) = fill(&database, watch).map_err(named)?;
+    database.close().map_err(named)?;
+    let database = Database::open_at(&new, options).map_err(named)?;
     compare(&database, &tallies, watch).map_err(|error| match error {
         Error::Differs { what, .. } => Error::Differs { path: path.display().to_string(), what },
-        other => other,
+        other => named(other),
     })?;
-    database.close()?;
-    if let Some(files) = &mut made.files {
-        files.rename_new(place.beside(FILES)).map_err(io)?;
-    }
-    made.pool.rename_new(place.clone()).map_err(io)?;
-    place.sync_directory().map_err(io)?;
-    let whereabouts = made.pool.whereabouts();
-    made.keep();
+    database.close().map_err(named)?;
+    let whereabouts = made
+        .finish(|pool, files| {
+            let pool = pool.expect("it was made with one");
+            if let Some(files) = files {
+                files.rename_new(place.beside(FILES))?;
+            }
+            pool.rename_new(place.clone())?;
+            place.sync_directory()?;
+            Ok(pool.whereabouts())
+        })
+        .map_err(io)?;
+    Pool::remove_mark(&place);
     PoolError::of_whereabouts(path.into(), whereabouts)?;
     Ok(result)
+}
+
+/// An error about the database while it is made, as one about the path that it is to have: only that
+/// one the user has heard of.
+fn named(mut error: Error, new: &Place, path: &Path) -> Error {
+    let of = |found: &Path| {
+        let rest = found.as_os_str().as_bytes().strip_prefix(new.path().as_os_str().as_bytes())?;
+        let mut own = path.as_os_str().to_owned();
+        own.push(OsStr::from_bytes(rest));
+        Some(PathBuf::from(own))
+    };
+    match &mut error {
+        Error::Pool(error) => {
+            let found = error.path_mut();
+            *found = of(found).unwrap_or_else(|| std::mem::take(found));
+        }
+        Error::Io { path: found, .. } => {
+            if let Some(own) = of(Path::new(found)) {
+                *found = own.display().to_string();
+            }
+        }
+        _ => {}
+    }
+    error
 }
 
 /// What stands behind the name of a database while it is made.
@@ -77,53 +115,29 @@ pub(crate) fn check_free(path: &Path) -> Result<(), Error> {
 
 fn check_free_at(place: &Place) -> Result<(), Error> {
     free(place, "exists already; choose another path, or remove it")?;
-    let made = "is being made, or was left by a kill; if nobody makes it, remove it";
-    free(&place.beside(NEW), made)
+    let (new, files) = (place.beside(NEW), place.beside(NEW).beside(FILES));
+    let path = new.path().display().to_string();
+    Pool::sweep(&new, &files).map_err(|left| match left {
+        Left::InUse(who) => {
+            Error::InTheWay { path, what: format!("is being made {who}; wait for that") }
+        }
+        Left::Foreign => Error::InTheWay { path, what: FOREIGN.into() },
+        Left::Io(source) => Error::Io { path, source },
+    })?;
+    free(&new, FOREIGN)
 }
 
 /// Nothing is at a place, and no files that would belong to a database there.
-fn free(place: &Place, what: &'static str) -> Result<(), Error> {
+fn free(place: &Place, what: &str) -> Result<(), Error> {
     for place in [place, &place.beside(FILES)] {
         let path = place.path().display().to_string();
         match place.is_taken() {
             Ok(false) => {}
-            Ok(true) => return Err(Error::InTheWay { path, what }),
+            Ok(true) => return Err(Error::InTheWay { path, what: what.into() }),
             Err(source) => return Err(Error::Io { path, source }),
         }
     }
     Ok(())
-}
-
-/// The pool and the files of a database that is not finished: removed when dropped.
-struct Made {
-    pool: Named,
-    files: Option<Named>,
-    kept: bool,
-}
-
-impl Made {
-    fn of(database: &Database<Native>) -> Result<Self, Error> {
-        let (pool, files) = database.named()?;
-        Ok(Self { pool, files, kept: false })
-    }
-
-    fn keep(mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        if self.kept {
-            return;
-        }
-        // What cannot be removed stays under a name that means nothing; what somebody else has given
-        // the name is theirs.
-        let _ = self.pool.remove();
-        if let Some(files) = &self.files {
-            let _ = files.remove_directory();
-        }
-    }
 }
 
 /// Checks the database and that it holds what it is to hold.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engines::below::wal::WalError;
 use engines::below::{
     Access, Catalog, File, Files, HostFiles, Native, Pool, PoolOptions, Row, TableLayout,
+    Unfinished,
 };
 use engines::{Engine, EngineError, EngineKind, EngineOptions, Resources};
 
@@ -90,7 +91,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let mut media = Media::native(pool.clone());
     let (heap, description) = describe(&media)?;
     let kind = agreed_engine(&description, &Options::new(), &media.name)?;
-    let mut copied = Copied { files: None };
+    let mut copied = Copied { files: None, _unfinished: None };
     if kind.traits().needs_files() {
         let source = look_at_files_of(&pool, kind.name())?;
         media.attach(copied.take(&source, to)?, Options::new().volatile_bytes);
@@ -331,6 +332,8 @@ impl Sink for Taker<'_> {
 /// A copy of a database's files, which goes when this is dropped.
 struct Copied {
     files: Option<HostFiles>,
+    /// It goes with the process, too.
+    _unfinished: Option<Unfinished>,
 }
 
 impl Copied {
@@ -344,12 +347,17 @@ impl Copied {
         let path = place.path().to_owned();
         if place.is_taken().map_err(error(&path))? {
             let what = "is a copy in use, or was left by a kill; if nobody uses it, remove it";
-            return Err(Error::InTheWay { path: path.display().to_string(), what });
+            return Err(Error::InTheWay { path: path.display().to_string(), what: what.into() });
         }
         // Nothing of it has to survive anything.
         let domain = engines::below::Domain::Process;
-        let files = HostFiles::create_at(place, domain, false).map_err(error(&path))?;
-        self.files = Some(files.clone());
+        let make = || {
+            let files = HostFiles::create_at(place, domain, false).map_err(error(&path))?;
+            let named = files.named().map_err(error(&path))?;
+            Ok::<_, Error>((files, [None, named]))
+        };
+        let (unfinished, files) = Unfinished::begin(make)?;
+        (self.files, self._unfinished) = (Some(files.clone()), Some(unfinished));
         for name in source.list().map_err(error(source.path()))? {
             copy(source, &files, &name).map_err(error(&source.path().join(&name)))?;
         }

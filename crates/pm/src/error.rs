@@ -256,6 +256,31 @@ pub enum PoolError {
 }
 
 impl PoolError {
+    /// The file that it is about.
+    pub fn path_mut(&mut self) -> &mut PathBuf {
+        use PoolError as E;
+        match self {
+            E::Io { path, .. }
+            | E::Exists { path }
+            | E::NotAFile { path, .. }
+            | E::InUse { path, .. }
+            | E::Removed { path }
+            | E::Elsewhere { path, .. }
+            | E::TooShort { path, .. }
+            | E::NotAPool { path }
+            | E::HeaderDamaged { path, .. }
+            | E::Version { path, .. }
+            | E::Features { path, .. }
+            | E::OtherMachine { path, .. }
+            | E::Truncated { path, .. }
+            | E::Holes { path, .. }
+            | E::Rebooted { path, .. }
+            | E::DomainTooStrong { path, .. }
+            | E::DomainDiffers { path, .. }
+            | E::Sizes { path, .. } => path,
+        }
+    }
+
     /// What is wrong with the whereabouts of what was opened as `path`.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ mod receipt;
 mod recording;
 mod split_mix;
 mod sync;
+mod unfinished;
 mod watched;
 
 pub use counters::Counters;
@@ -60,8 +61,8 @@ pub use emulated::{
 pub use environment::{Environment, Native, Recorded};
 pub use error::{Bad, GrowError, PoolError};
 pub use files::{
-    DiskEvent, DiskPoint, DiskRecord, DiskReplay, DiskTrace, File, Files, HostFile, HostFiles,
-    NewFile, RecordedFile, RecordingFiles, Source,
+    AroundFile, AroundPath, DiskEvent, DiskPoint, DiskRecord, DiskReplay, DiskTrace, File, Files,
+    HostFile, HostFiles, NewFile, RecordedFile, RecordingFiles, Source,
 };
 pub use flush::FlushInstruction;
 pub use header::{
@@ -78,3 +79,4 @@ pub use place::{Named, Place, Whereabouts};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};
 pub use recording::{Event, Recorded as RecordedEvent, Recording, Site, Trace, record_as};
+pub use unfinished::{FOREIGN, Left, Unfinished, remove_unfinished};

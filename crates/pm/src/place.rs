@@ -141,6 +141,11 @@ impl Place {
         &self.path
     }
 
+    /// The name in its directory.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
     /// The path that was asked for, with what stands behind it.
     pub fn asked_path(&self) -> PathBuf {
         let mut path = self.asked.path.as_os_str().to_owned();
@@ -173,7 +178,7 @@ impl Place {
     ///
     /// # Errors
     /// Nothing has it, or the kernel refuses.
-    fn hold(&self) -> io::Result<File> {
+    pub(crate) fn hold(&self) -> io::Result<File> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         Ok(openat(&self.directory, &*self.name, flags, Mode::empty())?.into())
     }
@@ -243,7 +248,7 @@ impl Place {
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`]; [`io::ErrorKind::NotFound`], also if something else has
     /// this name by now; the kernel refuses.
-    fn rename_new(&self, file: &File, to: &Self) -> io::Result<()> {
+    pub(crate) fn rename_new(&self, file: &File, to: &Self) -> io::Result<()> {
         if !self.leads_to(file)? {
             return Err(io::ErrorKind::NotFound.into());
         }

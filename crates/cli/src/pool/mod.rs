@@ -22,12 +22,14 @@ use perdura::{Database, Error, Options, PoolError, PoolInfo};
 use crate::args::{NewDatabase, PoolCommand};
 use crate::failure::Failure;
 use crate::progress::timed;
+use crate::signals;
 
 /// Runs a command on a pool.
 ///
 /// # Errors
 /// What is wrong with the pool, or [`Failure::Found`] if a check found something.
 pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
+    signals::leave_nothing()?;
     match command {
         PoolCommand::Info { file, json } => info::run(file, json.as_ref()),
         PoolCommand::Check { file, accept_loss, repair_into, json } => {

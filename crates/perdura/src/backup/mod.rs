@@ -25,7 +25,7 @@ mod writer;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use engines::below::{Environment, Files, HostFiles, NewFile};
+use engines::below::{AroundPath, Environment, Files, NewFile};
 
 pub use error::BackupError;
 pub use restore::Backup;
@@ -93,7 +93,7 @@ impl<E: Environment> Database<E> {
         let path = path.as_ref();
         let shown = path.display().to_string();
         let error = |source| Error::Io { path: shown.clone(), source };
-        let (files, name) = HostFiles::around(path).map_err(error)?;
+        let (files, name) = AroundPath::of(path).map_err(error)?;
         self.backup_in(&files, &name, &shown, watch)
     }
 

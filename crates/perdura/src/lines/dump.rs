@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use engines::below::{ColumnType, Environment, HostFiles, NewFile, Row, Schema};
+use engines::below::{AroundPath, ColumnType, Environment, NewFile, Row, Schema};
 
 use super::text::{put_text, put_value};
 use super::{End, FORMAT, Head};
@@ -32,7 +32,7 @@ impl<E: Environment> Database<E> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let error = |source| Error::Io { path: name.clone(), source };
-        let (directory, own) = HostFiles::around(path).map_err(error)?;
+        let (directory, own) = AroundPath::of(path).map_err(error)?;
         let mut file = NewFile::create(&directory, &own).map_err(error)?;
         let summary = self.dump_to(&mut file, &name, tables, watch)?;
         file.finish().map_err(error)?;

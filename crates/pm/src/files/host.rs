@@ -263,18 +263,14 @@ impl HostFiles {
         Ok(Self(Arc::new(new)))
     }
 
-    /// The directory that `path` lies in, and the path's last part in it. A sync there is one of the
-    /// kernel's, whatever the medium.
+    /// The directory that `path` lies in. A sync there is one of the kernel's, whatever the medium.
     ///
     /// # Errors
-    /// The path ends with no name, or with one that is not UTF-8; or there is no such directory.
-    pub fn around(path: &Path) -> io::Result<(Self, String)> {
-        let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "is no name for a file");
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(no_name)?;
+    /// There is no such directory.
+    pub(crate) fn directory_of(path: &Path) -> io::Result<Self> {
         let parent = parent_of(path);
         let handle = Place::of(&parent.join("."))?.open_directory()?;
-        let new = Directory::new(parent.to_owned(), handle, Method::Kernel);
-        Ok((Self(Arc::new(new)), name.into()))
+        Ok(Self(Arc::new(Directory::new(parent.to_owned(), handle, Method::Kernel))))
     }
 
     /// Keeps everybody else out, of this process and of others, whatever path leads them here, until
@@ -342,7 +338,8 @@ impl HostFiles {
         Ok(bytes)
     }
 
-    fn file(&self, file: fs::File) -> HostFile {
+    /// An open file of the directory.
+    pub(crate) fn host_file(&self, file: fs::File) -> HostFile {
         HostFile {
             directory: self.0.clone(),
             file,
@@ -374,7 +371,7 @@ impl Files for HostFiles {
             let given = manner.give(&file);
             given.inspect_err(|_| drop(place::remove_at(handle, OsStr::new(name), &file)))?;
         }
-        Ok(self.file(file))
+        Ok(self.host_file(file))
     }
 
     fn open(&self, name: &str) -> io::Result<HostFile> {
@@ -385,7 +382,7 @@ impl Files for HostFiles {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok(self.file(file))
+        Ok(self.host_file(file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -488,6 +485,10 @@ struct Unsynced {
 }
 
 impl HostFile {
+    pub(crate) fn host(&self) -> &fs::File {
+        &self.file
+    }
+
     /// Refuses in a forked child, and after a sync that failed.
     fn usable(&self) -> io::Result<()> {
         self.directory.is_ours()?;
@@ -651,13 +652,13 @@ fn check_poison(poisoned: &AtomicBool) -> io::Result<()> {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use crate::AroundPath;
 
     #[test]
     fn what_has_the_name_stays_when_a_rename_must_not_replace_it() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
-        let (files, name) = HostFiles::around(&at("new")).unwrap();
-        assert_eq!(name, "new");
+        let files = HostFiles::directory_of(&at("new")).unwrap();
         let by_name =
             |from: &str, to: &str| files.rename_new(from, to).map_err(|error| error.kind());
         let in_two = |from: &str, to: &str| {
@@ -682,8 +683,8 @@ mod tests {
             fs::remove_file(at("file-moved")).unwrap();
             fs::remove_dir_all(at("directory-moved")).unwrap();
         }
-        for wrong in [Path::new("/"), Path::new(""), Path::new("a/..")] {
-            assert!(HostFiles::around(wrong).is_err(), "{}", wrong.display());
+        for wrong in ["/", "", "a/..", "a/", "/tmp/"].map(Path::new) {
+            assert!(AroundPath::of(wrong).is_err(), "{}", wrong.display());
         }
     }
 }

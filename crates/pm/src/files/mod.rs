@@ -3,6 +3,7 @@
 //! Traditional engines keep their logs and checkpoints here. Files are held to the same durability
 //! domain as the pool beside them: see [`HostFiles`].
 
+mod around;
 mod crash;
 mod host;
 mod manner;
@@ -13,6 +14,7 @@ mod window;
 
 use std::io;
 
+pub use around::{AroundFile, AroundPath};
 pub use crash::{DiskPoint, DiskReplay};
 pub use host::{HostFile, HostFiles};
 pub use new_file::NewFile;
@@ -20,6 +22,7 @@ pub use recording::{DiskEvent, DiskRecord, DiskTrace, RecordedFile, RecordingFil
 pub use source::Source;
 
 use crate::counters::Counters;
+use crate::unfinished::{self, MARK_BYTES, Unfinished};
 
 /// A directory of files. Clones share it. Names are plain file names without a `/`.
 ///
@@ -71,6 +74,34 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The kernel would not say.
     fn leads_to(&self, _name: &str, _file: &Self::File) -> io::Result<bool> {
         Ok(true)
+    }
+    /// As [`Files::create`], for a file that gets another name when it is finished. Where other
+    /// programs make files, too, they are kept away from it, it goes when the process ends before that,
+    /// and one that an attempt has left which was killed is removed before.
+    ///
+    /// # Errors
+    /// As [`Files::create`].
+    #[track_caller]
+    fn create_unfinished(&self, name: &str) -> io::Result<(Self::File, Option<Unfinished>)> {
+        Ok((self.create(name)?, None))
+    }
+    /// What stands in such a file at first, so that it can be told from any other.
+    ///
+    /// # Errors
+    /// It is no name.
+    fn mark(&self, name: &str) -> io::Result<[u8; MARK_BYTES]> {
+        Ok(unfinished::mark(name.as_ref()))
+    }
+    /// Whether something has a name.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    fn is_taken(&self, name: &str) -> io::Result<bool> {
+        match self.open(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
     /// Makes what was created, renamed and removed durable.
     ///

@@ -3,16 +3,19 @@
 //! Invariants:
 //! - Under its name the file is whole and durable, or there is none.
 //! - What was there before stays: nothing is ever replaced.
-//! - A failure leaves nothing behind. A kill or a power cut may leave `<name>.tmp`, which means
-//!   nothing.
+//! - A failure leaves nothing behind, nor does a signal whose handler calls
+//!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave `<name>.tmp`,
+//!   which means nothing, and which the next attempt removes.
 //!
-//! 1. The bytes go to `<name>.tmp`, which this creates.
-//! 2. [`NewFile::finish`] syncs it, renames it where the name is still free, and syncs the
-//!    directory.
+//! 1. The bytes go to `<name>.tmp`, which this creates; in place of the first ones stands a mark that
+//!    says that it is not finished.
+//! 2. [`NewFile::finish`] puts them there, syncs the file, renames it where the name is still free,
+//!    and syncs the directory.
 
 use std::io::{self, Write};
 
 use super::{File, Files};
+use crate::unfinished::{MARK_BYTES, Unfinished};
 
 /// A file that is being written; see the module's comment. Dropping it gives it up.
 #[derive(Debug)]
@@ -21,6 +24,10 @@ pub struct NewFile<F: Files> {
     name: String,
     /// `None` once the file has its name.
     file: Option<F::File>,
+    /// So that it goes with the process; behind the file in time.
+    unfinished: Option<Unfinished>,
+    /// The first bytes, in whose place the mark stands.
+    begin: Vec<u8>,
     at: u64,
 }
 
@@ -33,23 +40,26 @@ impl<F: Files> NewFile<F> {
     #[track_caller]
     pub fn create(files: &F, name: &str) -> io::Result<Self> {
         let taken = |what: String| io::Error::new(io::ErrorKind::AlreadyExists, what);
-        use io::ErrorKind::{InvalidInput, IsADirectory, NotFound, PermissionDenied};
-        match files.open(name).map_err(|error| (error.kind(), error)) {
-            Err((NotFound, _)) => {}
-            // Something is there, if not a file that we may open.
-            Ok(_) | Err((InvalidInput | IsADirectory | PermissionDenied, _)) => {
-                return Err(taken("exists already; choose another name, or remove it".into()));
-            }
-            Err((_, error)) => return Err(error),
+        if files.is_taken(name)? {
+            return Err(taken("exists already; choose another name, or remove it".into()));
         }
-        let file = files.create(&temporary(name)).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => taken(format!(
-                "`{}` is in the way: it is being written, or was left by a kill; if nobody writes it, remove it",
-                temporary(name)
-            )),
-            _ => error,
+        let own = temporary(name);
+        let (file, unfinished) = files.create_unfinished(&own).map_err(|error| {
+            // Others say what is in the way.
+            match (error.kind(), error.get_ref()) {
+                (io::ErrorKind::AlreadyExists, None) => taken(format!("`{own}` is in the way")),
+                _ => error,
+            }
         })?;
-        Ok(Self { files: files.clone(), name: name.into(), file: Some(file), at: 0 })
+        let (files, name) = (files.clone(), name.to_owned());
+        let new = Self { files, name, file: Some(file), unfinished, begin: Vec::new(), at: 0 };
+        new.file().write_at(0, &new.files.mark(&own)?)?;
+        Ok(new)
+    }
+
+    fn file(&self) -> &F::File {
+        let Some(file) = &self.file else { unreachable!("not finished") };
+        file
     }
 
     /// Gives the file its name, durably. Returns its bytes.
@@ -58,13 +68,25 @@ impl<F: Files> NewFile<F> {
     /// [`io::ErrorKind::AlreadyExists`] if something has got the name meanwhile; a write or a sync
     /// failed. There is no file then.
     pub fn finish(mut self) -> io::Result<u64> {
-        let Some(file) = &self.file else { unreachable!("finished once") };
+        let file = self.file();
+        file.write_at(0, &self.begin)?;
+        if self.begin.len() < MARK_BYTES {
+            file.set_len(self.begin.len() as u64)?;
+        }
         file.sync()?;
-        if !self.files.leads_to(&temporary(&self.name), file)? {
-            let why = format!("`{}` was removed or replaced meanwhile", temporary(&self.name));
+        match self.unfinished.take() {
+            Some(unfinished) => unfinished.finish(|_, _| self.name_it()),
+            None => self.name_it(),
+        }
+    }
+
+    fn name_it(&mut self) -> io::Result<u64> {
+        let own = temporary(&self.name);
+        if !self.files.leads_to(&own, self.file())? {
+            let why = format!("`{own}` was removed or replaced meanwhile");
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
-        self.files.rename_new(&temporary(&self.name), &self.name)?;
+        self.files.rename_new(&own, &self.name)?;
         let Some(file) = self.file.take() else { unreachable!("looked at above") };
         self.files.sync_directory().inspect_err(|_| {
             // Whether the name would survive a power cut is unknown.
@@ -88,8 +110,12 @@ fn temporary(name: &str) -> String {
 
 impl<F: Files> Write for NewFile<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(file) = &self.file else { unreachable!("not finished") };
-        file.write_at(self.at, bytes)?;
+        let kept = bytes.len().min(MARK_BYTES - self.begin.len());
+        self.begin.extend_from_slice(&bytes[..kept]);
+        let rest = &bytes[kept..];
+        if !rest.is_empty() {
+            self.file().write_at(self.at + kept as u64, rest)?;
+        }
         self.at += bytes.len() as u64;
         Ok(bytes.len())
     }
@@ -177,8 +203,8 @@ mod tests {
             assert_eq!(files.image(), before.clone().into(), "call {calls}");
             calls += 1;
         }
-        // Create, three writes, sync, rename, sync of the directory.
-        assert_eq!(calls, 7);
+        // Create, the mark, three writes, the beginning, sync, rename, sync of the directory.
+        assert_eq!(calls, 9);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) mod registry;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex};
@@ -39,6 +39,7 @@ use crate::poison::{Health, Watch, fork_generation};
 pub use file::random_uuid;
 pub use options::{Access, PoolOptions};
 
+use crate::unfinished::{Left, MARK_BYTES, mark, sweep};
 use file::{header_of, io_error, open_locked, reserve_space, this_boot};
 use notes::Notes;
 use registry::{Registered, unlock};
@@ -124,6 +125,10 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Shared>);
 
+/// Where the mark of an unfinished pool stands: between the copies of the header.
+const MARK_AT: u64 = 2048;
+const _: () = assert!(MARK_AT >= crate::header::HEADER_BYTES as u64 && MARK_AT < 4096);
+
 impl Pool {
     /// Creates a pool file. Its contents after the header are zero.
     ///
@@ -163,6 +168,10 @@ impl Pool {
     fn create_in(place: &Place, file: File, options: &PoolOptions) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
         let registered = Registered::lock(path, &file)?;
+        if options.unfinished {
+            // Once it is locked. On hugetlbfs it has to wait until the file is mapped.
+            let _ = file.write_all_at(&mark(place.name()), MARK_AT);
+        }
         let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
         let domain = options.domain.unwrap_or(medium.natural);
         let modelled = !domain.is_given_by(medium.natural);
@@ -202,6 +211,9 @@ impl Pool {
             registered,
             true,
         )?;
+        if options.unfinished {
+            pool.copy(Off::new(MARK_AT), &mark(place.name()));
+        }
         header.write(&pool);
         pool.0.collapse(0, size);
         pool.still_good("make the pool's header durable")?;
@@ -328,6 +340,22 @@ impl Pool {
     /// The file has lost its name, or the kernel refuses.
     pub fn named(&self) -> io::Result<Named> {
         Named::of(&self.0.place, &self.0.file)
+    }
+
+    /// Makes the place free of a pool, and of a directory with files, that an attempt which was cut off
+    /// has left unfinished.
+    ///
+    /// # Errors
+    /// Why it is not free.
+    pub fn sweep(place: &Place, directory: &Place) -> Result<(), Left> {
+        sweep(place, MARK_AT, Some(directory))
+    }
+
+    /// Removes the mark of a pool that is finished and has its name. Where that fails nothing is lost:
+    /// the mark is that of another name.
+    pub fn remove_mark(place: &Place) {
+        let opened = place.open(rustix::fs::OFlags::RDWR);
+        let _ = opened.and_then(|file| file.write_all_at(&[0; MARK_BYTES], MARK_AT));
     }
 
     /// Finds out whether the path that was asked for still leads to the pool.

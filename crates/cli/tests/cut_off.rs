@@ -1,0 +1,248 @@
+//! Commands that are cut off while they make something: a signal leaves nothing, SIGKILL leaves what
+//! the next attempt removes, and what is not ours, or is in use, stays.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use common::{Ran, perdura, run};
+use perdura::{Backup, ColumnType, Database, EngineKind, Options, Schema, TableSchema, Value};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// So many that copying them takes a while.
+const TUPLES: u64 = 60_000;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    /// With a database `db` of this engine, a backup `backup` and a dump `dump` of it.
+    fn new(engine: EngineKind) -> Self {
+        // In memory, where a fence costs nothing.
+        let memory = tempfile::tempdir_in("/dev/shm");
+        let place = Self(memory.or_else(|_| tempfile::tempdir()).expect("a directory"));
+        let table = TableSchema::new("t")
+            .column("k", ColumnType::U64)
+            .column("v", ColumnType::Text { max: 60 })
+            .key(&["k"]);
+        let options = Options::new().engine(engine).pool_limit(1 << 28);
+        let db = Database::create(place.at("db"), &Schema::new().table(table), &options);
+        let db = db.expect("created");
+        let table = db.table("t").expect("a table");
+        let text = "x".repeat(60);
+        for from in (0..TUPLES).step_by(1000) {
+            let insert = |tx: &mut perdura::Tx<'_>, k| {
+                tx.insert(&table, &[Value::U64(k), Value::Text(&text)])
+            };
+            let all = db.write(|tx| (from..from + 1000).try_for_each(|k| insert(tx, k)));
+            all.expect("inserted");
+        }
+        db.backup(place.at("backup")).expect("written");
+        db.dump(place.at("dump"), &[], &mut |_| ()).expect("written");
+        db.close().expect("closed");
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn arguments(&self, arguments: &[&str]) -> Vec<String> {
+        let text = |path: &Path| path.to_str().expect("text").to_owned();
+        let own = |argument: &&str| match argument.strip_prefix('@') {
+            Some(name) => text(&self.at(name)),
+            None => (*argument).to_owned(),
+        };
+        ["pool"].iter().chain(arguments).map(own).collect()
+    }
+
+    fn pool(&self, arguments: &[&str]) -> Ran {
+        let arguments = self.arguments(arguments);
+        run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let list = fs::read_dir(self.0.path()).expect("a directory");
+        let mut names: Vec<_> = list
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Starts a command and waits until it makes `temporary`. It has a dump on its standard input,
+    /// which does not end.
+    fn started(&self, arguments: &[&str], temporary: &str) -> Child {
+        let mut child = perdura()
+            .args(self.arguments(arguments))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command starts");
+        if arguments.contains(&"-") {
+            let lines = fs::read(self.at("dump")).expect("there");
+            let input = child.stdin.as_mut().expect("a pipe");
+            input.write_all(&lines[..lines.len() / 2]).expect("it reads");
+        }
+        while !self.at(temporary).exists() {
+            let ended = child.try_wait().expect("a child");
+            assert!(ended.is_none(), "{arguments:?}: it was faster than this: {ended:?}");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        child
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("it lives");
+}
+
+/// Commands that make something, and what it is called until then.
+const MAKERS: [(&[&str], &str); 4] = [
+    (&["backup", "@db", "@made"], "made.tmp"),
+    (&["dump", "@db", "--out", "@made"], "made.tmp"),
+    (&["restore", "@backup", "@made"], "made.new"),
+    (&["load", "@made", "-"], "made.new"),
+];
+
+#[test]
+fn a_signal_leaves_nothing() {
+    for engine in [EngineKind::Inp, EngineKind::NvmInp] {
+        let place = Place::new(engine);
+        let names = place.names();
+        for (command, temporary) in MAKERS {
+            for (given, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
+                let mut child = place.started(command, temporary);
+                signal(&child, given);
+                let status = child.wait().expect("it ends");
+                assert_eq!(status.signal(), Some(number), "{engine}: {command:?}: {status:?}");
+                assert_eq!(place.names(), names, "{engine}: {command:?}, {given:?}");
+            }
+        }
+    }
+}
+
+/// `nohup` starts a command so.
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let place = Place::new(EngineKind::NvmInp);
+    let arguments = place.arguments(&["load", "@made", "@dump"]);
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_perdura")])
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a shell");
+    while !place.at("made.new").exists() {
+        assert!(child.try_wait().expect("a child").is_none());
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    signal(&child, Signal::HUP);
+    assert!(child.wait().expect("it ends").success());
+    assert!(place.at("made").exists());
+}
+
+#[test]
+fn what_a_kill_leaves_the_next_attempt_removes() {
+    for engine in [EngineKind::Log, EngineKind::NvmCow] {
+        let place = Place::new(engine);
+        let names = place.names();
+        for (command, temporary) in MAKERS {
+            let mut child = place.started(command, temporary);
+            // It may have to mark it yet.
+            std::thread::sleep(Duration::from_millis(50));
+            if child.try_wait().expect("a child").is_none() {
+                signal(&child, Signal::KILL);
+            }
+            child.wait().expect("it ends");
+            if !place.at("made").exists() {
+                assert!(place.at(temporary).exists(), "{command:?}");
+                let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
+                let ran = place.pool(&whole.collect::<Vec<_>>());
+                assert_eq!(ran.code, Some(0), "{engine}: {command:?}: {ran:?}");
+            }
+            let made = place.names().into_iter().filter(|name| !names.contains(name));
+            let made: Vec<String> = made.collect();
+            // What is loaded has the engine of its medium.
+            let has_files = command[0] == "restore" && engine.traits().needs_files();
+            let wanted: &[&str] = if has_files { &["made", "made.files"] } else { &["made"] };
+            assert_eq!(made, wanted, "{engine}: {command:?}");
+            fs::remove_file(place.at("made")).expect("removed");
+            let _ = fs::remove_dir_all(place.at("made.files"));
+        }
+    }
+}
+
+#[test]
+fn what_is_in_use_is_waited_for() {
+    let place = Place::new(EngineKind::NvmInp);
+    for (command, temporary) in MAKERS {
+        let mut child = place.started(command, temporary);
+        signal(&child, Signal::STOP);
+        let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
+        let ran = place.pool(&whole.collect::<Vec<_>>());
+        assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
+        let who = format!("by process {}", child.id());
+        assert!(ran.err.contains(&who) && ran.err.contains("wait for that"), "{ran:?}");
+        signal(&child, Signal::TERM);
+        signal(&child, Signal::CONT);
+        child.wait().expect("it ends");
+        assert!(!place.at(temporary).exists(), "{command:?}");
+    }
+}
+
+/// A database, a dump and a note of the user's that have the names of what is not finished.
+#[test]
+fn what_is_not_ours_stays() {
+    let place = Place::new(EngineKind::NvmInp);
+    assert_eq!(place.pool(&["restore", "@backup", "@made.new"]).code, Some(0));
+    let dump = fs::read(place.at("dump")).expect("there");
+    for foreign in
+        [fs::read(place.at("made.new")).expect("there"), dump, b"a note".to_vec(), vec![]]
+    {
+        for (command, temporary) in MAKERS {
+            fs::write(place.at(temporary), &foreign).expect("written");
+            let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
+            let ran = place.pool(&whole.collect::<Vec<_>>());
+            assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{command:?}: {ran:?}");
+            assert!(ran.err.contains("is not what an attempt that was cut off leaves"), "{ran:?}");
+            assert!(fs::read(place.at(temporary)).expect("there") == foreign, "{command:?}");
+            fs::remove_file(place.at(temporary)).expect("removed");
+        }
+    }
+    // Nor what was left under another name, and renamed since.
+    let mut child = place.started(&["restore", "@backup", "@other"], "other.new");
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::KILL);
+    child.wait().expect("it ends");
+    fs::rename(place.at("other.new"), place.at("made.new")).expect("renamed");
+    assert_eq!(place.pool(&["restore", "@backup", "@made"]).code, Some(1));
+    assert!(place.at("made.new").exists());
+}
+
+/// Names that are not UTF-8 go wherever others do.
+#[test]
+fn names_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new(EngineKind::Inp);
+    let at = |name: &[u8]| place.0.path().join(std::ffi::OsStr::from_bytes(name));
+    let pool = |command: &str, arguments: &[&Path]| {
+        let mut command_line = perdura();
+        command_line.args(["pool", command]);
+        let done = command_line.args(arguments).output().expect("the command starts");
+        assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    pool("backup", &[&place.at("db"), &at(b"back\xffup")]);
+    pool("restore", &[&at(b"back\xffup"), &at(b"\xfe")]);
+    pool("dump", &[&at(b"\xfe"), Path::new("--out"), &at(b"\xc3")]);
+    pool("load", &[&at(b"\xc3\x28"), &at(b"\xc3")]);
+    pool("check", &[&at(b"\xc3\x28"), Path::new("--repair-into"), &at(b"\xf0")]);
+    pool("info", &[&at(b"\xf0")]);
+    assert!(fs::read(at(b"\xc3")).expect("there") == fs::read(place.at("dump")).expect("there"));
+    Backup::open(at(b"back\xffup")).expect("a backup").verify(&mut |_| ()).expect("sound");
+}
