@@ -46,7 +46,7 @@ pub fn inlined_schema() -> Schema {
     tables.map(TableSchema::inline_columns).fold(Schema::new(), Schema::table)
 }
 
-/// The same with columns that may be NULL: whatever is [`null`] in the model. A count is a timestamp,
+/// The same with columns that may be NULL: whatever is `null` in the model. A count is a timestamp,
 /// and an index is unique.
 pub fn nullable_schema() -> Schema {
     Schema::new()

@@ -13,6 +13,9 @@ use crate::Flaw;
 use crate::core::{Core, Shared, is_about_a_key};
 use crate::value::{Change, Name, Own, Scanned, name, name_of};
 
+/// The rows of a scan, and the keys that it has seen with their versions.
+type Found = (Vec<Row>, Vec<(Name, u64)>);
+
 type Result<T> = std::result::Result<T, EngineError>;
 
 /// An open transaction.
@@ -113,7 +116,7 @@ impl Session {
     }
 
     /// The rows of a scan, which are those of `scan` in its columns, and their keys and versions.
-    fn rows(core: &Core, table: u16, scan: &Scan<'_>) -> Result<(Vec<Row>, Vec<(Name, u64)>)> {
+    fn rows(core: &Core, table: u16, scan: &Scan<'_>) -> Result<Found> {
         let (mut rows, mut saw) = (Vec::new(), Vec::new());
         core.inner.scan(table, scan, &mut Row::new(), &mut |row| {
             rows.push(row.clone());

@@ -38,6 +38,7 @@ pub(crate) struct SessionPool<E> {
 }
 
 struct State<E> {
+    #[expect(clippy::vec_box, reason = "a session is lent and taken back without moving it")]
     free: Vec<Box<AnyEngine<E>>>,
     /// How many are lent.
     lent: usize,

@@ -101,7 +101,7 @@ impl ColumnType {
         }
     }
 
-    /// As [`Self::number`], if the type has a value with this word.
+    /// As `Self::number`, if the type has a value with this word.
     pub const fn checked_number(self, word: u64) -> Option<Value<'static>> {
         match self {
             Self::Bool if word > 1 => None,

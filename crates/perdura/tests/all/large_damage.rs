@@ -78,7 +78,7 @@ fn damage_to_values_of_several_chunks_is_named() {
         let whole = std::fs::read(&path).unwrap();
         let (word_at, place) = word_of(&whole, LENGTHS[0]);
         let (_, other) = word_of(&whole, LENGTHS[1]);
-        let word = |place: u64, len: u64| 1 << 63 | (len - 1) << 39 | place / 512;
+        let word = |place: u64, len: u64| (1 << 63) | ((len - 1) << 39) | (place / 512);
         let tag_at = (0..place as usize).rev().find(|at| whole[*at..].starts_with(b"PDCK"));
         let tag_at = tag_at.unwrap();
         for (what, at, value, expected) in [

@@ -224,7 +224,7 @@ fn a_limit_of_bytes_in_a_file_is_an_error_and_no_signal() {
         assert_eq!(db.check().unwrap().tuples, there, "{engine}");
         insert(&db, &db.table("t").unwrap(), there).unwrap();
         limit(Resource::Fsize, Some(4 << 10));
-        let error = db.backup(&directory.path().join("second")).unwrap_err().to_string();
+        let error = db.backup(directory.path().join("second")).unwrap_err().to_string();
         assert!(error.contains("RLIMIT_FSIZE"), "{engine}: {error}");
         let left = std::fs::read_dir(directory.path()).unwrap();
         let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());

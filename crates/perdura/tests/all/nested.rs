@@ -69,9 +69,19 @@ fn within(outer: usize, subject: &Subject, inner: &mut dyn FnMut()) {
     let db = &subject.db;
     let partition = db.partition(0);
     match outer {
-        0 => partition.read(|_| Ok(inner())).unwrap(),
+        0 => partition
+            .read(|_| {
+                inner();
+                Ok(())
+            })
+            .unwrap(),
         1 => {
-            partition.write(|_| Ok(inner())).unwrap();
+            partition
+                .write(|_| {
+                    inner();
+                    Ok(())
+                })
+                .unwrap();
             let tx = partition.begin().unwrap();
             inner();
             tx.abort().unwrap();
@@ -85,7 +95,12 @@ fn within(outer: usize, subject: &Subject, inner: &mut dyn FnMut()) {
             let tx = exclusive.begin();
             inner();
             drop(tx);
-            exclusive.read(|_| Ok(inner())).unwrap();
+            exclusive
+                .read(|_| {
+                    inner();
+                    Ok(())
+                })
+                .unwrap();
         }
         3 => {
             struct Out<'a>(Option<&'a mut dyn FnMut()>);

@@ -221,9 +221,9 @@ fn what_was_done_behind_a_savepoint_is_undone() {
                 agrees(store.db(), &model);
                 // Nothing is leaked: the check of an opened database says so.
                 if round % 2 == 0 {
-                    store.reopen()
+                    store.reopen();
                 } else {
-                    store.crash()
+                    store.crash();
                 }
                 agrees(store.db(), &model);
             }
