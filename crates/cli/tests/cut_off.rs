@@ -74,7 +74,7 @@ impl Place {
         names
     }
 
-    /// Starts a command and waits until it makes `temporary`. It has a dump on its standard input,
+    /// Starts a command and waits until it has begun `temporary`. It has a dump on its standard input,
     /// which does not end.
     fn started(&self, arguments: &[&str], temporary: &str) -> Child {
         let mut child = perdura()
@@ -89,7 +89,8 @@ impl Place {
             let input = child.stdin.as_mut().expect("a pipe");
             input.write_all(&lines[..lines.len() / 2]).expect("it reads");
         }
-        while !self.at(temporary).exists() {
+        // It is locked and marked once there is something in it.
+        while fs::metadata(self.at(temporary)).map_or(0, |meta| meta.len()) == 0 {
             let ended = child.try_wait().expect("a child");
             assert!(ended.is_none(), "{arguments:?}: it was faster than this: {ended:?}");
             std::thread::sleep(Duration::from_micros(100));
@@ -154,8 +155,6 @@ fn what_a_kill_leaves_the_next_attempt_removes() {
         let names = place.names();
         for (command, temporary) in MAKERS {
             let mut child = place.started(command, temporary);
-            // It may have to mark it yet.
-            std::thread::sleep(Duration::from_millis(50));
             if child.try_wait().expect("a child").is_none() {
                 signal(&child, Signal::KILL);
             }
@@ -217,7 +216,6 @@ fn what_is_not_ours_stays() {
     }
     // Nor what was left under another name, and renamed since.
     let mut child = place.started(&["restore", "@backup", "@other"], "other.new");
-    std::thread::sleep(Duration::from_millis(50));
     signal(&child, Signal::KILL);
     child.wait().expect("it ends");
     fs::rename(place.at("other.new"), place.at("made.new")).expect("renamed");
