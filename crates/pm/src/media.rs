@@ -32,9 +32,62 @@ impl Medium {
     }
 }
 
-const TMPFS: i64 = 0x0102_1994;
 const HUGETLBFS: i64 = 0x9584_58f6;
-const RAMFS: i64 = 0x8584_58f6;
+
+/// What a file system's number says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// It lies in memory, and is gone after a reboot.
+    Memory(&'static str),
+    /// A sync hands what was written to a disk, or to whoever keeps it.
+    Synced(&'static str),
+    /// Its files are those of another file system, of which it tells no number.
+    Overlay,
+    /// Taken for one that syncs: where that does nothing it costs little, and elsewhere the promise
+    /// needs it.
+    Unknown,
+}
+
+/// The table of numbers; `docs/guarantees.md` says what each is worth.
+fn kind_of(magic: i64) -> Kind {
+    // The type has the sign of the target's words.
+    match magic & 0xffff_ffff {
+        0x0102_1994 => Kind::Memory("tmpfs"),
+        0x8584_58f6 => Kind::Memory("ramfs"),
+        HUGETLBFS => Kind::Memory("hugetlbfs"),
+        0x794c_7630 => Kind::Overlay,
+        0xef53 => Kind::Synced("ext4"),
+        0x5846_5342 => Kind::Synced("xfs"),
+        0x9123_683e => Kind::Synced("btrfs"),
+        0xca45_1a4e => Kind::Synced("bcachefs"),
+        0xf2f5_2010 => Kind::Synced("f2fs"),
+        0x2fc1_2fc1 => Kind::Synced("zfs"),
+        0x6969 => Kind::Synced("nfs"),
+        0x6573_5546 => Kind::Synced("fuse"),
+        0xff53_4d42 | 0xfe53_4d42 => Kind::Synced("smb"),
+        0x0102_1997 => Kind::Synced("9p"),
+        _ => Kind::Unknown,
+    }
+}
+
+/// Whether the file system under an overlay has extents, as one on a disk does. One in memory has none,
+/// and the overlay passes the question on.
+fn knows_extents(file: &File) -> bool {
+    /// `struct fiemap`, with room for no extent: only their number is asked for.
+    #[repr(C)]
+    struct Fiemap {
+        start: u64,
+        length: u64,
+        flags: u32,
+        mapped: u32,
+        room: u32,
+        reserved: u32,
+    }
+    const FS_IOC_FIEMAP: u64 = 0xc020_660b;
+    let mut map = Fiemap { start: 0, length: 4096, flags: 0, mapped: 0, room: 0, reserved: 0 };
+    // SAFETY: the kernel reads and fills in our struct, and writes no extents.
+    unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) == 0 }
+}
 
 /// Finds out what `file` lies on.
 ///
@@ -53,20 +106,17 @@ pub fn medium_of(file: &File) -> io::Result<Medium> {
     #[expect(clippy::allow_attributes, reason = "the type differs between targets")]
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
     let block_bytes = stat.f_bsize as u64;
-    let synchronous = || match caches_are_saved() {
-        true => Domain::Eadr,
-        false => Domain::Adr,
-    };
-    let (name, natural) = match magic {
-        TMPFS => ("tmpfs".into(), Domain::Process),
-        RAMFS => ("ramfs".into(), Domain::Process),
-        HUGETLBFS => ("hugetlbfs".into(), Domain::Process),
-        _ if maps_synchronously(file) => ("dax".into(), synchronous()),
-        0xef53 => ("ext4".into(), Domain::Disk),
-        0x5846_5342 => ("xfs".into(), Domain::Disk),
-        0x9123_683e => ("btrfs".into(), Domain::Disk),
-        0x794c_7630 => ("overlayfs".into(), Domain::Disk),
-        other => (format!("file system {other:#x}"), Domain::Disk),
+    let kind = kind_of(magic);
+    let (name, natural) = match kind {
+        Kind::Memory(name) => (name.into(), Domain::Process),
+        _ if maps_synchronously(file) => {
+            let natural = if caches_are_saved() { Domain::Eadr } else { Domain::Adr };
+            ("dax".into(), natural)
+        }
+        Kind::Overlay if !knows_extents(file) => ("overlayfs in memory".into(), Domain::Process),
+        Kind::Overlay => ("overlayfs".into(), Domain::Disk),
+        Kind::Synced(name) => (name.into(), Domain::Disk),
+        Kind::Unknown => (format!("file system {magic:#x}"), Domain::Disk),
     };
     // What hugetlbfs calls a block is a huge page.
     let page_bytes = if magic == HUGETLBFS { block_bytes } else { page_bytes() };
@@ -166,4 +216,54 @@ fn ask_boot_id() -> io::Result<[u8; 16]> {
         *byte = pair[0] << 4 | pair[1];
     }
     Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_file_systems_say_what_they_are() {
+        for (magic, kind) in [
+            (0x0102_1994, Kind::Memory("tmpfs")),
+            (0x8584_58f6, Kind::Memory("ramfs")),
+            (0x9584_58f6, Kind::Memory("hugetlbfs")),
+            (0x794c_7630, Kind::Overlay),
+            (0xef53, Kind::Synced("ext4")),
+            (0x5846_5342, Kind::Synced("xfs")),
+            (0x9123_683e, Kind::Synced("btrfs")),
+            (0x6969, Kind::Synced("nfs")),
+            (0x6573_5546, Kind::Synced("fuse")),
+            (0xff53_4d42, Kind::Synced("smb")),
+            (0x0102_1997, Kind::Synced("9p")),
+            (0x1234_5678, Kind::Unknown),
+        ] {
+            assert_eq!(kind_of(magic), kind, "{magic:#x}");
+        }
+        // As a target has it whose words are signed and short.
+        assert_eq!(kind_of(i64::from(0x9584_58f6_u32.cast_signed())), Kind::Memory("hugetlbfs"));
+    }
+
+    /// Where both are there: what lies in memory has no extents, what lies on a disk has.
+    #[cfg(not(miri))]
+    #[test]
+    fn extents_tell_a_disk_from_memory() {
+        for place in [Path::new("/dev/shm"), &std::env::temp_dir()] {
+            let Ok(file) = tempfile::tempfile_in(place) else { continue };
+            let medium = medium_of(&file).unwrap();
+            match &*medium.name {
+                "tmpfs" | "ramfs" => {
+                    assert!(!knows_extents(&file), "{}", medium.name);
+                    assert_eq!(medium.natural, Domain::Process);
+                }
+                "ext4" | "xfs" | "btrfs" => {
+                    assert!(knows_extents(&file), "{}", medium.name);
+                    assert_ne!(medium.natural, Domain::Process);
+                }
+                _ => {}
+            }
+        }
+    }
 }
