@@ -26,7 +26,7 @@ pub(crate) fn leave_nothing() -> Result<(), Failure> {
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)).collect();
     let mut signals = Signals::new(wanted).map_err(failed)?;
     let wait = move || {
-        for signal in signals.forever() {
+        if let Some(signal) = signals.forever().next() {
             perdura::remove_unfinished();
             let _ = emulate_default_handler(signal);
             // The first process of a container does not end by a signal.
