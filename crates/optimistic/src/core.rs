@@ -54,6 +54,11 @@ pub(crate) fn is_about_a_key(error: &EngineError) -> bool {
     matches!(error, EngineError::Storage(DuplicateKey { .. } | MissingKey { .. }))
 }
 
+/// Whether a failure says that another tuple has what is unique.
+pub(crate) fn is_about_an_index(error: &EngineError) -> bool {
+    matches!(error, EngineError::Storage(StorageError::NotUnique { .. }))
+}
+
 impl Shared {
     pub(crate) fn new(
         inner: Box<dyn Engine>,
@@ -147,7 +152,8 @@ impl Core {
             if let Err(error) = change.run(&mut *self.inner) {
                 self.undo()?;
                 // Another one was in its way, which no look at the key has shown.
-                return if is_about_a_key(&error) { conflict() } else { Err(error) };
+                let conflicts = is_about_a_key(&error) || is_about_an_index(&error);
+                return if conflicts { conflict() } else { Err(error) };
             }
         }
         Ok(())
@@ -168,7 +174,7 @@ impl Core {
         if open.valid_at == self.time || never {
             return Ok(());
         }
-        if open.reads.iter().any(|(name, version)| self.version(name) != *version) {
+        if open.saw_another || open.reads.iter().any(|one| self.version(one.0) != *one.1) {
             return conflict();
         }
         if self.flaw != Some(Flaw::Phantom) {

@@ -10,7 +10,7 @@ use engines::{
 };
 
 use crate::Flaw;
-use crate::core::{Core, Shared, is_about_a_key};
+use crate::core::{Core, Shared, is_about_a_key, is_about_an_index};
 use crate::value::{Change, Name, Own, Scanned, name, name_of};
 
 /// The rows of a scan, and the keys that it has seen with their versions.
@@ -32,6 +32,9 @@ pub(crate) struct Open {
     pub(crate) written: HashSet<Name>,
     /// All that was read was still so at this time.
     pub(crate) valid_at: u64,
+    /// It has seen that another tuple has what is unique, of which the key is not known: nothing may
+    /// change any more.
+    pub(crate) saw_another: bool,
     /// It is one of the root, while which there are no others: what it reads is not noted.
     is_alone: bool,
 }
@@ -40,7 +43,8 @@ impl Open {
     fn new(isolation: Isolation, is_alone: bool) -> Self {
         let (reads, scans, writes) = (HashMap::new(), Vec::new(), Vec::new());
         let (names, written) = (Vec::new(), HashSet::new());
-        Self { isolation, reads, scans, writes, names, written, valid_at: 0, is_alone }
+        let (valid_at, saw_another) = (0, false);
+        Self { isolation, reads, scans, writes, names, written, valid_at, saw_another, is_alone }
     }
 
     /// Notes a look at a key.
@@ -54,7 +58,7 @@ impl Open {
     }
 
     fn first_look(&mut self, core: &Core) {
-        if self.reads.is_empty() && self.scans.is_empty() {
+        if self.reads.is_empty() && self.scans.is_empty() && !self.saw_another {
             self.valid_at = core.time;
         }
     }
@@ -99,6 +103,10 @@ impl Session {
             let done = change.run(&mut *core.inner);
             if matches!(done, Err(EngineError::Stopped { .. } | EngineError::MustAbort)) {
                 return done;
+            }
+            if !open.is_alone && done.as_ref().err().is_some_and(is_about_an_index) {
+                open.first_look(core);
+                open.saw_another = true;
             }
             // Whether it can be done depends on what is there.
             let found = done.as_ref().err().is_none_or(is_about_a_key);

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use faults::history::{Range, Recorder, Rule};
 use faults::sharing::{Mix, Sharer, schema};
 use optimistic::Optimistic;
-use perdura::{Database, Domain, EngineKind, Error, Isolation, Options, WriteOptions};
+use perdura::{
+    ColumnType, Database, Domain, EngineKind, Error, Isolation, Options, Schema, TableSchema,
+    Value, WriteOptions,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -145,6 +148,41 @@ fn four_threads_in_a_partition_of_the_optimistic_engine_keep_its_rule() {
             db.close().unwrap();
         }
     }
+}
+
+/// What is unique is validated, too, whether it was there or not.
+#[test]
+fn of_two_that_take_what_is_unique_one_is_in_conflict() {
+    let schema = Schema::new().table(
+        TableSchema::new("t")
+            .column("id", ColumnType::U64)
+            .column("mail", ColumnType::U64)
+            .key(&["id"])
+            .unique_index("by_mail", &["mail"]),
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Database::create_at_with(&path, &schema, &small(), &Optimistic::new()).unwrap();
+    let table = db.table("t").unwrap();
+    let conflict = |done: Result<perdura::Ticket, Error>| {
+        assert!(matches!(done, Err(Error::Conflict { .. })), "{done:?}");
+    };
+    let row = |id, mail| [Value::U64(id), Value::U64(mail)];
+    // Both find it free.
+    let (mut one, mut two) = (db.begin().unwrap(), db.begin().unwrap());
+    one.insert(&table, &row(1, 7)).unwrap();
+    two.insert(&table, &row(2, 7)).unwrap();
+    let _ticket = one.commit().unwrap();
+    conflict(two.commit());
+    // One finds it taken, and it is not any more when that one commits something else.
+    let (mut one, mut two) = (db.begin().unwrap(), db.begin().unwrap());
+    let taken = one.insert(&table, &row(3, 7));
+    assert!(matches!(taken, Err(Error::DuplicateKey { index: Some(_), .. })), "{taken:?}");
+    one.insert(&table, &row(4, 8)).unwrap();
+    two.delete(&table, &[Value::U64(1)]).unwrap();
+    let _ticket = two.commit().unwrap();
+    conflict(one.commit());
+    db.close().unwrap();
 }
 
 /// One that asks for less than the engine has gets it, and the others keep what they have.
