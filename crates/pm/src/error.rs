@@ -213,7 +213,7 @@ pub enum PoolError {
     },
     /// A `process` pool was not closed before the machine went down.
     #[error(
-        "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, or take what is left with `accept_loss`"
+        "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, take what is left into a new database with `perdura pool check FILE --repair-into NEW`, or open it as it is with `accept_loss`"
     )]
     Rebooted {
         /// The pool file.
@@ -221,10 +221,9 @@ pub enum PoolError {
         /// The domain: `process`, or one that is modelled.
         domain: String,
     },
-    /// A domain was asked for that is stronger than the medium's, without saying that it is a model.
-    #[error(
-        "{path}: {wanted} is stronger than {natural}, the domain of its medium; ask for it as a model, or use another medium"
-    )]
+    /// A domain was asked for that is stronger than the medium's, without saying that it is a model;
+    /// or a database lies on a medium that does not keep what it promises.
+    #[error("{path}: {wanted} is stronger than {natural}, the domain of its medium; {remedy}")]
     DomainTooStrong {
         /// The pool file.
         path: PathBuf,
@@ -232,6 +231,8 @@ pub enum PoolError {
         wanted: Domain,
         /// The medium's own domain.
         natural: Domain,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The pool was created for another domain.
     #[error(

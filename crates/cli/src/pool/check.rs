@@ -251,7 +251,13 @@ fn findings_text(findings: &Findings) -> String {
 fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Failure> {
     let done = timed("saving", || salvage(file, into)).map_err(|error| {
         // Most often it is about FILE; if it names NEW, FILE is not to be blamed.
-        let text = text_of(&error);
+        let text = match &error {
+            Error::Pool(PoolError::DomainTooStrong { path, wanted, natural, .. }) => format!(
+                "{}: {wanted} is stronger than {natural}, the domain of its medium; put NEW on a medium that keeps it",
+                path.display()
+            ),
+            error => text_of(error),
+        };
         let blamed = if text.starts_with(&into.display().to_string()) { into } else { file };
         Failure::about(blamed.display(), text)
     })?;

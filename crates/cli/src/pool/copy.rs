@@ -82,13 +82,13 @@ impl Source {
         };
         let opened = timed("opening the copy", || Database::open(&taken.pool, &options));
         let database = opened.map_err(|error| {
-            let hint = match error {
-                Error::Pool(PoolError::DomainTooStrong { .. }) => {
-                    "; choose a directory on the database's medium with --path"
-                }
-                _ => "",
+            let why = match error {
+                Error::Pool(PoolError::DomainTooStrong { wanted, natural, .. }) => format!(
+                    "{wanted} is stronger than {natural}, the domain of its medium; choose a directory on the database's medium with --path"
+                ),
+                error => error.to_string(),
             };
-            Failure::about(file.display(), format!("its copy: {error}{hint}"))
+            Failure::about(file.display(), format!("its copy: {why}"))
         })?;
         Ok(Self { database, taken: Some(taken) })
     }

@@ -148,7 +148,25 @@ pub(super) fn header_of(
     })
 }
 
+/// The boot to write into a header. Of a pool that survives a reboot nobody asks for it, so that one
+/// that the kernel does not tell is zero there.
+pub(super) fn boot_to_store(
+    path: &Path,
+    options: &PoolOptions,
+    survives_reboot: bool,
+) -> Result<[u8; 16], PoolError> {
+    match this_boot(path, options) {
+        Err(_) if survives_reboot => Ok([0; 16]),
+        known => known,
+    }
+}
+
+/// The boot that the machine is in.
 pub(super) fn this_boot(path: &Path, options: &PoolOptions) -> Result<[u8; 16], PoolError> {
+    #[cfg(test)]
+    if tests::UNTOLD.get() {
+        return Err(io_error(path, "find the machine's boot id")(io::ErrorKind::NotFound.into()));
+    }
     match options.boot_id {
         Some(id) => Ok(id),
         None => boot_id().map_err(io_error(path, "find the machine's boot id")),
@@ -168,4 +186,73 @@ pub fn random_uuid() -> [u8; 16] {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The kernel does not tell this thread which boot it is.
+        pub(super) static UNTOLD: Cell<bool> = const { Cell::new(false) };
+    }
+
+    // An interpreter has no files to map.
+    #[cfg(not(miri))]
+    #[test]
+    fn which_boot_it_is_matters_only_where_a_reboot_does() {
+        use super::super::Pool;
+        use super::*;
+        use crate::domain::Domain;
+
+        let directory = tempfile::tempdir().unwrap();
+        let options = |domain| PoolOptions {
+            domain,
+            initial_bytes: 1 << 20,
+            limit_bytes: 1 << 30,
+            ..PoolOptions::default()
+        };
+        // Process, a model, and the medium's own, which is a disk's where a tempdir is on one.
+        for (name, domain, model) in [
+            ("process", Some(Domain::Process), false),
+            ("model", Some(Domain::Eadr), true),
+            ("own", None, false),
+        ] {
+            let path = directory.path().join(name);
+            let options = PoolOptions { model, ..options(domain) };
+            UNTOLD.set(false);
+            let pool = Pool::create(&path, &options).unwrap();
+            let header = pool.info().header;
+            let survives = header.domain != Domain::Process && !header.modelled;
+            drop(pool);
+            UNTOLD.set(true);
+            let looked = Pool::open(&path, &options, Access::Inspect).unwrap();
+            assert_eq!(looked.info().header.boot_id, header.boot_id);
+            drop(looked);
+            let again = directory.path().join(format!("{name}-again"));
+            let told = |result: Result<Pool, PoolError>| {
+                result.map(drop).map_err(|error| error.to_string())
+            };
+            let (open, create) = (
+                told(Pool::open(&path, &options, Access::ReadWrite)),
+                told(Pool::create(&again, &options)),
+            );
+            if survives {
+                assert_eq!((open, create), (Ok(()), Ok(())));
+                let pool = Pool::open(&path, &options, Access::ReadWrite).unwrap();
+                pool.mark_open(&options).unwrap();
+                drop(pool);
+                UNTOLD.set(false);
+                drop(Pool::open(&path, &options, Access::ReadWrite).unwrap());
+            } else {
+                assert!(open.unwrap_err().contains("boot id"), "{name}");
+                assert!(create.unwrap_err().contains("boot id"), "{name}");
+                assert!(!again.exists());
+                // Accepting the loss opens it, but it cannot be marked with a boot.
+                let accepting = PoolOptions { accept_loss: true, ..options.clone() };
+                let pool = Pool::open(&path, &accepting, Access::ReadWrite).unwrap();
+                assert!(pool.mark_open(&accepting).unwrap_err().to_string().contains("boot id"));
+            }
+        }
+    }
 }

@@ -40,7 +40,7 @@ pub use file::random_uuid;
 pub use options::{Access, PoolOptions};
 
 use crate::unfinished::{Left, MARK_BYTES, mark, sweep};
-use file::{header_of, io_error, open_locked, reserve_space, this_boot};
+use file::{boot_to_store, header_of, io_error, open_locked, reserve_space, this_boot};
 use notes::Notes;
 use registry::{Registered, unlock};
 
@@ -180,6 +180,7 @@ impl Pool {
                 path: path.into(),
                 wanted: domain,
                 natural: medium.natural,
+                remedy: "ask for it as a model, or use another medium",
             });
         }
         let page = medium.page_bytes;
@@ -192,7 +193,7 @@ impl Pool {
         reserve_space(&file, 0, size).map_err(io_error(path, "reserve space for the pool"))?;
         let header = Header {
             uuid: random_uuid(),
-            boot_id: this_boot(path, options)?,
+            boot_id: boot_to_store(path, options, survives_reboot(domain, modelled))?,
             sequence: 1,
             size,
             limit,
@@ -260,11 +261,11 @@ impl Pool {
                 wanted: wanted.to_string(),
             });
         }
-        let boot = this_boot(path, options)?;
-        let rebooted = boot != header.boot_id && !header.clean;
-        // A model promises no more than a process pool, whatever its medium keeps.
-        let survives_reboot = header.domain != Domain::Process && !header.modelled;
-        if rebooted && !survives_reboot && !options.accept_loss && access == Access::ReadWrite {
+        let may_have_lost = access == Access::ReadWrite
+            && !header.clean
+            && !options.accept_loss
+            && !survives_reboot(header.domain, header.modelled);
+        if may_have_lost && this_boot(path, options)? != header.boot_id {
             let domain = domain_text(header.domain, header.modelled);
             return Err(PoolError::Rebooted { path: path.into(), domain });
         }
@@ -276,6 +277,7 @@ impl Pool {
                 path: path.into(),
                 wanted: header.domain,
                 natural: medium.natural,
+                remedy: "copy it to a medium that keeps its domain, or take it over to one with `perdura pool check FILE --repair-into NEW`",
             });
         }
         if access == Access::ReadWrite {
@@ -288,9 +290,12 @@ impl Pool {
     /// changed; [`Pool::open`] alone leaves the file as it is.
     ///
     /// # Errors
-    /// The kernel does not tell which boot this is, or the medium failed.
+    /// The kernel does not tell which boot this is, and the pool's domain promises nothing across a
+    /// reboot; or the medium failed.
     pub fn mark_open(&self, options: &PoolOptions) -> Result<(), PoolError> {
-        let boot = this_boot(&self.0.info.path, options)?;
+        let Header { domain, modelled, .. } = self.0.info.header;
+        let survives = survives_reboot(domain, modelled);
+        let boot = boot_to_store(&self.0.info.path, options, survives)?;
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         header.clean = false;
         header.boot_id = boot;
@@ -760,6 +765,12 @@ fn addresses(size: u64, room: u64, alignment: u64, new: bool) -> io::Result<Mapp
             reserved => return reserved,
         }
     }
+}
+
+/// Whether what is written survives a reboot. A model promises no more than a process pool, whatever
+/// its medium keeps.
+fn survives_reboot(domain: Domain, modelled: bool) -> bool {
+    domain != Domain::Process && !modelled
 }
 
 /// The size of a memory of `from` bytes that is to have `to` bytes at least: it grows in steps of a
