@@ -17,6 +17,7 @@ mod partitions;
 mod random;
 mod readers;
 mod scans;
+mod situations;
 mod snapshots;
 mod statements;
 mod tables;

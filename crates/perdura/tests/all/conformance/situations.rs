@@ -1,0 +1,301 @@
+//! Situations that come together seldom: a tuple that is made and replaced within one batch, with a
+//! snapshot between the two; thousands of aborts; one tuple that is changed several times by a
+//! transaction that ends early.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use perdura::{Commit, Database, EngineKind, Error, Row, Scan, Snapshot, Table, Value};
+
+use super::operations::{insert, schema, tuple, update};
+use super::{Own, Store, Tuple, each, holds, key_columns, small, sorted};
+
+/// The table has these tuples, also after a reopening and a kill.
+fn stays(store: &mut Store, tuples: &[Tuple]) {
+    store.thrice(|db| {
+        holds(db, &[(&db.table("t").unwrap(), tuples.to_vec())]);
+    });
+}
+
+/// What is in the table, by key.
+type Content = BTreeMap<u64, Tuple>;
+
+/// The snapshot shows exactly this, in every order and one by one.
+fn shows(snapshot: &Snapshot, table: &Table, expected: &Content, gone: u64) {
+    let tuples: Vec<Tuple> = expected.values().cloned().collect();
+    for index in [None, Some("by_name"), Some("by_count_flag")] {
+        let mut found: Vec<Tuple> = Vec::new();
+        let all = index.map_or(Scan::all(), |index| Scan::all().by(index));
+        snapshot
+            .scan(table, &all, |row| {
+                found.push(row.values().map(Own::from).collect());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(found, sorted(tuples.clone(), &key_columns(table, index)), "by {index:?}");
+    }
+    let mut row = Row::new();
+    for id in (0..gone).chain(expected.keys().copied()) {
+        let found = snapshot.get(table, &[Value::U64(id)], &mut row).unwrap();
+        let found = found.then(|| row.values().map(Own::from).collect::<Tuple>());
+        assert_eq!(found.as_ref(), expected.get(&id), "tuple {id}");
+    }
+}
+
+/// Replaces a tuple that the open batch may have made, in one of several ways.
+fn replace(store: &Store, table: &Table, content: &mut Content, id: u64, round: u64) {
+    let key = [Value::U64(id)];
+    let new = tuple(id, round * 3 + 100);
+    let mut after = content.get(&id).cloned().expect("it is there");
+    store
+        .db()
+        .write(|tx| match round % 4 {
+            0 => {
+                after.clone_from(&new);
+                update(tx, table, &new)
+            }
+            // The values in objects of their own stay those of the older version.
+            1 => {
+                after[2] = Own::I64(1000 + round.cast_signed());
+                tx.update(table, &key, &[(2, after[2].value())])
+            }
+            2 => {
+                tx.delete(table, &key)?;
+                after.clone_from(&new);
+                insert(tx, table, &new)
+            }
+            _ => {
+                after[4] = new[4].clone();
+                tx.update(table, &key, &[(4, after[4].value())])
+            }
+        })
+        .unwrap();
+    content.insert(id, after);
+}
+
+fn delete(store: &Store, table: &Table, content: &mut Content, id: u64) {
+    store.db().write(|tx| tx.delete(table, &[Value::U64(id)])).unwrap();
+    content.remove(&id);
+}
+
+fn make(store: &Store, table: &Table, content: &mut Content, id: u64, version: u64) {
+    let new = tuple(id, version);
+    store.db().write(|tx| insert(tx, table, &new)).unwrap();
+    content.insert(id, new);
+}
+
+/// Snapshots and what each has to show.
+type Kept = Vec<(Snapshot, Content)>;
+
+fn keep(store: &Store, content: &Content, kept: &mut Kept) {
+    kept.push((store.db().snapshot().unwrap(), content.clone()));
+}
+
+/// Made, replaced, replaced again and perhaps deleted, each with a snapshot after it; then others
+/// come in the places of what is not needed any more.
+fn versions_of_one_tuple(store: &Store, content: &mut Content, kept: &mut Kept, round: u64) {
+    let table = store.db().table("t").unwrap();
+    make(store, &table, content, round, round + 8);
+    keep(store, content, kept);
+    replace(store, &table, content, round, round);
+    if !round.is_multiple_of(3) {
+        keep(store, content, kept);
+    }
+    replace(store, &table, content, round, round + 1);
+    // In the middle of a transaction that takes back what it did.
+    let mut tx = store.db().begin().unwrap();
+    update(&mut tx, &table, &tuple(round, 999)).unwrap();
+    keep(store, content, kept);
+    tx.abort().unwrap();
+    if round.is_multiple_of(2) {
+        delete(store, &table, content, round);
+        keep(store, content, kept);
+    }
+    if round.is_multiple_of(5) && !content.contains_key(&round) {
+        make(store, &table, content, round, round);
+    }
+    for other in 1000..1006 {
+        if content.contains_key(&other) {
+            delete(store, &table, content, other);
+        }
+        make(store, &table, content, other, round * 5 + other);
+    }
+}
+
+#[test]
+fn a_snapshot_keeps_versions_that_one_batch_made_and_replaced() {
+    const ROUNDS: u64 = 24;
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().snapshots) {
+        // All in one batch, a few batches a round, and the ends of batches at every step.
+        for group in [1_000_000, 40, 7, 3] {
+            println!("{engine}, groups of {group}");
+            let mut store = Store::new(&schema(), small(engine).commit(Commit::grouped(group)));
+            let table = store.db().table("t").unwrap();
+            let (mut content, mut kept) = (Content::new(), Kept::new());
+            for round in 0..ROUNDS {
+                versions_of_one_tuple(&store, &mut content, &mut kept, round);
+                for (snapshot, expected) in kept.iter().rev().take(5) {
+                    shows(snapshot, &table, expected, ROUNDS);
+                }
+                if round % 8 == 7 {
+                    store.db().sync().unwrap();
+                    kept.iter().for_each(|(one, then)| shows(one, &table, then, ROUNDS));
+                    // Neither the oldest ones nor the newest.
+                    let mut at = 0;
+                    kept.retain(|_| {
+                        at += 1;
+                        at % 3 != 1
+                    });
+                }
+            }
+            kept.iter().for_each(|(one, then)| shows(one, &table, then, ROUNDS));
+            drop(kept);
+            let tuples: Vec<Tuple> = content.into_values().collect();
+            store.db().sync().unwrap();
+            stays(&mut store, &tuples);
+        }
+    }
+}
+
+/// What a database takes: by its own account, on the medium, and in objects of the allocator.
+fn taken(db: &Database) -> [u64; 3] {
+    let report = db.check().unwrap();
+    assert_eq!((report.leaked, report.dangling), (0, 0), "{report:?}");
+    [db.footprint().unwrap().total(), db.stored_bytes().unwrap(), report.objects]
+}
+
+/// Inserts, changes and deletes tuples, with values in objects of their own.
+fn much(tx: &mut perdura::Tx<'_>, table: &Table, seed: u64) -> Result<(), Error> {
+    for id in 0..3 {
+        insert(tx, table, &tuple(100 + seed % 50 + id * 50, seed % 10 + id))?;
+    }
+    update(tx, table, &tuple(seed % 20, seed % 10 + 7))?;
+    tx.update(table, &[Value::U64(seed % 20)], &[(4, Value::Bytes(&[3; 390]))])?;
+    tx.delete(table, &[Value::U64((seed + 5) % 20)])?;
+    insert(tx, table, &tuple((seed + 5) % 20, seed % 10 + 3))?;
+    tx.delete(table, &[Value::U64((seed + 9) % 20)])
+}
+
+#[test]
+fn thousands_of_aborts_take_no_more_room_than_a_few_hundred() {
+    const FIRST: u64 = 400;
+    each(|engine| {
+        for group in [1, 1000] {
+            let mut store = Store::new(&schema(), small(engine).commit(Commit::grouped(group)));
+            let table = store.db().table("t").unwrap();
+            let tuples: Vec<Tuple> = (0..20).map(|id| tuple(id, id + 5)).collect();
+            let fill = |tx: &mut perdura::Tx<'_>| -> Result<(), Error> {
+                tuples.iter().try_for_each(|tuple| insert(tx, &table, tuple))
+            };
+            store.db().write(fill).unwrap();
+            let (mut most, mut later) = ([0; 3], [0; 3]);
+            for round in 0..FIRST * 6 {
+                let mut tx = store.db().begin().unwrap();
+                much(&mut tx, &table, round).unwrap();
+                tx.abort().unwrap();
+                if round % 20 == 19 {
+                    let part = if round < FIRST { &mut most } else { &mut later };
+                    for (most, now) in part.iter_mut().zip(taken(store.db())) {
+                        *most = now.max(*most);
+                    }
+                }
+            }
+            println!("{engine}, groups of {group}: {most:?}, then {later:?}");
+            for (most, later) in most.into_iter().zip(later) {
+                assert!(later <= most, "{engine}, groups of {group}: {later} after {most}");
+            }
+            stays(&mut store, &tuples);
+        }
+    });
+}
+
+/// Two updates of one tuple in a transaction, each of several columns, which meet in some.
+fn change_twice(tx: &mut perdura::Tx<'_>, table: &Table, id: u64) -> Result<(), Error> {
+    let key = [Value::U64(id)];
+    let (long, short) = ([8; 400], [9; 40]);
+    let first = [
+        (1, Value::Text("between")),
+        (2, Value::I64(77)),
+        (4, Value::Bytes(&long)),
+        (5, Value::F64(0.5)),
+    ];
+    tx.update(table, &key, &first)?;
+    let second = [(4, Value::Bytes(&short)), (3, Value::Bytes(b"new")), (2, Value::I64(78))];
+    tx.update(table, &key, &second)?;
+    let mut row = Row::new();
+    assert!(tx.get(table, &key, &mut row)?);
+    assert_eq!((row.text(1), row.i64(2), row.bytes(4)), ("between", 78, &short[..]));
+    assert_eq!((row.bytes(3), row.f64(5)), (&b"new"[..], 0.5));
+    Ok(())
+}
+
+/// Of tuples that are in the MemTable as a whole or as changes, and of such as are in runs alone.
+#[test]
+fn columns_that_a_transaction_changes_twice_are_what_they_were_if_it_ends_early() {
+    each(|engine| {
+        // With the larger one nothing is frozen.
+        for memtable in [4 << 10, 4 << 20] {
+            let mut store = Store::new(&schema(), small(engine).memtable_bytes(memtable));
+            let mut content: Vec<Tuple> = (0..40).map(|id| tuple(id, id + 9)).collect();
+            let table = store.db().table("t").unwrap();
+            for tuple in &content {
+                store.db().write(|tx| insert(tx, &table, tuple)).unwrap();
+            }
+            for id in (0..40u64).step_by(3) {
+                // Some have a change of their own in the MemTable.
+                content[id as usize][2] = Own::I64(-5);
+                let changes = [(2, Value::I64(-5))];
+                store.db().write(|tx| tx.update(&table, &[Value::U64(id)], &changes)).unwrap();
+            }
+            for id in 0..40 {
+                let mut tx = store.db().begin().unwrap();
+                change_twice(&mut tx, &table, id).unwrap();
+                tx.abort().unwrap();
+            }
+            holds(store.db(), &[(&table, content.clone())]);
+            stays(&mut store, &content);
+            // Killed with the transaction open.
+            for id in (0..40).step_by(7) {
+                let table = store.db().table("t").unwrap();
+                let mut owned = store.db().partition(0).exclusive().unwrap();
+                let mut tx = owned.begin();
+                change_twice(&mut tx, &table, id).unwrap();
+                std::mem::forget(tx);
+                // Letting go of the partition would undo it.
+                std::mem::forget(owned);
+                store.crash();
+                let table = store.db().table("t").unwrap();
+                holds(store.db(), &[(&table, content.clone())]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_column_that_an_update_names_twice_is_refused_and_nothing_is_changed() {
+    each(|engine| {
+        let mut store = Store::new(&schema(), small(engine));
+        let table = store.db().table("t").unwrap();
+        store.db().write(|tx| insert(tx, &table, &tuple(1, 9))).unwrap();
+        let (one, two) = (Value::I64(1), Value::I64(2));
+        let note = Value::Bytes(&[5; 300]);
+        for changes in [
+            &[(2, one), (2, two)][..],
+            &[(2, one), (2, one)],
+            &[(2, one), (4, note), (2, two)],
+            &[(4, note), (2, one), (4, note)],
+        ] {
+            let mut tx = store.db().begin().unwrap();
+            let refused = tx.update(&table, &[Value::U64(1)], changes).unwrap_err();
+            assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+            let column = if changes[0].0 == 2 { "count" } else { "note" };
+            assert!(refused.to_string().contains(column), "{refused}");
+            // The transaction goes on as if it had not been asked.
+            tx.update(&table, &[Value::U64(1)], &[(5, Value::F64(2.25))]).unwrap();
+            let _ticket = tx.commit().unwrap();
+        }
+        let content = vec![tuple(1, 9)];
+        assert_eq!(content[0][5], Own::F64(2.25));
+        stays(&mut store, &content);
+    });
+}
