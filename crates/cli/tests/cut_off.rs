@@ -119,8 +119,11 @@ fn a_signal_leaves_nothing() {
         for (command, temporary) in MAKERS {
             for (given, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
                 let mut child = place.started(command, temporary);
+                // Waiting for a child closes its input, whose end would end it, too.
+                let input = child.stdin.take();
                 signal(&child, given);
                 let status = child.wait().expect("it ends");
+                drop(input);
                 assert_eq!(status.signal(), Some(number), "{engine}: {command:?}: {status:?}");
                 assert_eq!(place.names(), names, "{engine}: {command:?}, {given:?}");
             }

@@ -84,7 +84,7 @@ fn nothing_that_is_there_is_replaced() {
     said(db.backup(place.at("directory")).unwrap_err(), "exists already");
     said(db.backup(place.at("missing/backup")).unwrap_err(), "missing/backup: ");
     std::fs::write(place.at("next.tmp"), "somebody's").unwrap();
-    said(db.backup(place.at("next")).unwrap_err(), "`next.tmp` is in the way");
+    said(db.backup(place.at("next")).unwrap_err(), "next.tmp` is in the way");
     assert_eq!(std::fs::read(place.at("next.tmp")).unwrap(), b"somebody's");
     assert!(!place.at("next").exists());
 
