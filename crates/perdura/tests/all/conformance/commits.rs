@@ -6,7 +6,7 @@ use perdura::{Commit, Database, Error, Options, Schema, Table, Value};
 use super::operations::{insert, schema, tuple};
 use super::{Store, Tuple, each, each_known, holds, small};
 
-fn put(db: &Database, table: &Table, id: u64) -> perdura::Ticket {
+pub(super) fn put(db: &Database, table: &Table, id: u64) -> perdura::Ticket {
     let mut tx = db.begin().unwrap();
     insert(&mut tx, table, &tuple(id, id)).unwrap();
     tx.commit().unwrap()
@@ -17,7 +17,7 @@ fn tuples(many: u64) -> Vec<Tuple> {
 }
 
 /// How many of the transactions that inserted 0, 1, 2, ... a database has; they are the first ones.
-fn prefix(db: &Database) -> u64 {
+pub(super) fn prefix(db: &Database) -> u64 {
     let table = db.table("t").unwrap();
     let found = super::scan(db, &table, &perdura::Scan::all());
     assert_eq!(found, tuples(found.len() as u64), "whole, in order, none left out");

@@ -1,14 +1,20 @@
 //! Situations that come together seldom: a tuple that is made and replaced within one batch, with a
-//! snapshot between the two; thousands of aborts; one tuple that is changed several times by a
-//! transaction that ends early.
+//! snapshot between the two; waiting for the first ticket of an open group; thousands of aborts; one
+//! tuple that is changed several times by a transaction that ends early; space that has leaked.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use perdura::{Commit, Database, EngineKind, Error, Row, Scan, Snapshot, Table, Value};
+use engines::below::{Heap, Purpose};
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{
+    Commit, Database, EngineKind, Error, Media, Options, Recorded, Row, Scan, Snapshot, Table,
+    Ticket, Value,
+};
 
+use super::commits::{prefix, put};
 use super::operations::{insert, schema, tuple, update};
-use super::{Own, Store, Tuple, each, holds, key_columns, small, sorted};
+use super::{Own, Store, Tuple, Under, each, each_known, holds, key_columns, small, sorted};
 
 /// The table has these tuples, also after a reopening and a kill.
 fn stays(store: &mut Store, tuples: &[Tuple]) {
@@ -157,6 +163,55 @@ fn a_snapshot_keeps_versions_that_one_batch_made_and_replaced() {
     }
 }
 
+/// Waits for the first of several transactions in one open group; what was aborted before, between
+/// and after them has no part in it.
+#[test]
+fn the_first_ticket_of_an_open_group_can_be_waited_for() {
+    each(|engine| {
+        let grouped = !matches!(engine, Under::Known(kind) if !kind.groups_commits());
+        for (group, many) in [(10_000, 1), (10_000, 6), (5, 4), (2, 1)] {
+            // No MemTable is frozen, which would end the group.
+            let setup = small(engine).memtable_bytes(4 << 20).commit(Commit::grouped(group));
+            let mut store = Store::new(&schema(), setup);
+            let mut next = 0;
+            for round in 0..6 {
+                let db = store.db();
+                let table = db.table("t").unwrap();
+                let abort = |id: u64| {
+                    let mut tx = db.begin().unwrap();
+                    insert(&mut tx, &table, &tuple(id, 1)).unwrap();
+                    tx.abort().unwrap();
+                };
+                if round % 2 == 1 {
+                    // The group is not the first one of this process.
+                    let _ticket = put(db, &table, next);
+                    next += 1;
+                    db.sync().unwrap();
+                    abort(next);
+                }
+                let before = next;
+                let tickets: Vec<Ticket> = (0..many)
+                    .map(|_| {
+                        next += 1;
+                        put(db, &table, next - 1)
+                    })
+                    .collect();
+                abort(next);
+                let known = matches!(engine, Under::Known(_));
+                if known && grouped {
+                    assert!(!db.durable(tickets[0]).unwrap(), "the group is open");
+                }
+                db.wait(tickets[0]).unwrap();
+                assert!(db.durable(tickets[0]).unwrap());
+                store.crash();
+                let found = prefix(store.db());
+                assert!((before + 1..=next).contains(&found), "{before} + 1..={next}, {found}");
+                next = found;
+            }
+        }
+    });
+}
+
 /// What a database takes: by its own account, on the medium, and in objects of the allocator.
 fn taken(db: &Database) -> [u64; 3] {
     let report = db.check().unwrap();
@@ -297,5 +352,46 @@ fn a_column_that_an_update_names_twice_is_refused_and_nothing_is_changed() {
         let content = vec![tuple(1, 9)];
         assert_eq!(content[0][5], Own::F64(2.25));
         stays(&mut store, &content);
+    });
+}
+
+/// Objects that the allocator has as persisted and nothing leads to: as many as there are.
+#[test]
+fn a_check_reports_what_has_leaked() {
+    const LIMIT: u64 = 8 << 20;
+    each_known(|engine| {
+        let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+        let options: Options = (*small(engine)).clone().pool_limit(LIMIT).volatile_limit(LIMIT);
+        let files = RecordingFiles::new();
+        let media = || Media::recorded(memory.clone(), files.clone());
+        let db: Database<Recorded> = Database::create_on(media(), &schema(), &options).unwrap();
+        let fill = |from: u64, db: &Database<Recorded>| {
+            let table = db.table("t").unwrap();
+            for id in from..from + 30 {
+                db.write(|tx| tx.insert(&table, &super::values(&tuple(id, id)))).unwrap();
+            }
+        };
+        fill(0, &db);
+        let sound = db.check().unwrap();
+        assert_eq!((sound.leaked, sound.dangling), (0, 0));
+        db.close().unwrap();
+        for (lost, bytes, purpose) in
+            [(1, 40, Purpose::Table), (2, 3000, Purpose::Log), (3, 40_000, Purpose::Index)]
+        {
+            let heap = Heap::open(memory.clone()).unwrap();
+            let mut lane = heap.lane(0);
+            let at = lane.allocate(bytes, purpose).unwrap();
+            lane.mark_persisted(at, &mut Default::default());
+            drop((lane, heap));
+            let db: Database<Recorded> = Database::open_on(media(), &options).unwrap();
+            let report = db.check().unwrap();
+            assert_eq!((report.leaked, report.dangling, report.tuples), (lost, 0, lost * 30));
+            let found = db.examine().unwrap();
+            assert_eq!((found.report, found.findings.total()), (report, 0), "{found:?}");
+            // It is never given out, and is not in the way.
+            fill(lost * 30, &db);
+            assert_eq!(db.check().unwrap().leaked, lost);
+            db.close().unwrap();
+        }
     });
 }
