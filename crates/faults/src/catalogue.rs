@@ -427,14 +427,14 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmLog,
         "new words are stored into an entry before the fence",
         How::StoreBeforeFence,
-        code("engines/src/nvm_log.rs", "update", "replace_fields"),
+        code("engines/src/nvm_log.rs", "try_update", "replace_fields"),
     ),
     fault(
         "nvm-log/tombstone-before-fence",
         EngineKind::NvmLog,
         "a tombstone counts before its log entry is durable",
         How::StoreBeforeFence,
-        code("engines/src/nvm_log.rs", "delete", "publish"),
+        code("engines/src/nvm_log.rs", "try_delete", "publish"),
     ),
     fault(
         "nvm-log/commit-not-flushed",
