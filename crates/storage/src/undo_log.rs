@@ -481,9 +481,18 @@ impl UndoLog {
 
     /// [`Self::retract`] of the entries from number `first` on and before `end`, newest first: each
     /// of them, since the transaction goes on, and one that was left would follow the next entry.
+    ///
+    /// Their checksums go, too. The next entry in the place has the same transaction and sequence
+    /// number: of its copy a crash may leave the first word alone, which would bring the old entry
+    /// back if all else of it were still there.
     #[track_caller]
     pub fn retract_each<M: Memory>(&mut self, memory: &M, first: u32, end: u32) {
-        (first..end).rev().for_each(|number| self.retract(memory, number));
+        for number in (first..end).rev() {
+            let at = self.entry_at((self.transaction() & 1) as usize, number);
+            // The word of checksum and sequence number.
+            memory.store(Off::new(at.get() + 8), 0);
+            self.retract(memory, number);
+        }
     }
 
     /// The entries of the open transaction, oldest first.
