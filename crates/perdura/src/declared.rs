@@ -10,7 +10,8 @@
 use std::ops::{Bound, ControlFlow};
 
 use engines::below::{
-    Bad, Catalog, Direction, Row, StorageError, TableKey, TableLayout, Value, shown_key,
+    Bad, Catalog, Direction, Row, StorageError, StoredColumns, TableKey, TableLayout, Value,
+    shown_key,
 };
 use engines::{EngineError, Read, Scan, Write};
 
@@ -55,7 +56,7 @@ pub(crate) fn scan(
     if !layout.has_nulls() {
         return engine.scan(number, what, row, visit);
     }
-    let (mut columns, mut shown) = (Vec::new(), Row::new());
+    let (mut columns, mut shown) = (StoredColumns::new(), Row::new());
     let stored = Scan { columns: layout.stored_columns(what.columns, &mut columns), ..*what };
     engine.scan(number, &stored, row, &mut |row| {
         layout.declare_copy(what.columns, row, &mut shown);

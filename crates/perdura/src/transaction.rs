@@ -299,12 +299,10 @@ impl<E: Environment> Tx<'_, E> {
     #[inline]
     pub fn insert(&mut self, table: &Table, values: &[Value<'_>]) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        declared::insert(&mut **self.engine, (number, &table.layout), values).map_err(|error| {
-            // A tuple of too few values has no key, and another error.
-            let key = table.layout.key_columns().map_while(|column| values.get(column).copied());
-            Error::about_key(error, table, key)
-        })?;
-        self.statements += 1;
+        match declared::insert(&mut **self.engine, (number, &table.layout), values) {
+            Ok(()) => self.statements += 1,
+            Err(error) => return Err(Error::about_tuple(error, table, values)),
+        }
         Ok(())
     }
 
@@ -335,14 +333,13 @@ impl<E: Environment> Tx<'_, E> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        let done = if table.layout.is_plain() {
-            self.engine.update(number, key, changes)
-        } else {
-            let changes = self.stored_changes(table, key, changes)?;
-            self.engine.update(number, key, &changes)
-        };
-        done.map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
-        self.statements += 1;
+        if !table.layout.is_plain() {
+            return self.update_declared(table, key, changes);
+        }
+        match self.engine.update(number, key, changes) {
+            Ok(()) => self.statements += 1,
+            Err(error) => return Err(Error::about_key(error, table, key)),
+        }
         Ok(())
     }
 
@@ -353,10 +350,10 @@ impl<E: Environment> Tx<'_, E> {
     #[inline]
     pub fn delete(&mut self, table: &Table, key: &[Value<'_>]) -> Result<(), Error> {
         let number = own_table(self.catalog, table)?;
-        self.engine
-            .delete(number, key)
-            .map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
-        self.statements += 1;
+        match self.engine.delete(number, key) {
+            Ok(()) => self.statements += 1,
+            Err(error) => return Err(Error::about_key(error, table, key)),
+        }
         Ok(())
     }
 
@@ -470,25 +467,43 @@ impl<E: Environment> Tx<'_, E> {
         let done = if table.layout.is_plain() {
             self.engine.update_and_commit(number, key, changes)
         } else {
-            let changes = self.stored_changes(table, key, changes)?;
-            self.engine.update_and_commit(number, key, &changes)
+            self.update_declared_and_commit(table, key, changes)
         };
-        let (number, durable) =
-            done.map_err(|error| Error::about_key(error, table, key.iter().copied()))?;
+        let (number, durable) = match done {
+            Ok(done) => done,
+            Err(error) => return Err(Error::about_key(error, table, key)),
+        };
         self.engine.end();
         Ok(self.ended(number, durable))
     }
 
-    /// What the engine is told for these changes of a table that is not plain.
+    /// As [`Tx::update`], of a table that is not plain.
     #[inline(never)]
-    fn stored_changes<'v>(
+    fn update_declared(
         &mut self,
         table: &Table,
         key: &[Value<'_>],
-        changes: &[(u16, Value<'v>)],
-    ) -> Result<Vec<(u16, Value<'v>)>, Error> {
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), Error> {
         let place = (table.number, &*table.layout);
-        Ok(declared::changes(&mut **self.engine, place, key, changes)?)
+        let done = declared::changes(&mut **self.engine, place, key, changes)
+            .and_then(|changes| self.engine.update(table.number, key, &changes));
+        done.map_err(|error| Error::about_key(error, table, key))?;
+        self.statements += 1;
+        Ok(())
+    }
+
+    /// As [`engines::Engine::update_and_commit`], of a table that is not plain.
+    #[inline(never)]
+    fn update_declared_and_commit(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(u64, bool), EngineError> {
+        let place = (table.number, &*table.layout);
+        let changes = declared::changes(&mut **self.engine, place, key, changes)?;
+        self.engine.update_and_commit(table.number, key, &changes)
     }
 
     /// Commits without moving the transaction: a value that is moved right behind a fence is

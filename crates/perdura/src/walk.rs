@@ -12,7 +12,9 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-use engines::below::{ColumnType, Direction, Row, TableLayout, Value, compare_floats};
+use engines::below::{
+    ColumnType, Direction, Row, StoredColumns, TableLayout, Value, compare_floats,
+};
 use engines::{Engine, EngineError, Scan};
 
 /// A value, owned.
@@ -184,7 +186,7 @@ impl<'a> Walk<'a> {
         columns: Option<&[u16]>,
         visit: &mut dyn FnMut(&Row, bool) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        let (mut stored, mut shown) = (Vec::new(), Row::new());
+        let (mut stored, mut shown) = (StoredColumns::new(), Row::new());
         let low = low.as_ref().map(|key| values(key));
         let high = high.as_ref().map(|key| values(key));
         let scan = Scan {

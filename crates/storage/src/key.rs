@@ -68,9 +68,11 @@ impl KeyBuilder {
 
     /// The caller has checked the value against its type.
     fn value(&mut self, kind: ColumnType, value: &Value<'_>) {
-        self.fixed = kind == ColumnType::Uuid;
         match (kind.max_bytes(), value.as_bytes()) {
-            (Some(max), Some(bytes)) => self.bytes(max, bytes),
+            (Some(max), Some(bytes)) => {
+                self.fixed = kind == ColumnType::Uuid;
+                self.bytes(max, bytes);
+            }
             _ => self.number(kind, value.as_word().unwrap_or(0)),
         }
     }
@@ -300,16 +302,17 @@ fn encode_prefix(
         return Ok(TableKey::Narrow(pack(table, layout, values, fill)?));
     }
     let mut builder = KeyBuilder::new(layout);
-    for (place, value) in values.iter().enumerate() {
-        let (column, kind) = (layout.columns[place], layout.kinds[place]);
-        if layout.null_bit(place).is_some() {
-            builder.null(kind, *value == Value::Null);
+    for (place, ((column, kind), value)) in
+        layout.columns.iter().zip(&layout.kinds).zip(values).enumerate()
+    {
+        if layout.is_nullable() && layout.null_bit(place).is_some() {
+            builder.null(*kind, *value == Value::Null);
             if *value == Value::Null {
                 continue;
             }
         }
-        check_value(table, column, value)?;
-        builder.value(kind, value);
+        check_value(table, *column, value)?;
+        builder.value(*kind, value);
     }
     Ok(builder.finish(fill))
 }
@@ -351,7 +354,9 @@ pub(crate) fn key_of_values<'v>(layout: &KeyLayout, value: impl Fn(u16) -> Value
     }
     let mut builder = KeyBuilder::new(layout);
     for (place, (column, kind)) in layout.columns.iter().zip(&layout.kinds).enumerate() {
-        if let Some(bit) = layout.null_bit(place) {
+        if layout.is_nullable()
+            && let Some(bit) = layout.null_bit(place)
+        {
             let null = value(bit.word).as_word().unwrap_or(0) & bit.mask != 0;
             builder.null(*kind, null);
             if null {
@@ -408,7 +413,9 @@ pub(crate) fn key_of_fields(
     }
     let mut builder = KeyBuilder::new(layout);
     for (place, (column, kind)) in layout.columns.iter().zip(&layout.kinds).enumerate() {
-        if let Some(bit) = layout.null_bit(place) {
+        if layout.is_nullable()
+            && let Some(bit) = layout.null_bit(place)
+        {
             let null = word(bit.word)? & bit.mask != 0;
             builder.null(*kind, null);
             if null {
@@ -416,9 +423,11 @@ pub(crate) fn key_of_fields(
             }
         }
         let field = word(*column)?;
-        builder.fixed = *kind == ColumnType::Uuid;
         match kind.max_bytes() {
-            Some(max) => bytes(*column, field, &mut builder, max)?,
+            Some(max) => {
+                builder.fixed = *kind == ColumnType::Uuid;
+                bytes(*column, field, &mut builder, max)?;
+            }
             None => builder.number(*kind, field),
         }
     }

@@ -52,6 +52,7 @@ pub use description::Description;
 pub use error::StorageError;
 pub use inline::{InlineRow, encode_row};
 pub use key::{TableKey, compare_floats};
+pub use nulls::StoredColumns;
 pub use schema::{
     Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_TUPLE_BYTES,
     MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,

@@ -15,11 +15,15 @@
 //! Keys say themselves what of them is NULL: see [`crate::key`].
 
 use pm::Bad;
+use smallvec::SmallVec;
 
 use crate::error::StorageError;
 use crate::key::{check_value, null_refused, wrong_uuid};
 use crate::schema::{Column, KeyLayout, TableLayout, TableSchema};
 use crate::value::{ColumnType, Row, Value};
+
+/// Room for the numbers of the columns that an engine is asked for.
+pub type StoredColumns = SmallVec<[u16; 32]>;
 
 /// Columns that a null word has bits for.
 const BITS: usize = 64;
@@ -205,10 +209,8 @@ impl TableLayout {
         row: &mut Row,
         read: impl FnOnce(Option<&[u16]>, &mut Row) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let mut stored = std::mem::take(&mut row.stored_columns);
-        let found = read(self.stored_columns(columns, &mut stored), row);
-        row.stored_columns = stored;
-        let found = found?;
+        let mut stored = StoredColumns::new();
+        let found = read(self.stored_columns(columns, &mut stored), row)?;
         if found {
             self.declare_row(columns, row);
         }
@@ -219,7 +221,7 @@ impl TableLayout {
     pub fn stored_columns<'c>(
         &self,
         columns: Option<&[u16]>,
-        out: &'c mut Vec<u16>,
+        out: &'c mut StoredColumns,
     ) -> Option<&'c [u16]> {
         let columns = columns?;
         out.clear();
@@ -274,6 +276,12 @@ impl TableLayout {
 }
 
 impl KeyLayout {
+    /// Whether any of its columns may be NULL.
+    #[inline]
+    pub(crate) fn is_nullable(&self) -> bool {
+        !self.nulls.is_empty()
+    }
+
     /// Where the key's column number `place` says whether it is NULL, if it can be.
     #[inline]
     pub(crate) fn null_bit(&self, place: usize) -> Option<NullBit> {

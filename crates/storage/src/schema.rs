@@ -303,6 +303,8 @@ pub struct TableLayout {
     /// For each column, whether a secondary index has it.
     pub(crate) indexed: Vec<bool>,
     pub(crate) has_text: bool,
+    /// Whether a value may be so long that its word has the other form (`tuple.rs`).
+    pub(crate) has_large: bool,
     /// Whether the table has no column that may be NULL, and no unique index.
     pub(crate) plain: bool,
     /// Of each column the default, if it has one. Empty if none has.
@@ -489,6 +491,9 @@ impl TableLayout {
         key.iter().for_each(|column| in_key[usize::from(*column)] = true);
         let has_text =
             schema.columns.iter().any(|column| matches!(column.kind, ColumnType::Text { .. }));
+        let is_large = |max| u64::from(max) >= crate::tuple::LARGE_LEN;
+        let has_large =
+            schema.columns.iter().any(|column| column.kind.max_bytes().is_some_and(is_large));
         Ok(Self {
             plain: nulls.is_empty() && !schema.indexes.iter().any(|index| index.unique),
             defaults: defaults(declared)?,
@@ -504,6 +509,7 @@ impl TableLayout {
             in_key,
             indexed,
             has_text,
+            has_large,
         })
     }
 }

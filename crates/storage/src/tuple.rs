@@ -20,7 +20,7 @@ use crate::value::{ColumnType, Row, RowField};
 
 const OFFSET_BITS: u32 = 45;
 /// Values of so many bytes and more have the other form of a word.
-const LARGE_LEN: u64 = 1 << (63 - OFFSET_BITS);
+pub(crate) const LARGE_LEN: u64 = 1 << (63 - OFFSET_BITS);
 const LARGE: u64 = 1 << 63;
 const LARGE_OFFSET_BITS: u32 = 39;
 
@@ -58,6 +58,12 @@ pub(crate) fn slot_range(word: u64) -> Range {
     if word & LARGE != 0 {
         return large_range(word);
     }
+    small_range(word)
+}
+
+/// As [`slot_range`], of a table without large values ([`TableLayout::has_large`]).
+#[inline]
+fn small_range(word: u64) -> Range {
     Range::new((word & ((1 << OFFSET_BITS) - 1)) << 3, word >> OFFSET_BITS)
 }
 
@@ -195,9 +201,55 @@ pub(crate) fn read_words<M: Memory>(
     at: u64,
 ) -> Result<(), Bad> {
     observe!(M: memory.enter(Component::Storage));
+    if layout.has_large {
+        return read_large_words(memory, layout, &word_of, columns, row, at);
+    }
+    read_words_at(memory, layout, (word_of, small_range), columns, row, at)
+}
+
+/// As [`read_words`], where a word may be that of a large value.
+#[cold]
+#[inline(never)]
+fn read_large_words<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    word_of: &dyn Fn(usize) -> u64,
+    columns: Option<&[u16]>,
+    row: &mut Row,
+    at: u64,
+) -> Result<(), Bad> {
+    let is_long = |column: &usize| layout.forms[*column].is_long();
+    let too_long = |column: usize| {
+        let kind = layout.schema.columns()[column].kind;
+        let max = kind.max_bytes().map_or(0, u64::from);
+        slot_range(word_of(column)).len > max
+    };
+    let damaged = match columns {
+        None => (0..layout.forms.len()).filter(is_long).any(too_long),
+        Some(columns) => {
+            columns.iter().map(|column| usize::from(*column)).filter(is_long).any(too_long)
+        }
+    };
+    if damaged {
+        // Before memory is asked for, as much as a damaged word says.
+        return Err(Bad::Damaged { what: "length of a value", at });
+    }
+    read_words_at(memory, layout, (word_of, slot_range), columns, row, at)
+}
+
+/// As [`read_words`], with the meaning of a word given.
+#[inline]
+fn read_words_at<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    (word_of, range_of): (impl Fn(usize) -> u64, impl Fn(u64) -> Range),
+    columns: Option<&[u16]>,
+    row: &mut Row,
+    at: u64,
+) -> Result<(), Bad> {
     row.fields.clear();
     row.parts.clear();
-    let (mut filled, mut too_long) = (0, false);
+    let mut filled = 0;
     let mut add = |column: usize| {
         let word = word_of(column);
         let kind = layout.schema.columns()[column].kind;
@@ -205,9 +257,7 @@ pub(crate) fn read_words<M: Memory>(
         match layout.forms[column] {
             FieldForm::Word => {}
             FieldForm::Slot | FieldForm::Inline => {
-                let range = slot_range(word);
-                too_long |= range.len >= LARGE_LEN
-                    && kind.max_bytes().is_none_or(|max| range.len > u64::from(max));
+                let range = range_of(word);
                 field = RowField { kind: Some(kind), word: filled, len: range.len as u32 };
                 filled += range.len;
                 row.parts.push(range);
@@ -222,10 +272,6 @@ pub(crate) fn read_words<M: Memory>(
     match columns {
         None => (0..layout.forms.len()).for_each(&mut add),
         Some(columns) => columns.iter().for_each(|column| add(usize::from(*column))),
-    }
-    if too_long {
-        // Before memory is asked for, as much as a damaged word says.
-        return Err(Bad::Damaged { what: "length of a value", at });
     }
     row.bytes.resize(filled as usize, 0);
     memory.gather(&row.parts, &mut row.bytes)?;
@@ -269,13 +315,41 @@ pub(crate) fn read_word_bytes<M: Memory>(
     out: &mut [u8],
 ) -> Result<usize, Bad> {
     observe!(M: memory.enter(Component::Storage));
+    if layout.has_large {
+        return read_large_word_bytes(memory, layout, &word_of, columns, out);
+    }
+    read_word_bytes_at(memory, layout, (word_of, small_range), columns, out)
+}
+
+/// As [`read_word_bytes`], where a word may be that of a large value.
+#[cold]
+#[inline(never)]
+fn read_large_word_bytes<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    word_of: &dyn Fn(usize) -> u64,
+    columns: &[u16],
+    out: &mut [u8],
+) -> Result<usize, Bad> {
+    read_word_bytes_at(memory, layout, (word_of, slot_range), columns, out)
+}
+
+/// As [`read_word_bytes`], with the meaning of a word given.
+#[inline]
+fn read_word_bytes_at<M: Memory>(
+    memory: &M,
+    layout: &TableLayout,
+    (word_of, range_of): (impl Fn(usize) -> u64, impl Fn(u64) -> Range),
+    columns: &[u16],
+    out: &mut [u8],
+) -> Result<usize, Bad> {
     let mut total = 0;
     for column in columns {
         let word = word_of(usize::from(*column));
         total += match layout.forms[usize::from(*column)] {
             FieldForm::Word => 8,
             FieldForm::Short => short_bytes(word).1,
-            FieldForm::Slot | FieldForm::Inline => slot_range(word).len as usize,
+            FieldForm::Slot | FieldForm::Inline => range_of(word).len as usize,
         };
     }
     if total > out.len() {
@@ -288,7 +362,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
         for column in some {
             let word = word_of(usize::from(*column));
             if layout.forms[usize::from(*column)].is_long() {
-                parts[runs] = slot_range(word);
+                parts[runs] = range_of(word);
                 bytes += parts[runs].len as usize;
                 runs += 1;
                 continue;

@@ -382,6 +382,8 @@ impl<E: Environment> Exclusive<'_, E> {
         let mut tx = self.begin();
         let result = work(&mut tx)?;
         let _ticket = tx.finish()?;
+        // It has ended, and holds nothing of its own.
+        std::mem::forget(tx);
         Ok(result)
     }
 
@@ -397,7 +399,10 @@ impl<E: Environment> Exclusive<'_, E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), Error> {
-        let _ticket = self.begin().finish_with_update(table, key, changes)?;
+        let mut tx = self.begin();
+        let _ticket = tx.finish_with_update(table, key, changes)?;
+        // It has ended, and holds nothing of its own.
+        std::mem::forget(tx);
         Ok(())
     }
 
@@ -411,10 +416,14 @@ impl<E: Environment> Exclusive<'_, E> {
         &self,
         work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        work(&ReadTx {
+        let tx = ReadTx {
             engine: Reading::Borrowed(self.engine.as_ref().expect("the partition is taken")),
             catalog: self.catalog,
-        })
+        };
+        let done = work(&tx);
+        // It holds nothing of its own.
+        std::mem::forget(tx);
+        done
     }
 
     /// Makes everything committed so far in this partition durable.

@@ -503,7 +503,7 @@ impl HostFile {
         let mut unsynced = self.unsynced();
         // Asked from the kernel and not remembered: another handle may have cut the file. A real
         // sync is a system call too, so this flatters nobody.
-        let bytes = self.file.metadata()?.len();
+        let bytes = rustix::fs::fstat(&self.file)?.st_size.cast_unsigned();
         let Unsynced { ranges, window } = &mut *unsynced;
         if !ranges.is_empty() && bytes > 0 {
             let window = Window::covering(window, &self.file, bytes)?;

@@ -571,8 +571,8 @@ pub(crate) fn check_changes(
         return Err(StorageError::TooManyChanges { table, found: changes.len() });
     }
     changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))?;
-    // Most often in the order of the columns.
-    if changes.is_sorted_by(|(one, _), (other, _)| one < other) {
+    // Most often one, or in the order of the columns.
+    if changes.len() < 2 || changes.is_sorted_by(|(one, _), (other, _)| one < other) {
         return Ok(());
     }
     check_named_once(layout, changes)
