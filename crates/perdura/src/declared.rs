@@ -29,6 +29,17 @@ pub(crate) fn get(
     if layout.is_plain() {
         return engine.get(number, key, columns, row);
     }
+    get_declared(engine, (number, layout), key, columns, row)
+}
+
+#[inline(never)]
+fn get_declared(
+    engine: &(impl Read + ?Sized),
+    (number, layout): (u16, &TableLayout),
+    key: &[Value<'_>],
+    columns: Option<&[u16]>,
+    row: &mut Row,
+) -> Result<bool, EngineError> {
     layout.read_declared(columns, row, |columns, row| engine.get(number, key, columns, row))
 }
 

@@ -169,9 +169,9 @@ enum Part<'a> {
 
 impl<'a> Part<'a> {
     fn of(value: &Value<'a>) -> Self {
-        match value.as_bytes() {
-            Some(bytes) => Self::Bytes(bytes),
-            None => Self::Word(value.as_word().unwrap_or(0)),
+        match value.as_word() {
+            Some(word) => Self::Word(word),
+            None => value.as_bytes().map_or(Self::Word(0), Self::Bytes),
         }
     }
 }

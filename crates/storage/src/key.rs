@@ -68,12 +68,12 @@ impl KeyBuilder {
 
     /// The caller has checked the value against its type.
     fn value(&mut self, kind: ColumnType, value: &Value<'_>) {
-        match (kind.max_bytes(), value.as_bytes()) {
-            (Some(max), Some(bytes)) => {
-                self.fixed = kind == ColumnType::Uuid;
-                self.bytes(max, bytes);
-            }
-            _ => self.number(kind, value.as_word().unwrap_or(0)),
+        if let Some(word) = value.as_word() {
+            return self.number(kind, word);
+        }
+        if let (Some(max), Some(bytes)) = (kind.max_bytes(), value.as_bytes()) {
+            self.fixed = kind == ColumnType::Uuid;
+            self.bytes(max, bytes);
         }
     }
 
@@ -174,32 +174,58 @@ pub(crate) fn check_value(
     value: &Value<'_>,
 ) -> Result<(), StorageError> {
     let declared = &table.columns()[usize::from(column)];
-    let kind = declared.kind;
-    match (kind, value) {
-        (ColumnType::U64, Value::U64(_))
-        | (ColumnType::I64 | ColumnType::Timestamp, Value::I64(_))
-        | (ColumnType::F64, Value::F64(_))
-        | (ColumnType::Bool, Value::Bool(_)) => Ok(()),
+    match (declared.kind, value) {
         (ColumnType::Text { max }, Value::Text(text)) => short_enough(declared, text.len(), max),
         (ColumnType::Bytes { max }, Value::Bytes(bytes)) => {
             short_enough(declared, bytes.len(), max)
         }
-        (ColumnType::U8 | ColumnType::U16 | ColumnType::U32, Value::U64(number)) => {
-            in_range(declared, i128::from(*number))
-        }
-        (ColumnType::I8 | ColumnType::I16 | ColumnType::I32, Value::I64(number)) => {
-            in_range(declared, i128::from(*number))
-        }
         (ColumnType::Uuid, Value::Bytes(bytes)) if bytes.len() == UUID_BYTES as usize => Ok(()),
         // What it holds while it is NULL.
         (ColumnType::Uuid, Value::Bytes([])) if declared.nullable => Ok(()),
-        (ColumnType::Uuid, Value::Bytes(bytes)) => Err(wrong_uuid(declared, bytes.len())),
-        (_, Value::Null) => Err(null_refused(table, column)),
-        _ => Err(StorageError::WrongType {
+        _ => check_number(table, column, value).map(|_| ()),
+    }
+}
+
+/// Checks a value against its column, which is to be one of numbers, and returns its word.
+#[inline]
+fn check_number(table: &TableSchema, column: u16, value: &Value<'_>) -> Result<u64, StorageError> {
+    let declared = &table.columns()[usize::from(column)];
+    match (declared.kind, value) {
+        (ColumnType::U64, Value::U64(number)) => Ok(*number),
+        (ColumnType::U8 | ColumnType::U16 | ColumnType::U32, Value::U64(number)) => {
+            let free = 64 - 8 * number_bytes(declared.kind) as u32;
+            if (number << free) >> free != *number {
+                return Err(out_of_range(declared, number));
+            }
+            Ok(*number)
+        }
+        (ColumnType::I64 | ColumnType::Timestamp, Value::I64(number)) => Ok(number.cast_unsigned()),
+        (ColumnType::I8 | ColumnType::I16 | ColumnType::I32, Value::I64(number)) => {
+            let free = 64 - 8 * number_bytes(declared.kind) as u32;
+            if (number << free) >> free != *number {
+                return Err(out_of_range(declared, number));
+            }
+            Ok(number.cast_unsigned())
+        }
+        (ColumnType::F64, Value::F64(number)) => Ok(number.to_bits()),
+        (ColumnType::Bool, Value::Bool(truth)) => Ok(u64::from(*truth)),
+        _ => Err(misfit(table, column, value)),
+    }
+}
+
+/// The value is none of its column's type.
+#[cold]
+#[inline(never)]
+fn misfit(table: &TableSchema, column: u16, value: &Value<'_>) -> StorageError {
+    let declared = &table.columns()[usize::from(column)];
+    match (declared.kind, value) {
+        (ColumnType::Uuid, Value::Bytes(bytes)) => wrong_uuid(declared, bytes.len()),
+        (_, Value::Null) => null_refused(table, column),
+        (kind, _) => StorageError::WrongType {
             column: declared.name.clone(),
             wanted: kind.to_string(),
             found: value.type_name(),
-        }),
+        },
     }
 }
 
@@ -228,16 +254,16 @@ fn short_enough(declared: &Column, bytes: usize, max: u32) -> Result<(), Storage
     Err(StorageError::TooLarge { column: declared.name.clone(), bytes, max })
 }
 
-fn in_range(declared: &Column, number: i128) -> Result<(), StorageError> {
+/// The number has more bits than its column's type.
+#[cold]
+#[inline(never)]
+fn out_of_range(declared: &Column, number: &dyn std::fmt::Display) -> StorageError {
     let (least, most) = declared.kind.integer_range().unwrap_or((i64::MIN, u64::MAX));
-    if (i128::from(least)..=i128::from(most)).contains(&number) {
-        return Ok(());
-    }
-    Err(StorageError::OutOfRange {
+    StorageError::OutOfRange {
         column: declared.name.clone(),
         wanted: format!("{} from {least} to {most}", declared.kind),
         found: number.to_string(),
-    })
+    }
 }
 
 /// The key with exactly these values.
@@ -272,8 +298,7 @@ fn pack(
 ) -> Result<u64, StorageError> {
     let mut packed = Packed::new();
     for ((column, kind), value) in layout.columns.iter().zip(&layout.kinds).zip(values) {
-        check_value(table, *column, value)?;
-        packed.put(*kind, value.as_word().unwrap_or(0));
+        packed.put(*kind, check_number(table, *column, value)?);
     }
     Ok(packed.finish(fill))
 }

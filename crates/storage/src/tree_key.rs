@@ -6,6 +6,7 @@
 use std::ops::Bound;
 
 use index::MAX_KEY_BYTES;
+use smallvec::SmallVec;
 
 use crate::error::StorageError;
 use crate::key::{TableKey, encode_key, encode_range};
@@ -60,12 +61,10 @@ impl TableLayout {
         if let [column] = self.primary.columns[..] {
             return self.primary_key(&[tuple[usize::from(column)]]);
         }
-        let mut values = [Value::U64(0); MAX_KEY_BYTES / 2];
-        let columns = &self.primary.columns;
-        for (value, column) in values.iter_mut().zip(columns) {
-            *value = tuple[usize::from(*column)];
-        }
-        self.primary_key(&values[..columns.len()])
+        let columns = self.primary.columns.iter();
+        let values: SmallVec<[Value<'_>; 8]> =
+            columns.map(|column| tuple[usize::from(*column)]).collect();
+        self.primary_key(&values)
     }
 
     /// The bounds of a scan of an index; 0 is the primary one. A bound may give only the first

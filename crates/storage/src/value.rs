@@ -150,10 +150,10 @@ pub enum Value<'a> {
     Null,
 }
 
-/// Bytes of these values, as the user hands them in.
+/// Bytes of these values, which are to be stored, as the user hands them in: eight for a number.
 #[inline]
 pub fn user_bytes<'a>(values: impl Iterator<Item = &'a Value<'a>>) -> u64 {
-    values.map(Value::user_bytes).sum()
+    values.map(|value| value.as_bytes().map_or(8, |bytes| bytes.len() as u64)).sum()
 }
 
 impl<'a> Value<'a> {
@@ -197,17 +197,20 @@ impl<'a> Value<'a> {
             Self::U64(number) => Some(*number),
             Self::I64(number) => Some(number.cast_unsigned()),
             Self::F64(number) => Some(number.to_bits()),
-            Self::Text(_) | Self::Bytes(_) | Self::Null => None,
-            Self::Bool(truth) => Some(truth_word(*truth)),
+            Self::Text(_) | Self::Bytes(_) => None,
+            other => other.as_other_word(),
         }
     }
-}
 
-/// The word of a truth value, which alone is not eight bytes long already: apart, so that all others
-/// are told from text by one comparison.
-#[cold]
-fn truth_word(truth: bool) -> u64 {
-    u64::from(truth)
+    /// As [`Self::as_word`], of what is not eight bytes long already: apart, so that numbers are told
+    /// from the rest by one comparison.
+    #[cold]
+    fn as_other_word(&self) -> Option<u64> {
+        match self {
+            Self::Bool(truth) => Some(u64::from(*truth)),
+            _ => None,
+        }
+    }
 }
 
 macro_rules! from {
@@ -269,14 +272,16 @@ impl Row {
     /// The row has no such column.
     pub fn get(&self, column: usize) -> Value<'_> {
         let field = &self.fields[column];
-        let Some(kind) = field.kind else { return Value::Null };
-        match (kind.number(field.word), kind) {
-            (Some(number), _) => number,
+        match field.kind {
+            None => Value::Null,
             // Text was found to be UTF-8 when the row was filled.
-            (None, ColumnType::Text { .. }) => {
+            Some(ColumnType::Text { .. }) => {
                 Value::Text(std::str::from_utf8(self.field_bytes(field)).unwrap_or_default())
             }
-            (None, _) => Value::Bytes(self.field_bytes(field)),
+            Some(ColumnType::Bytes { .. } | ColumnType::Uuid) => {
+                Value::Bytes(self.field_bytes(field))
+            }
+            Some(kind) => kind.number(field.word).unwrap_or(Value::Null),
         }
     }
 

@@ -527,7 +527,10 @@ pub(crate) fn write_value<M: Memory>(
     form: FieldForm,
     value: &Value<'_>,
 ) -> Result<u64, StorageError> {
-    let Some(bytes) = value.as_bytes() else { return Ok(value.as_word().unwrap_or(0)) };
+    if let Some(word) = value.as_word() {
+        return Ok(word);
+    }
+    let Some(bytes) = value.as_bytes() else { return Ok(0) };
     if form == FieldForm::Short {
         return Ok(short_word(bytes));
     }
