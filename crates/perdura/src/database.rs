@@ -517,7 +517,8 @@ impl<E: Environment> Database<E> {
         self.engine.kind.expect("one of the engines of this crate")
     }
 
-    /// What the engine is and can do.
+    /// The engine's properties: where its data is durable, its concurrency and isolation, and the
+    /// like.
     pub fn traits(&self) -> EngineTraits {
         self.engine.traits
     }

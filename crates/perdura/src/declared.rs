@@ -201,7 +201,7 @@ pub(crate) fn check_unique(
     Ok(())
 }
 
-/// What [`Write::update`] is to be told for these changes of a table that is not plain.
+/// Returns these changes as [`Write::update`] takes them, for a table that is not plain.
 #[inline(never)]
 pub(crate) fn changes<'v>(
     engine: &mut (impl Write + ?Sized),

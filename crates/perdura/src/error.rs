@@ -69,7 +69,7 @@ pub enum Error {
         table: String,
         /// The name.
         name: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
     /// A table handle was used with another database than its own.
@@ -182,13 +182,13 @@ pub enum Error {
     Busy {
         /// The partition.
         partition: usize,
-        /// Who has it.
+        /// The holder.
         by: Holder,
     },
     /// The engine cannot do what was asked for.
     #[error("the engine has no {what}")]
     Unsupported {
-        /// What was asked for.
+        /// The thing that was asked for.
         what: String,
     },
     /// A savepoint is of another transaction, or behind one that was rolled back to.

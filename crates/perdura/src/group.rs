@@ -41,7 +41,7 @@ struct State {
     sync: Duration,
 }
 
-/// Who waits for a sync of a partition; see the module's comment.
+/// The commits that wait for a sync of a partition; see the module's comment.
 #[derive(Debug)]
 pub(crate) struct Group {
     /// How many wait.

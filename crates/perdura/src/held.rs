@@ -1,4 +1,4 @@
-//! What this thread holds of partitions, so that it never waits for itself.
+//! The partitions that this thread holds, so that it never waits for itself.
 //!
 //! Each thread keeps a list of the partitions that it reads, writes, copies or owns. Whoever takes
 //! one puts it there and goes on; only who would have to wait looks first:

@@ -1,8 +1,8 @@
-//! Who has a partition.
+//! The holder of a partition, for messages.
 
 use std::fmt;
 
-/// Who has a partition, when one who wanted it has waited in vain.
+/// The holder of a partition that somebody has waited for in vain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Holder {

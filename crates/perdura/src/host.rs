@@ -6,7 +6,7 @@ use engines::below::{HostFiles, Place, Pool, PoolError};
 
 use crate::error::Error;
 
-/// What lies on the host's file systems.
+/// The parts of a database on the host's file systems: its pool, and its directory of files.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) pool: Pool,
@@ -25,7 +25,7 @@ impl Host {
     }
 }
 
-/// What stands behind the name of a pool in that of the directory with its files.
+/// The suffix that a pool's name gets in the name of the directory with its files.
 pub(crate) const FILES: &str = ".files";
 
 /// The files that belong to a pool, to work with them; nobody else has them open. A symbolic link

@@ -105,7 +105,7 @@ fn named(mut error: Error, new: &Place, path: &Path) -> Error {
     error
 }
 
-/// What stands behind the name of a database while it is made.
+/// The suffix of a database's name while it is made.
 const NEW: &str = ".new";
 
 /// A database can be made at `path`: nothing is in the way.

@@ -31,10 +31,10 @@ const COPY_BYTES: usize = 1 << 20;
 const IMPOSSIBLE: &str = "a tuple with impossible values";
 /// What is lost where a log ends too early.
 const CUT: &str = "the transactions from there on";
-/// What is lost where the log leads to damage.
+/// The loss where the log leads to damage.
 const UNDONE: &str =
     "what stood there before the last transaction; what that one has changed may be among the rest";
-/// What is lost where nothing helps.
+/// The loss where nothing helps.
 const PARTITION: &str = "the whole partition";
 
 /// What [`salvage`] took over, and what is missing.

@@ -1,5 +1,4 @@
-//! What a transaction can do beside reading, changing and ending: go back a little, and read what it
-//! is going to change.
+//! Savepoints, and reads of tuples that the transaction is going to change.
 
 use engines::below::{Environment, Row, Value};
 

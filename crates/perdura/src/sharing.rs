@@ -12,7 +12,7 @@ use crate::turns::{Turns, WriteGuard};
 /// there.
 const LEAD_WAIT: Duration = Duration::from_millis(1);
 
-/// What is taken in turns, as far as sharing a sync needs to know it.
+/// A thing that is taken in turns, as far as sharing a sync needs to know it.
 pub(crate) trait Syncs {
     /// Makes all committed transactions durable.
     fn sync(&mut self) -> Result<(), EngineError>;

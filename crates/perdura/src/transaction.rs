@@ -159,7 +159,7 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
     }
 }
 
-/// What one who only reads sees of a partition.
+/// A partition as one who only reads sees it.
 #[derive(Debug)]
 pub(crate) enum Reading<'a, E: Environment> {
     Locked(ReadGuard<'a, AnyEngine<E>>),
@@ -262,7 +262,7 @@ pub struct Tx<'a, E: Environment = Native> {
 #[derive(Debug)]
 pub(crate) struct Call<'a, E: Environment> {
     pub(crate) bell: Option<&'a Bell>,
-    /// Of groups that are not to be open for long.
+    /// Alarms for groups that are not to be open for long.
     pub(crate) alarms: Option<&'a Alarms>,
     pub(crate) turns: &'a Turns<AnyEngine<E>>,
 }

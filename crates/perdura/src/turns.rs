@@ -61,14 +61,14 @@ pub(crate) struct Turns<T> {
     backlog: AtomicBool,
     /// How often the thread has waited in vain since it was there last.
     missed: AtomicU32,
-    /// Who has it for itself alone; for messages.
+    /// Somebody has it for itself alone; for messages.
     owned: AtomicBool,
     stepping: AtomicBool,
     /// How long somebody waits who holds another partition.
     patience: Duration,
     /// How many wait for it to run a transaction.
     joining: AtomicU32,
-    /// Who waits for a sync.
+    /// The commits that wait for a sync.
     pub(crate) group: Group,
     /// Makes that sync, if it does not need the partition.
     pub(crate) syncer: Option<Arc<dyn Syncer>>,
@@ -221,7 +221,7 @@ impl<T> Turns<T> {
         self.owned.store(owned, SeqCst);
     }
 
-    /// Who has it, by the looks of it; for a message.
+    /// Returns who seems to have it; for a message.
     fn holder(&self) -> Holder {
         if self.copying.load(SeqCst) > 0 {
             Holder::Copy
@@ -413,7 +413,7 @@ impl<'a, T> WriteGuard<'a, T> {
         Self { guard, turns }
     }
 
-    /// What is taken.
+    /// The turns of the partition that is taken.
     #[inline]
     pub(crate) fn turns(&self) -> &'a Turns<T> {
         self.turns

@@ -639,7 +639,7 @@ fn ledger(log: &Arc<Log>, outside: bool) -> Turns<Ledger> {
     Turns::new(Ledger { log: log.clone() }, PATIENCE, outside.then(syncer))
 }
 
-/// What a transaction does; returns its number if it was acknowledged.
+/// Runs a transaction; returns its number if it was acknowledged.
 fn commit(turns: &Turns<Ledger>) -> Option<u64> {
     let mut guard = turns.join(|| turns.write()).unwrap();
     let number = guard.log.ended.fetch_add(1, SeqCst) + 1;

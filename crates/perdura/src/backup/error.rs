@@ -24,14 +24,14 @@ pub enum BackupError {
         /// Its version.
         found: u32,
     },
-    /// What the backup says of itself is whole, and more than this build knows.
+    /// The backup's description is whole, but has something that this build does not know.
     #[error(
         "{path}: its description has something that this build does not know ({why}); use the build that has written it, or a newer one"
     )]
     Unknown {
         /// The file.
         path: String,
-        /// What it is.
+        /// The unknown thing.
         why: String,
     },
     /// The backup is not what was written.

@@ -113,7 +113,7 @@ impl<E: Environment> Database<E> {
 /// What is the same in every line of a table: all but the values.
 struct Names {
     start: Vec<u8>,
-    /// What stands before the value of each column, and its type.
+    /// For each column the bytes before its value, and its type.
     columns: Vec<(Vec<u8>, ColumnType)>,
 }
 

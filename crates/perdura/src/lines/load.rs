@@ -230,7 +230,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What a file is instead of JSON lines, by how it begins, and what to do.
+/// Returns what a file is instead of JSON lines, by how it begins, and what to do.
 fn no_lines(begin: &[u8]) -> Option<&'static str> {
     let known: [(&[u8], &str); 4] = [
         (b"PERDURA\0", "this is a database, not JSON lines; dump it with `perdura pool dump`"),

@@ -46,7 +46,7 @@ fn word_of(file: &[u8], len: u64) -> (usize, u64) {
     first
 }
 
-/// What is wrong with the database now, by reading everything, and by its check.
+/// Returns what is wrong with the database now, by reading everything, and by its check.
 fn looked_at(path: &Path, engine: EngineKind) -> (Vec<Result<(), String>>, Result<(), String>) {
     let db = match Database::open(path, &options(engine)) {
         Ok(db) => db,

@@ -222,8 +222,8 @@ fn an_update_whose_entry_did_not_arrive_is_undone() {
     opens_without_it(EngineKind::NvmLog, &path, 0);
 }
 
-/// What is not lost and not right either is damage, as ever: the database does not open, and all but
-/// the damage is saved.
+/// An insert that is neither lost nor right is damage, as ever: the database does not open, and all
+/// but the damage is saved.
 #[test]
 fn an_insert_that_has_rotted_is_damage_and_costs_nothing_else() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {

@@ -55,7 +55,7 @@ impl Subject {
     }
 }
 
-/// What a thread has while it calls.
+/// Things that a thread has while it calls.
 const OUTER: [&str; 5] = [
     "in `read`",
     "in `write`, or with a `Tx`",
@@ -200,7 +200,7 @@ const INNER: [Inner; 19] = [
     }),
 ];
 
-/// What comes of a call.
+/// Describes the outcome of a call.
 fn outcome(done: Result<(), Error>) -> String {
     match done {
         Ok(()) => "answers".into(),
@@ -209,7 +209,7 @@ fn outcome(done: Result<(), Error>) -> String {
     }
 }
 
-/// What an engine answers to `inner` within `outer`.
+/// Returns what an engine answers to `inner` within `outer`.
 fn seen(engine: EngineKind, outer: usize, (name, inner): Inner) -> Option<String> {
     let subject = Subject::new(engine, Options::new().partitions(2));
     let ticket = subject.pending();

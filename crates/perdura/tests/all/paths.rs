@@ -55,7 +55,7 @@ fn filled(path: &Path, engine: EngineKind, by: &str) -> (Database, Model) {
     (db, model)
 }
 
-/// What is at a path is whole and has exactly this.
+/// Asserts that the database at a path is whole and has exactly this.
 fn holds(path: &Path, model: &Model) {
     let db = Database::open(path, &Options::new()).unwrap();
     let report = db.check().unwrap();
@@ -319,7 +319,7 @@ fn a_link_that_is_flipped_while_a_copy_is_made_is_told() {
     assert_eq!(fs::read_dir(place.at("two")).unwrap().count(), 2, "nothing is left");
 }
 
-/// What was there before a creation that fails is there afterwards, the same inode.
+/// A creation that fails leaves what was there before it, the same inode.
 #[test]
 fn a_creation_that_fails_removes_only_what_it_made() {
     for engine in EngineKind::ALL {

@@ -267,7 +267,7 @@ fn where_nothing_can_be_read_there_is_an_error_and_nothing_left() {
     assert_eq!(std::fs::read(&taken).unwrap(), b"mine");
 }
 
-/// What has the name of what is not finished and is none of ours stays, and is named.
+/// A file that has the name of an unfinished repair and is none of ours stays, and is named.
 #[test]
 fn what_has_the_name_of_an_unfinished_repair_is_named() {
     let subject = Subject::new(EngineKind::Inp);

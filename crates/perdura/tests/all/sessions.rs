@@ -18,7 +18,7 @@ use perdura::{
     TableSchema, Unfinished, Value, WriteOptions,
 };
 
-/// What the engine does, and what was asked of it.
+/// The engine's orders, and counts of what was asked of it.
 #[derive(Default, Debug)]
 struct Script {
     /// So many of the next inserts and commits are conflicts.
@@ -426,7 +426,8 @@ fn the_database_of_an_unknown_engine_is_opened_with_no_other() {
     Database::open_with(media(), &Options::new(), &Made(subject.script.clone())).unwrap();
 }
 
-/// What may go to another thread does so; a transaction does not (an example of [`perdura::Tx`]).
+/// All that may go to another thread does so; a transaction does not (an example of
+/// [`perdura::Tx`]).
 #[test]
 fn all_but_transactions_can_change_threads() {
     fn is_shared<T: Send + Sync>() {}

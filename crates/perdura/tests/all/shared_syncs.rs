@@ -35,7 +35,7 @@ fn options(engine: EngineKind) -> Options {
         .volatile_limit(64 << 20)
 }
 
-/// What happens before a call to the medium.
+/// A hook that runs before each call to the medium.
 type Before = dyn Fn(&str) + Send + Sync;
 
 struct Store {

@@ -144,7 +144,7 @@ impl Setup {
     }
 }
 
-/// Of an engine that ships, which the options name.
+/// The setup of an engine that ships, which the options name.
 impl From<Options> for Setup {
     fn from(options: Options) -> Self {
         Self { test_engine: false, options }

@@ -1,5 +1,5 @@
-//! Who reads beside who writes: in engines with snapshots nobody waits for the other, and in all of
-//! them a reader sees what was committed before it began.
+//! Readers beside writers: in engines with snapshots nobody waits for the other, and in all of them
+//! a reader sees what was committed before it began.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -43,7 +43,7 @@ fn set<E: Environment>(db: &Database<E>, table: &Table, count: u64) -> Result<()
     })
 }
 
-/// What all counters have.
+/// Returns the count that all counters have.
 fn count<E: Environment>(db: &Database<E>, table: &Table) -> u64 {
     let counts = db.read(|tx| {
         let mut row = Row::new();

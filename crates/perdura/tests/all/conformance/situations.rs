@@ -23,7 +23,7 @@ fn stays(store: &mut Store, tuples: &[Tuple]) {
     });
 }
 
-/// What is in the table, by key.
+/// The table's tuples by key.
 type Content = BTreeMap<u64, Tuple>;
 
 /// The snapshot shows exactly this, in every order and one by one.
@@ -212,7 +212,8 @@ fn the_first_ticket_of_an_open_group_can_be_waited_for() {
     });
 }
 
-/// What a database takes: by its own account, on the medium, and in objects of the allocator.
+/// Returns the space that a database takes: by its own account, on the medium, and in objects of
+/// the allocator.
 fn taken(db: &Database) -> [u64; 3] {
     let report = db.check().unwrap();
     assert_eq!((report.leaked, report.dangling), (0, 0), "{report:?}");
@@ -284,7 +285,7 @@ fn change_twice(tx: &mut perdura::Tx<'_>, table: &Table, id: u64) -> Result<(), 
     Ok(())
 }
 
-/// Of tuples that are in the MemTable as a whole or as changes, and of such as are in runs alone.
+/// Covers tuples that are in the MemTable as a whole or as changes, and tuples in runs alone.
 #[test]
 fn columns_that_a_transaction_changes_twice_are_what_they_were_if_it_ends_early() {
     each(|engine| {

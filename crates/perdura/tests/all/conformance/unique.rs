@@ -125,7 +125,7 @@ fn what_a_transaction_has_freed_or_taken_counts_at_once_and_an_abort_gives_it_ba
     });
 }
 
-/// What the model says of a tuple that is to be there.
+/// Whether a new tuple has a unique value that another one of the model has.
 fn collides(model: &BTreeMap<u64, Tuple>, tuple: &Tuple) -> bool {
     model.values().filter(|other| other[0] != tuple[0]).any(|other| {
         let mail = other[1] != Own::Null && other[1] == tuple[1];
