@@ -111,7 +111,7 @@ pub enum PoolError {
     InUse {
         /// The pool file.
         path: PathBuf,
-        /// Who has it open, as `by process 1234`.
+        /// The process that has it open, as `by process 1234`.
         holder: String,
     },
     /// The file or the directory was removed while it was open, by whatever name it had.
@@ -119,7 +119,7 @@ pub enum PoolError {
         "{path}: was removed while it was open here, and what was written to it is lost; what has its name now is untouched"
     )]
     Removed {
-        /// What was removed.
+        /// The file or directory that was removed.
         path: PathBuf,
     },
     /// The path leads elsewhere than when it was opened. Nothing is lost.
@@ -208,7 +208,7 @@ pub enum PoolError {
         missing: u64,
         /// Bytes that are free there.
         free: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A `process` pool was not closed before the machine went down.
@@ -231,7 +231,7 @@ pub enum PoolError {
         wanted: Domain,
         /// The medium's own domain.
         natural: Domain,
-        /// What to do.
+        /// The way out.
         remedy: &'static str,
     },
     /// The pool was created for another domain.
@@ -282,7 +282,7 @@ impl PoolError {
         }
     }
 
-    /// What is wrong with the whereabouts of what was opened as `path`.
+    /// Turns the whereabouts of what was opened as `path` into an error, unless it is there.
     ///
     /// # Errors
     /// It is not there.

@@ -1,4 +1,4 @@
-//! Who has the lock on a file, as `/proc` tells it.
+//! The process that has the lock on a file, as `/proc` tells it.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -28,7 +28,7 @@ pub fn has_open(process: i32, file: &Metadata) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Who has a file that another process has locked, in words: with its number where that can be told.
+/// Names the process that has locked a file, in words: with its number where that can be told.
 #[cold]
 pub(crate) fn holder_text(file: &Metadata) -> String {
     let unseen = || "by another process".to_owned();

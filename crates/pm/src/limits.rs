@@ -1,4 +1,4 @@
-//! What the kernel lets this process have: addresses (`RLIMIT_AS`), and bytes in a file
+//! The kernel's limits for this process: addresses (`RLIMIT_AS`), and bytes in a file
 //! (`RLIMIT_FSIZE`).
 //!
 //! Whoever lets a file grow beyond the second gets SIGXFSZ, which ends the process unless somebody
@@ -19,8 +19,8 @@ pub fn addresses_left() -> Option<u64> {
     Some(limit.saturating_sub(pages.saturating_mul(crate::pool::page_bytes())))
 }
 
-/// Of `wanted` bytes of addresses those that leave others, and all `parts` that want as many, half of
-/// what there is.
+/// Returns how many of `wanted` bytes of addresses may be taken, so that `parts` that want as many
+/// take half of what is left at most.
 pub fn share_of_addresses(wanted: u64, parts: u64) -> u64 {
     addresses_left().map_or(wanted, |left| wanted.min(left / 2 / parts.max(1)))
 }

@@ -34,7 +34,7 @@ impl Medium {
 
 const HUGETLBFS: i64 = 0x9584_58f6;
 
-/// What a file system's number says.
+/// The kind of a file system, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// It lies in memory, and is gone after a reboot.

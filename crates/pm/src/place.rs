@@ -34,10 +34,10 @@ type Inode = (u64, u64);
 pub struct Place {
     directory: Arc<File>,
     name: OsString,
-    /// What it is called.
+    /// The path of the name.
     path: PathBuf,
     asked: Arc<Asked>,
-    /// What stands behind the name of what was asked for.
+    /// The suffix after the name of what was asked for.
     suffix: String,
 }
 
@@ -136,7 +136,7 @@ impl Place {
         }
     }
 
-    /// What it is called: the path that was asked for, or where links led.
+    /// The path of this place: the one that was asked for, or where links led.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -173,8 +173,8 @@ impl Place {
         leads_to(&self.directory, &self.name, file)
     }
 
-    /// What has the name, held open so that it can be told from what gets the name later. Nothing
-    /// can be read or written through it.
+    /// Opens whatever has the name, only to tell it from what gets the name later. Nothing can be
+    /// read or written through it.
     ///
     /// # Errors
     /// Nothing has it, or the kernel refuses.
@@ -188,7 +188,7 @@ impl Place {
         open_at(&self.directory, &self.name, flags)
     }
 
-    /// What the name stands for, if it is no regular file.
+    /// Returns the type of file that has the name; a link is not followed.
     pub(crate) fn kind(&self) -> io::Result<FileType> {
         let stat = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(stat.st_mode))
@@ -321,7 +321,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// What is open as `file` and has its name at `place`.
+    /// Holds the file that is open as `file` and has its name at `place`.
     pub(crate) fn of(place: &Place, file: &File) -> io::Result<Self> {
         let held = place.hold()?;
         if inode(&held.metadata()?) != inode(&file.metadata()?) {
@@ -379,7 +379,7 @@ pub(crate) fn no_right(owner: u32, mode: u32) -> String {
     )
 }
 
-/// What something is, for people.
+/// Names a type of file, for people.
 pub(crate) fn what(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a regular file",

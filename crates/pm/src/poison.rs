@@ -74,7 +74,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Of a pool whose first `mapped` bytes map `file`, which stays open as long as this is in use.
+    /// The health of a pool whose first `mapped` bytes map `file`, which stays open as long as this
+    /// is in use.
     pub(crate) fn new(base: *mut u8, mapped: u64, file: &File, sharing: Sharing) -> Self {
         let stage = if sharing == Sharing::Private { PRIVATE } else { SHARED };
         Self {

@@ -1,5 +1,5 @@
-//! What is being made and has not got its name yet: copies that are written, databases that are
-//! filled.
+//! Files and directories that are being made and have not got their names yet: copies that are
+//! written, databases that are filled.
 //!
 //! Invariants:
 //! - It goes when it is dropped, and when a signal ends the process ([`remove_unfinished`]).
@@ -27,8 +27,8 @@ use crate::pool::registry::Registered;
 pub(crate) const MARK_BYTES: usize = 32;
 const MAGIC: &[u8; 24] = b"PERDURA, NOT FINISHED \r\n";
 
-/// What stands in a file of this name until it is finished. Another name has another mark: what was
-/// finished and given another name by somebody is not taken for what is not.
+/// Returns the mark with which a file of this name begins until it is finished. Another name has
+/// another mark: what was finished and given another name by somebody is not taken for what is not.
 pub(crate) fn mark(name: &std::ffi::OsStr) -> [u8; MARK_BYTES] {
     let mut mark = [0; MARK_BYTES];
     mark[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -161,7 +161,7 @@ impl Left {
     }
 }
 
-/// What to do with something foreign that is in the way.
+/// The advice about something foreign that is in the way.
 pub const FOREIGN: &str = "is in the way, and is not what an attempt that was cut off leaves; give it another name, or remove it";
 
 /// Makes the name of `place` free, if an attempt that was cut off has left a file there, with its mark

@@ -61,7 +61,7 @@ impl<T, const N: usize> Watched<T, N> {
         place.start.store(0, SeqCst);
     }
 
-    /// What is known of the pool that is in use at `address`.
+    /// Returns the entry of the pool that is in use at `address`.
     pub(crate) fn find(&self, address: usize) -> Option<*const T> {
         self.0.iter().find_map(|place| {
             let version = place.version.load(SeqCst);

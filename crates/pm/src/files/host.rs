@@ -71,7 +71,7 @@ impl Method {
 
 #[derive(Debug)]
 struct Directory {
-    /// What it is called.
+    /// The path that messages name.
     path: PathBuf,
     /// Where it has its name; `None` if it is only gone through.
     place: Option<Place>,
@@ -81,7 +81,7 @@ struct Directory {
     made: bool,
     /// Nothing in it is changed.
     read_only: bool,
-    /// What new files are given.
+    /// The owner and mode that new files are given.
     manner: Option<Manner>,
     lock: OnceLock<Registered>,
     method: Method,
@@ -315,7 +315,7 @@ impl HostFiles {
         place.map_or(Whereabouts::There, |place| place.whereabouts_here(&self.0.handle))
     }
 
-    /// What it is called.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
@@ -350,7 +350,7 @@ impl HostFiles {
         }
     }
 
-    /// What came of a call about `name`.
+    /// Explains the failure of a call about `name`.
     fn told<T>(&self, name: &str, done: io::Result<T>) -> io::Result<T> {
         done.map_err(|error| match Errno::from_io_error(&error) {
             Some(errno) => self.0.explained(name, errno),

@@ -12,8 +12,8 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    /// Of new files in a directory: they belong to whom it belongs to, and who may go into it may
-    /// read or write them.
+    /// Returns the manner of new files in a directory: they belong to whom it belongs to, and who
+    /// may go into it may read or write them.
     pub(super) fn of(directory: &fs::File) -> io::Result<Option<Self>> {
         let meta = directory.metadata()?;
         let manner = Self { uid: meta.uid(), gid: meta.gid(), mode: meta.mode() & 0o666 };

@@ -85,7 +85,7 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn create_unfinished(&self, name: &str) -> io::Result<(Self::File, Option<Unfinished>)> {
         Ok((self.create(name)?, None))
     }
-    /// What stands in such a file at first, so that it can be told from any other.
+    /// Returns the bytes at the beginning of such a file, by which it can be told from any other.
     ///
     /// # Errors
     /// It is no name.
