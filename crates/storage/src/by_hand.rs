@@ -2,7 +2,7 @@
 
 use crate::value::Value;
 
-/// What some editors put before a text in UTF-8.
+/// The mark that some editors put before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A text without the byte order mark before it.

@@ -133,12 +133,12 @@ pub enum StorageError {
     /// The schema makes no sense.
     #[error("{0}")]
     Schema(String),
-    /// What the database says of itself is whole, and more than this build knows.
+    /// The database's description is whole, but has something that this build does not know.
     #[error(
         "the description of the database has something that this build does not know ({why}); open it with the build that has written it, or a newer one"
     )]
     UnknownDescription {
-        /// What it is.
+        /// The unknown thing.
         why: String,
     },
     /// The memory is full or damaged.

@@ -60,7 +60,7 @@ pub(crate) fn with_null_words(declared: &TableSchema) -> (TableSchema, Vec<Optio
     (stored, nulls)
 }
 
-/// What a column of this type holds while it is NULL.
+/// Returns the value that a column of this type stores while it is NULL.
 pub(crate) fn nothing(kind: ColumnType) -> Value<'static> {
     match kind {
         ColumnType::Text { .. } => Value::Text(""),

@@ -36,7 +36,7 @@ pub struct Column {
     /// Whether it may be NULL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nullable: bool,
-    /// What it gets where an insert does not name it.
+    /// The value that it gets where an insert does not name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Constant>,
 }
@@ -263,7 +263,7 @@ pub(crate) struct KeyLayout {
     pub(crate) what: String,
     /// The columns, most significant first; for a secondary index the primary key's follow.
     pub(crate) columns: Vec<u16>,
-    /// Of each of them, where it says whether it is NULL, if it can be. Empty if none can.
+    /// For each of them the bit that says whether it is NULL, if it can be. Empty if none can.
     pub(crate) nulls: Vec<Option<NullBit>>,
     /// How many of them the user gave.
     pub(crate) own_columns: usize,
@@ -289,7 +289,7 @@ pub struct TableLayout {
     /// The table as engines store it: behind the columns of the declaration come the null words, if
     /// there are columns that may be NULL.
     pub schema: TableSchema,
-    /// Of each column, where it says whether it is NULL, if it can be. Empty if none can.
+    /// For each column the bit that says whether it is NULL, if it can be. Empty if none can.
     pub(crate) nulls: Vec<Option<NullBit>>,
     pub(crate) number: u16,
     pub(crate) forms: Vec<FieldForm>,
@@ -307,7 +307,7 @@ pub struct TableLayout {
     pub(crate) has_large: bool,
     /// Whether the table has no column that may be NULL, and no unique index.
     pub(crate) plain: bool,
-    /// Of each column the default, if it has one. Empty if none has.
+    /// For each column the default, if it has one. Empty if none has.
     defaults: Vec<Option<Constant>>,
 }
 
@@ -370,8 +370,8 @@ impl TableLayout {
         layout
     }
 
-    /// What the column number `column` gets where an insert does not name it: its default, NULL if it
-    /// may be, or nothing.
+    /// Returns the value that the column number `column` gets where an insert does not name it: its
+    /// default, NULL if it may be, or nothing.
     pub fn default_of(&self, column: usize) -> Option<Value<'_>> {
         let default = self.defaults.get(column).and_then(Option::as_ref).map(Constant::value);
         let nullable = self.declared.columns.get(column).is_some_and(|column| column.nullable);

@@ -418,7 +418,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         Ok(())
     }
 
-    /// What makes durable what was written out, without the log.
+    /// Returns a syncer, which makes durable what was written out, without the log.
     pub fn syncer(&self) -> WalSyncer<F::File> {
         WalSyncer(self.shared.clone())
     }

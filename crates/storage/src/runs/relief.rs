@@ -47,7 +47,7 @@ const STEPS_A_COMMIT: usize = 8;
 /// Steps that an operation does which has found no room, before it tries again.
 const STEPS_WITHOUT_ROOM: usize = 64;
 
-/// What is done about the room that there is not.
+/// Relief for a pool without room: how far it has come.
 #[derive(Debug, Default)]
 pub(crate) struct Relief {
     /// There was no room lately.
@@ -63,7 +63,7 @@ struct Walk {
     /// Dead keys have been looked for in all tables: now leaves are joined.
     joins: bool,
     table: usize,
-    /// Of the table's trees: the indexes, then those of the runs.
+    /// The number among the table's trees: the indexes, then those of the runs.
     tree: usize,
     after: Option<TableKey>,
 }

@@ -18,7 +18,7 @@ use pm::File;
 
 use super::WalError;
 
-/// What was written out: a sync of this file makes the transactions before `txn` durable.
+/// The part that was written out: a sync of this file makes the transactions before `txn` durable.
 #[derive(Debug)]
 struct WrittenOut<R> {
     file: Arc<R>,
