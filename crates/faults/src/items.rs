@@ -83,7 +83,7 @@ pub fn nullable_schema() -> Schema {
 const NAME: &str = "n0";
 const COUNT: i64 = -3;
 
-/// What is stored of a value of the model.
+/// Returns what is stored for a value of the model.
 pub(crate) fn null<'v>(table: &Table, column: u16, value: Value<'v>) -> Value<'v> {
     let is_null = match value {
         Value::Text(text) => text == NAME,

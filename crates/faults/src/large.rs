@@ -42,7 +42,7 @@ fn item(key: u64, version: u64) -> Item {
     Item { name: format!("n{key}"), payload, count: version as i64, flag: vec![], score: 0.0 }
 }
 
-/// What one of the story's transactions does: key, version, and how it ends.
+/// An action of one of the story's transactions: key, version, and how it ends.
 enum Step {
     Insert(u64, u64),
     Update(u64, u64),

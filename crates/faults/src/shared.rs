@@ -43,11 +43,11 @@ pub struct Shared {
     pub seed: u64,
     /// How many there are.
     pub threads: usize,
-    /// Of all threads together.
+    /// The number of transactions of all threads together.
     pub transactions: usize,
     /// How many there are.
     pub keys: u64,
-    /// What transactions do.
+    /// The mix of operations.
     pub mix: Mix,
     /// Another thread goes on before about one in so many stores, flushes, fences or locks.
     pub one_in: u32,
@@ -59,11 +59,11 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What was recorded.
+/// A recording of a shared run.
 pub struct SharedStory {
-    /// What the transactions did and saw.
+    /// The transactions with what they saw.
     pub history: History,
-    /// What was done to the memory, with the history's time at each acknowledgement.
+    /// The operations on the memory, with the history's time at each acknowledgement.
     pub trace: Trace,
     /// How often another thread went on.
     pub handed_over: u64,

@@ -78,7 +78,7 @@ impl Mix {
     }
 }
 
-/// What can be read from.
+/// A source of reads.
 trait Source {
     fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error>;
     fn scan(
@@ -233,11 +233,11 @@ fn row(key: Key, cell: Cell, body: &[u8]) -> [Value<'_>; 4] {
 /// Random transactions on the keys below a number.
 #[derive(Clone, Debug)]
 pub struct Sharer {
-    /// Of [`schema`].
+    /// The table of [`schema`].
     pub table: Table,
     /// How many keys there are.
     pub keys: u64,
-    /// What they do.
+    /// The mix of operations.
     pub mix: Mix,
 }
 

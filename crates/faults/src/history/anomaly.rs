@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::graph::{Edge, Graph, Kind};
 
-/// What is wrong with a history.
+/// A fault of a history.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Anomaly {
     /// Writes of two transactions lie in one order here and in the other there (G0).

@@ -1,5 +1,5 @@
-//! What the transactions of a history come to: of each, what it needs of other ones and what it
-//! leaves; and the reads that are wrong by themselves.
+//! The digest of a history: of each transaction, what it needs of other ones and what it leaves;
+//! and the reads that are wrong by themselves.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ impl Want {
     }
 }
 
-/// What a transaction saw of a key that it had not written.
+/// A read of a key that the transaction had not written.
 #[derive(Debug)]
 pub(super) struct Read {
     /// The number of the key.
@@ -79,7 +79,7 @@ pub(super) struct Actor {
     pub(super) writes: Vec<(usize, Option<Cell>)>,
 }
 
-/// Who wrote a value.
+/// The writer of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wrote {
     /// The number in the history; `None` if it was there before.
@@ -164,7 +164,7 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// What was known of it before `at`.
+    /// Returns what was known of a transaction's end before `at`.
     pub(super) fn before(transaction: &Transaction, at: u64) -> Self {
         match transaction.outcome {
             Outcome::Aborted => Self::Aborted,
@@ -178,7 +178,7 @@ impl Known {
 pub(super) struct Digester<'a> {
     pub(super) index: &'a Index,
     pub(super) known: &'a [Known],
-    /// Who was in flight and was seen.
+    /// The transactions that were in flight and were seen.
     pub(super) seen: Vec<usize>,
     name: String,
     is_crash: bool,

@@ -1,4 +1,4 @@
-//! What has to precede what.
+//! The graph of which transaction has to precede which.
 
 use std::collections::HashMap;
 

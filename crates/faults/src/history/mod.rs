@@ -54,7 +54,7 @@ pub struct Cell {
     pub tag: u64,
 }
 
-/// What a look at one key has shown.
+/// The outcome of a look at one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// There is no row.
@@ -68,14 +68,14 @@ pub enum Seen {
 /// The order of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// Of the primary key.
+    /// By primary key.
     Key,
-    /// Of the tags, and of the keys where these are equal.
+    /// By tag, and by key where tags are equal.
     Tag,
 }
 
-/// What a scan has covered: places from `low` to `high`, both included. One that was broken off has
-/// covered the places up to where it was.
+/// The places that a scan has covered: from `low` to `high`, both included. One that was broken off
+/// has covered the places up to where it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// In which order.
@@ -121,12 +121,12 @@ pub enum Operation {
     Read {
         /// Which.
         key: Key,
-        /// What there was.
+        /// The outcome.
         saw: Seen,
     },
     /// It looked at all keys of a range.
     Scan {
-        /// What it covered.
+        /// The places that it covered.
         range: Range,
         /// All that there was.
         saw: Vec<(Key, Cell)>,
@@ -135,7 +135,7 @@ pub enum Operation {
     Write {
         /// Which.
         key: Key,
-        /// What is there now; `None` if it was deleted.
+        /// The new cell; `None` if it was deleted.
         cell: Option<Cell>,
     },
 }
@@ -166,7 +166,7 @@ pub struct Transaction {
     pub outcome: Outcome,
     /// The engine's own number of the commit. It is a hint alone: a wrong one hides nothing.
     pub order: Option<u64>,
-    /// What it did, in order.
+    /// Its operations, in order.
     pub operations: Vec<Operation>,
 }
 
@@ -179,7 +179,7 @@ pub enum Rule {
     Snapshot,
 }
 
-/// What transactions have done.
+/// A record of what transactions have done.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct History {
     /// The rows that were there before. All other keys were absent.

@@ -87,7 +87,7 @@ impl Recorder {
         self.end(pending.0);
     }
 
-    /// What was recorded.
+    /// Returns the record so far.
     pub fn history(&self) -> History {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         History { initial: self.initial.clone(), transactions: ended.clone() }

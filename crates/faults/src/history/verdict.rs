@@ -229,7 +229,7 @@ impl Search<'_> {
         }
     }
 
-    /// What follows from cycles, of each knot one.
+    /// Returns what follows from the cycles, one of each knot.
     fn failed(
         &self,
         graph: &Graph,

@@ -12,7 +12,7 @@ pub(super) type Forced = (usize, usize, usize);
 /// A version of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version {
-    /// Who wrote it; `None` if it was there before.
+    /// The writer; `None` if it was there before.
     pub(super) actor: Option<usize>,
     pub(super) cell: Option<Cell>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) versions: Vec<Version>,
     /// Where the version of an actor lies.
     position: HashMap<usize, usize>,
-    /// What is known without a choice, by actor: whose versions lie behind.
+    /// Whose versions are known to lie behind an actor's, without a choice, by actor.
     behind: HashMap<usize, Vec<usize>>,
     /// `(end, highest position of all up to here)`, by end.
     ends: Vec<(u64, usize)>,
@@ -167,8 +167,8 @@ pub(super) fn lines(
         .collect()
 }
 
-/// What the times say: whoever was acknowledged before another one began lies before it, and before
-/// what the other one read. Only the nearest ones of each are named.
+/// Returns the order that the times force: whoever was acknowledged before another one began lies
+/// before it, and before what the other one read. Only the nearest ones of each are named.
 fn in_time(
     actors: &[Actor],
     writers: &[(usize, Option<Cell>)],

@@ -210,7 +210,7 @@ fn what_nobody_wrote_and_what_one_wrote_oneself_is_noticed() {
     fails_both(&history(&twice), Anomaly::SameValueTwice);
 }
 
-/// What is left of `contents` after a crash before time `at`.
+/// Judges `contents`, left by a crash before time `at`.
 #[track_caller]
 fn left(history: &History, at: u64, contents: &[(Key, u64)]) -> Result<Vec<usize>, Anomaly> {
     let contents: Vec<_> = contents.iter().map(|(key, value)| (*key, cell(*value))).collect();
@@ -594,7 +594,7 @@ fn tried(
     false
 }
 
-/// What it writes if it runs on these rows; `None` if it sees something else than it saw.
+/// Returns what it writes if it runs on these rows; `None` if it sees something else than it saw.
 fn runs(one: &Transaction, rows: &Rows) -> Option<BTreeMap<Key, Option<Cell>>> {
     let (mut rows, mut writes) = (rows.clone(), BTreeMap::new());
     for operation in &one.operations {

@@ -169,8 +169,8 @@ fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
     }
 }
 
-/// What was rolled back to a savepoint is gone whatever happens, and no entry of it comes back into
-/// the log behind a later one.
+/// Changes that were rolled back to a savepoint are gone whatever happens, and no entry of them
+/// comes back into the log behind a later one.
 #[test]
 fn transactions_that_go_back_to_savepoints_survive_crashes() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {

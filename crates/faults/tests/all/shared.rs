@@ -57,7 +57,7 @@ fn on_snapshots_writes_are_skewed_and_nothing_worse() {
     assert!(skewed.iter().all(|f| f.starts_with("write skew") || f.starts_with("phantom")));
 }
 
-/// What was recorded does not depend on the machine.
+/// The record does not depend on the machine.
 #[test]
 fn the_same_seed_gives_the_same_record() {
     let record = || {

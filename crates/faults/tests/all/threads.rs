@@ -150,7 +150,7 @@ fn four_threads_in_a_partition_of_the_optimistic_engine_keep_its_rule() {
     }
 }
 
-/// What is unique is validated, too, whether it was there or not.
+/// Unique values are validated, too, whether they were there or not.
 #[test]
 fn of_two_that_take_what_is_unique_one_is_in_conflict() {
     let schema = Schema::new().table(
