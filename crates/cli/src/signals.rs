@@ -1,4 +1,4 @@
-//! What a signal that ends a command leaves of what it was making: nothing.
+//! A command that a signal ends leaves nothing of what it was making.
 //!
 //! Invariant: the command ends as it would have ended without this, by the signal (a shell calls that
 //! 130, 143 or 129); a signal that is ignored, as `nohup` has it, stays ignored.

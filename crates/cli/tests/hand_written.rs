@@ -1,5 +1,5 @@
-//! What people write by hand, schemas and JSON lines: slips are told with what was meant, and
-//! what editors do to a text changes nothing.
+//! Schemas and JSON lines that people write by hand: slips are told with what was meant, and what
+//! editors do to a text changes nothing.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What the command says when something is wrong: what it is, of what, and what to do.
+//! The command's messages when something is wrong: what it is, of what, and what to do.
 
 mod common;
 
@@ -49,7 +49,7 @@ impl Place {
         run(&[&["pool"], &arguments[..]].concat())
     }
 
-    /// What a command says that fails.
+    /// Returns the message of a command that fails.
     fn said(&self, arguments: &[&str]) -> String {
         let ran = self.pool(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}: {ran:?}");

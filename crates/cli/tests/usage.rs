@@ -49,8 +49,8 @@ fn help(command: &[&str], columns: &str) -> String {
     common::Ran::from(done.expect("the command starts")).out
 }
 
-/// Who wraps a text is the terminal alone: no line is broken in the text itself, and examples fit
-/// as they are.
+/// The terminal alone wraps a text: no line is broken in the text itself, and examples fit as they
+/// are.
 #[test]
 fn help_is_wrapped_once_in_any_terminal() {
     for command in COMMANDS {

@@ -133,7 +133,7 @@ pub struct EngineOptions {
     /// Of a partition that is salvaged: its log may end before its checkpoint does, so that of some
     /// transactions there is a part.
     pub accept_short_log: bool,
-    /// Of a partition that is salvaged, in a memory that nobody needs afterwards: what its log wants
+    /// The partition is salvaged, in a memory that nobody needs afterwards: what its log wants
     /// undone or done again and is damaged is passed over.
     pub salvage: bool,
 }

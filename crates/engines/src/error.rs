@@ -20,7 +20,7 @@ pub enum ConflictReason {
     Deadlock,
     /// Both changed the same tuple, or one would have overwritten what the other has changed.
     WriteWrite,
-    /// What it had read was no longer so when it committed.
+    /// Something that it had read was no longer so when it committed.
     Validation,
     /// It had waited for a lock for as long as it was allowed to.
     Timeout,
@@ -84,7 +84,7 @@ pub enum EngineError {
     /// The engine does not have this.
     #[error("the engine has no {what}")]
     Unsupported {
-        /// What was asked for.
+        /// The thing that was asked for.
         what: &'static str,
     },
     /// A savepoint is of another transaction, or behind one that was rolled back to.

@@ -63,7 +63,7 @@ pub struct NvmInp<E: Environment> {
     /// The log's head and the root pointers of the indexes.
     root: u64,
     superseded: Superseded,
-    /// Of the open transaction: entries of the log, slots superseded.
+    /// The open transaction's savepoints: entries of the log, slots superseded.
     savepoints: Savepoints<(u32, usize)>,
     user_bytes: u64,
     /// The tuple that the last operation changed, until a fence has made that durable.

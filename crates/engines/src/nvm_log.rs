@@ -62,7 +62,8 @@ pub struct NvmLog<E: Environment> {
     /// The log's head, the directory of runs, the root pointers of the secondary indexes.
     root: u64,
     superseded: Superseded,
-    /// Of the open transaction: entries of the log, slots superseded, the MemTable's size.
+    /// The open transaction's savepoints: entries of the log, slots superseded, the MemTable's
+    /// size.
     savepoints: Savepoints<(u32, usize, (u64, u64))>,
     /// Bytes and entries of the MemTable after the last transaction.
     committed_use: (u64, u64),

@@ -100,7 +100,7 @@ pub trait Maker<E: Environment>: Send + Sync {
     /// [`crate::EngineKind::ALL`] has it.
     fn name(&self) -> &str;
 
-    /// What the engine is.
+    /// The engine's properties.
     fn traits(&self) -> EngineTraits;
 
     /// As [`crate::Method::create`].

@@ -1,4 +1,4 @@
-//! What an engine is, in one value: nothing above the engines asks for it by name.
+//! An engine's properties in one value: nothing above the engines asks for it by name.
 //!
 //! A `match` over [`EngineKind`] names every engine, so that a new one does not compile until
 //! somebody has said what it is.
@@ -28,7 +28,8 @@ pub enum Concurrency {
     Shared,
 }
 
-/// What transactions see of each other. Each level gives all that the ones before it give.
+/// The isolation of transactions from each other. Each level gives all that the ones before it
+/// give.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Isolation {
     /// Nothing that is not committed.
@@ -36,7 +37,7 @@ pub enum Isolation {
     /// One version of the data from beginning to end; of two that change the same tuple one ends in
     /// a conflict. Write skew is possible.
     Snapshot,
-    /// What some order, one after the other, would have shown.
+    /// Transactions see what some serial order of them would have shown.
     Serializable,
 }
 
@@ -57,7 +58,7 @@ impl fmt::Display for Isolation {
     }
 }
 
-/// What becomes of a transaction that a crash has cut off.
+/// The fate of a transaction that a crash has cut off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfinished {
     /// It has never been.
@@ -67,7 +68,7 @@ pub enum Unfinished {
     Continued,
 }
 
-/// What an engine is and can do.
+/// The properties of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineTraits {
     /// Where what it makes durable lies.
@@ -79,7 +80,7 @@ pub struct EngineTraits {
     pub isolation: Isolation,
     /// Whether it has [`crate::Engine::snapshot_source`].
     pub snapshots: bool,
-    /// What becomes of a transaction that a crash has cut off.
+    /// The fate of a transaction that a crash has cut off.
     pub unfinished: Unfinished,
     /// Whether the data may outgrow the volatile memory: what an engine needs of that does not grow
     /// with them.
@@ -109,7 +110,7 @@ impl EngineTraits {
 }
 
 impl EngineKind {
-    /// What the engine is and can do.
+    /// The engine's properties.
     pub const fn traits(self) -> EngineTraits {
         match self {
             Self::Inp => EngineTraits::serial(DurableIn::Files, false, false),

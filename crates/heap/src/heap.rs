@@ -334,7 +334,7 @@ impl<M: Memory> Heap<M> {
         Ok(())
     }
 
-    /// What each chunk is used for, in their order in the memory. Those behind the first one of a
+    /// Returns the use of each chunk, in their order in the memory. Those behind the first one of a
     /// span have no slots.
     ///
     /// # Errors

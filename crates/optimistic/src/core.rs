@@ -1,4 +1,4 @@
-//! What the sessions of a partition share.
+//! The state that the sessions of a partition share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,7 +28,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 pub(crate) struct Core {
     /// Holds the committed state; or, with an open transaction, that and what the session `done`
     /// has written.
@@ -124,7 +124,7 @@ impl Core {
         if self.done.take().is_some() { self.inner.abort() } else { Ok(()) }
     }
 
-    /// What a session has written is undone, if it stands in the inner engine.
+    /// Undoes what a session has written, if it stands in the inner engine.
     pub(crate) fn forget(&mut self, session: u64) -> Result<(), EngineError> {
         if self.done == Some(session) { self.undo() } else { Ok(()) }
     }

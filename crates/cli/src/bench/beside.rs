@@ -53,7 +53,7 @@ struct Run {
     commit: &'static str,
     background: &'static str,
     seed: u64,
-    /// Of each phase.
+    /// The length of each phase.
     seconds: f64,
     /// All readers, alone, and beside one writer; the second divided by the first.
     reads_s_alone: Option<f64>,

@@ -50,7 +50,7 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     report_copy(&done, (&name, &to), &summary, None, args.json.as_ref())
 }
 
-/// What else can be done with a tuple that is there already.
+/// Returns what else can be done with a tuple that is there already.
 fn existing_hint(error: &LinesError) -> &'static str {
     match error {
         LinesError::Refused { source, .. } if matches!(**source, Error::DuplicateKey { .. }) => {
