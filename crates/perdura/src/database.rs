@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
-    HeapOptions, HostFiles, Memory, Named, Native, Place, Pool, PoolError, PoolInfo, Purpose,
-    Schema, Value,
+    HeapOptions, HostFiles, Memory, Named, Native, Pairing, Place, Pool, PoolError, PoolInfo,
+    Purpose, Schema, Value,
 };
 use engines::{
     CheckReport, Concurrency, DurableIn, EngineKind, EngineOptions, EngineStats, EngineTraits,
@@ -25,7 +25,7 @@ use crate::background::Worker;
 use crate::closer::Closer;
 use crate::declared;
 use crate::error::Error;
-use crate::host::{FILES, Host, files_of, place_of};
+use crate::host::{FILES, Host, files_of, mark_open, pair, place_of};
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::{Background, Commit, Options, WriteOptions};
@@ -142,11 +142,13 @@ impl Database<Native> {
             .needs_files()
             .then(|| HostFiles::create_at(files_at, header.domain, header.modelled))
             .transpose()
-            .map_err(|source| Error::Io { path, source })?;
+            .map_err(|source| Error::Io { path: path.clone(), source })?;
         let create = || {
             let mut media = Media::native(pool.clone());
             if let Some(files) = &files {
                 files.lock()?;
+                let marked = Pairing::create(files, header.uuid);
+                marked.map_err(|source| Error::Io { path: path.clone(), source })?;
                 media.attach(files.clone(), options.volatile_bytes);
             }
             Self::create_on(media, schema, &options.clone().engine(kind))
@@ -189,8 +191,12 @@ impl Database<Native> {
                 let own = files.insert(files_of(&pool, &engine.name)?);
                 media.attach(own.clone(), options.volatile_bytes);
             }
+            let paired = match &files {
+                Some(files) => Some((files, pair(&pool, files)?)),
+                None => None,
+            };
             marked.set(true);
-            Ok(pool.mark_open(&options.pool)?)
+            mark_open(&pool, paired, &options.pool)
         };
         let changed = Cell::new(false);
         let opened = Self::open_checked(None, media, options, header.clean, begin, &changed);

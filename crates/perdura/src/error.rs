@@ -118,6 +118,18 @@ pub enum Error {
         /// Where they were looked for.
         files: String,
     },
+    /// The files beside the pool are not those that belong to it.
+    #[error(
+        "{path}: the files in {files} do not belong to this pool: {whose}. Put pool and files of one copy together, or restore a backup; `perdura pool check FILE --repair-into NEW` takes over what the files have"
+    )]
+    OtherFiles {
+        /// The pool file.
+        path: String,
+        /// The directory.
+        files: String,
+        /// Whose files they are.
+        whose: engines::below::FilesOf,
+    },
     /// A pool without a database in it: creating it was cut off.
     #[error(
         "{path}: holds no database; creating it was cut off. Remove the file and create it again"

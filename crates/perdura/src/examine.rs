@@ -11,7 +11,7 @@ use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
-use crate::host::files_of;
+use crate::host::{files_of, mark_open, pair};
 use crate::media::Media;
 use crate::options::Options;
 use crate::reachable::Reachable;
@@ -163,7 +163,11 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     if kind.traits().needs_files() {
         media.attach(files_of(&pool, kind.name())?, options.volatile_bytes);
     }
-    pool.mark_open(&options.pool)?;
+    let paired = match &media.files {
+        Some(files) => Some((files, pair(&pool, files)?)),
+        None => None,
+    };
+    mark_open(&pool, paired, &options.pool)?;
     let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
     let mut found = Examination::default();
     for partition in 0..description.partitions {

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use engines::below::{HostFiles, Place, Pool, PoolError};
+use engines::below::{
+    Domain, Files, HostFiles, IDENTITY, Pairing, Place, Pool, PoolError, PoolOptions,
+};
 
 use crate::error::Error;
 
@@ -41,6 +43,48 @@ pub(crate) fn files_of(pool: &Pool, engine: &str) -> Result<HostFiles, Error> {
 /// The files that belong to a pool, to read them.
 pub(crate) fn look_at_files_of(pool: &Pool, engine: &str) -> Result<HostFiles, Error> {
     files_beside(pool, engine, HostFiles::look_at)
+}
+
+/// Whether files belong to a pool, and to the pool as it is.
+pub(crate) fn pair(pool: &Pool, files: &HostFiles) -> Result<Pairing<HostFiles>, Error> {
+    let (header, path) = (pool.info().header, files.path().display().to_string());
+    let opened = Pairing::open(files).map_err(|source| {
+        let name = files.path().join(IDENTITY).display().to_string();
+        Error::Io { path: name, source }
+    })?;
+    let checked = opened.and_then(|pairing| {
+        pairing.check(header.uuid, header.epoch)?;
+        Ok(pairing)
+    });
+    checked.map_err(|whose| Error::OtherFiles {
+        path: pool.info().path.display().to_string(),
+        files: path,
+        whose,
+    })
+}
+
+/// Marks a pool as open, together with its files if its engine has some and they are paired.
+pub(crate) fn mark_open(
+    pool: &Pool,
+    files: Option<(&HostFiles, Pairing<HostFiles>)>,
+    options: &PoolOptions,
+) -> Result<(), Error> {
+    let Some((files, mut pairing)) = files else { return Ok(pool.mark_open(options)?) };
+    let header = pool.info().header;
+    let next = header.epoch.next();
+    let error = |source| Error::Io { path: files.path().display().to_string(), source };
+    // A pool is marked as durably as its medium can, whatever its domain, and so are its files.
+    let weak = header.modelled || header.domain == Domain::Process;
+    let sync = || if weak { files.sync_all().map_err(error) } else { Ok(()) };
+    if pairing.was_cut_off() {
+        pool.settle()?;
+    }
+    pairing.settle().map_err(error)?;
+    sync()?;
+    pairing.begin(header.epoch, next).map_err(error)?;
+    sync()?;
+    pool.mark_open_in(next, options)?;
+    pairing.finish().map_err(error)
 }
 
 fn files_beside(

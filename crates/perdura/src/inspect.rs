@@ -7,7 +7,7 @@ use engines::below::{Access, Description, Pool, PoolInfo, PoolOptions, Schema};
 
 use crate::database::{open_heap, unless_failed};
 use crate::error::Error;
-use crate::host::{FILES, look_at_files_of};
+use crate::host::{FILES, look_at_files_of, pair};
 
 /// What a pool says of itself.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Inspection {
 pub struct InspectedFiles {
     /// The directory.
     pub path: PathBuf,
-    /// Why they cannot be opened; `None` if they can.
+    /// Why they cannot be opened or used with the pool; `None` if they can.
     pub missing: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
             Ok(files) => {
                 path = files.path().to_owned();
                 stored_bytes += files.stored_bytes().map_err(error)?;
-                None
+                pair(&pool, &files).err().map(|error| error.to_string())
             }
             Err(error) => Some(error.to_string()),
         };

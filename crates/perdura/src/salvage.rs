@@ -15,7 +15,7 @@ use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
 use crate::examine::{Finding, Findings, gap_text};
-use crate::host::{look_at_files_of, place_of};
+use crate::host::{look_at_files_of, pair, place_of};
 use crate::media::Media;
 use crate::options::Options;
 use crate::placing::{Tallies, check_free, create_whole, no_tuples};
@@ -91,9 +91,10 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let mut media = Media::native(pool.clone());
     let (heap, description) = describe(&media)?;
     let kind = agreed_engine(&description, &Options::new(), &media.name)?;
-    let mut copied = Copied { files: None, _unfinished: None };
+    let (mut copied, mut other) = (Copied { files: None, _unfinished: None }, None);
     if kind.traits().needs_files() {
         let source = look_at_files_of(&pool, kind.name())?;
+        other = pair(&pool, &source).err();
         media.attach(copied.take(&source, to)?, Options::new().volatile_bytes);
     }
     let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
@@ -108,6 +109,9 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
     create_whole(to, &description.schema, &options, &mut |_| {}, |target, _| {
         let mut done = Salvage::default();
+        if let Some(other) = other {
+            done.findings.of_all(other, "what the files that belong to it have");
+        }
         let mut tallies = no_tuples(description.partitions as usize, &description.schema);
         for partition in 0..description.partitions {
             let opened = open_partition(

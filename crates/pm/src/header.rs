@@ -15,6 +15,7 @@ use crate::domain::Domain;
 use crate::error::Bad;
 use crate::memory::Memory;
 use crate::offset::{LINE_BYTES, Off, Range};
+use crate::pairing::Epoch;
 
 /// The version of the pool format that this build writes and reads.
 pub const FORMAT_VERSION: u32 = 4;
@@ -47,13 +48,16 @@ struct Layout {
     domain: u8,
     modelled: u8,
     clean: u8,
-    reserved: [u8; 29],
+    padding: [u8; 5],
+    epoch: Epoch,
+    reserved: [u8; 8],
     checksum: u64,
 }
 
 const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(Layout, checksum) == HEADER_BYTES - 8);
 const _: () = assert!(std::mem::offset_of!(Layout, sequence) == 64);
+const _: () = assert!(std::mem::offset_of!(Layout, epoch) == 96);
 
 /// What a header says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +78,8 @@ pub struct Header {
     pub modelled: bool,
     /// Whether the pool was closed and nothing was written since.
     pub clean: bool,
+    /// Which opening of a database with files this is.
+    pub epoch: Epoch,
 }
 
 /// Why a copy of the header cannot be used.
@@ -126,7 +132,9 @@ impl Header {
             domain: self.domain as u8,
             modelled: u8::from(self.modelled),
             clean: u8::from(self.clean),
-            reserved: [0; 29],
+            padding: [0; 5],
+            epoch: self.epoch,
+            reserved: [0; 8],
             checksum: 0,
         };
         layout.checksum = checksum(&layout);
@@ -173,6 +181,7 @@ impl Header {
                 .ok_or(HeaderDamage::Field("impossible durability domain"))?,
             modelled: layout.modelled != 0,
             clean: layout.clean != 0,
+            epoch: layout.epoch,
         })
     }
 
@@ -273,6 +282,7 @@ mod tests {
             domain: Domain::Adr,
             modelled: true,
             clean: false,
+            epoch: Epoch { number: sequence, token: 7 },
         }
     }
 

@@ -18,6 +18,7 @@ use crate::hook::Hook;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod, Step};
 use crate::offset::{LINE_BYTES, Off, Range};
+use crate::pairing::Epoch;
 
 /// Bytes that the kernel maps at a time.
 const PAGE: usize = 4096;
@@ -258,6 +259,7 @@ impl Recording {
             domain: Domain::Adr,
             modelled: true,
             clean: false,
+            epoch: Epoch::default(),
         }
         .write(&memory);
         Ok(memory)

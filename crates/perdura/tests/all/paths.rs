@@ -400,3 +400,33 @@ fn files_that_are_missing_or_something_else_are_named_with_their_place() {
         holds(&place.at("db"), &model);
     }
 }
+
+/// A pool with the files of another database, or of another moment of its own.
+#[test]
+fn only_a_pool_and_files_that_belong_together_are_opened() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
+        let place = Scratch::new();
+        let (db, mut model) = filled(&place.at("db"), engine, "monday");
+        db.close().unwrap();
+        filled(&place.at("other"), engine, "other").0.close().unwrap();
+        fs::copy(place.at("db"), place.at("monday")).unwrap();
+        let db = Database::open(place.at("db"), &Options::new()).unwrap();
+        fill(&db, &mut model, "tuesday").unwrap();
+        db.close().unwrap();
+        let refused = |pool: &str, said: &str| {
+            symlink(place.at("db.files"), place.at(&format!("{pool}.files"))).unwrap();
+            let before = fs::read(place.at(pool)).unwrap();
+            let error = Database::open(place.at(pool), &Options::new()).unwrap_err();
+            assert!(matches!(error, Error::OtherFiles { .. }), "{error}");
+            assert!(error.to_string().contains(said), "{error}");
+            let missing = inspect(place.at(pool)).unwrap().files.unwrap().missing.unwrap();
+            assert!(missing.contains(said), "{missing}");
+            assert!(fs::read(place.at(pool)).unwrap() == before, "{engine}: as it was");
+            fs::remove_file(place.at(&format!("{pool}.files"))).unwrap();
+        };
+        refused("monday", "the pool must be of an older copy");
+        fs::rename(place.at("other.files"), place.at("others")).unwrap();
+        refused("other", "another database");
+        holds(&place.at("db"), &model);
+    }
+}

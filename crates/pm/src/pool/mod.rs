@@ -33,6 +33,7 @@ use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::media::{Medium, medium_of};
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
+use crate::pairing::Epoch;
 use crate::place::{Named, Place};
 use crate::poison::{Health, Watch, fork_generation};
 
@@ -200,6 +201,7 @@ impl Pool {
             domain,
             modelled,
             clean: false,
+            epoch: Epoch::default(),
         };
         let pool = Self::map(
             place,
@@ -293,11 +295,20 @@ impl Pool {
     /// The kernel does not tell which boot this is, and the pool's domain promises nothing across a
     /// reboot; or the medium failed.
     pub fn mark_open(&self, options: &PoolOptions) -> Result<(), PoolError> {
+        self.mark_open_in(self.0.info.header.epoch, options)
+    }
+
+    /// As [`Pool::mark_open`], with the epoch of the files that belong to the pool.
+    ///
+    /// # Errors
+    /// As [`Pool::mark_open`].
+    pub fn mark_open_in(&self, epoch: Epoch, options: &PoolOptions) -> Result<(), PoolError> {
         let Header { domain, modelled, .. } = self.0.info.header;
         let survives = survives_reboot(domain, modelled);
         let boot = boot_to_store(&self.0.info.path, options, survives)?;
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         header.clean = false;
+        header.epoch = epoch;
         header.boot_id = boot;
         header.sequence += 1;
         header.write_first(self);
@@ -305,6 +316,21 @@ impl Pool {
         // Whatever the domain: a mark that a power cut takes back would have the pool taken for one
         // that was closed, with whatever the kernel has written back of it since.
         let doing = "mark the pool as open";
+        self.still_good(doing)?;
+        self.sync_file(doing)
+    }
+
+    /// Writes both copies of the header once more as they are, durably: whatever a crash has left of
+    /// another header in a copy that is torn, or in the kernel alone, is gone then.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn settle(&self) -> Result<(), PoolError> {
+        let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        header.sequence += 1;
+        header.write_first(self);
+        drop(header);
+        let doing = "settle the pool's header";
         self.still_good(doing)?;
         self.sync_file(doing)
     }

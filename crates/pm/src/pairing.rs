@@ -1,0 +1,596 @@
+//! Which files belong to a pool: the file `identity` in their directory says whose they are, and of
+//! which opening.
+//!
+//! Invariants:
+//! - Files are used with the pool that has their uuid, and with it as it was when they were written
+//!   last: never with another moment of it.
+//! - At every moment, a crash included, the epoch in the pool's header is one of the two in the file.
+//! - Of two whole copies in the file the one with the higher sequence number counts; a change is
+//!   written to the other one.
+//!
+//! At every opening to write:
+//!
+//! 1. If the file has two epochs, an opening was cut off: both copies of the pool's header are
+//!    written once more as they are, durably. Until then a power cut could take back the epoch that
+//!    is seen in it, or what is left of a torn copy could make the abandoned epoch whole again.
+//! 2. The copy of the file that counts is written once more, durably: a process that was killed may
+//!    have left it in the kernel only, and the other copy is about to go.
+//! 3. The other copy gets the pool's epoch and, behind it, the next one, durably. Nothing else has
+//!    changed in the files: they go with the pool as it is.
+//! 4. The pool's header gets the next epoch, durably.
+//! 5. The file gets the next epoch alone, durably. Only now may other files change.
+//!
+//! An epoch is a number, for people, and random bits, so that two copies of a database that are each
+//! opened have different ones. `docs/format/identity.md` draws the file.
+
+use std::fmt;
+use std::io;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::files::{File, Files};
+use crate::pool::random_uuid;
+
+/// The name of the file.
+pub const IDENTITY: &str = "identity";
+/// Where its two copies start.
+const COPIES: [u64; 2] = [0, 4096];
+const BYTES: usize = 80;
+const MAGIC: u64 = u64::from_le_bytes(*b"PERDFILE");
+const VERSION: u64 = 1;
+
+/// An opening of a database that has files. All zeros before the first one.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Epoch {
+    /// Counts the openings to write.
+    pub number: u64,
+    /// Random bits.
+    pub token: u64,
+}
+
+impl Epoch {
+    /// The one behind this.
+    #[must_use]
+    pub fn next(self) -> Self {
+        let random = random_uuid();
+        let token = random.iter().fold(0u64, |all, byte| all.rotate_left(5) ^ u64::from(*byte));
+        Self { number: self.number.wrapping_add(1), token }
+    }
+}
+
+/// One copy as it stands in the file. All integers little-endian.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug)]
+#[repr(C)]
+struct Layout {
+    magic: u64,
+    version: u64,
+    uuid: [u8; 16],
+    sequence: u64,
+    epoch: Epoch,
+    next: Epoch,
+    checksum: u64,
+}
+
+const _: () = assert!(size_of::<Layout>() == BYTES);
+const _: () = assert!(std::mem::offset_of!(Layout, checksum) == BYTES - 8);
+
+impl Layout {
+    fn sum(&self) -> u64 {
+        u64::from(crc32c::crc32c(&self.as_bytes()[..BYTES - 8]))
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let layout = Self::read_from_bytes(bytes).ok()?;
+        let whole =
+            layout.magic == MAGIC && layout.version == VERSION && layout.checksum == layout.sum();
+        whole.then_some(layout)
+    }
+}
+
+/// Whose files they are, if not those of the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FilesOf {
+    /// Nobody's: there is no `identity`.
+    Nobody,
+    /// Unknown: `identity` is damaged.
+    Damaged,
+    /// Another database's, with this uuid.
+    Another([u8; 16]),
+    /// The database's, but of another opening.
+    OtherMoment {
+        /// That of the pool.
+        pool: u64,
+        /// That of the files.
+        files: u64,
+    },
+}
+
+impl fmt::Display for FilesOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => write!(f, "there is no `{IDENTITY}` among them"),
+            Self::Damaged => write!(f, "`{IDENTITY}`, which says whose they are, is damaged"),
+            Self::Another(uuid) => {
+                f.write_str("they are those of another database, whose pool has the uuid ")?;
+                uuid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Self::OtherMoment { pool, files } if pool == files => {
+                write!(f, "both were opened {pool} times, but not together: one is of another copy")
+            }
+            Self::OtherMoment { pool, files } => {
+                let older = if pool < files { "the pool" } else { "they" };
+                write!(
+                    f,
+                    "the pool is of opening {pool}, and they are of opening {files}: {older} must be of an older copy"
+                )
+            }
+        }
+    }
+}
+
+/// The file `identity` of a directory.
+#[derive(Debug)]
+pub struct Pairing<F: Files> {
+    file: F::File,
+    counts: Layout,
+    /// Which copy counts.
+    copy: usize,
+}
+
+impl<F: Files> Pairing<F> {
+    /// Marks the files in a new directory as those of the pool with this uuid, durably.
+    ///
+    /// # Errors
+    /// No room, or the medium failed.
+    #[track_caller]
+    pub fn create(files: &F, uuid: [u8; 16]) -> io::Result<()> {
+        let file = files.create(IDENTITY)?;
+        let epoch = Epoch::default();
+        let counts = Layout {
+            magic: MAGIC,
+            version: VERSION,
+            uuid,
+            sequence: 0,
+            epoch,
+            next: epoch,
+            checksum: 0,
+        };
+        // What a later change overwrites has space.
+        file.reserve(COPIES[1] + BYTES as u64)?;
+        Self { file, counts, copy: 1 }.write(epoch, epoch)?;
+        files.sync_directory()
+    }
+
+    /// Reads whose files they are; `None` if nothing says so.
+    ///
+    /// # Errors
+    /// The medium failed, or the kernel refuses.
+    pub fn open(files: &F) -> io::Result<Result<Self, FilesOf>> {
+        let file = match files.open(IDENTITY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Err(FilesOf::Nobody));
+            }
+            file => file?,
+        };
+        let mut best: Option<(Layout, usize)> = None;
+        for (copy, at) in COPIES.into_iter().enumerate() {
+            let mut bytes = [0; BYTES];
+            if file.read_at(at, &mut bytes)? < BYTES {
+                continue;
+            }
+            if let Some(layout) = Layout::decode(&bytes)
+                && best.is_none_or(|(best, _)| best.sequence < layout.sequence)
+            {
+                best = Some((layout, copy));
+            }
+        }
+        Ok(match best {
+            Some((counts, copy)) => Ok(Self { file, counts, copy }),
+            None => Err(FilesOf::Damaged),
+        })
+    }
+
+    /// Whether they belong to the pool with this uuid and epoch.
+    ///
+    /// # Errors
+    /// They do not; whose they are.
+    pub fn check(&self, uuid: [u8; 16], epoch: Epoch) -> Result<(), FilesOf> {
+        if self.counts.uuid != uuid {
+            return Err(FilesOf::Another(self.counts.uuid));
+        }
+        if epoch != self.counts.epoch && epoch != self.counts.next {
+            let (pool, files) = (epoch.number, self.counts.next.number);
+            return Err(FilesOf::OtherMoment { pool, files });
+        }
+        Ok(())
+    }
+
+    /// Whether an opening was cut off, so that the pool's header is to be settled before
+    /// [`Pairing::settle`] (step 1).
+    pub fn was_cut_off(&self) -> bool {
+        self.counts.epoch != self.counts.next
+    }
+
+    /// Step 2 of an opening: what was read is durable.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[track_caller]
+    pub fn settle(&self) -> io::Result<()> {
+        // A sync alone is not enough: after one that failed the kernel takes it for written.
+        self.file.write_at(COPIES[self.copy], self.counts.as_bytes())?;
+        self.file.sync()
+    }
+
+    /// Step 3: the files go with the pool as it is, in this epoch, and with what comes next.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[track_caller]
+    pub fn begin(&mut self, epoch: Epoch, next: Epoch) -> io::Result<()> {
+        self.write(epoch, next)
+    }
+
+    /// Step 5: the files go with the pool in the next epoch only.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[track_caller]
+    pub fn finish(&mut self) -> io::Result<()> {
+        let next = self.counts.next;
+        self.write(next, next)
+    }
+
+    #[track_caller]
+    fn write(&mut self, epoch: Epoch, next: Epoch) -> io::Result<()> {
+        let sequence = self.counts.sequence + 1;
+        let mut layout = Layout { sequence, epoch, next, ..self.counts };
+        layout.checksum = layout.sum();
+        let copy = 1 - self.copy;
+        self.file.write_at(COPIES[copy], layout.as_bytes())?;
+        self.file.sync()?;
+        (self.counts, self.copy) = (layout, copy);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::files::DiskEvent;
+    use crate::header::{Header, read_header};
+    use crate::{CrashPoint, DiskReplay, DiskTrace, Recording, RecordingFiles, Replay};
+
+    type Image = BTreeMap<String, Vec<u8>>;
+    const UUID: [u8; 16] = [1; 16];
+
+    /// What an opening found.
+    fn opens(image: &Image, header: &Header) -> Result<(), FilesOf> {
+        let files = RecordingFiles::from_image(image.clone());
+        Pairing::open(&files).unwrap()?.check(header.uuid, header.epoch)
+    }
+
+    /// What an opening did, in its order.
+    struct Opening {
+        settled: crate::Trace,
+        /// The pool behind it.
+        header_before: Vec<u8>,
+        begun: DiskTrace,
+        /// The files behind it.
+        files_between: Image,
+        marked: crate::Trace,
+        finished: DiskTrace,
+    }
+
+    /// A pool and its files.
+    struct Both {
+        pool: Recording,
+        files: RecordingFiles,
+    }
+
+    impl Both {
+        fn new() -> Self {
+            let (pool, files) = (Recording::pool(8 << 10, 1 << 20).unwrap(), RecordingFiles::new());
+            Pairing::create(&files, UUID).unwrap();
+            Self { pool, files }
+        }
+
+        fn of(image: &Image, pool: &[u8]) -> Self {
+            let pool = Recording::pool_from_image(pool, 1 << 20).unwrap();
+            Self { pool, files: RecordingFiles::from_image(image.clone()) }
+        }
+
+        fn header(&self) -> Header {
+            read_header(&self.pool).unwrap().0
+        }
+
+        /// One opening, as [`crate::Pool`] and the files do it.
+        fn open(&self) -> Opening {
+            self.open_and(true)
+        }
+
+        /// An opening that settles the header of one that was cut off, or forgets to.
+        fn open_and(&self, settles: bool) -> Opening {
+            let mut header = self.header();
+            let next = header.epoch.next();
+            let mut pairing = Pairing::open(&self.files).unwrap().unwrap();
+            pairing.check(header.uuid, header.epoch).unwrap();
+            self.pool.start();
+            if settles && pairing.was_cut_off() {
+                header.sequence += 1;
+                header.write_first(&self.pool);
+            }
+            let settled = self.pool.stop();
+            let header_before = self.pool.contents();
+            self.files.start();
+            pairing.settle().unwrap();
+            pairing.begin(header.epoch, next).unwrap();
+            let begun = self.files.stop();
+            let files_between = self.files.image();
+            self.pool.start();
+            header.epoch = next;
+            header.sequence += 1;
+            header.write_first(&self.pool);
+            let marked = self.pool.stop();
+            self.files.start();
+            pairing.finish().unwrap();
+            let finished = self.files.stop();
+            Opening { settled, header_before, begun, files_between, marked, finished }
+        }
+    }
+
+    fn each_disk_state(trace: &DiskTrace, visit: &mut dyn FnMut(&Image)) {
+        let mut replay = DiskReplay::new(trace);
+        while let Some(point) = replay.next_point() {
+            point.for_each_state(1000, 1, |image| visit(image));
+        }
+        trace.process_states(|_, _, image| visit(image));
+    }
+
+    fn each_pool_state(trace: &crate::Trace, visit: &mut dyn FnMut(&[u8])) {
+        let mut replay = Replay::new(trace);
+        while let Some(point) = replay.next_point() {
+            let point: CrashPoint<'_> = point;
+            point.for_each_state(300, 1, |image| visit(image));
+        }
+        trace.process_states(|_, image| visit(image));
+    }
+
+    fn header_in(pool: &[u8]) -> Header {
+        Header::choose([&pool[..4096], &pool[4096..]]).unwrap().0
+    }
+
+    /// Wherever a power cut ends an opening, the next one finds a pair; and where another one ends
+    /// that, too.
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of states")]
+    fn every_crash_in_an_opening_leaves_a_pair() {
+        let both = Both::new();
+        both.open();
+        let mut states = 0;
+        let mut crashed = vec![(both.files.image(), both.pool.contents())];
+        for depth in 0..4 {
+            let mut next = std::collections::BTreeSet::new();
+            for (image, pool) in std::mem::take(&mut crashed) {
+                let both = Both::of(&image, &pool);
+                let opening = both.open();
+                let mut visit = |image: &Image, pool: &[u8]| {
+                    states += 1;
+                    let found = opens(image, &header_in(pool));
+                    assert_eq!(found, Ok(()), "depth {depth}, state {states}");
+                    next.insert((image.clone(), pool.to_vec()));
+                };
+                each_pool_state(&opening.settled, &mut |pool| visit(&image, pool));
+                let before = &opening.header_before;
+                each_disk_state(&opening.begun, &mut |image| visit(image, before));
+                let between = &opening.files_between;
+                each_pool_state(&opening.marked, &mut |pool| visit(between, pool));
+                let after = both.pool.contents();
+                each_disk_state(&opening.finished, &mut |image| visit(image, &after));
+            }
+            // Not all are followed further.
+            let step = next.len() / 40 + 1;
+            crashed = next.into_iter().step_by(step).collect();
+        }
+        assert!(states > 1000, "{states} states");
+    }
+
+    /// What a torn copy of the header has of an epoch, and the next opening's words over it, can make
+    /// that epoch whole after the files have forgotten it.
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of states")]
+    fn the_epoch_of_an_opening_that_was_cut_off_does_not_come_back() {
+        let both = Both::new();
+        both.open();
+        let opening = both.open();
+        let (before, after) = (&opening.header_before, both.pool.contents());
+        let mut wrong = [0; 2];
+        for (copy, settles) in [(0, true), (1, true), (0, false), (1, false)] {
+            // All of the new copy but the words of its sequence and its epoch's number.
+            let mut torn = before.clone();
+            let at = copy * 4096;
+            torn[at..at + 128].copy_from_slice(&after[at..at + 128]);
+            for word in [at + 64, at + 96] {
+                torn[word..word + 8].copy_from_slice(&before[word..word + 8]);
+            }
+            let both = Both::of(&opening.files_between, &torn);
+            let next = both.open_and(settles);
+            let mut visit = |image: &Image, pool: &[u8]| {
+                wrong[usize::from(settles)] += u32::from(opens(image, &header_in(pool)).is_err());
+            };
+            each_pool_state(&next.settled, &mut |pool| visit(&opening.files_between, pool));
+            each_pool_state(&next.marked, &mut |pool| visit(&next.files_between, pool));
+        }
+        assert_eq!(wrong[1], 0);
+        assert!(wrong[0] > 0, "an opening that settles nothing is noticed");
+    }
+
+    /// A kill leaves what it wrote to be seen, and perhaps nothing of it on the medium: a power cut
+    /// in the next opening finds a pair nevertheless.
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of states")]
+    fn a_power_cut_after_a_kill_leaves_a_pair() {
+        let start = Both::new();
+        start.open();
+        let (image, pool) = (start.files.image(), start.pool.contents());
+        let mut kills = [0; 2];
+        for (which, calls) in (0..2).flat_map(|which| (0..4).map(move |calls| (which, calls))) {
+            let both = Both::of(&image, &pool);
+            let mut header = both.header();
+            let next = header.epoch.next();
+            let mut pairing = Pairing::open(&both.files).unwrap().unwrap();
+            if which == 1 {
+                pairing.settle().unwrap();
+                pairing.begin(header.epoch, next).unwrap();
+                header.epoch = next;
+                header.sequence += 1;
+                header.write_first(&both.pool);
+            }
+            let pool = both.pool.contents();
+            both.files.start();
+            both.files.fail_after(Some(calls));
+            let killed = match which {
+                0 => pairing.settle().and_then(|()| pairing.begin(header.epoch, next)),
+                _ => pairing.finish(),
+            };
+            both.files.fail_after(None);
+            kills[which] += u32::from(killed.is_err());
+            // The next opening, in the same trace.
+            let mut pairing = Pairing::open(&both.files).unwrap().unwrap();
+            pairing.check(header.uuid, header.epoch).unwrap();
+            pairing.settle().unwrap();
+            pairing.begin(header.epoch, header.epoch.next()).unwrap();
+            each_disk_state(&both.files.stop(), &mut |image| {
+                assert_eq!(opens(image, &header_in(&pool)), Ok(()), "{which}, {calls} calls");
+            });
+        }
+        assert_eq!(kills, [4, 2]);
+    }
+
+    /// Persistent memory may tear a copy at any word. The other one is durable by then, although the
+    /// process that wrote it may have been killed before its sync.
+    #[test]
+    fn the_copy_that_counts_is_durable_before_the_other_one_is_torn() {
+        let both = Both::new();
+        both.open();
+        let before = both.files.image();
+        let opening = both.open();
+        let events: Vec<_> = opening.begun.events.iter().map(|record| &record.event).collect();
+        let [
+            DiskEvent::Write { at: kept, bytes: same, .. },
+            DiskEvent::Sync { .. },
+            DiskEvent::Write { at, bytes, .. },
+            DiskEvent::Sync { .. },
+        ] = events[..]
+        else {
+            panic!("{events:?}")
+        };
+        assert_ne!(kept, at);
+        assert!(before[IDENTITY][*kept as usize..].starts_with(same), "as it was");
+        for words in 0..=BYTES / 8 {
+            let mut torn = before.clone();
+            let copy = &mut torn.get_mut(IDENTITY).unwrap()[*at as usize..];
+            copy[..words * 8].copy_from_slice(&bytes[..words * 8]);
+            assert_eq!(opens(&torn, &header_in(&opening.header_before)), Ok(()), "{words} words");
+        }
+    }
+
+    /// As above, where the kill came while the pool's header was written.
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of states")]
+    fn a_power_cut_after_a_kill_within_the_header_leaves_a_pair() {
+        let both = Both::new();
+        both.open();
+        let first = both.open();
+        let image = &first.files_between;
+        for events in 0..=first.marked.events.len() {
+            let mut killed = Vec::new();
+            let mut seen = first.marked.image.clone();
+            first.marked.process_states(|number, state| {
+                if number <= events {
+                    seen = state.to_vec();
+                }
+            });
+            killed.extend_from_slice(&first.marked.events[..events]);
+            let next = Both::of(image, &seen).open();
+            killed.extend_from_slice(&next.settled.events);
+            let trace = crate::Trace { image: first.marked.image.clone(), events: killed };
+            each_pool_state(&trace, &mut |pool| {
+                assert_eq!(opens(image, &header_in(pool)), Ok(()), "{events} events");
+            });
+            // Behind it nothing may be pending: the files are about to forget one of the epochs.
+            let mut replay = Replay::new(&trace);
+            let mut last = std::collections::BTreeSet::new();
+            while let Some(point) = replay.next_point() {
+                last.clear();
+                let point: CrashPoint<'_> = point;
+                point.for_each_state(300, 1, |pool| {
+                    last.insert(header_in(pool).epoch.token);
+                });
+            }
+            assert_eq!(last.len(), 1, "{events} events");
+        }
+    }
+
+    /// Without the sync of what begins an opening, the pool could be ahead of its files.
+    #[test]
+    fn the_sync_before_the_header_is_missed() {
+        let both = Both::new();
+        both.open();
+        let image = both.files.image();
+        let (begun, header) = (both.open().begun, both.header());
+        // The first one matters after a kill only.
+        let [_, site] = begun.sync_sites()[..] else { panic!("{:?}", begun.sync_sites()) };
+        let mut wrong = 0;
+        each_disk_state(&begun.without_syncs_of(site), &mut |image| {
+            wrong += u32::from(opens(image, &header).is_err());
+        });
+        assert!(wrong > 0);
+        assert!(matches!(opens(&image, &header), Err(FilesOf::OtherMoment { pool: 2, files: 1 })));
+    }
+
+    #[test]
+    fn only_a_pool_and_files_of_one_moment_go_together() {
+        let (both, other) = (Both::new(), Both::new());
+        let mut moments = vec![(both.header(), both.files.image())];
+        for _ in 0..4 {
+            both.open();
+            moments.push((both.header(), both.files.image()));
+        }
+        // A copy of the first that goes its own way, as often opened.
+        other.open();
+        moments.push((other.header(), other.files.image()));
+        for (one, (header, _)) in moments.iter().enumerate() {
+            for (two, (_, image)) in moments.iter().enumerate() {
+                assert_eq!(opens(image, header).is_ok(), one == two, "{one} and {two}");
+            }
+        }
+        let (mut header, image) = moments[2].clone();
+        header.uuid = [2; 16];
+        assert_eq!(opens(&image, &header), Err(FilesOf::Another(UUID)));
+        assert_eq!(opens(&Image::new(), &header), Err(FilesOf::Nobody));
+        let text = opens(&moments[3].1, &moments[1].0).unwrap_err().to_string();
+        assert!(text.contains("the pool must be of an older copy"), "{text}");
+    }
+
+    #[test]
+    fn a_copy_that_is_damaged_is_not_needed_and_both_are_an_error() {
+        let both = Both::new();
+        both.open();
+        let (header, image) = (both.header(), both.files.image());
+        for bit in 0..BYTES * 8 {
+            let mut one = image.clone();
+            let bytes = one.get_mut(IDENTITY).unwrap();
+            for at in COPIES {
+                let mut one = image.clone();
+                one.get_mut(IDENTITY).unwrap()[at as usize + bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(opens(&one, &header), Ok(()), "bit {bit} of the copy at {at}");
+                bytes[at as usize + bit / 8] ^= 1 << (bit % 8);
+            }
+            assert_eq!(opens(&one, &header), Err(FilesOf::Damaged), "bit {bit}");
+        }
+    }
+}
