@@ -25,7 +25,7 @@ use crate::background::Worker;
 use crate::closer::Closer;
 use crate::declared;
 use crate::error::Error;
-use crate::host::{FILES, Host, files_of, mark_open, pair, place_of};
+use crate::host::{FILES, Host, Paired, files_of, mark_open, place_of, take_mark_back};
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::{Background, Commit, Options, WriteOptions};
@@ -185,30 +185,25 @@ impl Database<Native> {
         let header = pool.info().header;
         let media = Media::native(pool.clone());
         let map = watch.lap();
-        let (mut files, marked) = (None, Cell::new(false));
+        let (mut paired, marked) = (None, Cell::new(false));
         let begin = |media: &mut Media<Native>, engine: &Identity| {
             if engine.traits.needs_files() {
-                let own = files.insert(files_of(&pool, &engine.name)?);
-                media.attach(own.clone(), options.volatile_bytes);
+                let own = paired.insert(Paired::of(&pool, files_of(&pool, &engine.name)?)?);
+                media.attach(own.files.clone(), options.volatile_bytes);
             }
-            let paired = match &files {
-                Some(files) => Some((files, pair(&pool, files)?)),
-                None => None,
-            };
             marked.set(true);
-            mark_open(&pool, paired, &options.pool)
+            mark_open(&pool, paired.as_mut(), &options.pool)
         };
         let changed = Cell::new(false);
         let opened = Self::open_checked(None, media, options, header.clean, begin, &changed);
         if opened.is_err() && header.clean && marked.get() && !changed.get() {
             // A partition was refused, for a damaged file perhaps: what was closed stays closed.
             // Where that fails too the pool stays marked as open, which is safe.
-            let synced = files.as_ref().is_none_or(|files| files.sync_all().is_ok());
-            let _ = synced.then(|| pool.close());
+            let _ = take_mark_back(&pool, paired.as_mut());
         }
         let mut database = opened?;
         database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
-        database.host = Some(Host { pool, files });
+        database.host = Some(Host { pool, files: paired.map(|paired| paired.files) });
         Ok(database)
     }
 

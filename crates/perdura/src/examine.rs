@@ -4,14 +4,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use engines::below::{Access, Catalog, Description, Environment, Files, Pool, Row, TableLayout};
+use engines::below::{Access, Catalog, Description, Environment, Pool, Row, TableLayout};
 use engines::{CheckReport, Engine, EngineOptions};
 
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
-use crate::host::{files_of, mark_open, pair};
+use crate::host::{Paired, files_of, mark_open, take_mark_back};
 use crate::media::Media;
 use crate::options::Options;
 use crate::reachable::Reachable;
@@ -160,14 +160,12 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let (heap, description) = describe(&media)?;
     let kind = agreed_engine(&description, options, &media.name)?;
     let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+    let mut paired = None;
     if kind.traits().needs_files() {
-        media.attach(files_of(&pool, kind.name())?, options.volatile_bytes);
+        let own = paired.insert(Paired::of(&pool, files_of(&pool, kind.name())?)?);
+        media.attach(own.files.clone(), options.volatile_bytes);
     }
-    let paired = match &media.files {
-        Some(files) => Some((files, pair(&pool, files)?)),
-        None => None,
-    };
-    mark_open(&pool, paired, &options.pool)?;
+    mark_open(&pool, paired.as_mut(), &options.pool)?;
     let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
     let mut found = Examination::default();
     for partition in 0..description.partitions {
@@ -180,8 +178,8 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
         }
     }
     // As for an opening that is refused: what was closed stays closed.
-    if header.clean && media.files.is_none_or(|files| files.sync_all().is_ok()) {
-        pool.close()?;
+    if header.clean {
+        take_mark_back(&pool, paired.as_mut())?;
     }
     Ok(found)
 }

@@ -63,28 +63,70 @@ pub(crate) fn pair(pool: &Pool, files: &HostFiles) -> Result<Pairing<HostFiles>,
     })
 }
 
-/// Marks a pool as open, together with its files if its engine has some and they are paired.
+/// A pool's files, and that they belong to it.
+pub(crate) struct Paired {
+    pub(crate) files: HostFiles,
+    pairing: Pairing<HostFiles>,
+}
+
+impl Paired {
+    /// Files that were found to belong to a pool as it is.
+    ///
+    /// # Errors
+    /// [`Error::OtherFiles`], or the medium failed.
+    pub(crate) fn of(pool: &Pool, files: HostFiles) -> Result<Self, Error> {
+        let pairing = pair(pool, &files)?;
+        Ok(Self { files, pairing })
+    }
+
+    fn error(&self) -> impl Fn(std::io::Error) -> Error + use<> {
+        let path = self.files.path().display().to_string();
+        move |source| Error::Io { path: path.clone(), source }
+    }
+
+    /// A pool is marked as durably as its medium can, whatever its domain, and so are its files.
+    fn sync(&self, pool: &Pool) -> Result<(), Error> {
+        let header = pool.info().header;
+        let weak = header.modelled || header.domain == Domain::Process;
+        if weak { self.files.sync_all().map_err(self.error()) } else { Ok(()) }
+    }
+}
+
+/// Marks a pool as open, together with its files if its engine has some.
 pub(crate) fn mark_open(
     pool: &Pool,
-    files: Option<(&HostFiles, Pairing<HostFiles>)>,
+    paired: Option<&mut Paired>,
     options: &PoolOptions,
 ) -> Result<(), Error> {
-    let Some((files, mut pairing)) = files else { return Ok(pool.mark_open(options)?) };
-    let header = pool.info().header;
-    let next = header.epoch.next();
-    let error = |source| Error::Io { path: files.path().display().to_string(), source };
-    // A pool is marked as durably as its medium can, whatever its domain, and so are its files.
-    let weak = header.modelled || header.domain == Domain::Process;
-    let sync = || if weak { files.sync_all().map_err(error) } else { Ok(()) };
-    if pairing.was_cut_off() {
+    let Some(paired) = paired else { return Ok(pool.mark_open(options)?) };
+    let epoch = pool.info().header.epoch;
+    let next = epoch.next();
+    let error = paired.error();
+    if paired.pairing.was_cut_off() {
         pool.settle()?;
     }
-    pairing.settle().map_err(error)?;
-    sync()?;
-    pairing.begin(header.epoch, next).map_err(error)?;
-    sync()?;
+    paired.pairing.settle().map_err(&error)?;
+    paired.sync(pool)?;
+    paired.pairing.begin(epoch, next).map_err(&error)?;
+    paired.sync(pool)?;
     pool.mark_open_in(next, options)?;
-    pairing.finish().map_err(error)
+    paired.pairing.finish().map_err(&error)
+}
+
+/// Takes [`mark_open`] back: in a database that was closed, and could not be opened, nothing has
+/// changed. It is closed, and belongs to the same copies as before.
+///
+/// # Errors
+/// The medium failed. The database counts as open then.
+pub(crate) fn take_mark_back(pool: &Pool, paired: Option<&mut Paired>) -> Result<(), Error> {
+    let Some(paired) = paired else { return Ok(pool.close()?) };
+    let error = paired.error();
+    paired.files.sync_all().map_err(&error)?;
+    let epoch = pool.info().header.epoch;
+    paired.pairing.begin_back(epoch).map_err(&error)?;
+    paired.sync(pool)?;
+    pool.close_in(epoch)?;
+    paired.pairing.finish().map_err(&error)
 }
 
 fn files_beside(

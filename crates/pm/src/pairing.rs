@@ -20,6 +20,9 @@
 //! 4. The pool's header gets the next epoch, durably.
 //! 5. The file gets the next epoch alone, durably. Only now may other files change.
 //!
+//! An opening that is refused and has changed nothing else goes back by steps 3 to 5, with the epoch
+//! that there was before as the next one.
+//!
 //! An epoch is a number, for people, and random bits, so that two copies of a database that are each
 //! opened have different ones. `docs/format/identity.md` draws the file.
 
@@ -232,6 +235,16 @@ impl<F: Files> Pairing<F> {
         self.write(epoch, next)
     }
 
+    /// Step 3 of taking an opening back that has changed nothing: what comes next is the epoch that
+    /// there was before. Steps 4 and 5 follow.
+    ///
+    /// # Errors
+    /// The medium failed.
+    #[track_caller]
+    pub fn begin_back(&mut self, before: Epoch) -> io::Result<()> {
+        self.write(self.counts.next, before)
+    }
+
     /// Step 5: the files go with the pool in the next epoch only.
     ///
     /// # Errors
@@ -396,6 +409,39 @@ mod tests {
             crashed = next.into_iter().step_by(step).collect();
         }
         assert!(states > 1000, "{states} states");
+    }
+
+    /// An opening that goes back belongs to the copies of before, and a crash on the way leaves a pair.
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of states")]
+    fn an_opening_that_is_taken_back_leaves_the_pair_of_before() {
+        let both = Both::new();
+        both.open();
+        let (image_before, before) = (both.files.image(), both.header());
+        both.open();
+        let (mut header, between) = (both.header(), both.pool.contents());
+        let mut pairing = Pairing::open(&both.files).unwrap().unwrap();
+        both.files.start();
+        pairing.begin_back(before.epoch).unwrap();
+        let begun = both.files.stop();
+        let image = both.files.image();
+        both.pool.start();
+        (header.epoch, header.clean, header.sequence) = (before.epoch, true, header.sequence + 1);
+        header.write(&both.pool);
+        let closed = both.pool.stop();
+        both.files.start();
+        pairing.finish().unwrap();
+        let finished = both.files.stop();
+        let visit = |image: &Image, pool: &[u8]| {
+            assert_eq!(opens(image, &header_in(pool)), Ok(()));
+        };
+        each_disk_state(&begun, &mut |image| visit(image, &between));
+        each_pool_state(&closed, &mut |pool| visit(&image, pool));
+        let after = both.pool.contents();
+        each_disk_state(&finished, &mut |image| visit(image, &after));
+        assert_eq!(opens(&both.files.image(), &before), Ok(()));
+        assert_eq!(opens(&image_before, &both.header()), Ok(()));
+        assert!(opens(&both.files.image(), &header_in(&between)).is_err(), "what was taken back");
     }
 
     /// What a torn copy of the header has of an epoch, and the next opening's words over it, can make

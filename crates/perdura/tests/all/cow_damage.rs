@@ -205,6 +205,8 @@ fn copy_files(from: &Path, to: &Path) {
     let files = |path: &Path| PathBuf::from(format!("{}.files", path.display()));
     if files(from).exists() {
         std::fs::create_dir(files(to)).unwrap();
-        std::fs::copy(files(from).join("cow-0"), files(to).join("cow-0")).unwrap();
+        for name in ["cow-0", "identity"] {
+            std::fs::copy(files(from).join(name), files(to).join(name)).unwrap();
+        }
     }
 }

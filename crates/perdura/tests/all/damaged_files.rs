@@ -50,6 +50,12 @@ fn write_files(path: &Path, files: &Files) {
     }
 }
 
+/// The file that says whose the others are: it notes each attempt to open, and takes it back.
+fn without_identity(mut files: Files) -> Files {
+    files.remove("identity");
+    files
+}
+
 /// A database, closed, with everything that the engine keeps in files.
 fn database(directory: &Path, engine: EngineKind, seed: u64) -> (PathBuf, Model) {
     std::fs::create_dir_all(directory).unwrap();
@@ -105,7 +111,8 @@ impl Damaged {
                 }
             }
             Err(error) => {
-                let unchanged = read_files(&self.path) == *files;
+                let unchanged = without_identity(read_files(&self.path));
+                let unchanged = unchanged == without_identity(files.clone());
                 assert!(unchanged, "{}: a refused opening changes no file: {error}", self.engine);
                 let pool = std::fs::read(&self.path).unwrap();
                 assert!(pool[8192..] == self.pool[8192..], "nor the pool behind its header");
@@ -161,7 +168,8 @@ fn a_file_that_was_cut_off_is_named() {
                         let known = error.contains(kind) || error.contains("is missing");
                         assert!(known, "{engine}, {name} of {keep}: {error}");
                     } else {
-                        assert!(keep > 80, "{engine}, {name} of {keep} bytes opens");
+                        let one_copy = name == "identity" && keep == 80;
+                        assert!(keep > 80 || one_copy, "{engine}, {name} of {keep} bytes opens");
                     }
                 }
             }
@@ -242,6 +250,8 @@ fn a_torn_log_of_a_closed_database_is_damage() {
         files.get_mut(name).unwrap()[end] ^= 0x40;
         let db = Database::open(&damaged.path, &options(engine)).unwrap();
         db.abandon();
+        let mark = read_files(&damaged.path).remove("identity").unwrap();
+        files.insert("identity".into(), mark);
         write_files(&damaged.path, &files);
         let db = Database::open(&damaged.path, &options(engine)).unwrap();
         assert!(contents(&db).unwrap() != damaged.model);
@@ -295,7 +305,8 @@ fn a_log_that_ends_before_its_checkpoint_does_is_refused() {
             Err(error) => {
                 let error = error.to_string();
                 assert!(error.contains(&name) && error.contains("checkpoint needs"), "{error}");
-                assert_eq!(read_files(&path), files, "nothing was cut off");
+                let left = without_identity(read_files(&path));
+                assert!(left == without_identity(files.clone()), "nothing was cut off");
                 let to = directory.path().join(format!("saved-{at}"));
                 let saved = perdura::salvage(&path, &to).unwrap();
                 assert!(!saved.findings.is_empty() && saved.tuples() > 0);

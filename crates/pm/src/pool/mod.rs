@@ -540,6 +540,18 @@ impl Pool {
     /// # Errors
     /// The medium failed; the pool stays marked as open.
     pub fn close(&self) -> Result<(), PoolError> {
+        self.close_as(None)
+    }
+
+    /// As [`Pool::close`], with the epoch of the files that belong to the pool.
+    ///
+    /// # Errors
+    /// As [`Pool::close`].
+    pub fn close_in(&self, epoch: Epoch) -> Result<(), PoolError> {
+        self.close_as(Some(epoch))
+    }
+
+    fn close_as(&self, epoch: Option<Epoch>) -> Result<(), PoolError> {
         if self.0.access == Access::Inspect {
             return Ok(());
         }
@@ -548,6 +560,7 @@ impl Pool {
         self.sync_file(doing)?;
         let mut header = self.0.header.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         header.clean = true;
+        header.epoch = epoch.unwrap_or(header.epoch);
         header.sequence += 1;
         header.write(self);
         drop(header);
