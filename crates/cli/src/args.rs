@@ -216,7 +216,7 @@ pub(crate) struct YcsbArgs {
     /// of all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) writers: Option<u32>,
-    /// How long each phase of --readers and --writers is, in milliseconds [default: 2000].
+    /// How long each phase of --readers and --writers is, in turns, in milliseconds [default: 2000].
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) phase_ms: Option<u64>,
     /// For long runs: throughput, memory, files and pool of each fifth. Stores run one after the

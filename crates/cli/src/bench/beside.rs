@@ -2,7 +2,8 @@
 //! partition, through [`Database::read`](perdura::Database::read) and
 //! [`Database::write`](perdura::Database::write), so that nobody owns it.
 //!
-//! Each engine is created and loaded, then goes through phases of the same length:
+//! Each engine is created and loaded, then goes through phases of the same length, in turns of an
+//! eighth each: a disk that is slow for a second is so for all of them.
 //!
 //! 1. all readers, alone;
 //! 2. one writer, alone;
@@ -38,6 +39,9 @@ use crate::units::grouped;
 
 /// Keys that the threads go over, again and again.
 const KEYS: u64 = 100_000;
+
+/// Turns in which the phases run.
+const TURNS: u32 = 8;
 
 /// A run as programs read it; others rely on the keys to the letter. What was not asked for is null.
 #[derive(Debug, Clone, Serialize)]
@@ -130,10 +134,11 @@ fn measure(
     let readers = args.readers.unwrap_or(0);
     let writers = args.writers.unwrap_or(1);
     let asked = |rate: f64| (readers > 0).then_some(rate);
-    let (alone, _) = phase.run(readers, 0)?;
-    let (_, one) = phase.run(0, 1)?;
-    let all = if writers > 1 { phase.run(0, writers)?.1 } else { one };
-    let (beside, writes_beside) = if readers > 0 { phase.run(readers, 1)? } else { (0.0, 0.0) };
+    let everybody = if writers > 1 { (0, writers) } else { (0, 0) };
+    let together = if readers > 0 { (readers, 1) } else { (0, 0) };
+    let [(alone, _), (_, one), (_, all), (beside, writes_beside)] =
+        phase.in_turns([(readers, 0), (0, 1), everybody, together])?;
+    let all = if writers > 1 { all } else { one };
     Ok(Run {
         engine: engine.name(),
         workload: "ycsb",
@@ -157,6 +162,14 @@ fn measure(
     })
 }
 
+/// Reads and writes of a phase, and how long they took.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    reads: u64,
+    writes: u64,
+    seconds: f64,
+}
+
 /// So many threads for so long.
 struct Phase<'a> {
     db: &'a Database,
@@ -166,11 +179,27 @@ struct Phase<'a> {
 }
 
 impl Phase<'_> {
-    /// Returns reads and writes a second.
-    fn run(&self, readers: u32, writers: u32) -> Result<(f64, f64), Failure> {
-        if readers + writers == 0 {
-            return Ok((0.0, 0.0));
+    /// Runs phases of so many readers and writers in turns; returns reads and writes a second of each.
+    fn in_turns<const N: usize>(
+        &self,
+        phases: [(u32, u32); N],
+    ) -> Result<[(f64, f64); N], Failure> {
+        let mut done = [Done::default(); N];
+        for turn in 0..TURNS {
+            for ((readers, writers), done) in phases.into_iter().zip(&mut done) {
+                if readers + writers > 0 {
+                    self.run(readers, writers, turn, done)?;
+                }
+            }
         }
+        Ok(done.map(|done| {
+            let seconds = done.seconds.max(1e-9);
+            (done.reads as f64 / seconds, done.writes as f64 / seconds)
+        }))
+    }
+
+    /// Runs a turn of a phase, and adds what was done in it.
+    fn run(&self, readers: u32, writers: u32, turn: u32, done: &mut Done) -> Result<(), Failure> {
         let (stop, start) =
             (AtomicBool::new(false), Barrier::new((readers + writers + 1) as usize));
         thread::scope(|scope| {
@@ -180,7 +209,7 @@ impl Phase<'_> {
                     start.wait();
                     let mut count = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        act(self, u64::from(number), count)?;
+                        act(self, u64::from(turn << 8 | number), count)?;
                         count += 1;
                     }
                     Ok::<u64, Error>(count)
@@ -191,16 +220,15 @@ impl Phase<'_> {
                 (0..writers).map(|number| spawn(readers + number, Self::write)).collect();
             start.wait();
             let begun = Instant::now();
-            thread::sleep(self.length);
+            thread::sleep(self.length / TURNS);
             stop.store(true, Ordering::Relaxed);
-            let mut rates = [0.0; 2];
-            for (rate, threads) in rates.iter_mut().zip([reading, writing]) {
+            for (count, threads) in [(&mut done.reads, reading), (&mut done.writes, writing)] {
                 for thread in threads {
-                    *rate += thread.join().expect("a thread does not panic")? as f64;
+                    *count += thread.join().expect("a thread does not panic")?;
                 }
             }
-            let seconds = begun.elapsed().as_secs_f64();
-            Ok((rates[0] / seconds, rates[1] / seconds))
+            done.seconds += begun.elapsed().as_secs_f64();
+            Ok(())
         })
     }
 
