@@ -177,17 +177,13 @@ mod tests {
 
     #[test]
     fn no_phase_is_drawn_with_the_numbers_of_another() {
-        // Often enough for every single change to be drawn.
+        // Each bar may draw some changes at once, whatever the rate: more than it has here.
         let target = || ProgressDrawTarget::term_like_with_hz(Box::new(Drawn), 255);
         let mut bar = Bar::on(target);
         bar.shown = true;
-        let pause = || thread::sleep(Duration::from_millis(10));
         for (what, total) in [("one", 900_000), ("two", 1), ("three", 2_000)] {
-            pause();
             bar.phase(what, total);
-            pause();
             bar.at(total);
-            pause();
         }
         bar.endless_phase("four");
         bar.at(77);

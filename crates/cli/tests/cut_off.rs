@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::{Ran, perdura, run};
@@ -74,10 +74,22 @@ impl Place {
         names
     }
 
+    /// The first and the second half of the dump.
+    fn dump(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut lines = fs::read(self.at("dump")).expect("there");
+        let second = lines.split_off(lines.len() / 2);
+        (lines, second)
+    }
+
     /// Starts a command and waits until it has begun `temporary`. It has a dump on its standard input,
     /// which does not end.
     fn started(&self, arguments: &[&str], temporary: &str) -> Child {
-        let mut child = perdura()
+        self.started_by(perdura(), arguments, temporary)
+    }
+
+    /// The same with a program that runs `perdura` with these arguments.
+    fn started_by(&self, mut program: Command, arguments: &[&str], temporary: &str) -> Child {
+        let mut child = program
             .args(self.arguments(arguments))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -85,9 +97,8 @@ impl Place {
             .spawn()
             .expect("the command starts");
         if arguments.contains(&"-") {
-            let lines = fs::read(self.at("dump")).expect("there");
             let input = child.stdin.as_mut().expect("a pipe");
-            input.write_all(&lines[..lines.len() / 2]).expect("it reads");
+            input.write_all(&self.dump().0).expect("it reads");
         }
         // It is locked and marked once there is something in it.
         while fs::metadata(self.at(temporary)).map_or(0, |meta| meta.len()) == 0 {
@@ -135,18 +146,14 @@ fn a_signal_leaves_nothing() {
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
     let place = Place::new(EngineKind::NvmInp);
-    let arguments = place.arguments(&["load", "@made", "@dump"]);
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_perdura")])
-        .args(arguments)
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("a shell");
-    while !place.at("made.new").exists() {
-        assert!(child.try_wait().expect("a child").is_none());
-        std::thread::sleep(Duration::from_micros(100));
-    }
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_perdura")]);
+    let mut child = place.started_by(shell, &["load", "@made", "-"], "made.new");
     signal(&child, Signal::HUP);
+    // It cannot have ended before: its input has not.
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(&place.dump().1).expect("it reads");
+    drop(input);
     assert!(child.wait().expect("it ends").success());
     assert!(place.at("made").exists());
 }

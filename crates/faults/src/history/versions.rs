@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) versions: Vec<Version>,
     /// Where the version of an actor lies.
     position: HashMap<usize, usize>,
-    /// Whose versions are known to lie behind an actor's, without a choice, by actor.
+    /// The actors whose versions are known to lie behind an actor's, without a choice, by actor.
     behind: HashMap<usize, Vec<usize>>,
     /// `(end, highest position of all up to here)`, by end.
     ends: Vec<(u64, usize)>,
