@@ -1,9 +1,9 @@
 //! Where do objects live? A persistent allocator, persistent pointers and names (P1 2.3).
 //!
 //! A [`Heap`] divides a memory into chunks; each chunk holds slots of one size class and belongs
-//! to one [`Lane`]; an object that is larger takes neighbouring chunks. A lane is the allocator of one partition: only its owner allocates and frees
-//! there, so the hot path needs no lock and no atomic read-modify-write, and lanes of different
-//! threads never touch the same line.
+//! to one [`Lane`]; an object that is larger takes neighbouring chunks. A lane is the allocator of
+//! one partition: only its owner allocates and frees there, so the hot path needs no lock and no
+//! atomic read-modify-write, and lanes of different threads never touch the same line.
 //!
 //! P1's durability states of a slot are kept as two bits in two places: *allocated* is a volatile
 //! bit, *persisted* a bit in the chunk's bitmap. A slot that was allocated but not persisted is
