@@ -65,7 +65,7 @@ pub mod below {
     };
     pub use storage::{
         Catalog, Column, ColumnType, Constant, Description, IndexSchema, MAX_COLUMNS,
-        MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES, Row, Schema, StorageError,
+        MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES, OwnedValue, Row, Schema, StorageError,
         StoredColumns, TableKey, TableLayout, TableSchema, Value, WorkDone, checkpoint,
         compare_floats, did_you_mean, json_error, lsm::LsmError, shortened, shown_key, text, wal,
         without_mark,

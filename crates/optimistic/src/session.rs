@@ -11,7 +11,7 @@ use engines::{
 
 use crate::Flaw;
 use crate::core::{Core, Shared, is_about_a_key, is_about_an_index};
-use crate::value::{Change, Name, Own, Scanned, name, name_of};
+use crate::value::{Change, Name, Own, Scanned, name, name_of, own};
 
 /// The rows of a scan, and the keys that it has seen with their versions.
 type Found = (Vec<Row>, Vec<(Name, u64)>);
@@ -246,7 +246,7 @@ impl Write for Session {
         let name = |core: &Core| {
             name_of(table, &core.catalog().tables[usize::from(table)], |column| values[column])
         };
-        self.change(name, Change::Insert { table, values: Own::all(values) })
+        self.change(name, Change::Insert { table, values: own(values) })
     }
 
     fn update(
@@ -256,12 +256,12 @@ impl Write for Session {
         changes: &[(u16, Value<'_>)],
     ) -> Result<()> {
         let changes = changes.iter().map(|(column, value)| (*column, Own::of(value))).collect();
-        let change = Change::Update { table, key: Own::all(key), changes };
+        let change = Change::Update { table, key: own(key), changes };
         self.change(|_| name(table, key.iter().copied()), change)
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<()> {
-        let change = Change::Delete { table, key: Own::all(key) };
+        let change = Change::Delete { table, key: own(key) };
         self.change(|_| name(table, key.iter().copied()), change)
     }
 }

@@ -2,54 +2,18 @@
 
 use std::ops::Bound;
 
-use engines::below::{Direction, TableLayout, Value};
+use engines::below::{Direction, OwnedValue, TableLayout, Value};
 use engines::{Engine, EngineError, Scan};
 
 /// A value that is kept.
-#[derive(Clone, Debug)]
-pub(crate) enum Own {
-    U64(u64),
-    I64(i64),
-    F64(f64),
-    Bool(bool),
-    Text(String),
-    Bytes(Vec<u8>),
-    /// In the bound of a scan: a tuple is stored without.
-    Null,
+pub(crate) type Own = OwnedValue<'static>;
+
+pub(crate) fn own(values: &[Value<'_>]) -> Vec<Own> {
+    values.iter().map(Own::of).collect()
 }
 
-impl Own {
-    pub(crate) fn of(value: &Value<'_>) -> Self {
-        match *value {
-            Value::U64(number) => Self::U64(number),
-            Value::I64(number) => Self::I64(number),
-            Value::F64(number) => Self::F64(number),
-            Value::Bool(truth) => Self::Bool(truth),
-            Value::Text(text) => Self::Text(text.into()),
-            Value::Bytes(bytes) => Self::Bytes(bytes.into()),
-            Value::Null => Self::Null,
-        }
-    }
-
-    pub(crate) fn all(values: &[Value<'_>]) -> Vec<Self> {
-        values.iter().map(Self::of).collect()
-    }
-
-    pub(crate) fn value(&self) -> Value<'_> {
-        match self {
-            Self::U64(number) => Value::U64(*number),
-            Self::I64(number) => Value::I64(*number),
-            Self::F64(number) => Value::F64(*number),
-            Self::Bool(truth) => Value::Bool(*truth),
-            Self::Text(text) => Value::Text(text),
-            Self::Bytes(bytes) => Value::Bytes(bytes),
-            Self::Null => Value::Null,
-        }
-    }
-}
-
-pub(crate) fn values(own: &[Own]) -> Vec<Value<'_>> {
-    own.iter().map(Own::value).collect()
+pub(crate) fn values(all: &[Own]) -> Vec<Value<'_>> {
+    all.iter().map(Own::value).collect()
 }
 
 /// A primary key of a table.
@@ -118,7 +82,7 @@ impl Scanned {
         saw: Vec<(Name, u64)>,
         to_the_end: bool,
     ) -> Self {
-        let (low, high) = (scan.low.map(Own::all), scan.high.map(Own::all));
+        let (low, high) = (scan.low.map(own), scan.high.map(own));
         let (index, direction) = (scan.index, scan.direction);
         Self { table, index, low, high, direction, saw, to_the_end }
     }

@@ -13,62 +13,27 @@ use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
 use engines::below::{
-    ColumnType, Direction, Row, StoredColumns, TableLayout, Value, compare_floats,
+    ColumnType, Direction, OwnedValue, Row, StoredColumns, TableLayout, Value, compare_floats,
 };
 use engines::{Engine, EngineError, Scan};
 
-/// A value, owned.
-#[derive(Clone, Debug)]
-pub(crate) enum Owned {
-    U64(u64),
-    I64(i64),
-    F64(f64),
-    Text(String),
-    Bytes(Vec<u8>),
-    Bool(bool),
-    Null,
-}
+/// A value of a key or a tuple.
+pub(crate) type Owned = OwnedValue<'static>;
 
-impl Owned {
-    pub(crate) fn of(value: &Value<'_>) -> Self {
-        match *value {
-            Value::U64(number) => Self::U64(number),
-            Value::I64(number) => Self::I64(number),
-            Value::F64(number) => Self::F64(number),
-            Value::Text(text) => Self::Text(text.into()),
-            Value::Bytes(bytes) => Self::Bytes(bytes.into()),
-            Value::Bool(truth) => Self::Bool(truth),
-            Value::Null => Self::Null,
-        }
-    }
-
-    pub(crate) fn value(&self) -> Value<'_> {
-        match self {
-            Self::U64(number) => Value::U64(*number),
-            Self::I64(number) => Value::I64(*number),
-            Self::F64(number) => Value::F64(*number),
-            Self::Text(text) => Value::Text(text),
-            Self::Bytes(bytes) => Value::Bytes(bytes),
-            Self::Bool(truth) => Value::Bool(*truth),
-            Self::Null => Value::Null,
-        }
-    }
-
-    /// In the order of keys.
-    fn compare(&self, other: &Self) -> Ordering {
-        match (self, other) {
-            (Self::U64(one), Self::U64(two)) => one.cmp(two),
-            (Self::I64(one), Self::I64(two)) => one.cmp(two),
-            (Self::F64(one), Self::F64(two)) => compare_floats(*one, *two),
-            (Self::Text(one), Self::Text(two)) => one.cmp(two),
-            (Self::Bytes(one), Self::Bytes(two)) => one.cmp(two),
-            (Self::Bool(one), Self::Bool(two)) => one.cmp(two),
-            (Self::Null, Self::Null) => Ordering::Equal,
-            (Self::Null, _) => Ordering::Less,
-            (_, Self::Null) => Ordering::Greater,
-            // Of one column: they have one type.
-            _ => Ordering::Equal,
-        }
+/// The order of two values in keys.
+fn compare_values(one: &Owned, two: &Owned) -> Ordering {
+    match (one, two) {
+        (Owned::U64(one), Owned::U64(two)) => one.cmp(two),
+        (Owned::I64(one), Owned::I64(two)) => one.cmp(two),
+        (Owned::F64(one), Owned::F64(two)) => compare_floats(*one, *two),
+        (Owned::Text(one), Owned::Text(two)) => one.cmp(two),
+        (Owned::Bytes(one), Owned::Bytes(two)) => one.cmp(two),
+        (Owned::Bool(one), Owned::Bool(two)) => one.cmp(two),
+        (Owned::Null, Owned::Null) => Ordering::Equal,
+        (Owned::Null, _) => Ordering::Less,
+        (_, Owned::Null) => Ordering::Greater,
+        // Of one column: they have one type.
+        _ => Ordering::Equal,
     }
 }
 
@@ -80,7 +45,7 @@ pub(crate) fn values(key: &[Owned]) -> Vec<Value<'_>> {
 }
 
 pub(crate) fn compare(one: &[Owned], two: &[Owned]) -> Ordering {
-    let orders = one.iter().zip(two).map(|(one, two)| one.compare(two));
+    let orders = one.iter().zip(two).map(|(one, two)| compare_values(one, two));
     orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 

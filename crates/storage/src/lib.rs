@@ -31,6 +31,7 @@ mod lost;
 pub mod lsm;
 mod nulls;
 pub mod operation;
+mod owned;
 pub mod runs;
 mod schema;
 pub mod shadow;
@@ -53,6 +54,7 @@ pub use error::StorageError;
 pub use inline::{InlineRow, encode_row};
 pub use key::{TableKey, compare_floats};
 pub use nulls::StoredColumns;
+pub use owned::OwnedValue;
 pub use schema::{
     Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_TUPLE_BYTES,
     MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,

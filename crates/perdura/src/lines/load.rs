@@ -5,7 +5,8 @@ use std::io::{BufRead, Read};
 use std::path::Path;
 
 use engines::below::{
-    Environment, Native, Schema, TableSchema, Value, did_you_mean, json_error, without_mark,
+    Environment, Native, OwnedValue, Schema, TableSchema, Value, did_you_mean, json_error,
+    without_mark,
 };
 use serde::Deserialize;
 use serde::de::DeserializeSeed;
@@ -406,7 +407,7 @@ impl<'a, E: Environment> Loading<'a, E> {
                 let offset = (text.as_ptr() as usize).wrapping_sub(input.buffer.as_ptr() as usize);
                 input.wrong(explain(&error, offset), self.kept)
             })?;
-        let values: Vec<Value<'_>> = held.iter().map(super::text::Held::value).collect();
+        let values: Vec<Value<'_>> = held.iter().map(OwnedValue::value).collect();
         let before = self.loader.commits();
         let done = self.insert(partition, number, &values);
         if self.loader.commits() != before && self.tallies.is_none() {

@@ -7,7 +7,9 @@ use std::io::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engines::below::text::{format_timestamp, format_uuid, parse_timestamp, parse_uuid};
-use engines::below::{Column, ColumnType, TableLayout, Value, did_you_mean, json_error, shortened};
+use engines::below::{
+    Column, ColumnType, OwnedValue, TableLayout, Value, did_you_mean, json_error, shortened,
+};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -85,50 +87,12 @@ fn special_float(text: &str) -> Option<f64> {
     }
 }
 
-/// A value that was read.
-#[derive(Debug)]
-pub(super) enum Held<'de> {
-    U64(u64),
-    I64(i64),
-    F64(f64),
-    Text(Cow<'de, str>),
-    Bytes(Vec<u8>),
-    Bool(bool),
-    Null,
-}
-
-impl Held<'_> {
-    fn of(value: &Value<'_>) -> Self {
-        match *value {
-            Value::U64(number) => Self::U64(number),
-            Value::I64(number) => Self::I64(number),
-            Value::F64(number) => Self::F64(number),
-            Value::Text(text) => Self::Text(Cow::Owned(text.into())),
-            Value::Bytes(bytes) => Self::Bytes(bytes.into()),
-            Value::Bool(truth) => Self::Bool(truth),
-            Value::Null => Self::Null,
-        }
-    }
-
-    pub(super) fn value(&self) -> Value<'_> {
-        match self {
-            Self::U64(number) => Value::U64(*number),
-            Self::I64(number) => Value::I64(*number),
-            Self::F64(number) => Value::F64(*number),
-            Self::Text(text) => Value::Text(text),
-            Self::Bytes(bytes) => Value::Bytes(bytes),
-            Self::Bool(truth) => Value::Bool(*truth),
-            Self::Null => Value::Null,
-        }
-    }
-}
-
 /// Reads a tuple: a value for each column of a table, in the order of the schema. A column that is not
 /// named has its default, or is NULL if it may be.
 pub(super) struct TupleSeed<'a>(pub(super) &'a TableLayout);
 
 impl<'de> DeserializeSeed<'de> for TupleSeed<'_> {
-    type Value = Vec<Held<'de>>;
+    type Value = Vec<OwnedValue<'de>>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
         from.deserialize_map(self)
@@ -136,7 +100,7 @@ impl<'de> DeserializeSeed<'de> for TupleSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for TupleSeed<'_> {
-    type Value = Vec<Held<'de>>;
+    type Value = Vec<OwnedValue<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object with the columns of table `{}`", self.0.schema.name())
@@ -144,7 +108,7 @@ impl<'de> Visitor<'de> for TupleSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let columns = self.0.declared.columns();
-        let mut values: Vec<Option<Held<'de>>> = Vec::new();
+        let mut values: Vec<Option<OwnedValue<'de>>> = Vec::new();
         values.resize_with(columns.len(), || None);
         let mut guess = 0;
         while let Some(number) = map.next_key_seed(NameSeed { layout: self.0, guess })? {
@@ -159,7 +123,7 @@ impl<'de> Visitor<'de> for TupleSeed<'_> {
             de::Error::custom(format!("column `{}` is missing", columns[number].name))
         };
         let each = values.into_iter().enumerate();
-        let unnamed = |number: usize| self.0.default_of(number).map(|value| Held::of(&value));
+        let unnamed = |number: usize| self.0.default_of(number).map(|value| OwnedValue::of(&value));
         each.map(|(number, value)| value.or_else(|| unnamed(number)).ok_or_else(|| missing(number)))
             .collect()
     }
@@ -208,29 +172,29 @@ impl ColumnSeed<'_> {
         Err(E::custom(format!("column `{}` holds {}, not {found}", self.0.name, self.0.kind)))
     }
 
-    fn string<'de, E: de::Error>(&self, text: Cow<'de, str>) -> Result<Held<'de>, E> {
+    fn string<'de, E: de::Error>(&self, text: Cow<'de, str>) -> Result<OwnedValue<'de>, E> {
         match self.0.kind {
-            ColumnType::Text { .. } => Ok(Held::Text(text)),
+            ColumnType::Text { .. } => Ok(OwnedValue::Text(text)),
             ColumnType::Bytes { .. } => match STANDARD.decode(text.as_bytes()) {
-                Ok(bytes) => Ok(Held::Bytes(bytes)),
+                Ok(bytes) => Ok(OwnedValue::Bytes(bytes)),
                 Err(error) => Err(E::custom(format!(
                     "column `{}` holds bytes in base64, and this is none: {error}",
                     self.0.name
                 ))),
             },
             ColumnType::Uuid => match parse_uuid(&text) {
-                Some(uuid) => Ok(Held::Bytes(uuid.into())),
+                Some(uuid) => Ok(OwnedValue::Bytes(uuid.into())),
                 None => self.wrong(format_args!("the text `{}`", shortened(&text, SHOWN))),
             },
             ColumnType::Timestamp => match parse_timestamp(&text) {
-                Some(micros) => Ok(Held::I64(micros)),
+                Some(micros) => Ok(OwnedValue::I64(micros)),
                 None => self.wrong(format_args!(
                     "the text `{}`; write it as in RFC 3339, or as microseconds since 1970",
                     shortened(&text, SHOWN)
                 )),
             },
             ColumnType::F64 => match special_float(&text) {
-                Some(number) => Ok(Held::F64(number)),
+                Some(number) => Ok(OwnedValue::F64(number)),
                 None => self.wrong(format_args!("the text `{}`", shortened(&text, SHOWN))),
             },
             _ => self.wrong(format_args!("the text `{}`", shortened(&text, SHOWN))),
@@ -242,7 +206,7 @@ impl ColumnSeed<'_> {
     }
 
     /// Reads what stands in the place of an integer.
-    fn integer<'de, E: de::Error>(self, text: &'de str) -> Result<Held<'de>, E> {
+    fn integer<'de, E: de::Error>(self, text: &'de str) -> Result<OwnedValue<'de>, E> {
         if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
             let held = serde_json::Deserializer::from_str(text).deserialize_any(self);
             return held.map_err(|error| E::custom(json_error(&error)));
@@ -250,9 +214,9 @@ impl ColumnSeed<'_> {
         // Nearly all are written plainly.
         let other = || exact_integer(text);
         let held = if self.is_signed() {
-            text.parse().ok().or_else(|| i64::try_from(other()?).ok()).map(Held::I64)
+            text.parse().ok().or_else(|| i64::try_from(other()?).ok()).map(OwnedValue::I64)
         } else {
-            text.parse().ok().or_else(|| u64::try_from(other()?).ok()).map(Held::U64)
+            text.parse().ok().or_else(|| u64::try_from(other()?).ok()).map(OwnedValue::U64)
         };
         held.map_or_else(|| self.wrong(shortened(text, SHOWN)), Ok)
     }
@@ -277,9 +241,9 @@ fn exact_integer(text: &str) -> Option<i128> {
 }
 
 impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
-    type Value = Held<'de>;
+    type Value = OwnedValue<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Held<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<OwnedValue<'de>, D::Error> {
         if self.0.kind.integer_range().is_some() {
             return self.integer(<&RawValue>::deserialize(from)?.get());
         }
@@ -288,53 +252,53 @@ impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for ColumnSeed<'_> {
-    type Value = Held<'de>;
+    type Value = OwnedValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a value for column `{}`, which holds {}", self.0.name, self.0.kind)
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Held<'de>, E> {
+    fn visit_unit<E: de::Error>(self) -> Result<OwnedValue<'de>, E> {
         if self.0.nullable {
-            Ok(Held::Null)
+            Ok(OwnedValue::Null)
         } else {
             Err(E::invalid_type(de::Unexpected::Unit, &self))
         }
     }
 
-    fn visit_bool<E: de::Error>(self, truth: bool) -> Result<Held<'de>, E> {
+    fn visit_bool<E: de::Error>(self, truth: bool) -> Result<OwnedValue<'de>, E> {
         match self.0.kind {
-            ColumnType::Bool => Ok(Held::Bool(truth)),
+            ColumnType::Bool => Ok(OwnedValue::Bool(truth)),
             _ => self.wrong(truth),
         }
     }
 
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Held<'de>, E> {
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<OwnedValue<'de>, E> {
         match self.0.kind {
-            ColumnType::F64 => Ok(Held::F64(number as f64)),
+            ColumnType::F64 => Ok(OwnedValue::F64(number as f64)),
             _ => self.wrong(number),
         }
     }
 
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Held<'de>, E> {
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<OwnedValue<'de>, E> {
         match self.0.kind {
-            ColumnType::F64 => Ok(Held::F64(number as f64)),
+            ColumnType::F64 => Ok(OwnedValue::F64(number as f64)),
             _ => self.wrong(number),
         }
     }
 
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Held<'de>, E> {
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<OwnedValue<'de>, E> {
         match self.0.kind {
-            ColumnType::F64 => Ok(Held::F64(number)),
+            ColumnType::F64 => Ok(OwnedValue::F64(number)),
             _ => self.wrong(number),
         }
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Held<'de>, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<OwnedValue<'de>, E> {
         self.string(Cow::Owned(text.into()))
     }
 
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Held<'de>, E> {
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<OwnedValue<'de>, E> {
         self.string(Cow::Borrowed(text))
     }
 }
@@ -360,7 +324,7 @@ mod tests {
         Catalog::new(&Schema::new().table(table), 512).unwrap()
     }
 
-    fn read<'t>(layout: &TableLayout, text: &'t str) -> Result<Vec<Held<'t>>, String> {
+    fn read<'t>(layout: &TableLayout, text: &'t str) -> Result<Vec<OwnedValue<'t>>, String> {
         let mut from = serde_json::Deserializer::from_str(text);
         TupleSeed(layout).deserialize(&mut from).map_err(|error| error.to_string())
     }
