@@ -1,8 +1,10 @@
 //! A database: a pool, its partitions, and who may use them when.
 
 mod brought;
+mod closing;
 mod continued;
 mod partition;
+mod upkeep;
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -13,23 +15,21 @@ use std::time::Duration;
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
     HeapOptions, HostFiles, Memory, Named, Native, Pairing, Place, Pool, PoolError, PoolInfo,
-    Purpose, Schema, Value,
+    Schema, Value,
 };
 use engines::{
-    CheckReport, Concurrency, DurableIn, EngineKind, EngineOptions, EngineStats, EngineTraits,
-    Footprint, Maker, RecoveryReport, Resources, SnapshotSource,
+    Concurrency, DurableIn, EngineKind, EngineOptions, EngineTraits, Maker, RecoveryReport,
+    Resources, SnapshotSource,
 };
 
 use crate::any_engine::{AnyEngine, Hosted, Which};
 use crate::background::Worker;
 use crate::closer::Closer;
-use crate::declared;
 use crate::error::Error;
 use crate::host::{FILES, Host, Paired, files_of, mark_open, place_of, take_mark_back};
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::{Background, Commit, Options, WriteOptions};
-use crate::reachable::Reachable;
 use crate::sessions::{SessionPool, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -686,149 +686,6 @@ impl<E: Environment> Database<E> {
         Ok(ticket.durable || partition.read_lock()?.is_durable(ticket.number))
     }
 
-    /// Makes everything committed so far durable.
-    ///
-    /// # Errors
-    /// The medium failed; or, when all is durable, [`Error::Background`].
-    pub fn sync(&self) -> Result<(), Error> {
-        for number in 0..self.partitions.len() {
-            self.partition(number).write_lock()?.sync()?;
-        }
-        self.background_error()
-    }
-
-    /// Takes a checkpoint of every partition, in engines that have such a thing.
-    ///
-    /// # Errors
-    /// No room, or the medium failed; or, when it is done, [`Error::Background`].
-    pub fn checkpoint(&self) -> Result<(), Error> {
-        for number in 0..self.partitions.len() {
-            self.partition(number).write_lock()?.checkpoint()?;
-        }
-        self.background_error()
-    }
-
-    /// Does about `budget` bytes of work in each partition that its engine has put off, such as
-    /// merging the runs of a log-structured engine. Returns about how many bytes still wait.
-    ///
-    /// Nobody has to call it: without it commits do what is needed to keep memory, files and the
-    /// number of runs bounded, and with [`crate::Background::Thread`] a thread takes that from
-    /// them. It is for an application that knows when it has time:
-    ///
-    /// ```
-    /// # use perdura::*;
-    /// # fn main() -> Result<(), Error> {
-    /// # let directory = std::env::temp_dir().join(format!("perdura-bg-{}", std::process::id()));
-    /// # std::fs::create_dir_all(&directory).unwrap();
-    /// # let table = TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]);
-    /// # let schema = Schema::new().table(table);
-    /// # let options = Options::new().engine(EngineKind::Log);
-    /// # let db = Database::create(directory.join("db"), &schema, &options)?;
-    /// # let t = db.table("t")?;
-    /// for key in 0..100 {
-    ///     db.write(|tx| tx.insert(&t, &[Value::U64(key)]))?;
-    /// }
-    /// // Nobody is waiting now.
-    /// while db.background(64 << 10)? > 0 {}
-    /// assert_eq!(db.stats()?.waiting_bytes, 0);
-    /// # drop(db);
-    /// # std::fs::remove_dir_all(&directory).unwrap();
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// A step failed, for want of room perhaps. It changed nothing, and is tried again. Or, when all
-    /// is done, [`Error::Background`].
-    pub fn background(&self, budget: u64) -> Result<u64, Error> {
-        let mut waiting = 0;
-        for number in 0..self.partitions.len() {
-            waiting += self.partition(number).write_lock()?.background(budget)?;
-        }
-        self.background_error()?;
-        Ok(waiting)
-    }
-
-    /// What the engine has done since it was opened, and what it has put off, all partitions
-    /// together.
-    ///
-    /// # Errors
-    /// [`Error::Nested`].
-    pub fn stats(&self) -> Result<EngineStats, Error> {
-        let mut stats = EngineStats::default();
-        for number in 0..self.partitions.len() {
-            stats += self.partition(number).read_lock()?.stats();
-        }
-        Ok(stats)
-    }
-
-    /// Bytes of storage by component: on the medium, and in the volatile memory of engines that have
-    /// tables, MemTables or caches there (P1 5.6 counts them, since its machine has no other memory).
-    ///
-    /// # Errors
-    /// Damage, or files that cannot be reached.
-    pub fn footprint(&self) -> Result<Footprint, Error> {
-        let mut footprint = Footprint::default();
-        let mut chunks = 0;
-        for chunk in self.heap.chunk_use()? {
-            let bytes = self.heap.chunk_bytes();
-            chunks += bytes;
-            match chunk.purpose {
-                Some(Purpose::Table) => footprint.table += bytes,
-                Some(Purpose::Index) => footprint.index += bytes,
-                Some(Purpose::Log) => footprint.log += bytes,
-                _ => footprint.other += bytes,
-            }
-        }
-        footprint.other += self.heap.memory().len() - chunks;
-        for number in 0..self.partitions.len() {
-            footprint += self.partition(number).read_lock()?.footprint()?;
-        }
-        Ok(footprint)
-    }
-
-    /// Checks the whole database: every index, every tuple, and that the allocator's view is
-    /// exactly what the data lead to.
-    ///
-    /// # Errors
-    /// The first damage that is found.
-    pub fn check(&self) -> Result<CheckReport, Error> {
-        let guards = self.copy_all()?;
-        let mut owned = Vec::new();
-        let mut report = CheckReport::default();
-        let mut reach = |offset| owned.push(offset);
-        if let Some((_, at)) = Description::read(&self.heap)? {
-            reach(at);
-        }
-        for engine in &guards {
-            report.tuples += engine.check(&mut reach)?;
-            declared::check_unique(&***engine, &self.catalog)?;
-        }
-        let reachable = Reachable::new(owned);
-        if let Some(at) = reachable.owned_twice().next() {
-            return Err(Error::Damaged(Bad::Damaged { what: "object with two owners", at }));
-        }
-        let mut persisted = 0;
-        self.heap.for_each_persisted(|offset, _| {
-            report.objects += 1;
-            if reachable.contains(offset) {
-                persisted += 1;
-            } else {
-                report.leaked += 1;
-            }
-        })?;
-        report.dangling = reachable.count() - persisted;
-        Ok(report)
-    }
-
-    /// All partitions, to be read for long, with no transaction open in any. Waits for each as long
-    /// as it takes, unless this thread has held one before.
-    pub(crate) fn copy_all(&self) -> Result<Vec<Copying<'_, E>>, Error> {
-        let patience = self.partitions.first().and_then(Turns::patience);
-        let copy = |number| self.partition(number).copy_lock(patience);
-        (0..self.partitions.len()).map(copy).collect()
-    }
-
     /// Whether the engine runs many transactions at the same time.
     #[inline]
     fn is_shared(&self) -> bool {
@@ -841,64 +698,6 @@ impl<E: Environment> Database<E> {
 
     pub(crate) fn catalog(&self) -> &Catalog {
         &self.catalog
-    }
-
-    /// Closes the database: finishes open work, syncs, and marks the pool as clean.
-    ///
-    /// # Errors
-    /// The medium failed. What was durable stays so, and the next opening recovers. Or, when it is
-    /// closed, [`PoolError::Removed`] or [`PoolError::Elsewhere`] if its path does not lead to it any
-    /// more, and [`Error::Background`].
-    pub fn close(mut self) -> Result<(), Error> {
-        self.shut()?;
-        self.background_error()
-    }
-
-    /// Lets go of the database as a kill of the process would: nothing is finished, and the pool
-    /// stays marked as open. For tests of recovery.
-    pub fn abandon(mut self) {
-        self.closed = true;
-        self.stop_threads();
-    }
-
-    fn stop_threads(&mut self) {
-        if let Some(worker) = &mut self.worker {
-            worker.stop();
-        }
-        if let Some(closer) = &mut self.closer {
-            closer.stop();
-        }
-    }
-
-    fn shut(&mut self) -> Result<(), Error> {
-        if std::mem::replace(&mut self.closed, true) {
-            return Ok(());
-        }
-        self.stop_threads();
-        // In a forked child a partition may be held by a thread that is not there.
-        self.heap.memory().healthy()?;
-        for number in 0..self.partitions.len() {
-            let partition = self.partition(number);
-            let _still = partition.still(None)?;
-            partition.write_lock()?.close()?;
-        }
-        self.heap.memory().healthy()?;
-        if let Some(files) = &self.files {
-            let error = |source| Error::Io { path: "the database's files".into(), source };
-            files.sync_all().map_err(error)?;
-        }
-        if let Some(host) = &self.host {
-            host.pool.close()?;
-            host.check_names()?;
-        }
-        Ok(())
-    }
-}
-
-impl<E: Environment> Drop for Database<E> {
-    fn drop(&mut self) {
-        // What fails here leaves the pool marked as open; the next opening recovers.
-        let _ = self.shut();
     }
 }
 

@@ -1,0 +1,69 @@
+//! The end of a database: closed, dropped or abandoned.
+
+use engines::below::{Environment, Files, Memory};
+
+use super::Database;
+use crate::error::Error;
+
+impl<E: Environment> Database<E> {
+    /// Closes the database: finishes open work, syncs, and marks the pool as clean.
+    ///
+    /// # Errors
+    /// The medium failed. What was durable stays so, and the next opening recovers. Or, when it is
+    /// closed, [`PoolError::Removed`] or [`PoolError::Elsewhere`] if its path does not lead to it any
+    /// more, and [`Error::Background`].
+    ///
+    /// [`PoolError::Removed`]: crate::PoolError::Removed
+    /// [`PoolError::Elsewhere`]: crate::PoolError::Elsewhere
+    pub fn close(mut self) -> Result<(), Error> {
+        self.shut()?;
+        self.background_error()
+    }
+
+    /// Lets go of the database as a kill of the process would: nothing is finished, and the pool
+    /// stays marked as open. For tests of recovery.
+    pub fn abandon(mut self) {
+        self.closed = true;
+        self.stop_threads();
+    }
+
+    fn stop_threads(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.stop();
+        }
+        if let Some(closer) = &mut self.closer {
+            closer.stop();
+        }
+    }
+
+    fn shut(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        self.stop_threads();
+        // In a forked child a partition may be held by a thread that is not there.
+        self.heap.memory().healthy()?;
+        for number in 0..self.partitions.len() {
+            let partition = self.partition(number);
+            let _still = partition.still(None)?;
+            partition.write_lock()?.close()?;
+        }
+        self.heap.memory().healthy()?;
+        if let Some(files) = &self.files {
+            let error = |source| Error::Io { path: "the database's files".into(), source };
+            files.sync_all().map_err(error)?;
+        }
+        if let Some(host) = &self.host {
+            host.pool.close()?;
+            host.check_names()?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: Environment> Drop for Database<E> {
+    fn drop(&mut self) {
+        // What fails here leaves the pool marked as open; the next opening recovers.
+        let _ = self.shut();
+    }
+}
