@@ -383,6 +383,8 @@ impl<M: Memory> Heap<M> {
     /// # Errors
     /// The directory lies outside the memory.
     pub fn root(&self, name: &str) -> Result<Option<u64>, HeapError> {
+        // Whoever sets a name writes more than a word.
+        let _nobody_sets = self.supply();
         Ok(self.find_name(name)?.map(|(_, entry)| entry.root))
     }
 
@@ -392,6 +394,7 @@ impl<M: Memory> Heap<M> {
     /// The directory lies outside the memory.
     pub fn roots(&self) -> Result<Vec<(String, u64)>, HeapError> {
         let mut roots = Vec::new();
+        let _nobody_sets = self.supply();
         for index in 0..self.0.names {
             let entry: NameEntry = self.0.memory.read(name_at(index))?;
             if entry.state == NAME_SET {

@@ -53,7 +53,9 @@ pub trait View: Copy {
     /// # Panics
     /// If the word does not lie within the view: the caller validated the range.
     fn word(&self, at: usize) -> u64;
-    /// `len` bytes from byte `at` on.
+    /// `len` bytes from byte `at` on. Whoever holds the view keeps stores away from them: by the lock
+    /// of their owner, or by a snapshot, which keeps what it leads to from being used again. Types
+    /// do not check that; the tests called `two_threads` do, under Miri.
     ///
     /// # Panics
     /// As [`View::word`].
