@@ -64,8 +64,11 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
         let missing = match look_at_files_of(&pool, kind.name()) {
             Ok(files) => {
                 path = files.path().to_owned();
-                stored_bytes += files.stored_bytes().map_err(error)?;
-                pair(&pool, &files).err().map(|error| error.to_string())
+                let others = pair(&pool, &files).err();
+                if others.is_none() {
+                    stored_bytes += files.stored_bytes().map_err(error)?;
+                }
+                others.map(|error| error.to_string())
             }
             Err(error) => Some(error.to_string()),
         };

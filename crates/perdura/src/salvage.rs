@@ -29,6 +29,8 @@ const BATCH: usize = 256;
 const COPY_BYTES: usize = 1 << 20;
 /// Why a tuple is not taken over.
 const IMPOSSIBLE: &str = "a tuple with impossible values";
+/// The loss where the files are not those of the pool, as far as anything says so.
+const THEIRS: &str = "what the files that belong to it have; what is taken over is theirs";
 /// What is lost where a log ends too early.
 const CUT: &str = "the transactions from there on";
 /// The loss where the log leads to damage.
@@ -109,8 +111,13 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
     create_whole(to, &description.schema, &options, &mut |_| {}, |target, _| {
         let mut done = Salvage::default();
-        if let Some(other) = other {
-            done.findings.of_all(other, "what the files that belong to it have");
+        match other {
+            Some(Error::OtherFiles { files, whose, .. }) => {
+                let what = format!("the files in {files} do not belong to this pool: {whose}");
+                done.findings.of_all(what, THEIRS);
+            }
+            Some(error) => done.findings.of_all(error, THEIRS),
+            None => {}
         }
         let mut tallies = no_tuples(description.partitions as usize, &description.schema);
         for partition in 0..description.partitions {

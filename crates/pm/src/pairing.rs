@@ -112,7 +112,9 @@ pub enum FilesOf {
 impl fmt::Display for FilesOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => write!(f, "there is no `{IDENTITY}` among them"),
+            Self::Nobody => {
+                write!(f, "there is no `{IDENTITY}` among them, which says whose they are")
+            }
             Self::Damaged => write!(f, "`{IDENTITY}`, which says whose they are, is damaged"),
             Self::Another(uuid) => {
                 f.write_str("they are those of another database, whose pool has the uuid ")?;

@@ -419,14 +419,38 @@ fn only_a_pool_and_files_that_belong_together_are_opened() {
             let error = Database::open(place.at(pool), &Options::new()).unwrap_err();
             assert!(matches!(error, Error::OtherFiles { .. }), "{error}");
             assert!(error.to_string().contains(said), "{error}");
-            let missing = inspect(place.at(pool)).unwrap().files.unwrap().missing.unwrap();
+            let inspected = inspect(place.at(pool)).unwrap();
+            let missing = inspected.files.unwrap().missing.unwrap();
             assert!(missing.contains(said), "{missing}");
+            let of_the_pool = fs::metadata(place.at(pool)).unwrap().blocks() * 512;
+            assert_eq!(
+                inspected.stored_bytes, of_the_pool,
+                "{engine}: without what is not its own"
+            );
+            let parts = examine_parts(place.at(pool), &Options::new()).unwrap_err();
+            assert!(matches!(parts, Error::OtherFiles { .. }), "{parts}");
+            // What is taken over is told to be another's.
+            let saved = salvage(place.at(pool), place.at("saved")).unwrap();
+            assert!(saved.tuples() > 0);
+            let finding = saved.findings.listed[0].to_string();
+            let theirs = "what is taken over is theirs";
+            assert!(finding.contains(said) && finding.contains(theirs), "{finding}");
+            assert!(!finding.contains("--repair-into"), "it is what is being done: {finding}");
+            fs::remove_file(place.at("saved")).unwrap();
+            fs::remove_dir_all(place.at("saved.files")).unwrap();
             assert!(fs::read(place.at(pool)).unwrap() == before, "{engine}: as it was");
             fs::remove_file(place.at(&format!("{pool}.files"))).unwrap();
         };
         refused("monday", "the pool must be of an older copy");
         fs::rename(place.at("other.files"), place.at("others")).unwrap();
         refused("other", "another database");
+        let identity = place.at("db.files").join("identity");
+        let sound = fs::read(&identity).unwrap();
+        fs::write(&identity, &sound[..79]).unwrap();
+        refused("monday", "`identity`, which says whose they are, is damaged");
+        fs::remove_file(&identity).unwrap();
+        refused("monday", "there is no `identity` among them, which says whose they are");
+        fs::write(&identity, &sound).unwrap();
         holds(&place.at("db"), &model);
     }
 }
