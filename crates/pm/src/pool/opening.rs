@@ -1,0 +1,307 @@
+//! Creating and opening a pool.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::{Arc, Mutex};
+
+use super::file::{
+    boot_to_store, header_of, io_error, open_locked, random_uuid, reserve_space, this_boot,
+};
+use super::notes::Notes;
+use super::options::{Access, PoolOptions};
+use super::registry::Registered;
+use super::{
+    MARK_AT, Mode, Pool, PoolInfo, Shared, domain_text, holes, page_bytes, survives_reboot,
+};
+use crate::counters::Tally;
+use crate::domain::Domain;
+use crate::error::PoolError;
+use crate::flush::FlushInstruction;
+use crate::header::{Header, HeaderDamage, POOL_DATA_START};
+use crate::limits::addresses_left;
+use crate::mapping::{HUGE_PAGE_BYTES, Mapping, Sharing};
+use crate::media::{Medium, medium_of};
+use crate::memory::Memory;
+use crate::offset::{Off, Range};
+use crate::pairing::Epoch;
+use crate::place::Place;
+use crate::poison::{Health, Watch, fork_generation};
+use crate::unfinished::mark;
+
+impl Pool {
+    /// Creates a pool file. Its contents after the header are zero.
+    ///
+    /// # Errors
+    /// See [`PoolError`]; where creating failed no file is left behind.
+    pub fn create(path: &Path, options: &PoolOptions) -> Result<Self, PoolError> {
+        Self::create_at(&Place::of(path).map_err(io_error(path, "create the pool"))?, options)
+    }
+
+    /// As [`Pool::create`], at a place.
+    ///
+    /// # Errors
+    /// As [`Pool::create`].
+    pub fn create_at(place: &Place, options: &PoolOptions) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
+        let sizes = |why: String| PoolError::Sizes { path: path.into(), why };
+        if options.initial_bytes < POOL_DATA_START {
+            return Err(sizes(format!("a pool has at least {POOL_DATA_START} bytes")));
+        }
+        if options.initial_bytes > options.limit_bytes {
+            return Err(sizes(format!(
+                "the pool would start with {} bytes, more than its limit of {}",
+                options.initial_bytes, options.limit_bytes
+            )));
+        }
+        let file = place.create_file().map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => PoolError::Exists { path: path.into() },
+            _ => PoolError::Io { path: path.into(), doing: "create the pool", source },
+        })?;
+        // From here on the file is ours: on any error it goes again.
+        let take_back = |file: &File| drop(place.remove(file));
+        let ours = file.try_clone().inspect_err(|_| take_back(&file));
+        let ours = ours.map_err(io_error(path, "create the pool"))?;
+        Self::create_in(place, file, options).inspect_err(|_| take_back(&ours))
+    }
+
+    fn create_in(place: &Place, file: File, options: &PoolOptions) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
+        let registered = Registered::lock(path, &file)?;
+        if options.unfinished {
+            // Once it is locked. On hugetlbfs it has to wait until the file is mapped.
+            let _ = file.write_all_at(&mark(place.name()), MARK_AT);
+        }
+        let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
+        let domain = options.domain.unwrap_or(medium.natural);
+        let modelled = !domain.is_given_by(medium.natural);
+        if modelled && !options.model {
+            return Err(PoolError::DomainTooStrong {
+                path: path.into(),
+                wanted: domain,
+                natural: medium.natural,
+                remedy: "ask for it as a model, or use another medium",
+            });
+        }
+        let page = medium.page_bytes;
+        let whole = |bytes: u64| bytes.checked_next_multiple_of(page);
+        let (Some(size), Some(limit)) = (whole(options.initial_bytes), whole(options.limit_bytes))
+        else {
+            let why = "its limit is more than there are addresses".to_owned();
+            return Err(PoolError::Sizes { path: path.into(), why });
+        };
+        reserve_space(&file, 0, size).map_err(io_error(path, "reserve space for the pool"))?;
+        let header = Header {
+            uuid: random_uuid(),
+            boot_id: boot_to_store(path, options, survives_reboot(domain, modelled))?,
+            sequence: 1,
+            size,
+            limit,
+            domain,
+            modelled,
+            clean: false,
+            epoch: Epoch::default(),
+        };
+        let pool = Self::map(
+            place,
+            file,
+            header,
+            None,
+            medium,
+            Access::ReadWrite,
+            options,
+            registered,
+            true,
+        )?;
+        if options.unfinished {
+            pool.copy(Off::new(MARK_AT), &mark(place.name()));
+        }
+        header.write(&pool);
+        pool.0.collapse(0, size);
+        pool.still_good("make the pool's header durable")?;
+        place.sync_directory().map_err(io_error(path, "make the pool's name durable"))?;
+        Ok(pool)
+    }
+
+    /// Opens a pool file.
+    ///
+    /// # Errors
+    /// See [`PoolError`]; the file is unchanged then.
+    pub fn open(path: &Path, options: &PoolOptions, access: Access) -> Result<Self, PoolError> {
+        let place = Place::find(path).map_err(io_error(path, "find the pool"))?;
+        Self::open_at(&place, options, access)
+    }
+
+    /// As [`Pool::open`], at a place.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn open_at(
+        place: &Place,
+        options: &PoolOptions,
+        access: Access,
+    ) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
+        let (file, registered) = open_locked(place, path, access)?;
+        // Only now: until then somebody else may have let it grow.
+        let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
+        let (header, damage) = header_of(path, &file, file_bytes)?;
+        if file_bytes < header.size {
+            return Err(PoolError::Truncated {
+                path: path.into(),
+                expected: header.size,
+                found: file_bytes,
+            });
+        }
+        if let Some(wanted) = options.domain
+            && wanted != header.domain
+        {
+            return Err(PoolError::DomainDiffers {
+                path: path.into(),
+                stored: domain_text(header.domain, header.modelled),
+                wanted: wanted.to_string(),
+            });
+        }
+        let may_have_lost = access == Access::ReadWrite
+            && !header.clean
+            && !options.accept_loss
+            && !survives_reboot(header.domain, header.modelled);
+        if may_have_lost && this_boot(path, options)? != header.boot_id {
+            let domain = domain_text(header.domain, header.modelled);
+            return Err(PoolError::Rebooted { path: path.into(), domain });
+        }
+        let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
+        // Whoever only looks, at a copy say, relies on no promise.
+        let promises = access == Access::ReadWrite && !header.modelled;
+        if promises && !header.domain.is_given_by(medium.natural) {
+            return Err(PoolError::DomainTooStrong {
+                path: path.into(),
+                wanted: header.domain,
+                natural: medium.natural,
+                remedy: "copy it to a medium that keeps its domain, or take it over to one with `perdura pool check FILE --repair-into NEW`",
+            });
+        }
+        if access == Access::ReadWrite {
+            holes::fill(path, &file, header.size, &medium)?;
+        }
+        Self::map(place, file, header, damage, medium, access, options, registered, false)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the one place where a handle is put together")]
+    fn map(
+        place: &Place,
+        file: File,
+        header: Header,
+        header_damage: Option<HeaderDamage>,
+        medium: Medium,
+        access: Access,
+        options: &PoolOptions,
+        registered: Registered,
+        new: bool,
+    ) -> Result<Self, PoolError> {
+        let path = &*place.asked_path();
+        let instruction = match header.domain {
+            Domain::Adr => Some(
+                FlushInstruction::detect()
+                    .map_err(|why| PoolError::Sizes { path: path.into(), why })?,
+            ),
+            _ => None,
+        };
+        let whole = |bytes: u64| bytes.is_multiple_of(medium.page_bytes);
+        if medium.page_bytes > page_bytes() && !(whole(header.size) && whole(header.limit)) {
+            let (size, page) = (header.size, medium.page_bytes);
+            let why = format!(
+                "its size of {size} bytes or its limit is no multiple of the {page} bytes of a page on {}; back it up and restore it there",
+                medium.name
+            );
+            return Err(PoolError::Sizes { path: path.into(), why });
+        }
+        let alignment = medium.page_bytes.max(HUGE_PAGE_BYTES);
+        let room = if access == Access::Inspect { 0 } else { header.limit - header.size };
+        let mapping = addresses(header.size, room, alignment, new).map_err(io_error(
+            path,
+            match new {
+                true => "reserve addresses up to its limit; a smaller `pool_limit` needs fewer",
+                false => "reserve addresses for it; the process may have no more (`ulimit -v`)",
+            },
+        ))?;
+        let sharing = match access {
+            Access::Inspect => Sharing::Private,
+            Access::ReadWrite if medium.maps_synchronously() => Sharing::Synchronous,
+            Access::ReadWrite => Sharing::Shared,
+        };
+        mapping
+            .map_file(&file, Range::new(0, header.size), sharing)
+            .map_err(io_error(path, "map the pool"))?;
+        if access == Access::Inspect {
+            holes::cover(&mapping, &file, header.size, &medium);
+        }
+        mapping.set_len(header.size);
+        let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
+        let mode = match (access, header.domain, instruction) {
+            (Access::Inspect, ..) | (_, Domain::Process | Domain::Eadr, _) => Mode::Nothing,
+            (_, Domain::Adr, Some(FlushInstruction::Clwb)) => Mode::Clwb,
+            _ => Mode::Other,
+        };
+        // Elsewhere the kernel does it by itself, or not at all.
+        let medium_is_tmpfs = medium.name == "tmpfs";
+        let mut shared = Shared {
+            mode: AtomicU8::new(mode as u8),
+            fences: access == Access::ReadWrite && header.domain != Domain::Process,
+            health: Health::new(mapping.base(), header.size, &file, sharing),
+            forks: fork_generation(),
+            counting: AtomicBool::new(false),
+            domain: header.domain,
+            instruction,
+            tally: Tally::default(),
+            notes: Notes::default(),
+            place: place.clone(),
+            file,
+            header: Mutex::new(header),
+            info: PoolInfo {
+                path: path.into(),
+                header,
+                header_damage,
+                medium,
+                flush: instruction,
+                tail_bytes: file_bytes - header.size,
+            },
+            access,
+            sharing,
+            huge_pages: options.huge_pages && medium_is_tmpfs,
+            watch: None,
+            registered: Some(registered),
+            mapping,
+        };
+        if options.catch_media_errors {
+            // It moves into the Arc below, so it is watched only once it is there.
+            let mut arc = Arc::new(shared);
+            let watch = Watch::new(arc.mapping.base(), arc.mapping.reserved(), &arc.health);
+            if let Some(own) = Arc::get_mut(&mut arc) {
+                own.watch = watch;
+            }
+            return Ok(Self(arc));
+        }
+        shared.watch = None;
+        Ok(Self(Arc::new(shared)))
+    }
+}
+
+/// Addresses for a pool of `size` bytes, and for up to `room` more, of which a process whose addresses
+/// are limited takes half of what there is. An older pool opens with fewer, too, where the kernel has
+/// not as many.
+fn addresses(size: u64, room: u64, alignment: u64, new: bool) -> io::Result<Mapping> {
+    let most = addresses_left().map_or(room, |left| room.min(left.saturating_sub(size) / 2));
+    let mut room = most / page_bytes() * page_bytes();
+    loop {
+        match Mapping::reserve_aligned(size + room, alignment) {
+            Err(error) if new || room == 0 || error.kind() != io::ErrorKind::OutOfMemory => {
+                return Err(error);
+            }
+            Err(_) => room = room / 2 / page_bytes() * page_bytes(),
+            reserved => return reserved,
+        }
+    }
+}
