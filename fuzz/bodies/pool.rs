@@ -44,11 +44,11 @@ fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
         .chunk_bytes(8 << 10)
-        .node_bytes(128)
-        .tree_node_bytes(128)
-        .memtable_bytes(1 << 10)
-        .growth(2)
-        .level0_runs(2)
+        .tune("node_bytes", 128)
+        .tune("tree_node_bytes", 128)
+        .tune("memtable_bytes", 1 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
 }
 
 struct Tables {

@@ -21,7 +21,8 @@ pub(crate) use self::lab::{
     CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
 };
 pub(crate) use self::pool::{
-    BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, PoolCommand, RestoreArgs,
+    BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, OptionValue, OptionsArgs, PoolCommand,
+    RestoreArgs,
 };
 use crate::output::JsonTarget;
 use crate::units::{parse_number, parse_positive, parse_u32};

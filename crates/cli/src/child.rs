@@ -100,7 +100,7 @@ impl Task {
 
     fn options(&self) -> Options {
         let background = if self.thread { Background::Thread } else { Background::Inline };
-        database_options(self.commit(), background).checkpoint_bytes(NO_CHECKPOINT_BYTES)
+        database_options(self.commit(), background).tune("checkpoint_bytes", NO_CHECKPOINT_BYTES)
     }
 }
 

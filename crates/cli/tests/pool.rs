@@ -323,3 +323,62 @@ fn a_pool_that_does_not_open_is_examined_all_the_same() {
     assert!(repair.out.contains("lost: the whole partition"), "{repair:?}");
     assert_eq!(run(&["pool", "check", text(&new)]).code, Some(0));
 }
+
+#[test]
+fn pool_options_lists_what_each_engine_has_and_create_takes_it() {
+    let listed = run(&["pool", "options", "--json", "-"]);
+    assert_eq!(listed.code, Some(0), "{}", listed.err);
+    let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+    let found: Vec<_> = listed["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| {
+            let text = |key: &str| option[key].as_str().unwrap().to_owned();
+            let number = |key: &str| option[key].as_u64();
+            let fixed = option["fixed_at_creation"].as_bool().unwrap();
+            let (name, meaning) = (text("name"), text("meaning"));
+            let limits = (number("default"), number("least"), number("most"));
+            (text("engine"), name, meaning, text("unit"), limits, fixed)
+        })
+        .collect();
+    let known: Vec<_> = perdura::EngineKind::ALL
+        .into_iter()
+        .flat_map(|kind| {
+            kind.options().iter().map(move |option| {
+                let most = Some(option.most).filter(|most| *most != u64::MAX);
+                let limits = (Some(option.default), Some(option.least), most);
+                let (name, meaning) = (option.name.to_owned(), option.meaning.to_owned());
+                let unit = option.unit.to_owned();
+                (kind.name().to_owned(), name, meaning, unit, limits, option.fixed)
+            })
+        })
+        .collect();
+    assert_eq!(found, known);
+    let shown = run(&["pool", "options", "--engine", "cow"]).out;
+    assert!(shown.starts_with("cow\n  page_bytes"), "{shown}");
+    assert!(!shown.contains("memtable_bytes"), "{shown}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let (schema, pool) = (directory.path().join("schema.json"), directory.path().join("pool"));
+    let table =
+        r#"{"tables": [{"name": "t", "columns": [{"name": "id", "kind": "u64"}], "key": ["id"]}]}"#;
+    std::fs::write(&schema, table).unwrap();
+    let (schema, pool) = (schema.to_str().unwrap(), pool.to_str().unwrap());
+    let create = |option: &str| {
+        let what =
+            ["pool", "create", pool, "--schema", schema, "--engine", "nvm-inp", "--limit", "64MiB"];
+        run(&[&what[..], &["--option", option]].concat())
+    };
+    let refused = create("page_bytes=8KiB");
+    assert_eq!(refused.code, Some(1), "{}", refused.err);
+    let expected = "nvm-inp has no option `page_bytes`, only cow; it has node_bytes";
+    assert!(refused.err.contains(expected), "{}", refused.err);
+    for wrong in ["page_bits=1", "page_bytes", "page_bytes=many"] {
+        assert_eq!(create(wrong).code, Some(2), "{wrong}");
+    }
+    assert_eq!(create("node_bytes=1KiB").code, Some(0));
+    let info = run(&["pool", "info", pool, "--json", "-"]).out;
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(info["node_bytes"], 1024);
+}

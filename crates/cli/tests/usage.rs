@@ -7,7 +7,7 @@ use std::process::Stdio;
 use common::{perdura, run};
 
 /// All commands that have a help text.
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["tour"],
     &["bench"],
@@ -22,6 +22,7 @@ const COMMANDS: [&[&str]; 22] = [
     &["pool", "restore"],
     &["pool", "dump"],
     &["pool", "load"],
+    &["pool", "options"],
     &["crash"],
     &["lab"],
     &["lab", "list"],

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use heap::Heap;
@@ -11,69 +10,12 @@ use pm::Environment;
 use storage::{Catalog, Row, Value};
 
 use crate::error::EngineError;
+use crate::kinds::EngineKind;
+use crate::options::{OwnOptions, Setup};
 use crate::sessions::{Begin, Sessions, TxId};
 use crate::stats::EngineStats;
+use crate::traits::EngineTraits;
 use crate::version::Version;
-
-/// Which engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum EngineKind {
-    /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
-    Inp,
-    /// Copy-on-write updates in a file of pages (P1 3.2).
-    Cow,
-    /// Log-structured updates with a file write-ahead log and SSTables (P1 3.3).
-    Log,
-    /// NVM-aware in-place updates (P1 4.1).
-    NvmInp,
-    /// NVM-aware copy-on-write updates (P1 4.2).
-    NvmCow,
-    /// NVM-aware log-structured updates (P1 4.3).
-    NvmLog,
-}
-
-impl EngineKind {
-    /// The engines of P1, in its order.
-    pub const P1: [Self; 6] =
-        [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
-
-    /// All engines, in the order of the papers.
-    pub const ALL: [Self; 6] = Self::P1;
-
-    /// The engine's name, as the command writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Inp => "inp",
-            Self::Cow => "cow",
-            Self::Log => "log",
-            Self::NvmInp => "nvm-inp",
-            Self::NvmCow => "nvm-cow",
-            Self::NvmLog => "nvm-log",
-        }
-    }
-}
-
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A word that names no engine.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
-pub struct ParseEngineError(String);
-
-impl FromStr for EngineKind {
-    type Err = ParseEngineError;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == word)
-            .ok_or_else(|| ParseEngineError(word.into()))
-    }
-}
 
 /// What one partition is made from.
 #[derive(Debug)]
@@ -93,88 +35,6 @@ impl<E: Environment> Resources<E> {
     pub(crate) fn own_files(&self) -> Result<E::Files, EngineError> {
         let missing = || EngineError::Missing { what: "directory of files".into() };
         self.files.clone().ok_or_else(missing)
-    }
-}
-
-/// What can be chosen about an engine.
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
-    /// Bytes of an index node (P1 5: 512).
-    pub node_bytes: u32,
-    /// Transactions that one sync of a file log makes durable together; 1 syncs at each commit.
-    pub group: u32,
-    /// Bytes of file log after which a checkpoint is taken.
-    pub checkpoint_bytes: u64,
-    /// Bytes of a segment of the file log.
-    pub wal_segment_bytes: u64,
-    /// Bytes of the buffer of the file log.
-    pub wal_buffer_bytes: u64,
-    /// Bytes of a page of the copy-on-write engine's file (P1 3.2: 4 KB).
-    pub page_bytes: u32,
-    /// Bytes of volatile memory for the cache of pages or blocks of an engine with files.
-    pub cache_bytes: u64,
-    /// Bytes of a node of the NVM-aware copy-on-write engine's trees; trees whose keys are wide
-    /// have larger ones.
-    pub tree_node_bytes: u32,
-    /// Bytes of a MemTable, after which it is written out or frozen (P1 3.3, 4.3).
-    pub memtable_bytes: u64,
-    /// How many times larger a level of runs is than the one above it (P1 3.3: `k`).
-    pub growth: u32,
-    /// Runs in the uppermost level that call for a merge.
-    pub level0_runs: u32,
-    /// Bytes of a block of an SSTable.
-    pub block_bytes: u32,
-    /// Somebody calls [`Engine::background`] whenever there is a backlog: commits do only what
-    /// that falls behind with.
-    pub helped: bool,
-    /// Of a partition that is opened: it was closed. What else could be the trace of a crash, such
-    /// as a torn log, is damage then.
-    pub closed: bool,
-    /// Of a partition that is salvaged: its log may end before its checkpoint does, so that of some
-    /// transactions there is a part.
-    pub accept_short_log: bool,
-    /// The partition is salvaged, in a memory that nobody needs afterwards: what its log wants
-    /// undone or done again and is damaged is passed over.
-    pub salvage: bool,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            node_bytes: 512,
-            group: 1,
-            checkpoint_bytes: 256 << 20,
-            wal_segment_bytes: 4 << 20,
-            wal_buffer_bytes: 256 << 10,
-            page_bytes: 4096,
-            cache_bytes: 256 << 20,
-            tree_node_bytes: 256,
-            memtable_bytes: 32 << 20,
-            growth: 10,
-            level0_runs: 4,
-            block_bytes: 4 << 10,
-            helped: false,
-            closed: false,
-            accept_short_log: false,
-            salvage: false,
-        }
-    }
-}
-
-/// Bytes of file logs that are reserved ahead in all partitions together.
-const RESERVED_AHEAD: u64 = 64 << 20;
-/// Bytes that a partition reserves ahead at least.
-const LEAST_RESERVED: u64 = 256 << 10;
-
-impl EngineOptions {
-    /// The options of each of so many partitions. Where there are many they reserve less ahead, unless
-    /// somebody has chosen how much.
-    #[must_use]
-    pub fn shared_by(&self, partitions: u32) -> Self {
-        let share = (RESERVED_AHEAD / u64::from(partitions.max(1))).max(LEAST_RESERVED);
-        let chosen = self.wal_segment_bytes != Self::default().wal_segment_bytes;
-        let own = if chosen { u64::MAX } else { share };
-        Self { wal_segment_bytes: self.wal_segment_bytes.min(own), ..self.clone() }
     }
 }
 
@@ -446,10 +306,19 @@ pub trait Syncer: Send + Sync + fmt::Debug {
     fn sync(&self) -> Result<u64, EngineError>;
 }
 
-/// A method of storage and recovery: how a partition under it comes to be.
+/// A method of storage and recovery: what it is, what can be chosen about it, and how a partition
+/// under it comes to be.
 pub trait Method<E: Environment>: Engine + Sized {
     /// Which engine this is.
     const KIND: EngineKind;
+    /// What the engine is and can do.
+    const TRAITS: EngineTraits;
+    /// Whether commits can be grouped, so that several transactions become durable at once; others
+    /// are durable at each commit anyway.
+    const GROUPS_COMMITS: bool;
+    /// What can be chosen about it.
+    type Options: OwnOptions;
+
     /// Creates an empty partition. It counts once the database's description is written.
     ///
     /// # Errors
@@ -457,7 +326,8 @@ pub trait Method<E: Environment>: Engine + Sized {
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &Self::Options,
     ) -> Result<Self, EngineError>;
 
     /// Opens a partition and recovers it.
@@ -467,7 +337,8 @@ pub trait Method<E: Environment>: Engine + Sized {
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &Self::Options,
     ) -> Result<(Self, RecoveryReport), EngineError>;
 }
 

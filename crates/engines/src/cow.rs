@@ -18,6 +18,8 @@
 //!
 //! Invariants: those of [`Shadow`] and [`FileMaster`].
 
+mod options;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -31,14 +33,18 @@ use storage::{
 };
 
 use crate::contract::{
-    Early, Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources,
-    Scan, SnapshotSource, Write,
+    Early, Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, SnapshotSource, Write,
 };
 use crate::error::EngineError;
+use crate::kinds::EngineKind;
+use crate::options::Setup;
 use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
 use crate::stats::EngineStats;
+use crate::traits::{DurableIn, EngineTraits};
+
+pub use options::CowOptions;
 
 type FileOf<E> = <<E as Environment>::Files as Files>::File;
 type Pages<E> = FilePages<FileOf<E>, <E as Environment>::Volatile>;
@@ -81,7 +87,7 @@ impl<E: Environment> Cow<E> {
     fn assemble(
         resources: &Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        (setup, options): (&Setup, &CowOptions),
         (master, file): (FileMaster, FileOf<E>),
         directory: Directory,
         opened: bool,
@@ -120,11 +126,11 @@ impl<E: Environment> Cow<E> {
             master,
             map,
             tuples: Inlined { pool: resources.durable.memory().clone() },
-            group: options.group.max(1),
+            group: setup.group.max(1),
             old: Vec::new(),
             new: Vec::new(),
             state: State::default(),
-            collect_pages: collect_pages(options),
+            collect_pages: collect_pages(setup),
             user_bytes: 0,
             failures: 0,
             background: WorkDone::default(),
@@ -220,24 +226,29 @@ impl<E: Environment> Cow<E> {
 
 impl<E: Environment> Method<E> for Cow<E> {
     const KIND: EngineKind = EngineKind::Cow;
+    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Files, true, true);
+    const GROUPS_COMMITS: bool = true;
+    type Options = CowOptions;
 
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &CowOptions,
     ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let directory = TreeMap::new(catalog).directory(1);
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
         let master = FileMaster::create(&files, &name, options.page_bytes, owner, &directory)?;
-        Self::assemble(&resources, catalog, options, master, directory, false)
+        Self::assemble(&resources, catalog, (setup, options), master, directory, false)
     }
 
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &CowOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let files = resources.own_files()?;
         let mut directory = TreeMap::new(catalog).directory(1);
@@ -245,7 +256,8 @@ impl<E: Environment> Method<E> for Cow<E> {
         let name = file_name(resources.partition);
         let master = FileMaster::open(&files, &name, owner, &mut directory)?;
         let second_copies = u64::from(master.0.is_second_copy());
-        let partition = Self::assemble(&resources, catalog, options, master, directory, true)?;
+        let partition =
+            Self::assemble(&resources, catalog, (setup, options), master, directory, true)?;
         Ok((partition, RecoveryReport { second_copies, ..RecoveryReport::default() }))
     }
 }

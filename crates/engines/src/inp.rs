@@ -26,6 +26,7 @@
 //!   of the transactions from its `end_txn` on. What it holds is durable in the log before it
 //!   counts.
 
+mod options;
 mod redo;
 mod saving;
 
@@ -41,13 +42,17 @@ use storage::wal::{LogStart, Wal, WalOptions};
 use storage::{Catalog, Image, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Early, Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources,
-    Scan, Syncer, Write,
+    Early, Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Syncer, Write,
 };
 use crate::error::EngineError;
+use crate::kinds::EngineKind;
+use crate::options::Setup;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
 use crate::state::State;
 use crate::stats::EngineStats;
+use crate::traits::{DurableIn, EngineTraits};
+
+pub use options::InpOptions;
 use redo::{Base, redo};
 use saving::Saving;
 
@@ -94,7 +99,7 @@ impl<E: Environment> Inp<E> {
     fn volatile_tables(
         memory: E::Volatile,
         catalog: &Catalog,
-        options: &EngineOptions,
+        options: &InpOptions,
     ) -> Result<(Tables<E::Volatile, Sorted>, Range), EngineError> {
         let heap = Heap::format(memory, HeapOptions { chunk_bytes: 1 << 20, lanes: 1 })?;
         let mut lane = heap.lane(0);
@@ -108,7 +113,7 @@ impl<E: Environment> Inp<E> {
     fn assemble(
         (partition, files, pool): (u32, E::Files, E::Durable),
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        (setup, options): (&Setup, &InpOptions),
         tables: Tables<E::Volatile, Sorted>,
         wal: Wal<E::Files, E::Volatile>,
     ) -> Self {
@@ -121,7 +126,7 @@ impl<E: Environment> Inp<E> {
             partition,
             checkpoint_bytes: options.checkpoint_bytes,
             due_bytes: options.checkpoint_bytes,
-            helped: options.helped,
+            helped: setup.helped,
             checkpoint_file_bytes: 0,
             state_bytes: 0,
             saving: None,
@@ -263,11 +268,15 @@ impl<E: Environment> Inp<E> {
 
 impl<E: Environment> Method<E> for Inp<E> {
     const KIND: EngineKind = EngineKind::Inp;
+    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Files, false, false);
+    const GROUPS_COMMITS: bool = true;
+    type Options = InpOptions;
 
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &InpOptions,
     ) -> Result<Self, EngineError> {
         let (tables, buffer) = Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
         let files = resources.own_files()?;
@@ -277,16 +286,17 @@ impl<E: Environment> Method<E> for Inp<E> {
             LogStart { sequence: 0, txn: 1 },
             resources.volatile.clone(),
             buffer,
-            wal_options(options),
+            wal_options(setup, options.wal_reserve_bytes),
         )?;
         let parts = (resources.partition, files, resources.durable.memory().clone());
-        Ok(Self::assemble(parts, catalog, options, tables, wal))
+        Ok(Self::assemble(parts, catalog, (setup, options), tables, wal))
     }
 
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &InpOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let (mut tables, buffer) =
             Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
@@ -302,21 +312,21 @@ impl<E: Environment> Method<E> for Inp<E> {
             saving::load(&mut tables, catalog, &mut reader)?;
             reader.finish()?;
         }
-        let reaches = if options.accept_short_log { 0 } else { end_txn };
+        let reaches = if setup.accept_short_log { 0 } else { end_txn };
         let (wal, report) = Wal::recover(
             files.clone(),
             &wal_prefix(resources.partition),
             start,
             resources.volatile.clone(),
             buffer,
-            WalOptions { reaches, ..wal_options(options) },
+            WalOptions { reaches, ..wal_options(setup, options.wal_reserve_bytes) },
             |txn, payload: &[u8]| {
                 let base = if txn < end_txn { Base::Among } else { Base::Before };
                 redo(&mut tables, catalog, payload, base)
             },
         )?;
         let parts = (resources.partition, files, resources.durable.memory().clone());
-        let mut partition = Self::assemble(parts, catalog, options, tables, wal);
+        let mut partition = Self::assemble(parts, catalog, (setup, options), tables, wal);
         partition.last_checkpoint(checkpoint_file_bytes, state_bytes);
         Ok((partition, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
     }

@@ -19,10 +19,12 @@ mod contract;
 mod cow;
 mod error;
 mod inp;
+mod kinds;
 mod log;
 mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
+mod options;
 mod redo_log;
 mod savepoints;
 mod sessions;
@@ -35,16 +37,18 @@ mod traits;
 mod version;
 
 pub use contract::{
-    CheckReport, Early, Engine, EngineKind, EngineOptions, Footprint, Method, ParseEngineError,
-    Read, Reader, RecoveryReport, Resources, Scan, SnapshotSource, Syncer, Write,
+    CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
+    SnapshotSource, Syncer, Write,
 };
-pub use cow::Cow;
+pub use cow::{Cow, CowOptions};
 pub use error::{ConflictReason, EngineError};
-pub use inp::Inp;
-pub use log::Log;
-pub use nvm_cow::NvmCow;
-pub use nvm_inp::NvmInp;
-pub use nvm_log::NvmLog;
+pub use inp::{Inp, InpOptions};
+pub use kinds::{EngineKind, EngineOptions, ParseEngineError, create, open};
+pub use log::{Log, LogOptions};
+pub use nvm_cow::{NvmCow, NvmCowOptions};
+pub use nvm_inp::{NvmInp, NvmInpOptions};
+pub use nvm_log::{NvmLog, NvmLogOptions};
+pub use options::{EngineOption, Limits, NODE_BYTES, OptionError, OwnOptions, Setup};
 pub use sessions::{Begin, InFlight, Maker, Sessions, TxId};
 pub use stats::{EngineStats, STATS_LEVELS};
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};

@@ -23,6 +23,8 @@
 //! - A run has only what the log had made durable.
 //! - The log is bounded: a MemTable is written out when it is full or its log is four times as long.
 
+mod options;
+
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -39,13 +41,17 @@ use storage::wal::{LogStart, Wal};
 use storage::{Catalog, Row, Value, WorkDone, user_bytes};
 
 use crate::contract::{
-    Early, Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources,
-    Scan, Syncer, Write,
+    Early, Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Syncer, Write,
 };
 use crate::error::EngineError;
+use crate::kinds::EngineKind;
+use crate::options::Setup;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
 use crate::state::State;
 use crate::stats::EngineStats;
+use crate::traits::{DurableIn, EngineTraits};
+
+pub use options::LogOptions;
 
 /// A partition of Log; see the module's comment.
 #[derive(Debug)]
@@ -77,7 +83,7 @@ thread_local! {
 /// Bits of the Bloom filter for each key: one false positive in a hundred.
 const BITS_PER_KEY: u32 = 10;
 
-fn lsm_options(options: &EngineOptions) -> LsmOptions {
+fn lsm_options(options: &LogOptions) -> LsmOptions {
     LsmOptions {
         policy: LevelPolicy {
             memtable_bytes: options.memtable_bytes.max(1 << 10),
@@ -105,7 +111,7 @@ impl<E: Environment> Parts<E> {
     fn new(
         resources: &Resources<E>,
         catalog: &Catalog,
-        options: &EngineOptions,
+        options: &LogOptions,
     ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let heap_options = HeapOptions { chunk_bytes: 1 << 20, lanes: TREE_LANES + 1 };
@@ -203,11 +209,15 @@ impl<E: Environment> Log<E> {
 
 impl<E: Environment> Method<E> for Log<E> {
     const KIND: EngineKind = EngineKind::Log;
+    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Files, false, true);
+    const GROUPS_COMMITS: bool = true;
+    type Options = LogOptions;
 
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &LogOptions,
     ) -> Result<Self, EngineError> {
         let parts = Parts::new(&resources, catalog, options)?;
         let start = LogStart { sequence: 0, txn: 1 };
@@ -225,7 +235,7 @@ impl<E: Environment> Method<E> for Log<E> {
             start,
             resources.volatile.clone(),
             parts.range,
-            wal_options(options),
+            wal_options(setup, options.wal_reserve_bytes),
         )?;
         Ok(parts.assemble(&resources, tree, wal))
     }
@@ -233,7 +243,8 @@ impl<E: Environment> Method<E> for Log<E> {
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &LogOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let parts = Parts::new(&resources, catalog, options)?;
         let mut tree = LsmTree::open(
@@ -250,7 +261,7 @@ impl<E: Environment> Method<E> for Log<E> {
             tree.log_start(),
             resources.volatile.clone(),
             parts.range,
-            wal_options(options),
+            wal_options(setup, options.wal_reserve_bytes),
             |_, payload: &[u8]| redo(&mut tree, catalog, payload, &mut before),
         )?;
         // Only now: what is missing was found, and nothing has been removed yet.
@@ -538,4 +549,26 @@ fn redo<F: Files, M: Memory>(
     }
     tree.memtable().commit();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trees_options_are_those_of_the_engine() {
+        let mut options = LogOptions {
+            memtable_bytes: 5000,
+            growth: 7,
+            level0_runs: 9,
+            block_bytes: 600,
+            cache_bytes: 70_000,
+            ..LogOptions::default()
+        };
+        let LsmOptions { policy, runs, cache_bytes } = lsm_options(&options);
+        assert_eq!((policy.memtable_bytes, policy.growth, policy.level0_runs), (5000, 7, 9));
+        assert_eq!((runs.block_bytes, cache_bytes), (600, 70_000));
+        options.cache_bytes = 0;
+        assert_eq!(lsm_options(&options).cache_bytes, 0);
+    }
 }

@@ -21,6 +21,7 @@
 //! A batch costs 2 fences. Opening reads the master record and its list, nothing else; deviations
 //! from the paper: `docs/paper/deviations.md`.
 
+mod options;
 mod room;
 
 use std::ops::ControlFlow;
@@ -35,10 +36,11 @@ use storage::{
 };
 
 use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
-    SnapshotSource, Write,
+    Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, SnapshotSource, Write,
 };
 use crate::error::EngineError;
+use crate::kinds::EngineKind;
+use crate::options::Setup;
 use crate::shadow_tables::{TreeMap, collect_pages, shadow_stats, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
@@ -47,6 +49,9 @@ use crate::table2::{
     ADD_TO_SECONDARY, CHANGE_COPY, COPY_TUPLE, DISCARD_SECONDARY, MARK_PERSISTED, MOVE_MASTER,
     RECLAIM, REMOVE_POINTER, STORE_POINTER, SYNC_DIRECTORY, SYNC_TUPLE,
 };
+use crate::traits::{DurableIn, EngineTraits};
+
+pub use options::NvmCowOptions;
 
 /// A partition of NVM-CoW; see the module's comment.
 #[derive(Debug)]
@@ -153,7 +158,7 @@ impl<E: Environment> NvmCow<E> {
         (map, places, sizes): (TreeMap, Vec<TreePlace>, Vec<u32>),
         master: PoolMaster,
         directory: Directory,
-        options: &EngineOptions,
+        setup: &Setup,
         opened: bool,
     ) -> Result<Self, EngineError> {
         let stores: Result<Vec<_>, _> = sizes
@@ -173,9 +178,9 @@ impl<E: Environment> NvmCow<E> {
             spare_entries,
             copies: TupleCopies::default(),
             batch: ObjectBatch::default(),
-            group: options.group.max(1),
+            group: setup.group.max(1),
             state: State::default(),
-            collect_pages: collect_pages(options),
+            collect_pages: collect_pages(setup),
             user_bytes: 0,
             failures: 0,
             background: WorkDone::default(),
@@ -203,11 +208,15 @@ impl<E: Environment> NvmCow<E> {
 
 impl<E: Environment> Method<E> for NvmCow<E> {
     const KIND: EngineKind = EngineKind::NvmCow;
+    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Pool, true, true);
+    const GROUPS_COMMITS: bool = true;
+    type Options = NvmCowOptions;
 
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &NvmCowOptions,
     ) -> Result<Self, EngineError> {
         let heap = &resources.durable;
         let map = TreeMap::new(catalog);
@@ -219,7 +228,7 @@ impl<E: Environment> Method<E> for NvmCow<E> {
         let master = PoolMaster::create(&mut lane, &directory, parameter)?;
         let root = master.root();
         let parts = (map, places, sizes);
-        let partition = Self::assemble((heap, lane), parts, master, directory, options, false)?;
+        let partition = Self::assemble((heap, lane), parts, master, directory, setup, false)?;
         heap.set_root(&root_name(resources.partition), root)?;
         Ok(partition)
     }
@@ -227,7 +236,8 @@ impl<E: Environment> Method<E> for NvmCow<E> {
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        _: &NvmCowOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let (heap, name) = (&resources.durable, root_name(resources.partition));
         let root = heap.root(&name)?;
@@ -241,7 +251,7 @@ impl<E: Environment> Method<E> for NvmCow<E> {
         let (master, list) = PoolMaster::open(heap, root, &mut directory)?;
         let lane = heap.lane(resources.partition);
         let parts = (map, places, sizes);
-        let mut partition = Self::assemble((heap, lane), parts, master, directory, options, true)?;
+        let mut partition = Self::assemble((heap, lane), parts, master, directory, setup, true)?;
         let (reclaimed, unfinished) = partition.core.redo(&list)?;
         partition.core.lane.recovered();
         let redone = u64::from(unfinished);

@@ -30,6 +30,8 @@
 //! which P1 has not, one fence and 7 lines, of an inlined column 8. Deviations from the paper:
 //! `docs/paper/deviations.md`.
 
+mod options;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -41,11 +43,10 @@ use storage::{
     UndoEntry, UndoLog, UndoWork, Value, user_bytes,
 };
 
-use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
-    Write,
-};
+use crate::contract::{Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Write};
 use crate::error::{EngineError, sound};
+use crate::kinds::EngineKind;
+use crate::options::Setup;
 use crate::savepoints::Savepoints;
 use crate::state::State;
 use crate::stats::EngineStats;
@@ -53,6 +54,9 @@ use crate::table2::{
     ADD_TO_INDEXES, DISCARD, FIND, MARK_PERSISTED, MODIFY, RECLAIM, RECORD, RETRIEVE, SYNC_CHANGES,
     SYNC_LOG_ENTRY, SYNC_TUPLE,
 };
+use crate::traits::{DurableIn, EngineTraits};
+
+pub use options::NvmInpOptions;
 
 /// A partition of NVM-InP; see the module's comment.
 #[derive(Debug)]
@@ -128,11 +132,15 @@ impl<E: Environment> NvmInp<E> {
 
 impl<E: Environment> Method<E> for NvmInp<E> {
     const KIND: EngineKind = EngineKind::NvmInp;
+    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Pool, false, true);
+    const GROUPS_COMMITS: bool = false;
+    type Options = NvmInpOptions;
 
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        _: &EngineOptions,
+        _: &Setup,
+        _: &NvmInpOptions,
     ) -> Result<Self, EngineError> {
         let mut lane = resources.durable.lane(resources.partition);
         lane.recovered();
@@ -162,7 +170,8 @@ impl<E: Environment> Method<E> for NvmInp<E> {
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        _: &NvmInpOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let name = root_name(resources.partition);
         let root = resources.durable.root(&name)?;
@@ -174,7 +183,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         let tables = Tables::open(lane, &catalog.inlined(), Off::new(root + UNDO_HEAD_BYTES));
         let opened = UndoLog::open(memory, root, |statement| tables.is_complete(statement));
         let (log, work) = match opened {
-            Err(_) if options.salvage => (UndoLog::unreadable(root), UndoWork::default()),
+            Err(_) if setup.salvage => (UndoLog::unreadable(root), UndoWork::default()),
             opened => opened?,
         };
         let mut partition = Self {
@@ -188,7 +197,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
             unsettled: None,
             state: State::default(),
         };
-        if options.salvage {
+        if setup.salvage {
             let undone = partition.recover_what_can_be(&work);
             return Ok((partition, RecoveryReport { undone, ..RecoveryReport::default() }));
         }

@@ -25,6 +25,8 @@
 //! Opening reads the directory and what was in flight. Deviations from the paper:
 //! `docs/paper/deviations.md`.
 
+mod options;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -37,11 +39,10 @@ use storage::{
     UndoLog, UndoWork, Value, WorkDone, user_bytes,
 };
 
-use crate::contract::{
-    Engine, EngineKind, EngineOptions, Footprint, Method, Read, RecoveryReport, Resources, Scan,
-    Write,
-};
+use crate::contract::{Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Write};
 use crate::error::{EngineError, sound};
+use crate::kinds::EngineKind;
+use crate::options::Setup;
 use crate::savepoints::Savepoints;
 use crate::state::State;
 use crate::stats::EngineStats;
@@ -49,6 +50,9 @@ use crate::table2::{
     ADD_TO_MEMTABLE, COALESCE, FIND_ENTRIES, MARK_PERSISTED, MARK_TOMBSTONE, MODIFY, RECORD,
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
 };
+use crate::traits::{DurableIn, EngineTraits};
+
+pub use options::NvmLogOptions;
 
 /// A partition of NVM-Log; see the module's comment.
 #[derive(Debug)]
@@ -78,7 +82,7 @@ fn root_name(partition: u32) -> String {
     format!("nvm-log/{partition}")
 }
 
-fn policy(options: &EngineOptions) -> LevelPolicy {
+fn policy(options: &NvmLogOptions) -> LevelPolicy {
     LevelPolicy {
         memtable_bytes: options.memtable_bytes.max(1),
         growth: options.growth.max(2),
@@ -249,11 +253,15 @@ impl<E: Environment> NvmLog<E> {
 
 impl<E: Environment> Method<E> for NvmLog<E> {
     const KIND: EngineKind = EngineKind::NvmLog;
+    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Pool, false, true);
+    const GROUPS_COMMITS: bool = false;
+    type Options = NvmLogOptions;
 
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &NvmLogOptions,
     ) -> Result<Self, EngineError> {
         let mut lane = resources.durable.lane(resources.partition);
         lane.recovered();
@@ -262,7 +270,7 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let log = UndoLog::create(&mut lane, root)?;
         let runs = Runs::create(lane, catalog, policy(options), root + UNDO_HEAD_BYTES)?;
         let memory = resources.durable.memory().clone();
-        let mut partition = Self::assemble(memory, runs, log, root, options.helped);
+        let mut partition = Self::assemble(memory, runs, log, root, setup.helped);
         let memory = &partition.memory;
         partition.runs.tables.lane.mark_persisted(root, &mut partition.superseded.lines);
         partition.superseded.lines.flush(memory);
@@ -274,7 +282,8 @@ impl<E: Environment> Method<E> for NvmLog<E> {
     fn open(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
+        options: &NvmLogOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let name = root_name(resources.partition);
         let root = resources.durable.root(&name)?;
@@ -285,15 +294,15 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         // It writes no statements: one would be damage.
         let damaged = |_: &_| Err(Bad::Damaged { what: "undo log", at: root });
         let (log, work) = match UndoLog::open(&memory, root, damaged) {
-            Err(_) if options.salvage => (UndoLog::unreadable(root), UndoWork::default()),
+            Err(_) if setup.salvage => (UndoLog::unreadable(root), UndoWork::default()),
             opened => opened?,
         };
         let memtable_use = (log.noted(&memory, 0)?, log.noted(&memory, 1)?);
         let lane = resources.durable.lane(resources.partition);
         let directory = root + UNDO_HEAD_BYTES;
         let runs = Runs::open(lane, catalog, policy(options), directory, memtable_use)?;
-        let mut partition = Self::assemble(memory, runs, log, root, options.helped);
-        if options.salvage {
+        let mut partition = Self::assemble(memory, runs, log, root, setup.helped);
+        if setup.salvage {
             let undone = partition.runs.undo_what_can_be(&work.open);
             return Ok((partition, RecoveryReport { undone, ..RecoveryReport::default() }));
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use pm::{File, Files, Memory};
 use storage::wal::{Wal, WalOptions, WalSyncer};
 
-use crate::contract::{Early, EngineOptions, Syncer};
+use crate::contract::{Early, Syncer};
 use crate::error::EngineError;
+use crate::options::Setup;
 use crate::state::State;
 
 /// What the names of a partition's segments begin with.
@@ -14,11 +15,22 @@ pub(crate) fn wal_prefix(partition: u32) -> String {
     format!("wal-{partition}-")
 }
 
-pub(crate) fn wal_options(options: &EngineOptions) -> WalOptions {
+/// Bytes in which space for a log is reserved ahead, where nobody has chosen.
+pub(crate) const RESERVE_BYTES: u64 = 4 << 20;
+/// Bytes that are reserved ahead in all partitions together.
+const RESERVED_AHEAD: u64 = 64 << 20;
+/// Bytes that a partition reserves ahead at least.
+const LEAST_RESERVED: u64 = 256 << 10;
+
+/// How a partition's log is written. Where there are many partitions they reserve less ahead, unless
+/// somebody has chosen how much.
+pub(crate) fn wal_options(setup: &Setup, reserve_bytes: u64) -> WalOptions {
+    let share = (RESERVED_AHEAD / u64::from(setup.partitions.max(1))).max(LEAST_RESERVED);
+    let chosen = reserve_bytes != RESERVE_BYTES;
     WalOptions {
-        reserve_bytes: options.wal_segment_bytes,
-        group: options.group.max(1),
-        closed: options.closed,
+        reserve_bytes: if chosen { reserve_bytes } else { reserve_bytes.min(share) },
+        group: setup.group.max(1),
+        closed: setup.closed,
         reaches: 0,
     }
 }

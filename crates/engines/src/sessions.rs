@@ -32,8 +32,9 @@ use std::time::Duration;
 use pm::Environment;
 use storage::Catalog;
 
-use crate::contract::{Engine, EngineOptions, RecoveryReport, Resources};
+use crate::contract::{Engine, RecoveryReport, Resources};
 use crate::error::EngineError;
+use crate::options::Setup;
 use crate::traits::{EngineTraits, Isolation};
 
 /// The number of a transaction: in a partition, no two that are open have the same one, and an
@@ -111,7 +112,7 @@ pub trait Maker<E: Environment>: Send + Sync {
         &self,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<Box<dyn Engine>, EngineError>;
 
     /// As [`crate::Method::open`].
@@ -122,6 +123,6 @@ pub trait Maker<E: Environment>: Send + Sync {
         &self,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError>;
 }

@@ -12,15 +12,16 @@ use pm::Bad;
 use storage::shadow::{Directory, Shadow, ShadowStats, Trees};
 use storage::{Catalog, StorageError, TableKey, TableLayout, Value, WorkDone};
 
-use crate::contract::{EngineOptions, Scan};
+use crate::contract::Scan;
 use crate::error::EngineError;
+use crate::options::Setup;
 use crate::state::State;
 use crate::stats::EngineStats;
 
 /// Pages that a commit looks at while a dead directory is being collected: with somebody who helps
 /// only as many as the pages that it takes call for.
-pub(crate) fn collect_pages(options: &EngineOptions) -> u64 {
-    if options.helped { 0 } else { 32 }
+pub(crate) fn collect_pages(setup: &Setup) -> u64 {
+    if setup.helped { 0 } else { 32 }
 }
 
 /// Of what an engine reports, the part that the shadow directory knows; `background` is what was

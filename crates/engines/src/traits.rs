@@ -1,11 +1,9 @@
 //! An engine's properties in one value: nothing above the engines asks for it by name.
 //!
-//! A `match` over [`EngineKind`] names every engine, so that a new one does not compile until
-//! somebody has said what it is.
+//! Each engine says it of itself ([`crate::Method::TRAITS`]), so that a new one does not compile
+//! until somebody has.
 
 use std::fmt;
-
-use crate::contract::EngineKind;
 
 /// Where what an engine makes durable lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +87,11 @@ pub struct EngineTraits {
 
 impl EngineTraits {
     /// One of the engines of P1: serial, and what is unfinished is undone.
-    const fn serial(durable_in: DurableIn, snapshots: bool, larger_than_memory: bool) -> Self {
+    pub(crate) const fn serial(
+        durable_in: DurableIn,
+        snapshots: bool,
+        larger_than_memory: bool,
+    ) -> Self {
         Self {
             durable_in,
             concurrency: Concurrency::Serial,
@@ -105,28 +107,6 @@ impl EngineTraits {
         match self.durable_in {
             DurableIn::Pool => false,
             DurableIn::Files | DurableIn::Both => true,
-        }
-    }
-}
-
-impl EngineKind {
-    /// The engine's properties.
-    pub const fn traits(self) -> EngineTraits {
-        match self {
-            Self::Inp => EngineTraits::serial(DurableIn::Files, false, false),
-            Self::Cow => EngineTraits::serial(DurableIn::Files, true, true),
-            Self::Log => EngineTraits::serial(DurableIn::Files, false, true),
-            Self::NvmInp | Self::NvmLog => EngineTraits::serial(DurableIn::Pool, false, true),
-            Self::NvmCow => EngineTraits::serial(DurableIn::Pool, true, true),
-        }
-    }
-
-    /// Whether commits can be grouped, so that several transactions become durable at once; others
-    /// are durable at each commit anyway.
-    pub const fn groups_commits(self) -> bool {
-        match self {
-            Self::Inp | Self::Cow | Self::Log | Self::NvmCow => true,
-            Self::NvmInp | Self::NvmLog => false,
         }
     }
 }

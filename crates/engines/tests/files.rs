@@ -10,8 +10,8 @@ use engines::below::{
     StorageError, TableSchema, Value,
 };
 use engines::{
-    Cow, Engine, EngineError, EngineOptions, Inp, Log, Method, NvmCow, NvmInp, NvmLog, Resources,
-    Scan, Write,
+    Cow, Engine, EngineError, Inp, Log, LogOptions, Method, NvmCow, NvmInp, NvmLog, OwnOptions,
+    Resources, Scan, Setup, Write,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -26,24 +26,28 @@ fn catalog() -> Arc<Catalog> {
     Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
 }
 
-fn options() -> EngineOptions {
-    EngineOptions {
-        checkpoint_bytes: 3 << 10,
-        wal_segment_bytes: 4 << 10,
-        wal_buffer_bytes: 4 << 10,
-        page_bytes: 512,
-        cache_bytes: 64 << 10,
-        memtable_bytes: 2 << 10,
-        growth: 2,
-        level0_runs: 2,
-        block_bytes: 512,
-        ..EngineOptions::default()
+/// Small in every way, of an engine that has these options or some of them.
+fn options<O: OwnOptions>() -> O {
+    let mut options = O::default();
+    for (name, value) in [
+        ("checkpoint_bytes", 3 << 10),
+        ("wal_reserve_bytes", 4 << 10),
+        ("wal_buffer_bytes", 4 << 10),
+        ("page_bytes", 512),
+        ("cache_bytes", 64 << 10),
+        ("memtable_bytes", 2 << 10),
+        ("growth", 2),
+        ("level0_runs", 2),
+        ("block_bytes", 512),
+    ] {
+        options.put(name, value);
     }
+    options
 }
 
-struct Subject<E> {
+struct Subject<E: Method<Recorded>> {
     catalog: Arc<Catalog>,
-    options: EngineOptions,
+    options: E::Options,
     memory: Recording,
     files: RecordingFiles,
     engine: E,
@@ -55,12 +59,13 @@ fn resources(heap: &Heap<Recording>, files: &RecordingFiles) -> Resources<Record
 }
 
 impl<E: Method<Recorded>> Subject<E> {
-    fn new(options: EngineOptions) -> Self {
+    fn new(options: E::Options) -> Self {
         let (catalog, files) = (catalog(), RecordingFiles::new());
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
         let heap_options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
         let heap = Heap::format(memory.clone(), heap_options).unwrap();
-        let engine = E::create(resources(&heap, &files), &catalog, &options).unwrap();
+        let engine =
+            E::create(resources(&heap, &files), &catalog, &Setup::default(), &options).unwrap();
         Self { catalog, options, memory, files, engine }
     }
 
@@ -68,7 +73,8 @@ impl<E: Method<Recorded>> Subject<E> {
     fn reopen(&mut self) {
         self.memory = Recording::from_image(&self.memory.contents(), LIMIT).unwrap();
         let heap = Heap::open(self.memory.clone()).unwrap();
-        let opened = E::open(resources(&heap, &self.files), &self.catalog, &self.options);
+        let opened =
+            E::open(resources(&heap, &self.files), &self.catalog, &Setup::default(), &self.options);
         self.engine = opened.unwrap_or_else(|error| panic!("{}: {error}", E::KIND)).0;
     }
 
@@ -181,7 +187,7 @@ fn one_failed_call_of_cow_loses_nothing() {
 #[test]
 fn updates_in_place_do_not_let_the_log_of_log_grow() {
     let memtable_bytes = 32 << 10;
-    let mut subject = Subject::<Log<Recorded>>::new(EngineOptions { memtable_bytes, ..options() });
+    let mut subject = Subject::<Log<Recorded>>::new(LogOptions { memtable_bytes, ..options() });
     let mut largest = 0;
     for version in 0..8_000i64 {
         let payload = [version as u8; 60];

@@ -9,7 +9,7 @@ use engines::below::{
     Catalog, ColumnType, Direction, Dram, Heap, HeapOptions, Memory, Recorded, Recording, Row,
     Schema, TableSchema, Value,
 };
-use engines::{Engine, EngineOptions, Method, NvmLog, Read, Resources, Scan, Write};
+use engines::{Engine, Method, NvmLog, NvmLogOptions, Read, Resources, Scan, Setup, Write};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -32,8 +32,8 @@ fn catalog(text_key: bool) -> Arc<Catalog> {
     Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
 }
 
-fn options() -> EngineOptions {
-    EngineOptions { memtable_bytes: 4 << 10, growth: 2, ..EngineOptions::default() }
+fn options() -> NvmLogOptions {
+    NvmLogOptions { memtable_bytes: 4 << 10, growth: 2, ..NvmLogOptions::default() }
 }
 
 fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
@@ -46,11 +46,11 @@ impl Subject {
         Self::with(catalog, &options())
     }
 
-    fn with(catalog: &Arc<Catalog>, options: &EngineOptions) -> Self {
+    fn with(catalog: &Arc<Catalog>, options: &NvmLogOptions) -> Self {
         let memory = Recording::pool(64 << 10, 32 << 20).unwrap();
         let heap =
             Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
-        let engine = NvmLog::create(resources(&heap), catalog, options).unwrap();
+        let engine = NvmLog::create(resources(&heap), catalog, &Setup::default(), options).unwrap();
         Self { memory, heap, engine }
     }
 
@@ -58,7 +58,8 @@ impl Subject {
     fn reopened(&self, catalog: &Arc<Catalog>) -> Self {
         let memory = Recording::from_image(&self.memory.contents(), 32 << 20).unwrap();
         let heap = Heap::open(memory.clone()).unwrap();
-        let (engine, _) = NvmLog::open(resources(&heap), catalog, &options()).unwrap();
+        let (engine, _) =
+            NvmLog::open(resources(&heap), catalog, &Setup::default(), &options()).unwrap();
         Self { memory, heap, engine }
     }
 
@@ -294,7 +295,7 @@ fn churn_keeps_the_pool_as_large_as_it_is() {
 fn level_0_has_as_many_runs_as_asked_for() {
     let catalog = catalog(false);
     for (wanted, most) in [(0, 1), (1, 1), (3, 3), (9, 9), (1_000, 12)] {
-        let options = EngineOptions { level0_runs: wanted, ..options() };
+        let options = NvmLogOptions { level0_runs: wanted, ..options() };
         let mut subject = Subject::with(&catalog, &options);
         let mut runs = 0;
         for key in 0..1_000 {

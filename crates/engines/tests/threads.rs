@@ -10,7 +10,7 @@ use engines::below::{
     Catalog, ColumnType, Dram, Event, Heap, HeapOptions, Recorded, Recording, Replay, Row, Schema,
     Site, TableSchema, Trace, Value,
 };
-use engines::{EngineError, EngineOptions, Method, NvmInp, NvmLog, Resources, Scan};
+use engines::{EngineError, Method, NvmInp, NvmLog, OwnOptions, Resources, Scan, Setup};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -42,8 +42,12 @@ struct Subject<E> {
     engine: E,
 }
 
-fn options() -> EngineOptions {
-    EngineOptions { memtable_bytes: 2 << 10, growth: 2, level0_runs: 2, ..EngineOptions::default() }
+fn options<O: OwnOptions>() -> O {
+    let mut options = O::default();
+    for (name, value) in [("memtable_bytes", 2 << 10), ("growth", 2), ("level0_runs", 2)] {
+        options.put(name, value);
+    }
+    options
 }
 
 fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
@@ -53,7 +57,9 @@ fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
 
 fn open<E: Method<Recorded>>(image: &[u8], catalog: &Arc<Catalog>) -> E {
     let memory = Recording::from_image(image, LIMIT).unwrap();
-    E::open(resources(&Heap::open(memory).unwrap()), catalog, &options()).unwrap().0
+    E::open(resources(&Heap::open(memory).unwrap()), catalog, &Setup::default(), &options())
+        .unwrap()
+        .0
 }
 
 fn ids<E: Method<Recorded>>(engine: &E) -> BTreeSet<u64> {
@@ -73,7 +79,7 @@ impl<E: Method<Recorded>> Subject<E> {
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
         let heap_options = HeapOptions { chunk_bytes: 8 << 10, lanes: 1 };
         let heap = Heap::format(memory.clone(), heap_options).unwrap();
-        let engine = E::create(resources(&heap), &catalog, &options()).unwrap();
+        let engine = E::create(resources(&heap), &catalog, &Setup::default(), &options()).unwrap();
         Self { catalog, memory, engine }
     }
 

@@ -11,7 +11,7 @@ use engines::below::{
     TableSchema, Value,
 };
 use engines::{
-    Cow, EngineOptions, Inp, Log, Method, NvmCow, NvmInp, NvmLog, Read, Resources, Scan,
+    Cow, Inp, Log, Method, NvmCow, NvmInp, NvmLog, OwnOptions, Read, Resources, Scan, Setup,
     VersionReader,
 };
 
@@ -27,24 +27,26 @@ fn engine<E: Method<Recorded>>() -> E {
         .key(&["id"])
         .index("by_version", &["version"]);
     let catalog = Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap());
-    let options = EngineOptions {
-        checkpoint_bytes: 3 << 10,
-        wal_segment_bytes: 4 << 10,
-        wal_buffer_bytes: 4 << 10,
-        page_bytes: 512,
-        cache_bytes: 16 << 10,
-        memtable_bytes: 2 << 10,
-        growth: 2,
-        level0_runs: 2,
-        block_bytes: 512,
-        ..EngineOptions::default()
-    };
+    let mut options = E::Options::default();
+    for (name, value) in [
+        ("checkpoint_bytes", 3 << 10),
+        ("wal_reserve_bytes", 4 << 10),
+        ("wal_buffer_bytes", 4 << 10),
+        ("page_bytes", 512),
+        ("cache_bytes", 16 << 10),
+        ("memtable_bytes", 2 << 10),
+        ("growth", 2),
+        ("level0_runs", 2),
+        ("block_bytes", 512),
+    ] {
+        options.put(name, value);
+    }
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let heap = Heap::format(memory, HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
     let volatile = Dram::new(16 << 20).unwrap();
     let files = Some(RecordingFiles::new());
     let resources = Resources { partition: 0, volatile, durable: heap, files };
-    let mut engine = E::create(resources, &catalog, &options).unwrap();
+    let mut engine = E::create(resources, &catalog, &Setup::default(), &options).unwrap();
     for id in 0..IDS {
         let values = [Value::U64(id), Value::I64(0), Value::Bytes(&[0; 60])];
         engine.insert(0, &values).unwrap();

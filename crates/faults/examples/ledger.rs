@@ -22,7 +22,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
-use perdura::{ColumnType, Database, Error, Options, Row, Scan, Schema, TableSchema, Value};
+use perdura::{
+    ColumnType, Database, EngineKind, Error, Options, Row, Scan, Schema, TableSchema, Value,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Entries that are kept.
@@ -129,7 +131,7 @@ fn run(arguments: &[&str]) -> Option<Result<(), Error>> {
     match arguments {
         ["write", path, engine, domain, acknowledged, until @ ..] => {
             let mut options = Options::new()
-                .engine(engine.parse().ok()?)
+                .engine(engine.parse::<EngineKind>().ok()?)
                 .pool_limit(64 << 20)
                 .volatile_limit(256 << 20);
             if *domain != "auto" {

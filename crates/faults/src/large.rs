@@ -142,7 +142,7 @@ pub fn large_values_in_a_pool(engine: EngineKind) -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let options = options(engine).chunk_bytes(8 << 10).memtable_bytes(30_000);
+    let options = options(engine).chunk_bytes(8 << 10).tune("memtable_bytes", 30_000);
     let (medium, trace) = told_of(&large_schema(), options, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }

@@ -229,12 +229,12 @@ impl Script {
             Inputs::Tpcc(_) => Options::new()
                 .engine(engine)
                 .chunk_bytes(16 << 10)
-                .checkpoint_bytes(64 << 10)
-                .wal_reserve_bytes(16 << 10)
-                .memtable_bytes(16 << 10)
-                .growth(2)
-                .block_bytes(1 << 10)
-                .cache_bytes(256 << 10),
+                .tune("checkpoint_bytes", 64 << 10)
+                .tune("wal_reserve_bytes", 16 << 10)
+                .tune("memtable_bytes", 16 << 10)
+                .tune("growth", 2)
+                .tune("block_bytes", 1 << 10)
+                .tune("cache_bytes", 256 << 10),
         }
     }
 

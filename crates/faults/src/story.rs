@@ -59,18 +59,18 @@ pub struct Plot {
 
 /// So small that a few transactions go everywhere.
 pub fn options(engine: EngineKind) -> Options {
-    let options = Options::new().engine(engine).growth(2);
+    let options = Options::new().engine(engine).tune("growth", 2);
     if engine.traits().needs_files() {
         options
-            .checkpoint_bytes(12 << 10)
-            .wal_reserve_bytes(3 << 10)
-            .memtable_bytes(2 << 10)
-            .level0_runs(2)
-            .block_bytes(512)
-            .page_bytes(512)
-            .cache_bytes(16 << 10)
+            .tune("checkpoint_bytes", 12 << 10)
+            .tune("wal_reserve_bytes", 3 << 10)
+            .tune("memtable_bytes", 2 << 10)
+            .tune("level0_runs", 2)
+            .tune("block_bytes", 512)
+            .tune("page_bytes", 512)
+            .tune("cache_bytes", 16 << 10)
     } else {
-        options.chunk_bytes(16 << 10).memtable_bytes(3 << 10).tree_node_bytes(128)
+        options.chunk_bytes(16 << 10).tune("memtable_bytes", 3 << 10).tune("tree_node_bytes", 128)
     }
 }
 

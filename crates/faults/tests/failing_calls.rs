@@ -532,8 +532,16 @@ fn an_opening_that_fails_when_it_has_begun_a_segment_leaves_no_damage() {
             let mut run = Run::new(engine);
             run.options = options(&run, Domain::Disk);
             let place = OnHost::new(&run, &directory);
-            let long = run.options.clone().checkpoint_bytes(8 << 20).memtable_bytes(8 << 20);
-            let short = run.options.clone().checkpoint_bytes(1 << 10).memtable_bytes(1 << 10);
+            let long = run
+                .options
+                .clone()
+                .tune("checkpoint_bytes", 8 << 20)
+                .tune("memtable_bytes", 8 << 20);
+            let short = run
+                .options
+                .clone()
+                .tune("checkpoint_bytes", 1 << 10)
+                .tune("memtable_bytes", 1 << 10);
             let mut model = Model::default();
             let made = |model: &mut Model| {
                 let db = Database::create(&place.path, &schema(), &long).unwrap();

@@ -18,11 +18,11 @@ fn a_child_can_drop_a_database_that_has_a_thread_and_the_parent_goes_on() {
             .engine(engine)
             .domain(Domain::Process)
             .background(Background::Thread)
-            .checkpoint_bytes(8 << 10)
-            .wal_reserve_bytes(4 << 10)
-            .memtable_bytes(4 << 10)
-            .growth(2)
-            .level0_runs(2);
+            .tune("checkpoint_bytes", 8 << 10)
+            .tune("wal_reserve_bytes", 4 << 10)
+            .tune("memtable_bytes", 4 << 10)
+            .tune("growth", 2)
+            .tune("level0_runs", 2);
         let path = directory.path().join("db");
         let db = Database::create(&path, &schema(), &options).unwrap();
         let (tables, mut driver, mut model) =

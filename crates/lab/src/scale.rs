@@ -405,10 +405,10 @@ impl EngineSizes {
     /// These sizes, on top of other options.
     pub(crate) fn on(&self, options: Options) -> Options {
         options
-            .memtable_bytes(self.memtable)
-            .checkpoint_bytes(self.checkpoint)
-            .cache_bytes(self.cache)
-            .wal_reserve_bytes(self.log_reserve)
+            .tune("memtable_bytes", self.memtable)
+            .tune("checkpoint_bytes", self.checkpoint)
+            .tune("cache_bytes", self.cache)
+            .tune("wal_reserve_bytes", self.log_reserve)
     }
 
     /// Adds them to a configuration.

@@ -28,10 +28,10 @@ fn options(kind: EngineKind) -> Options {
     Options::new()
         .engine(kind)
         .partitions(PARTITIONS)
-        .memtable_bytes(256 << 10)
-        .checkpoint_bytes(128 << 10)
-        .wal_reserve_bytes(64 << 10)
-        .cache_bytes(256 << 10)
+        .tune("memtable_bytes", 256 << 10)
+        .tune("checkpoint_bytes", 128 << 10)
+        .tune("wal_reserve_bytes", 64 << 10)
+        .tune("cache_bytes", 256 << 10)
 }
 
 fn run_options() -> RunOptions {

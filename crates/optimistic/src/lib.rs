@@ -31,8 +31,8 @@ use std::sync::Arc;
 
 use engines::below::{Catalog, Environment};
 use engines::{
-    Concurrency, DurableIn, Engine, EngineError, EngineOptions, EngineTraits, Isolation, Maker,
-    Method, NvmInp, RecoveryReport, Resources, Unfinished,
+    Concurrency, DurableIn, Engine, EngineError, EngineTraits, Isolation, Maker, Method, NvmInp,
+    NvmInpOptions, RecoveryReport, Resources, Setup, Unfinished,
 };
 
 use crate::core::Shared;
@@ -161,9 +161,9 @@ impl<E: Environment> Maker<E> for Optimistic {
         &self,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<Box<dyn Engine>, EngineError> {
-        let inner = NvmInp::create(resources, catalog, options)?;
+        let inner = NvmInp::create(resources, catalog, setup, &below(setup))?;
         Ok(self.root(Box::new(inner), catalog))
     }
 
@@ -171,9 +171,14 @@ impl<E: Environment> Maker<E> for Optimistic {
         &self,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
-        let (inner, report) = NvmInp::open(resources, catalog, options)?;
+        let (inner, report) = NvmInp::open(resources, catalog, setup, &below(setup))?;
         Ok((self.root(Box::new(inner), catalog), report))
     }
+}
+
+/// The options of the engine that keeps what is committed.
+fn below(setup: &Setup) -> NvmInpOptions {
+    NvmInpOptions { node_bytes: setup.node_bytes }
 }

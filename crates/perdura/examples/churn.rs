@@ -64,7 +64,10 @@ fn churn(path: &std::path::Path, engine: EngineKind, operations: u64) -> Result<
     );
     let schema = Schema::new().table(columns.key(&["id"]));
     // Small limits: what comes and goes with merges and checkpoints does so many times.
-    let options = Options::new().engine(engine).memtable_bytes(1 << 20).checkpoint_bytes(8 << 20);
+    let options = Options::new()
+        .engine(engine)
+        .tune("memtable_bytes", 1 << 20)
+        .tune("checkpoint_bytes", 8 << 20);
     let db = Database::create(path, &schema, &options)?;
     let thing = db.table("thing")?;
     let bytes = [7u8; LONGEST];

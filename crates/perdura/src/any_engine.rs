@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use engines::below::{Catalog, Emulation, Environment, Native, Recorded, Tracing};
 use engines::{
-    Begin, Cow, Engine, EngineError, EngineKind, EngineOptions, EngineTraits, Inp, Log, Maker,
-    Method, NvmCow, NvmInp, NvmLog, RecoveryReport, Resources,
+    Begin, Engine, EngineError, EngineKind, EngineOptions, EngineTraits, Maker, RecoveryReport,
+    Resources, Setup,
 };
 
 use crate::doomed::Doomable;
@@ -30,25 +30,25 @@ pub trait Hosted: Environment + sealed::Sealed {
     /// Creates an empty partition.
     ///
     /// # Errors
-    /// As [`Method::create`].
+    /// As [`engines::Method::create`].
     #[doc(hidden)]
     fn create(
-        kind: EngineKind,
+        options: &EngineOptions,
         resources: Resources<Self>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<Chosen>;
 
     /// Opens a partition.
     ///
     /// # Errors
-    /// As [`Method::open`].
+    /// As [`engines::Method::open`].
     #[doc(hidden)]
     fn open(
-        kind: EngineKind,
+        options: &EngineOptions,
         resources: Resources<Self>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<(Chosen, RecoveryReport)>;
 }
 
@@ -58,22 +58,22 @@ macro_rules! hosted {
         impl Hosted for $environment {
             $(#[$($inline)*])?
             fn create(
-                kind: EngineKind,
+                options: &EngineOptions,
                 resources: Resources<Self>,
                 catalog: &Arc<Catalog>,
-                options: &EngineOptions,
+                setup: &Setup,
             ) -> Result<Chosen> {
-                create(kind, resources, catalog, options)
+                engines::create(options, resources, catalog, setup)
             }
 
             $(#[$($inline)*])?
             fn open(
-                kind: EngineKind,
+                options: &EngineOptions,
                 resources: Resources<Self>,
                 catalog: &Arc<Catalog>,
-                options: &EngineOptions,
+                setup: &Setup,
             ) -> Result<(Chosen, RecoveryReport)> {
-                open(kind, resources, catalog, options)
+                engines::open(options, resources, catalog, setup)
             }
         }
     };
@@ -86,53 +86,6 @@ hosted!(Recorded, #[cfg_attr(any(test, not(feature = "instruments")), inline)]);
 hosted!(Emulation, #[cfg_attr(any(test, not(feature = "instruments")), inline)]);
 hosted!(Tracing, #[inline]);
 
-fn create<E: Environment>(
-    kind: EngineKind,
-    resources: Resources<E>,
-    catalog: &Arc<Catalog>,
-    options: &EngineOptions,
-) -> Result<Chosen> {
-    fn new<E: Environment, T: Method<E> + 'static>(
-        resources: Resources<E>,
-        catalog: &Arc<Catalog>,
-        options: &EngineOptions,
-    ) -> Result<Chosen> {
-        Ok(Box::new(T::create(resources, catalog, options)?))
-    }
-    match kind {
-        EngineKind::Inp => new::<E, Inp<E>>(resources, catalog, options),
-        EngineKind::Cow => new::<E, Cow<E>>(resources, catalog, options),
-        EngineKind::Log => new::<E, Log<E>>(resources, catalog, options),
-        EngineKind::NvmInp => new::<E, NvmInp<E>>(resources, catalog, options),
-        EngineKind::NvmCow => new::<E, NvmCow<E>>(resources, catalog, options),
-        EngineKind::NvmLog => new::<E, NvmLog<E>>(resources, catalog, options),
-    }
-}
-
-fn open<E: Environment>(
-    kind: EngineKind,
-    resources: Resources<E>,
-    catalog: &Arc<Catalog>,
-    options: &EngineOptions,
-) -> Result<(Chosen, RecoveryReport)> {
-    fn old<E: Environment, T: Method<E> + 'static>(
-        resources: Resources<E>,
-        catalog: &Arc<Catalog>,
-        options: &EngineOptions,
-    ) -> Result<(Chosen, RecoveryReport)> {
-        let (engine, report) = T::open(resources, catalog, options)?;
-        Ok((Box::new(engine), report))
-    }
-    match kind {
-        EngineKind::Inp => old::<E, Inp<E>>(resources, catalog, options),
-        EngineKind::Cow => old::<E, Cow<E>>(resources, catalog, options),
-        EngineKind::Log => old::<E, Log<E>>(resources, catalog, options),
-        EngineKind::NvmInp => old::<E, NvmInp<E>>(resources, catalog, options),
-        EngineKind::NvmCow => old::<E, NvmCow<E>>(resources, catalog, options),
-        EngineKind::NvmLog => old::<E, NvmLog<E>>(resources, catalog, options),
-    }
-}
-
 /// A partition under one of the engines.
 pub(crate) struct AnyEngine<E> {
     engine: Chosen,
@@ -143,8 +96,8 @@ pub(crate) struct AnyEngine<E> {
 
 /// An engine as a database is created or opened with it.
 pub(crate) enum Which<'a, E: Environment> {
-    /// One that this crate knows.
-    Known(EngineKind),
+    /// One that this crate knows, and what was chosen about it.
+    Known(&'a EngineOptions),
     /// One that a test brings along.
     Brought(&'a dyn Maker<E>),
 }
@@ -161,21 +114,21 @@ impl<E: Environment> Which<'_, E> {
     /// The engine's name in the description of a database.
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Known(kind) => kind.name().into(),
+            Self::Known(options) => options.kind().name().into(),
             Self::Brought(maker) => maker.name().into(),
         }
     }
 
     pub(crate) fn kind(self) -> Option<EngineKind> {
         match self {
-            Self::Known(kind) => Some(kind),
+            Self::Known(options) => Some(options.kind()),
             Self::Brought(_) => None,
         }
     }
 
     pub(crate) fn traits(self) -> EngineTraits {
         match self {
-            Self::Known(kind) => kind.traits(),
+            Self::Known(options) => options.kind().traits(),
             Self::Brought(maker) => maker.traits(),
         }
     }
@@ -186,11 +139,11 @@ impl<E: Hosted> AnyEngine<E> {
         which: Which<'_, E>,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<Self> {
         let engine = match which {
-            Which::Known(kind) => <E as Hosted>::create(kind, resources, catalog, options)?,
-            Which::Brought(maker) => maker.create(resources, catalog, options)?,
+            Which::Known(options) => <E as Hosted>::create(options, resources, catalog, setup)?,
+            Which::Brought(maker) => maker.create(resources, catalog, setup)?,
         };
         Ok(Self { engine, open: false, environment: PhantomData })
     }
@@ -199,11 +152,11 @@ impl<E: Hosted> AnyEngine<E> {
         which: Which<'_, E>,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        options: &EngineOptions,
+        setup: &Setup,
     ) -> Result<(Self, RecoveryReport)> {
         let (engine, report) = match which {
-            Which::Known(kind) => <E as Hosted>::open(kind, resources, catalog, options)?,
-            Which::Brought(maker) => maker.open(resources, catalog, options)?,
+            Which::Known(options) => <E as Hosted>::open(options, resources, catalog, setup)?,
+            Which::Brought(maker) => maker.open(resources, catalog, setup)?,
         };
         Ok((Self { engine, open: false, environment: PhantomData }, report))
     }

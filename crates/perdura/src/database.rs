@@ -18,8 +18,8 @@ use engines::below::{
     Schema, Value,
 };
 use engines::{
-    Concurrency, DurableIn, EngineKind, EngineOptions, EngineTraits, Maker, RecoveryReport,
-    Resources, SnapshotSource,
+    Concurrency, DurableIn, EngineKind, EngineOptions, EngineTraits, Maker, NODE_BYTES,
+    RecoveryReport, Resources, Setup, SnapshotSource,
 };
 
 use crate::any_engine::{AnyEngine, Hosted, Which};
@@ -111,12 +111,12 @@ impl Database<Native> {
         schema: &Schema,
         options: &Options,
     ) -> Result<Self, Error> {
-        let catalog = Catalog::new(schema, options.engine_options.node_bytes)?;
+        options.check()?;
+        let catalog = Catalog::new(schema, NODE_BYTES)?;
         let partitions = options.partitions.unwrap_or(1);
         if partitions == 0 || partitions > 256 {
             return Err(Error::Options(format!("{partitions} partitions; choose 1 to 256")));
         }
-        options.check()?;
         let mut pool_options = options.pool.clone();
         pool_options.initial_bytes =
             options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
@@ -130,10 +130,11 @@ impl Database<Native> {
 
     fn create_in(pool: Pool, schema: &Schema, options: &Options) -> Result<Self, Error> {
         let natural = pool.info().medium.natural;
-        let kind = options.engine.unwrap_or(match natural {
+        let kind = options.kind().unwrap_or(match natural {
             Domain::Disk => EngineKind::Inp,
             Domain::Process | Domain::Adr | Domain::Eadr => EngineKind::NvmInp,
         });
+        let engine = options.engine_options(kind)?;
         let header = pool.info().header;
         let files_at = pool.place().beside(FILES);
         let path = files_at.path().display().to_string();
@@ -151,7 +152,7 @@ impl Database<Native> {
                 marked.map_err(|source| Error::Io { path: path.clone(), source })?;
                 media.attach(files.clone(), options.volatile_bytes);
             }
-            Self::create_on(media, schema, &options.clone().engine(kind))
+            Self::create_as(Which::Known(&engine), media, schema, options)
         };
         let mut database = create().inspect_err(|_| {
             // They were made by this call.
@@ -283,8 +284,9 @@ impl<E: Hosted> Database<E> {
     /// # Errors
     /// As [`Database::create`].
     pub fn create_on(media: Media<E>, schema: &Schema, options: &Options) -> Result<Self, Error> {
-        let kind = options.engine.unwrap_or(EngineKind::NvmInp);
-        Self::create_as(Which::Known(kind), media, schema, options)
+        options.check()?;
+        let engine = options.engine_options(options.kind().unwrap_or(EngineKind::NvmInp))?;
+        Self::create_as(Which::Known(&engine), media, schema, options)
     }
 
     /// [`Database::create_on`] with an engine that [`EngineKind`] does not have, for tests of the
@@ -308,7 +310,8 @@ impl<E: Hosted> Database<E> {
         schema: &Schema,
         options: &Options,
     ) -> Result<Self, Error> {
-        let catalog = Arc::new(Catalog::new(schema, options.engine_options.node_bytes)?);
+        let node_bytes = options.node_bytes(which);
+        let catalog = Arc::new(Catalog::new(schema, node_bytes)?);
         let partitions = options.partitions.unwrap_or(1);
         // Where the data lie in files the pool holds only its description.
         let chunk_bytes = options.chunk_bytes.unwrap_or(match which.traits().durable_in {
@@ -319,19 +322,15 @@ impl<E: Hosted> Database<E> {
             media.durable.clone(),
             HeapOptions { chunk_bytes, lanes: partitions + 1 },
         )?;
-        let engine_options = options.engine_options.shared_by(partitions);
+        let setup = options.setup(partitions, node_bytes);
         let engines = (0..partitions)
             .map(|partition| {
                 let resources = resources(&media, &heap, partition)?;
-                Ok(AnyEngine::create(which, resources, &catalog, &engine_options)?)
+                Ok(AnyEngine::create(which, resources, &catalog, &setup)?)
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let description = Description {
-            engine: which.name(),
-            node_bytes: options.engine_options.node_bytes,
-            partitions,
-            schema: schema.clone(),
-        };
+        let description =
+            Description { engine: which.name(), node_bytes, partitions, schema: schema.clone() };
         description.write(&mut heap.lane(partitions))?;
         // A sync that failed meanwhile has no other way to say so.
         heap.memory().healthy()?;
@@ -394,9 +393,13 @@ impl<E: Hosted> Database<E> {
     ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
         let (heap, description) = describe(&media)?;
+        let known;
         let which = match maker {
             Some(maker) if maker.name() == description.engine => Which::Brought(maker),
-            _ => Which::Known(agreed_engine(&description, options, &media.name)?),
+            _ => {
+                known = agreed_engine(&description, options, &media.name)?;
+                Which::Known(&known)
+            }
         };
         if let Some(wanted) = options.partitions
             && wanted != description.partitions
@@ -410,11 +413,11 @@ impl<E: Hosted> Database<E> {
         let mark = watch.lap();
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
-        let shared = options.engine_options.shared_by(description.partitions);
-        let engine_options = EngineOptions { closed, ..shared };
+        let setup = options.setup(description.partitions, description.node_bytes);
+        let setup = Setup { closed, ..setup };
         for partition in 0..description.partitions {
             let resources = resources(&media, &heap, partition)?;
-            let (engine, done) = AnyEngine::open(which, resources, &catalog, &engine_options)?;
+            let (engine, done) = AnyEngine::open(which, resources, &catalog, &setup)?;
             report += done;
             engines.push(engine);
         }
@@ -488,7 +491,7 @@ impl<E: Environment> Database<E> {
             self.worker = Some(Worker::start(&self.partitions)?);
         }
         if let Commit::Grouped { within: Some(within), .. } = options.commit
-            && self.engine.kind.is_none_or(leaves_groups_open)
+            && self.engine.kind.is_none_or(EngineKind::groups_commits)
         {
             self.closer = Some(Closer::start(&self.partitions, within)?);
         }
@@ -757,27 +760,20 @@ pub(crate) fn resources<E: Environment>(
     Ok(Resources { partition, volatile, durable: heap.clone(), files: media.files.clone() })
 }
 
+/// The engine of a database that is there and what was chosen about it, if the options allow it.
 pub(crate) fn agreed_engine(
     description: &Description,
     options: &Options,
     name: &str,
-) -> Result<EngineKind, Error> {
+) -> Result<EngineOptions, Error> {
     let found = description.engine.parse::<EngineKind>().ok();
-    match (found, options.engine) {
-        (Some(found), None) => Ok(found),
-        (Some(found), Some(wanted)) if found == wanted => Ok(found),
+    match (found, options.kind()) {
+        (Some(found), None) => options.engine_options(found),
+        (Some(found), Some(wanted)) if found == wanted => options.engine_options(found),
         (_, wanted) => Err(Error::WrongEngine {
             path: name.into(),
             found: description.engine.clone(),
             wanted: wanted.map_or("one that this build has".into(), |kind| kind.to_string()),
         }),
-    }
-}
-
-/// Whether commits of the engine are ever grouped.
-const fn leaves_groups_open(kind: EngineKind) -> bool {
-    match kind {
-        EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvmCow => true,
-        EngineKind::NvmInp | EngineKind::NvmLog => false,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engines::below::{Access, Catalog, Description, Environment, Pool, Row, TableLayout};
-use engines::{CheckReport, Engine, EngineOptions};
+use engines::{CheckReport, Engine, Setup};
 
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
@@ -158,7 +158,8 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let header = pool.info().header;
     let mut media = Media::native(pool.clone());
     let (heap, description) = describe(&media)?;
-    let kind = agreed_engine(&description, options, &media.name)?;
+    let engine = agreed_engine(&description, options, &media.name)?;
+    let kind = engine.kind();
     let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
     let mut paired = None;
     if kind.traits().needs_files() {
@@ -166,11 +167,12 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
         media.attach(own.files.clone(), options.volatile_bytes);
     }
     mark_open(&pool, paired.as_mut(), &options.pool)?;
-    let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
+    let setup = options.setup(description.partitions, description.node_bytes);
+    let setup = Setup { closed: header.clean, ..setup };
     let mut found = Examination::default();
     for partition in 0..description.partitions {
         let resources = resources(&media, &heap, partition)?;
-        match AnyEngine::open(Which::Known(kind), resources, &catalog, &engine_options) {
+        match AnyEngine::open(Which::Known(&engine), resources, &catalog, &setup) {
             Ok((engine, _)) => {
                 examine_engine(&*engine, &catalog, partition, &mut found, &mut |_| {});
             }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use engines::below::{Domain, PoolOptions};
-use engines::{EngineKind, EngineOptions, Isolation};
+use engines::below::{Domain, Environment, PoolOptions};
+use engines::{EngineKind, EngineOptions, Isolation, NODE_BYTES, OptionError, Setup};
 
+use crate::any_engine::Which;
 use crate::error::Error;
 
 /// When a commit returns.
@@ -98,19 +99,41 @@ impl WriteOptions {
     }
 }
 
+/// An option of an engine that was given by its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Named {
+    name: String,
+    value: u64,
+    /// Engines that do not have it pass it over.
+    only_where_known: bool,
+}
+
 /// Options for [`crate::Database::create`] and [`crate::Database::open`], with defaults that are
 /// safe: the medium's own durability domain, NVM-InP on persistent memory and tmpfs, InP on a
 /// disk, durable at every commit.
+///
+/// What can be chosen about an engine belongs to it: [`Options::engine`] takes a value of its own
+/// type, [`Options::set`] a name. `perdura pool options` shows all names, as
+/// [`EngineKind::options`] has them.
+///
+/// ```
+/// # use perdura::{InpOptions, Options};
+/// let often = InpOptions { checkpoint_bytes: 16 << 20, ..InpOptions::default() };
+/// Options::new().engine(often);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub(crate) engine: Option<EngineKind>,
+    pub(crate) engine: Option<EngineOptions>,
+    /// Options of engines by their names, in the order in which they were given.
+    named: Vec<Named>,
     pub(crate) partitions: Option<u32>,
     pub(crate) pool: PoolOptions,
     pub(crate) initial_bytes: Option<u64>,
     pub(crate) chunk_bytes: Option<u64>,
     pub(crate) commit: Commit,
     pub(crate) background: Background,
-    pub(crate) engine_options: EngineOptions,
+    helped: bool,
+    group: u32,
     pub(crate) volatile_bytes: Option<u64>,
     pub(crate) retry_for: Duration,
 }
@@ -119,13 +142,15 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             engine: None,
+            named: Vec::new(),
             partitions: None,
             pool: PoolOptions::default(),
             initial_bytes: None,
             chunk_bytes: None,
             commit: Commit::Durable,
             background: Background::Inline,
-            engine_options: EngineOptions::default(),
+            helped: false,
+            group: 1,
             volatile_bytes: None,
             retry_for: Duration::from_secs(10),
         }
@@ -138,11 +163,37 @@ impl Options {
         Self::default()
     }
 
-    /// The method of storage and recovery. An existing database has one; naming another is an
-    /// error.
+    /// The method of storage and recovery: an [`EngineKind`], or what was chosen about one, such as
+    /// [`crate::InpOptions`]. An existing database has one; naming another, or giving the options of
+    /// another, is an error.
     #[must_use]
-    pub fn engine(mut self, engine: EngineKind) -> Self {
-        self.engine = Some(engine);
+    pub fn engine(mut self, engine: impl Into<EngineOptions>) -> Self {
+        self.engine = Some(engine.into());
+        self
+    }
+
+    /// Gives an option of the engine a value, by its name; counts for more than what
+    /// [`Options::engine`] says of it. An engine that does not have it refuses it, with the names of
+    /// those that do.
+    ///
+    /// ```
+    /// # use perdura::{EngineKind, Options};
+    /// Options::new().engine(EngineKind::Inp).set("checkpoint_bytes", 16 << 20);
+    /// ```
+    #[must_use]
+    pub fn set(self, name: &str, value: u64) -> Self {
+        self.name(name, value, false)
+    }
+
+    /// As [`Options::set`], for a program that runs several engines: those that do not have the
+    /// option pass it over. A name that no engine has is refused.
+    #[must_use]
+    pub fn tune(self, name: &str, value: u64) -> Self {
+        self.name(name, value, true)
+    }
+
+    fn name(mut self, name: &str, value: u64, only_where_known: bool) -> Self {
+        self.named.push(Named { name: name.into(), value, only_where_known });
         self
     }
 
@@ -173,7 +224,7 @@ impl Options {
     #[must_use]
     pub fn commit(mut self, commit: Commit) -> Self {
         self.commit = commit;
-        self.engine_options.group = match commit {
+        self.group = match commit {
             Commit::Durable => 1,
             Commit::Grouped { transactions, .. } => transactions.max(1),
         };
@@ -184,7 +235,7 @@ impl Options {
     #[must_use]
     pub fn background(mut self, background: Background) -> Self {
         self.background = background;
-        self.engine_options.helped = background == Background::Thread;
+        self.helped = background == Background::Thread;
         self
     }
 
@@ -210,85 +261,6 @@ impl Options {
     #[must_use]
     pub fn chunk_bytes(mut self, bytes: u64) -> Self {
         self.chunk_bytes = Some(bytes);
-        self
-    }
-
-    /// Bytes of an index node, a power of two; 512 by default.
-    #[must_use]
-    pub fn node_bytes(mut self, bytes: u32) -> Self {
-        self.engine_options.node_bytes = bytes;
-        self
-    }
-
-    /// Bytes of file log after which InP takes a checkpoint, or the size of the last one if that is
-    /// more; what is reserved ahead does not count.
-    #[must_use]
-    pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
-        self.engine_options.checkpoint_bytes = bytes;
-        self
-    }
-
-    /// Bytes in which space for the file log is reserved ahead; 4 MiB by default, of more
-    /// than 16 partitions the share of each in 64 MiB.
-    #[must_use]
-    pub fn wal_reserve_bytes(mut self, bytes: u64) -> Self {
-        self.engine_options.wal_segment_bytes = bytes;
-        self
-    }
-
-    /// Bytes of a page of the file of `cow`, 128 to 32,768; 4096 by default. Fixed when the
-    /// database is created.
-    #[must_use]
-    pub fn page_bytes(mut self, bytes: u32) -> Self {
-        self.engine_options.page_bytes = bytes;
-        self
-    }
-
-    /// Bytes of a MemTable of a log-structured engine, after which it is written out or frozen;
-    /// 32 MiB by default.
-    #[must_use]
-    pub fn memtable_bytes(mut self, bytes: u64) -> Self {
-        self.engine_options.memtable_bytes = bytes;
-        self
-    }
-
-    /// How many times larger a level of a log-structured engine is than the one above it; 10 by
-    /// default, 2 at least.
-    #[must_use]
-    pub fn growth(mut self, factor: u32) -> Self {
-        self.engine_options.growth = factor;
-        self
-    }
-
-    /// Runs in the uppermost level of a log-structured engine that call for a merge; 4 by default,
-    /// in `nvm-log` 12 at most.
-    #[must_use]
-    pub fn level0_runs(mut self, runs: u32) -> Self {
-        self.engine_options.level0_runs = runs;
-        self
-    }
-
-    /// Bytes of volatile memory for the cache of pages or blocks of a partition of an engine with
-    /// files; 256 MiB by default.
-    #[must_use]
-    pub fn cache_bytes(mut self, bytes: u64) -> Self {
-        self.engine_options.cache_bytes = bytes;
-        self
-    }
-
-    /// Bytes of a node of the trees of `nvm-cow`, 128 to 32,768; 256 by default. Trees with wide
-    /// keys have larger nodes. Four have to fit into an eighth of a chunk: beyond 7 KiB, choose larger
-    /// ones with [`Options::chunk_bytes`]. Fixed when the database is created.
-    #[must_use]
-    pub fn tree_node_bytes(mut self, bytes: u32) -> Self {
-        self.engine_options.tree_node_bytes = bytes;
-        self
-    }
-
-    /// Bytes of a block of an SSTable; 4 KiB by default.
-    #[must_use]
-    pub fn block_bytes(mut self, bytes: u32) -> Self {
-        self.engine_options.block_bytes = bytes;
         self
     }
 
@@ -344,17 +316,52 @@ impl Options {
         self
     }
 
-    /// Refuses what no engine can work with. What depends on others is refused where it is used.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let engine = &self.engine_options;
-        let least_one = [
-            ("checkpoint_bytes", engine.checkpoint_bytes),
-            ("wal_reserve_bytes", engine.wal_segment_bytes),
-            ("page_bytes", engine.page_bytes.into()),
-        ];
-        match least_one.into_iter().find(|(_, value)| *value == 0) {
-            Some((name, _)) => Err(Error::Options(format!("{name} of 0; choose 1 at least"))),
-            None => Ok(()),
-        }
+    /// The engine that was named.
+    pub(crate) fn kind(&self) -> Option<EngineKind> {
+        self.engine.as_ref().map(EngineOptions::kind)
     }
+
+    /// What was chosen about the engine `kind`, which is the one that was named if any was.
+    pub(crate) fn engine_options(&self, kind: EngineKind) -> Result<EngineOptions, Error> {
+        let own = self.engine.clone().filter(|own| own.kind() == kind);
+        let mut own = own.unwrap_or_else(|| kind.into());
+        for Named { name, value, only_where_known } in &self.named {
+            if !only_where_known || own.get(name).is_some() {
+                own.set(name, *value).map_err(|error| refused(&error))?;
+            }
+        }
+        own.check().map_err(|error| refused(&error))?;
+        Ok(own)
+    }
+
+    /// Bytes of a node of a B+tree in a new database.
+    pub(crate) fn node_bytes<E: Environment>(&self, which: Which<'_, E>) -> u32 {
+        let chosen = match which {
+            Which::Known(options) => options.get("node_bytes"),
+            Which::Brought(_) => {
+                let named = self.named.iter().rev().find(|named| named.name == "node_bytes");
+                named.map(|named| named.value)
+            }
+        };
+        chosen.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(NODE_BYTES)
+    }
+
+    /// How each of so many partitions is created, or opened.
+    pub(crate) fn setup(&self, partitions: u32, node_bytes: u32) -> Setup {
+        let (group, helped) = (self.group, self.helped);
+        Setup { partitions, node_bytes, group, helped, ..Setup::default() }
+    }
+
+    /// Refuses what can be seen to make no sense before anything is created or opened. What depends
+    /// on others is refused where it is used.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for named in &self.named {
+            EngineKind::check_option_name(&named.name).map_err(|error| refused(&error))?;
+        }
+        self.kind().map_or(Ok(()), |kind| self.engine_options(kind).map(drop))
+    }
+}
+
+fn refused(error: &OptionError) -> Error {
+    Error::Options(error.to_string())
 }

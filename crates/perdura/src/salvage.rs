@@ -8,7 +8,7 @@ use engines::below::{
     Access, Catalog, File, Files, HostFiles, Native, Pool, PoolOptions, Row, TableLayout,
     Unfinished,
 };
-use engines::{Engine, EngineError, EngineKind, EngineOptions, Resources};
+use engines::{Engine, EngineError, EngineOptions, Resources, Setup};
 
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
@@ -92,7 +92,8 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let header = pool.info().header;
     let mut media = Media::native(pool.clone());
     let (heap, description) = describe(&media)?;
-    let kind = agreed_engine(&description, &Options::new(), &media.name)?;
+    let engine = agreed_engine(&description, &Options::new(), &media.name)?;
+    let kind = engine.kind();
     let (mut copied, mut other) = (Copied { files: None, _unfinished: None }, None);
     if kind.traits().needs_files() {
         let source = look_at_files_of(&pool, kind.name())?;
@@ -103,12 +104,13 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let options = Options::new()
         .engine(kind)
         .partitions(description.partitions)
-        .node_bytes(description.node_bytes)
+        .tune("node_bytes", description.node_bytes.into())
         .chunk_bytes(heap.chunk_bytes())
         .pool_limit(header.limit)
         .domain(header.domain)
         .model(header.modelled);
-    let engine_options = EngineOptions { closed: header.clean, ..options.engine_options.clone() };
+    let setup = options.setup(description.partitions, description.node_bytes);
+    let setup = Setup { closed: header.clean, ..setup };
     create_whole(to, &description.schema, &options, &mut |_| {}, |target, _| {
         let mut done = Salvage::default();
         match other {
@@ -122,10 +124,10 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
         let mut tallies = no_tuples(description.partitions as usize, &description.schema);
         for partition in 0..description.partitions {
             let opened = open_partition(
-                kind,
+                &engine,
                 || resources(&media, &heap, partition),
                 (&catalog, copied.files.as_ref()),
-                engine_options.clone(),
+                setup.clone(),
                 |error, lost| done.findings.of_partition(partition, error, lost),
             )?;
             if let Some(engine) = opened {
@@ -139,15 +141,15 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
 
 /// Opens a partition past its damage, which is told; `None` if that does not help.
 fn open_partition(
-    kind: EngineKind,
+    engine: &EngineOptions,
     resources: impl Fn() -> Result<Resources<Native>, Error>,
     (catalog, files): (&Arc<Catalog>, Option<&HostFiles>),
-    mut options: EngineOptions,
+    mut setup: Setup,
     mut tell: impl FnMut(EngineError, &str),
 ) -> Result<Option<AnyEngine<Native>>, Error> {
     let mut passed_over = None;
     loop {
-        match AnyEngine::open(Which::Known(kind), resources()?, catalog, &options) {
+        match AnyEngine::open(Which::Known(engine), resources()?, catalog, &setup) {
             Ok((engine, _)) => {
                 if let Some(error) = passed_over {
                     tell(error, UNDONE);
@@ -155,12 +157,12 @@ fn open_partition(
                 return Ok(Some(engine));
             }
             Err(error) if cut_log(&error, files)? => tell(error, CUT),
-            Err(error @ EngineError::Wal(WalError::Short { .. })) if !options.accept_short_log => {
-                options.accept_short_log = true;
+            Err(error @ EngineError::Wal(WalError::Short { .. })) if !setup.accept_short_log => {
+                setup.accept_short_log = true;
                 tell(error, CUT);
             }
-            Err(error) if !options.salvage => {
-                options.salvage = true;
+            Err(error) if !setup.salvage => {
+                setup.salvage = true;
                 passed_over = Some(error);
             }
             Err(error) => {

@@ -90,7 +90,7 @@ impl Store {
             .domain(Domain::Process)
             .pool_limit(1 << 30)
             .volatile_limit(1 << 30)
-            .wal_reserve_bytes(64 << 20);
+            .tune("wal_reserve_bytes", 64 << 20);
         let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
         let table = db.table("t").unwrap();
         let store = Self { db, table, _directory: directory };

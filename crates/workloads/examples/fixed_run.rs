@@ -89,8 +89,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .model(true)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
-        .memtable_bytes(1 << 20)
-        .checkpoint_bytes(2 << 20);
+        .tune("memtable_bytes", 1 << 20)
+        .tune("checkpoint_bytes", 2 << 20);
     match workload.as_str() {
         "ycsb" => ycsb(&path, &options),
         "tpcc" => shop(&path, &options),

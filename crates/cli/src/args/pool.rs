@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 use perdura::{EngineKind, Existing};
 
-use super::{DomainChoice, domain};
+use super::{DomainChoice, List, domain};
 use crate::output::JsonTarget;
 use crate::units::{parse_number, parse_positive};
 
@@ -56,7 +56,16 @@ pub(crate) enum PoolCommand {
     /// Load JSON lines into a database, which is created if it is not there.
     #[command(after_help = LOAD_HELP)]
     Load(LoadArgs),
+    /// List what can be chosen about each engine: names, defaults, limits and meaning.
+    #[command(after_help = OPTIONS_HELP)]
+    Options(OptionsArgs),
 }
+
+const OPTIONS_HELP: &str = "`pool create`, `pool restore` and `pool load` take them as --option NAME=VALUE; a program sets all of them, \
+each time it opens the database.
+
+Example:
+  perdura pool options --engine nvm-log --json -";
 
 const BACKUP_HELP: &str = "A database that another process has open is copied as it is at one moment: the process is stopped until its \
 files are copied, as long as that takes, then goes on, whatever becomes of this command; the backup is made of the copy. \
@@ -154,13 +163,53 @@ pub(crate) struct NewDatabase {
     /// Size up to which the pool may ever grow [default: 64GiB].
     #[arg(long, value_name = "SIZE", value_parser = parse_number)]
     pub(crate) limit: Option<u64>,
+    /// An option of the engine; can be given several times. `perdura pool options` lists them.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = OptionValue::parse)]
+    pub(crate) option: Vec<OptionValue>,
+}
+
+/// An option of an engine and its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OptionValue {
+    pub(crate) name: String,
+    pub(crate) value: u64,
+}
+
+impl OptionValue {
+    /// Reads the value of `--option`.
+    ///
+    /// # Errors
+    /// There is no `=`, no engine has such an option, or behind it is no number.
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            format!("`{text}` is no option with a value, such as `page_bytes=8KiB`")
+        })?;
+        EngineKind::check_option_name(name).map_err(|error| error.to_string())?;
+        Ok(Self { name: name.into(), value: parse_number(value)? })
+    }
+}
+
+/// `perdura pool options`.
+#[derive(Debug, Args)]
+pub(crate) struct OptionsArgs {
+    /// Engines, separated by commas [default: all].
+    #[arg(long, value_name = "LIST", value_parser = super::engines)]
+    pub(crate) engine: Option<List<EngineKind>>,
+    /// Write the list as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
 }
 
 impl NewDatabase {
     /// Whether any of it was said.
     pub(crate) fn is_named(&self) -> bool {
-        let Self { engine, domain, model, partitions, limit } = self;
-        engine.is_some() || domain.is_some() || *model || partitions.is_some() || limit.is_some()
+        let Self { engine, domain, model, partitions, limit, option } = self;
+        engine.is_some()
+            || domain.is_some()
+            || *model
+            || partitions.is_some()
+            || limit.is_some()
+            || !option.is_empty()
     }
 }
 

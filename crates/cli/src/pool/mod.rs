@@ -10,6 +10,7 @@ mod create;
 mod dump;
 mod info;
 mod load;
+mod options;
 mod restore;
 mod still;
 mod threads;
@@ -19,7 +20,7 @@ use std::path::Path;
 
 use perdura::{Database, Error, Options, PoolError, PoolInfo};
 
-use crate::args::{NewDatabase, PoolCommand};
+use crate::args::{NewDatabase, OptionValue, PoolCommand};
 use crate::failure::Failure;
 use crate::progress::timed;
 use crate::signals;
@@ -40,6 +41,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
         PoolCommand::Restore(args) => restore::run(args),
         PoolCommand::Dump(args) => dump::run(args),
         PoolCommand::Load(args) => load::run(args),
+        PoolCommand::Options(args) => options::run(args),
     }
 }
 
@@ -79,6 +81,9 @@ fn options(new: &NewDatabase) -> Options {
     }
     if let Some(limit) = new.limit {
         options = options.pool_limit(limit);
+    }
+    for OptionValue { name, value } in &new.option {
+        options = options.set(name, *value);
     }
     options
 }

@@ -23,14 +23,14 @@ const MIXED: usize = 3;
 fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
-        .memtable_bytes(3 << 10)
-        .growth(2)
+        .tune("memtable_bytes", 3 << 10)
+        .tune("growth", 2)
         .chunk_bytes(16 << 10)
-        .tree_node_bytes(128)
+        .tune("tree_node_bytes", 128)
 }
 
 fn open(memory: Recording) -> Result<Database<Recorded>, Error> {
-    let options = Options::new().memtable_bytes(3 << 10).growth(2);
+    let options = Options::new().tune("memtable_bytes", 3 << 10).tune("growth", 2);
     Database::open_on(Media::recorded(memory, RecordingFiles::new()), &options)
 }
 

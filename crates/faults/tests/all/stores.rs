@@ -203,7 +203,8 @@ fn nvm_inp() {
 fn nvm_cow() {
     let engine = EngineKind::NvmCow;
     let large_nodes = plot(engine, 15, 30, 20);
-    let large_nodes = Plot { options: large_nodes.options.tree_node_bytes(512), ..large_nodes };
+    let large_nodes =
+        Plot { options: large_nodes.options.tune("tree_node_bytes", 512), ..large_nodes };
     let stories = [
         (plot(engine, 14, 60, 3).run_in_pool(), 4),
         (plot(engine, 12, 60, 300).run_in_pool(), 4),

@@ -47,11 +47,11 @@ fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
         .partitions(PARTITIONS)
-        .memtable_bytes(512 << 10)
+        .tune("memtable_bytes", 512 << 10)
         // None in the run: compressing one takes hours under the tracer.
-        .checkpoint_bytes(1 << 30)
-        .wal_reserve_bytes(256 << 10)
-        .cache_bytes(2 << 20)
+        .tune("checkpoint_bytes", 1 << 30)
+        .tune("wal_reserve_bytes", 256 << 10)
+        .tune("cache_bytes", 2 << 20)
 }
 
 /// Loads the database, calls `between`, and runs the workload.

@@ -64,8 +64,8 @@ impl Stage for BytesStage {
         let failed = LabError::measuring(self.engine.name());
         let meter = Meter::new(MeterOptions::default());
         let nvm = Nvm::new(&meter, 8 << 30).map_err(|error| failed(&error))?;
-        let options = Options::new().engine(self.engine).memtable_bytes(MEMTABLE_BYTES);
-        let options = options.growth(GROWTH).checkpoint_bytes(1 << 50);
+        let options = Options::new().engine(self.engine).tune("memtable_bytes", MEMTABLE_BYTES);
+        let options = options.tune("growth", GROWTH.into()).tune("checkpoint_bytes", 1 << 50);
         let database = nvm.create(&schema(), &options).map_err(|error| failed(&error))?;
         let points = self.points(bench.seed, &meter, &database);
         database.abandon();

@@ -182,10 +182,10 @@ mod tests {
     fn database(path: &std::path::Path, engine: EngineKind) -> Database {
         let table = TableSchema::new("t").column("key", ColumnType::U64);
         let table = table.column("value", ColumnType::Bytes { max: 500 }).key(&["key"]);
-        let options = Options::new().engine(engine).wal_reserve_bytes(LOG_RESERVE);
+        let options = Options::new().engine(engine).tune("wal_reserve_bytes", LOG_RESERVE);
         let options = options
-            .checkpoint_bytes(2 * LOG_RESERVE)
-            .memtable_bytes(64 << 10)
+            .tune("checkpoint_bytes", 2 * LOG_RESERVE)
+            .tune("memtable_bytes", 64 << 10)
             .domain(Domain::Process);
         workloads::create_modelled(path, &Schema::new().table(table), &options).expect("made")
     }

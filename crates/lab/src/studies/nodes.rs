@@ -27,9 +27,9 @@ const SMALLEST_SHADOWED: u32 = 128;
 const CHUNK_BYTES: u64 = 1 << 20;
 
 fn options(node_bytes: u32) -> Options {
-    let options = Options::new().node_bytes(node_bytes).chunk_bytes(CHUNK_BYTES);
+    let options = Options::new().tune("node_bytes", node_bytes.into()).chunk_bytes(CHUNK_BYTES);
     match node_bytes {
-        SMALLEST_SHADOWED.. => options.tree_node_bytes(node_bytes),
+        SMALLEST_SHADOWED.. => options.tune("tree_node_bytes", node_bytes.into()),
         _ => options,
     }
 }

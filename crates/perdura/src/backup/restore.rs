@@ -157,9 +157,10 @@ impl Backup {
         let old: Option<EngineKind> = described.engine.parse().ok();
         let unknown =
             || BackupError::UnknownEngine { path: path(), engine: described.engine.clone() };
-        let kind = options.engine.or(old).ok_or_else(unknown)?;
-        let mut options = options.clone().engine(kind).partitions(wanted);
-        options = options.node_bytes(described.node_bytes);
+        let kind = options.kind().or(old).ok_or_else(unknown)?;
+        let mut options = options.clone().partitions(wanted);
+        options.engine.get_or_insert_with(|| kind.into());
+        options = options.tune("node_bytes", described.node_bytes.into());
         let in_pool = |kind: EngineKind| !kind.traits().needs_files();
         if options.chunk_bytes.is_none() && in_pool(kind) && old.is_some_and(in_pool) {
             options = options.chunk_bytes(described.chunk_bytes);

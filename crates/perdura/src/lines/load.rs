@@ -129,7 +129,7 @@ impl Database<Native> {
         };
         let mut options = options.clone();
         if let Some(head) = &head {
-            options = options.node_bytes(head.node_bytes);
+            options = options.tune("node_bytes", head.node_bytes.into());
             options.partitions = options.partitions.or(Some(head.partitions));
         }
         create_whole(path.as_ref(), schema, &options, watch, |database, watch| {

@@ -253,7 +253,7 @@ fn report(what: &str, model: [&str; 3], expected: [f64; 3], written: [Written; 3
 
 fn of(engine: EngineKind) -> Options {
     // Nothing is merged and no checkpoint is taken: both are measured apart.
-    Options::new().engine(engine).memtable_bytes(1 << 30).checkpoint_bytes(1 << 40)
+    Options::new().engine(engine).tune("memtable_bytes", 1 << 30).tune("checkpoint_bytes", 1 << 40)
 }
 
 fn grouped(engine: EngineKind) -> Options {
@@ -311,7 +311,7 @@ fn pointers_in_the_log_are_what_nvm_engines_save() {
 /// The model's theta: what flushes and merges write for each byte that came in.
 #[test]
 fn merges_write_a_bounded_number_of_times() {
-    let small = |engine| of(engine).memtable_bytes(64 << 10).growth(4);
+    let small = |engine| of(engine).tune("memtable_bytes", 64 << 10).tune("growth", 4);
     let per_update = |meter: &mut PoolMeter, driver: &mut Driver<'_, Recorded>| {
         let mut sum = 0.0;
         for _ in 0..ROUNDS {

@@ -26,14 +26,14 @@ fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
         .background(Background::Thread)
-        .checkpoint_bytes(16 << 10)
-        .wal_reserve_bytes(4 << 10)
-        .page_bytes(512)
-        .cache_bytes(64 << 10)
-        .memtable_bytes(4 << 10)
-        .growth(2)
-        .level0_runs(2)
-        .block_bytes(512)
+        .tune("checkpoint_bytes", 16 << 10)
+        .tune("wal_reserve_bytes", 4 << 10)
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 64 << 10)
+        .tune("memtable_bytes", 4 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 512)
 }
 
 fn native(engine: EngineKind) -> Options {
@@ -201,10 +201,10 @@ fn the_thread_ends_with_the_database_whatever_it_does() {
 fn engines_with_files_survive_a_power_cut_while_the_thread_works() {
     for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log] {
         let options = options(engine)
-            .checkpoint_bytes(6 << 10)
-            .wal_reserve_bytes(2 << 10)
-            .memtable_bytes(2 << 10)
-            .cache_bytes(16 << 10);
+            .tune("checkpoint_bytes", 6 << 10)
+            .tune("wal_reserve_bytes", 2 << 10)
+            .tune("memtable_bytes", 2 << 10)
+            .tune("cache_bytes", 16 << 10);
         for (seed, kills) in [(1, false), (2, true), (3, true)] {
             let options = options.clone();
             let plot = Plot::new(engine, seed, 29, 40);
@@ -282,7 +282,9 @@ fn engines_in_the_pool_survive_a_power_cut_while_the_thread_works() {
 fn what_the_thread_could_not_do_is_counted_and_returned_once_and_done_later() {
     let files = RecordingFiles::new();
     let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
-    let options = options(EngineKind::Inp).checkpoint_bytes(60 << 10).wal_reserve_bytes(16 << 10);
+    let options = options(EngineKind::Inp)
+        .tune("checkpoint_bytes", 60 << 10)
+        .tune("wal_reserve_bytes", 16 << 10);
     let media = Media::recorded(memory, files.clone());
     let db: Database<Recorded> = Database::create_on(media, &schema(), &options).unwrap();
     let pair = Tables::of(&db).pair;

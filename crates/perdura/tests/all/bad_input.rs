@@ -335,7 +335,7 @@ fn contradictory_options_are_refused_and_change_nothing() {
         (Schema::new(), options()),
         (schema(), options().partitions(0)),
         (schema(), options().partitions(257)),
-        (schema(), options().node_bytes(100)),
+        (schema(), options().tune("node_bytes", 100)),
         (schema(), options().chunk_bytes(5000)),
         (schema(), options().pool_limit(4096)),
         (schema(), options().pool_limit(u64::MAX)),
@@ -347,7 +347,8 @@ fn contradictory_options_are_refused_and_change_nothing() {
         assert!(Database::create(&fresh, &schema, &options).is_err(), "{options:?}");
         assert!(!fresh.exists(), "nothing is left behind: {options:?}");
     }
-    let large = options().engine(EngineKind::NvmCow).chunk_bytes(16 << 10).tree_node_bytes(8192);
+    let large =
+        options().engine(EngineKind::NvmCow).chunk_bytes(16 << 10).tune("tree_node_bytes", 8192);
     let error = Database::create(&fresh, &schema(), &large).unwrap_err().to_string();
     assert!(error.contains("8192 bytes are too large for chunks of 16384 bytes"), "{error}");
     assert!(!fresh.exists(), "nothing is left behind");
@@ -401,16 +402,16 @@ const SETTINGS: [Setting; 15] = [
     ("pool_limit", Options::pool_limit),
     ("pool_initial", Options::pool_initial),
     ("chunk_bytes", Options::chunk_bytes),
-    ("node_bytes", |options, value| options.node_bytes(value as u32)),
-    ("checkpoint_bytes", Options::checkpoint_bytes),
-    ("wal_reserve_bytes", Options::wal_reserve_bytes),
-    ("page_bytes", |options, value| options.page_bytes(value as u32)),
-    ("memtable_bytes", Options::memtable_bytes),
-    ("growth", |options, value| options.growth(value as u32)),
-    ("level0_runs", |options, value| options.level0_runs(value as u32)),
-    ("cache_bytes", Options::cache_bytes),
-    ("tree_node_bytes", |options, value| options.tree_node_bytes(value as u32)),
-    ("block_bytes", |options, value| options.block_bytes(value as u32)),
+    ("node_bytes", |options, value| options.tune("node_bytes", value)),
+    ("checkpoint_bytes", |options, value| options.tune("checkpoint_bytes", value)),
+    ("wal_reserve_bytes", |options, value| options.tune("wal_reserve_bytes", value)),
+    ("page_bytes", |options, value| options.tune("page_bytes", value)),
+    ("memtable_bytes", |options, value| options.tune("memtable_bytes", value)),
+    ("growth", |options, value| options.tune("growth", value)),
+    ("level0_runs", |options, value| options.tune("level0_runs", value)),
+    ("cache_bytes", |options, value| options.tune("cache_bytes", value)),
+    ("tree_node_bytes", |options, value| options.tune("tree_node_bytes", value)),
+    ("block_bytes", |options, value| options.tune("block_bytes", value)),
     ("volatile_limit", Options::volatile_limit),
 ];
 

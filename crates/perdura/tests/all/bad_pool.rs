@@ -27,12 +27,12 @@ fn options() -> Options {
 fn options_of(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
-        .memtable_bytes(4 << 10)
-        .growth(2)
+        .tune("memtable_bytes", 4 << 10)
+        .tune("growth", 2)
         .domain(Domain::Process)
         .pool_limit(1 << 24)
         .chunk_bytes(8 << 10)
-        .node_bytes(128)
+        .tune("node_bytes", 128)
 }
 
 /// The bytes of a pool that was killed in a transaction, and what is in it.

@@ -509,7 +509,7 @@ fn an_update_in_the_memtable_of_nvm_log_is_three_fences_and_at_most_eight_lines(
 /// below a third of N-store's 29.8 lines and 13.1 fences.
 #[test]
 fn an_update_beside_the_memtable_of_nvm_log_is_three_fences_and_at_most_9_9_lines() {
-    let options = options().engine(EngineKind::NvmLog).memtable_bytes(256 << 10);
+    let options = options().engine(EngineKind::NvmLog).tune("memtable_bytes", 256 << 10);
     let (db, memory) = recorded_with(&options);
     let mut driver = Driver::worn_in(&db, 2, 2000);
     let costs = measure(&memory, 12_000, |_| driver.update(100));
@@ -545,7 +545,7 @@ fn inserts_and_deletes_of_nvm_log_are_three_fences() {
     let (_, most) = summary("nvm-log, insert", &plain(&inserts)[1..]);
     assert!(plain(&inserts).iter().all(|cost| cost.fences == 3) && most <= 48);
     // A tombstone above a run: the log entry, the MemTable's leaf, the state word.
-    let small = options().engine(EngineKind::NvmLog).memtable_bytes(64 << 10);
+    let small = options().engine(EngineKind::NvmLog).tune("memtable_bytes", 64 << 10);
     let (above, memory) = recorded_with(&small);
     let mut driver = Driver::worn_in(&above, 4, 1000);
     let tombstones = measure(&memory, 300, |_| driver.delete());

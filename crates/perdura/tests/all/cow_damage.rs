@@ -16,8 +16,8 @@ fn options() -> Options {
     Options::new()
         .engine(EngineKind::Cow)
         .domain(Domain::Process)
-        .page_bytes(PAGE_BYTES as u32)
-        .cache_bytes(64 << 10)
+        .tune("page_bytes", PAGE_BYTES as u64)
+        .tune("cache_bytes", 64 << 10)
 }
 
 /// A database with a few hundred tuples, closed; its file; what is in it.
@@ -168,7 +168,7 @@ fn what_crashes_leave_behind_is_used_again() {
     for engine in [EngineKind::Cow, EngineKind::NvmCow] {
         let directory = tempfile::tempdir().unwrap();
         let mut path = directory.path().join("db");
-        let options = options().engine(engine).chunk_bytes(16 << 10).tree_node_bytes(128);
+        let options = options().engine(engine).chunk_bytes(16 << 10).tune("tree_node_bytes", 128);
         let mut db = Database::create(&path, &schema(), &options).unwrap();
         let (mut driver, mut model) = (Driver::new(7, 500), Model::default());
         let mut sizes = Vec::new();
@@ -189,7 +189,7 @@ fn what_crashes_leave_behind_is_used_again() {
             copy_files(&path, &copy);
             drop(tx);
             db.abandon();
-            db = Database::open(&copy, &Options::new().cache_bytes(64 << 10)).unwrap();
+            db = Database::open(&copy, &Options::new().tune("cache_bytes", 64 << 10)).unwrap();
             compare(&db, &model);
             sizes.push(db.stored_bytes().unwrap());
             path = copy;

@@ -113,8 +113,8 @@ fn pages_of_transactions_whose_master_record_is_lost_are_damage() {
     let options = Options::new()
         .engine(EngineKind::Cow)
         .domain(Domain::Process)
-        .page_bytes(512)
-        .cache_bytes(64 << 10);
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 64 << 10);
     let db = Database::create(&path, &schema(), &options).unwrap();
     let (tables, mut driver, mut model) = (Tables::of(&db), Driver::new(3, 100), Model::default());
     for transaction in 0..60 {

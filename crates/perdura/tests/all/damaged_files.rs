@@ -14,14 +14,14 @@ fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
         .domain(Domain::Process)
-        .page_bytes(512)
-        .cache_bytes(64 << 10)
-        .memtable_bytes(4 << 10)
-        .growth(2)
-        .level0_runs(2)
-        .block_bytes(512)
-        .checkpoint_bytes(16 << 10)
-        .wal_reserve_bytes(8 << 10)
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 64 << 10)
+        .tune("memtable_bytes", 4 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 512)
+        .tune("checkpoint_bytes", 16 << 10)
+        .tune("wal_reserve_bytes", 8 << 10)
         .boot_id([1; 16])
 }
 
@@ -265,7 +265,9 @@ fn a_torn_log_of_a_closed_database_is_damage() {
 fn a_log_that_ends_before_its_checkpoint_does_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
-    let options = options(EngineKind::Inp).checkpoint_bytes(1 << 20).wal_reserve_bytes(64 << 10);
+    let options = options(EngineKind::Inp)
+        .tune("checkpoint_bytes", 1 << 20)
+        .tune("wal_reserve_bytes", 64 << 10);
     let db = Database::create(&path, &schema(), &options).unwrap();
     let (tables, mut driver, mut model) = (Tables::of(&db), Driver::new(5, 300), Model::default());
     for transaction in 0..200 {
@@ -273,7 +275,7 @@ fn a_log_that_ends_before_its_checkpoint_does_is_refused() {
     }
     db.close().unwrap();
     // Now one is due; it is written in steps.
-    let options = options.checkpoint_bytes(30 << 10);
+    let options = options.tune("checkpoint_bytes", 30 << 10);
     let db = Database::open(&path, &options).unwrap();
     let tables = Tables::of(&db);
     let last = |path: &Path| read_files(path).keys().rfind(|name| name.starts_with("wal")).cloned();

@@ -17,14 +17,14 @@ fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
         .commit(Commit::Durable)
-        .page_bytes(512)
-        .cache_bytes(1 << 20)
-        .memtable_bytes(3 << 10)
-        .growth(2)
-        .level0_runs(2)
-        .block_bytes(512)
-        .checkpoint_bytes(8 << 10)
-        .wal_reserve_bytes(2 << 10)
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 1 << 20)
+        .tune("memtable_bytes", 3 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 512)
+        .tune("checkpoint_bytes", 8 << 10)
+        .tune("wal_reserve_bytes", 2 << 10)
 }
 
 fn engines() -> impl Iterator<Item = EngineKind> {

@@ -22,7 +22,7 @@ fn options(engine: EngineKind) -> Options {
         .chunk_bytes(8 << 10)
         .pool_limit(LIMIT)
         .volatile_limit(12 << 20)
-        .node_bytes(128)
+        .tune("node_bytes", 128)
 }
 
 /// Runs transactions until the memory is full so many times; the model follows.
@@ -151,7 +151,7 @@ fn recorded(engine: EngineKind, initial: u64) -> (Database<Recorded>, Recording)
     let memory = Recording::pool(initial, 16 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
     // Small runs: freezing, filters and merges find no room, too.
-    let options = options(engine).memtable_bytes(8 << 10).growth(2);
+    let options = options(engine).tune("memtable_bytes", 8 << 10).tune("growth", 2);
     let db = Database::create_on(media, &schema(), &options).unwrap();
     (db, memory)
 }
@@ -314,7 +314,7 @@ fn what_is_deleted_in_a_full_pool_makes_room() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
         // Small runs: most tuples are in frozen ones.
-        let options = options(engine).memtable_bytes(16 << 10).growth(2);
+        let options = options(engine).tune("memtable_bytes", 16 << 10).tune("growth", 2);
         let db = Database::create(&path, &schema(), &options).unwrap();
         let (tables, mut model) = (Tables::of(&db), Model::default());
         let insert = |model: &mut Model, key: u64| -> bool {
@@ -373,7 +373,7 @@ fn nvm_log_takes_inserts_again_after_half_of_a_full_pool_was_deleted() {
         let path = directory.path().join("db");
         let schema = Schema::new().table(columns(payload));
         let options = Options::new().engine(EngineKind::NvmLog).domain(Domain::Process);
-        let options = options.pool_limit(limit_mb << 20).memtable_bytes(memtable);
+        let options = options.pool_limit(limit_mb << 20).tune("memtable_bytes", memtable);
         let mut db = Database::create(&path, &schema, &options).unwrap();
         let mut table = db.table("t").unwrap();
         let value = vec![7; payload as usize];
@@ -425,8 +425,8 @@ fn what_is_undone_again_after_a_kill_needs_no_room() {
     let item = item.column("group", ColumnType::U64).key(&["id"]).index("groups", &["group"]);
     let schema = Schema::new().table(item);
     for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
-        let options = Options::new().engine(engine).chunk_bytes(16 << 10).node_bytes(128);
-        let options = options.tree_node_bytes(128).pool_limit(1 << 20);
+        let options = Options::new().engine(engine).chunk_bytes(16 << 10).tune("node_bytes", 128);
+        let options = options.tune("tree_node_bytes", 128).pool_limit(1 << 20);
         let mut states = 0;
         // Some of these fill a leaf of either index.
         for tuples in 2..=9 {

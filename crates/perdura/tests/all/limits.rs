@@ -190,9 +190,9 @@ fn a_limit_of_bytes_in_a_file_is_an_error_and_no_signal() {
             .engine(engine)
             .domain(Domain::Process)
             .chunk_bytes(64 << 10)
-            .memtable_bytes(64 << 10)
-            .checkpoint_bytes(128 << 10)
-            .wal_reserve_bytes(64 << 10);
+            .tune("memtable_bytes", 64 << 10)
+            .tune("checkpoint_bytes", 128 << 10)
+            .tune("wal_reserve_bytes", 64 << 10);
         limit(Resource::Fsize, Some(16 << 10));
         let error = Database::create(&path, &one_table(), &options).unwrap_err().to_string();
         assert!(error.contains("RLIMIT_FSIZE"), "{engine}: {error}");

@@ -14,19 +14,19 @@ fn options() -> Options {
     Options::new()
         .engine(EngineKind::Log)
         .domain(Domain::Process)
-        .memtable_bytes(8 << 10)
-        .growth(3)
-        .level0_runs(2)
-        .block_bytes(512)
-        .cache_bytes(64 << 10)
-        .wal_reserve_bytes(16 << 10)
+        .tune("memtable_bytes", 8 << 10)
+        .tune("growth", 3)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 512)
+        .tune("cache_bytes", 64 << 10)
+        .tune("wal_reserve_bytes", 16 << 10)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
 }
 
 /// No merge comes by itself.
 fn unmerged() -> Options {
-    options().level0_runs(1000).memtable_bytes(1 << 20)
+    options().tune("level0_runs", 1000).tune("memtable_bytes", 1 << 20)
 }
 
 struct Store {
@@ -131,7 +131,8 @@ fn a_tombstone_hides_the_tuple_below_it_until_both_are_gone() {
     compare(&store.db, &model);
     store.db.close().unwrap();
     // Opened with another shape, all of it goes into one run at the bottom.
-    let db = Database::open(&store.path, &options().level0_runs(1).growth(1000)).unwrap();
+    let db = Database::open(&store.path, &options().tune("level0_runs", 1).tune("growth", 1000))
+        .unwrap();
     while db.background(1 << 20).unwrap() > 0 {}
     compare(&db, &model);
     let stats = db.stats().unwrap();
@@ -230,7 +231,7 @@ fn a_tuple_comes_together_from_three_runs_the_memtable_and_the_one_being_written
     tx.abort().unwrap();
     compare(&store.db, &model);
     store.db.close().unwrap();
-    let db = Database::open(&store.path, &options().level0_runs(1)).unwrap();
+    let db = Database::open(&store.path, &options().tune("level0_runs", 1)).unwrap();
     compare(&db, &model);
     while db.background(64).unwrap() > 0 {
         compare(&db, &model);
@@ -405,7 +406,7 @@ fn damage_inside_a_run_is_found_where_it_is_read_and_by_a_check() {
 fn recorded(files: &RecordingFiles) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
     let media = Media::recorded(memory.clone(), files.clone());
-    (Database::create_on(media, &schema(), &options().block_bytes(256)).unwrap(), memory)
+    (Database::create_on(media, &schema(), &options().tune("block_bytes", 256)).unwrap(), memory)
 }
 
 /// The disk is full at every call of the flushes and merges in turn: no transaction fails for it,
@@ -469,7 +470,7 @@ fn a_full_disk_at_every_call_loses_nothing() {
 fn a_full_memory_is_an_error_after_which_everything_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     // No MemTable ever becomes full, so memory does.
-    let options = options().memtable_bytes(1 << 30).volatile_limit(24 << 20);
+    let options = options().tune("memtable_bytes", 1 << 30).volatile_limit(24 << 20);
     let path = directory.path().join("db");
     let db = Database::create(&path, &schema(), &options).unwrap();
     let table: Table = db.table(crate::support::PAIR).unwrap();

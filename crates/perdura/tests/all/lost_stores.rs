@@ -25,7 +25,7 @@ fn options(engine: EngineKind) -> Options {
         .engine(engine)
         .domain(Domain::Process)
         .chunk_bytes(8 << 10)
-        .node_bytes(128)
+        .tune("node_bytes", 128)
         .pool_initial(320 << 10)
 }
 

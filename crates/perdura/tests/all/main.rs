@@ -15,6 +15,7 @@ mod cow_trouble;
 mod damage_sweep;
 mod damaged_files;
 mod damaged_while_open;
+mod engine_options;
 mod full_disk;
 mod full_pool;
 mod fuzz_corpus;

@@ -13,7 +13,11 @@ use perdura::{Database, Domain, EngineKind, Error, Options, Scan};
 const PAGE: u64 = 4096;
 
 fn options(engine: EngineKind) -> Options {
-    Options::new().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10).node_bytes(128)
+    Options::new()
+        .engine(engine)
+        .domain(Domain::Process)
+        .chunk_bytes(8 << 10)
+        .tune("node_bytes", 128)
 }
 
 fn item() -> Item {

@@ -51,7 +51,7 @@ impl Driver {
         let options = Options::new()
             .engine(EngineKind::NvmCow)
             .commit(Commit::grouped(group))
-            .tree_node_bytes(node_bytes);
+            .tune("tree_node_bytes", node_bytes.into());
         let db = Database::create_on(media, &schema(), &options).unwrap();
         let table = db.table("usertable").unwrap();
         let random = SmallRng::seed_from_u64(1);

@@ -21,9 +21,9 @@ fn options(engine: EngineKind) -> Options {
         .domain(Domain::Process)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
-        .memtable_bytes(16 << 10)
-        .wal_reserve_bytes(16 << 10)
-        .checkpoint_bytes(32 << 10)
+        .tune("memtable_bytes", 16 << 10)
+        .tune("wal_reserve_bytes", 16 << 10)
+        .tune("checkpoint_bytes", 32 << 10)
 }
 
 fn item(number: u64, by: &str) -> Item {

@@ -37,14 +37,14 @@ fn options(engine: EngineKind, background: Background) -> Options {
         .pool_limit(1 << 28)
         .volatile_limit(1 << 28)
         .chunk_bytes(16 << 10)
-        .page_bytes(512)
-        .cache_bytes(16 << 10)
-        .memtable_bytes(4 << 10)
-        .growth(2)
-        .level0_runs(2)
-        .block_bytes(256)
-        .checkpoint_bytes(16 << 10)
-        .wal_reserve_bytes(4 << 10)
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 16 << 10)
+        .tune("memtable_bytes", 4 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 256)
+        .tune("checkpoint_bytes", 16 << 10)
+        .tune("wal_reserve_bytes", 4 << 10)
 }
 
 fn fill(db: &Database, partition: usize) {

@@ -12,13 +12,13 @@ fn options(engine: EngineKind) -> Options {
         .engine(engine)
         .domain(Domain::Process)
         .chunk_bytes(8 << 10)
-        .node_bytes(128)
-        .tree_node_bytes(128)
-        .page_bytes(512)
-        .memtable_bytes(4 << 10)
-        .block_bytes(512)
-        .growth(2)
-        .level0_runs(2)
+        .tune("node_bytes", 128)
+        .tune("tree_node_bytes", 128)
+        .tune("page_bytes", 512)
+        .tune("memtable_bytes", 4 << 10)
+        .tune("block_bytes", 512)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
 }
 
 fn files_of(path: &Path) -> PathBuf {
@@ -293,7 +293,8 @@ fn a_damaged_log_is_saved_up_to_the_damage() {
     for engine in [EngineKind::Inp, EngineKind::Log] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
-        let options = options(engine).wal_reserve_bytes(2 << 10).memtable_bytes(1 << 20);
+        let options =
+            options(engine).tune("wal_reserve_bytes", 2 << 10).tune("memtable_bytes", 1 << 20);
         let db = Database::create(&path, &schema(), &options).unwrap();
         let (mut driver, mut model) = (Driver::new(5, 100), Model::default());
         let mut history = vec![Model::default()];

@@ -8,9 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use engines::below::Catalog;
-use engines::{
-    Begin, Engine, EngineError, EngineOptions, InFlight, Maker, Resources, Sessions, TxId,
-};
+use engines::{Begin, Engine, EngineError, InFlight, Maker, Resources, Sessions, Setup, TxId};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     ColumnType, Concurrency, ConflictReason, Database, DurableIn, EngineStats, EngineTraits, Error,
@@ -206,7 +204,7 @@ impl Maker<Recorded> for Made {
         &self,
         _: Resources<Recorded>,
         _: &Arc<Catalog>,
-        _: &EngineOptions,
+        _: &Setup,
     ) -> Result<Box<dyn Engine>, EngineError> {
         Ok(self.root())
     }
@@ -215,7 +213,7 @@ impl Maker<Recorded> for Made {
         &self,
         _: Resources<Recorded>,
         _: &Arc<Catalog>,
-        _: &EngineOptions,
+        _: &Setup,
     ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
         Ok((self.root(), RecoveryReport::default()))
     }

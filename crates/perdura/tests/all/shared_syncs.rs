@@ -27,11 +27,11 @@ const THREADS: u64 = 5;
 fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
-        .page_bytes(512)
-        .cache_bytes(64 << 10)
-        .memtable_bytes(4 << 10)
-        .checkpoint_bytes(8 << 10)
-        .wal_reserve_bytes(4 << 10)
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 64 << 10)
+        .tune("memtable_bytes", 4 << 10)
+        .tune("checkpoint_bytes", 8 << 10)
+        .tune("wal_reserve_bytes", 4 << 10)
         .volatile_limit(64 << 20)
 }
 

@@ -32,8 +32,8 @@ fn options(engine: EngineKind) -> Options {
         .volatile_limit(1 << 30)
         .chunk_bytes(16 << 10)
         // Small, so that there are runs, levels and splits.
-        .memtable_bytes(8 << 10)
-        .growth(2)
+        .tune("memtable_bytes", 8 << 10)
+        .tune("growth", 2)
 }
 
 type Places = BTreeMap<(i64, u64), (u64, i64)>;

@@ -7,12 +7,12 @@ fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
         .domain(Domain::Process)
-        .checkpoint_bytes(16 << 10)
-        .wal_reserve_bytes(4 << 10)
-        .page_bytes(512)
-        .memtable_bytes(8 << 10)
-        .growth(2)
-        .level0_runs(2)
+        .tune("checkpoint_bytes", 16 << 10)
+        .tune("wal_reserve_bytes", 4 << 10)
+        .tune("page_bytes", 512)
+        .tune("memtable_bytes", 8 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
 }
@@ -75,7 +75,7 @@ fn the_undo_log_says_how_many_bytes_it_was_given() {
     let directory = tempfile::tempdir().unwrap();
     for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {
         let path = directory.path().join(engine.name());
-        let options = options(engine).memtable_bytes(1 << 20);
+        let options = options(engine).tune("memtable_bytes", 1 << 20);
         let db = Database::create(path, &schema(), &options).unwrap();
         let table = Tables::of(&db).pair;
         let key = [Value::Text("a"), Value::I64(1)];
@@ -120,7 +120,7 @@ fn a_group_of_transactions_is_one_batch() {
 #[test]
 fn a_checkpoint_counts_what_it_wrote() {
     let directory = tempfile::tempdir().unwrap();
-    let options = options(EngineKind::Inp).checkpoint_bytes(1 << 20);
+    let options = options(EngineKind::Inp).tune("checkpoint_bytes", 1 << 20);
     let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
     run(&db, &mut Model::default(), 100);
     assert_eq!(db.stats().unwrap().checkpoints, 0);
@@ -135,7 +135,9 @@ fn a_checkpoint_counts_what_it_wrote() {
 #[test]
 fn a_reserve_that_is_larger_than_the_log_may_grow_makes_no_checkpoint_due() {
     let directory = tempfile::tempdir().unwrap();
-    let options = options(EngineKind::Inp).checkpoint_bytes(64 << 10).wal_reserve_bytes(1 << 20);
+    let options = options(EngineKind::Inp)
+        .tune("checkpoint_bytes", 64 << 10)
+        .tune("wal_reserve_bytes", 1 << 20);
     let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
     let mut model = Model::default();
     run(&db, &mut model, 20);

@@ -24,12 +24,12 @@ fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
         .chunk_bytes(16 << 10)
-        .checkpoint_bytes(64 << 10)
-        .wal_reserve_bytes(16 << 10)
-        .memtable_bytes(16 << 10)
-        .growth(2)
-        .block_bytes(1 << 10)
-        .cache_bytes(256 << 10)
+        .tune("checkpoint_bytes", 64 << 10)
+        .tune("wal_reserve_bytes", 16 << 10)
+        .tune("memtable_bytes", 16 << 10)
+        .tune("growth", 2)
+        .tune("block_bytes", 1 << 10)
+        .tune("cache_bytes", 256 << 10)
 }
 
 /// The first seed whose transactions are of every kind that changes something, with an order that

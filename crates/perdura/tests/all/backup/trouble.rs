@@ -125,7 +125,7 @@ fn options_that_make_no_sense_create_nothing() {
         }
     }
     assert_eq!(place.names(), names);
-    let options = small(EngineKind::Cow).page_bytes(77);
+    let options = small(EngineKind::Cow).tune("page_bytes", 77);
     assert!(restore(&place.at("backup"), &place.at("copy"), &options).is_err());
     assert_eq!(place.names(), names);
     insert_both(&db, 0, 99).unwrap();

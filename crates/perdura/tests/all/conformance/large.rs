@@ -137,8 +137,10 @@ fn copies(engine: EngineKind, store: &Store, expected: &[Tuple]) {
 fn the_largest_values_in_one_transaction() {
     each_known(|engine| {
         let options = Options::new().engine(engine).domain(perdura::Domain::Process);
-        let options =
-            options.memtable_bytes(1 << 20).cache_bytes(1 << 20).checkpoint_bytes(4 << 20);
+        let options = options
+            .tune("memtable_bytes", 1 << 20)
+            .tune("cache_bytes", 1 << 20)
+            .tune("checkpoint_bytes", 4 << 20);
         let mut store = Store::new(&blobs(), options);
         let table = store.db().table("blob").unwrap();
         let expected = vec![blob(1, MOST, 1_000_000), blob(2, MOST - 1, 0), blob(3, 5, 3_000_000)];

@@ -118,7 +118,7 @@ impl Setup {
     }
 
     fn memtable_bytes(self, bytes: u64) -> Self {
-        self.map(|options| options.memtable_bytes(bytes))
+        self.map(|options| options.tune("memtable_bytes", bytes))
     }
 
     fn chunk_bytes(self, bytes: u64) -> Self {
@@ -126,7 +126,7 @@ impl Setup {
     }
 
     fn page_bytes(self, bytes: u32) -> Self {
-        self.map(|options| options.page_bytes(bytes))
+        self.map(|options| options.tune("page_bytes", bytes.into()))
     }
 
     fn create(&self, path: &Path, schema: &Schema) -> Result<Database, Error> {
@@ -165,16 +165,16 @@ fn small(engine: impl Into<Under>) -> Setup {
     let options = Options::new()
         .domain(Domain::Process)
         .chunk_bytes(16 << 10)
-        .node_bytes(128)
-        .tree_node_bytes(128)
-        .page_bytes(512)
-        .cache_bytes(16 << 10)
-        .memtable_bytes(4 << 10)
-        .growth(2)
-        .level0_runs(2)
-        .block_bytes(256)
-        .checkpoint_bytes(64 << 10)
-        .wal_reserve_bytes(16 << 10)
+        .tune("node_bytes", 128)
+        .tune("tree_node_bytes", 128)
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 16 << 10)
+        .tune("memtable_bytes", 4 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 256)
+        .tune("checkpoint_bytes", 64 << 10)
+        .tune("wal_reserve_bytes", 16 << 10)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30);
     Setup::of(engine.into(), options)

@@ -29,8 +29,8 @@ fn options(engine: EngineKind) -> Options {
         .engine(engine)
         .domain(Domain::Process)
         .chunk_bytes(16 << 10)
-        .page_bytes(1024)
-        .cache_bytes(64 << 10)
+        .tune("page_bytes", 1024)
+        .tune("cache_bytes", 64 << 10)
         .pool_limit(1 << 30)
 }
 
@@ -186,7 +186,7 @@ fn check_counters(snapshot: &Snapshot, table: &Table, seen: &mut u64) {
 fn readers_of_snapshots_run_beside_the_writer() {
     for engine in engines() {
         let directory = tempfile::tempdir().unwrap();
-        let options = options(engine).cache_bytes(16 << 10);
+        let options = options(engine).tune("cache_bytes", 16 << 10);
         let db = Database::create(directory.path().join("db"), &counters(), &options).unwrap();
         let table = db.table("counter").unwrap();
         db.write(|tx| (0..COUNTERS).try_for_each(|id| tx.insert(&table, &counter(id, 0)))).unwrap();

@@ -15,12 +15,12 @@ const MANY: usize = 128 << 10;
 fn large(engine: Under) -> Setup {
     let options = Options::new()
         .domain(Domain::Process)
-        .cache_bytes(256 << 10)
-        .memtable_bytes(600 << 10)
-        .growth(2)
-        .level0_runs(2)
-        .checkpoint_bytes(1 << 20)
-        .wal_reserve_bytes(256 << 10)
+        .tune("cache_bytes", 256 << 10)
+        .tune("memtable_bytes", 600 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("checkpoint_bytes", 1 << 20)
+        .tune("wal_reserve_bytes", 256 << 10)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30);
     Setup::of(engine, options)

@@ -16,14 +16,14 @@ const DATA_START: usize = 8192;
 fn options(engine: EngineKind) -> Options {
     Options::new()
         .engine(engine)
-        .page_bytes(512)
-        .cache_bytes(64 << 10)
-        .memtable_bytes(2 << 10)
-        .growth(2)
-        .level0_runs(2)
-        .block_bytes(512)
-        .checkpoint_bytes(8 << 10)
-        .wal_reserve_bytes(3 << 10)
+        .tune("page_bytes", 512)
+        .tune("cache_bytes", 64 << 10)
+        .tune("memtable_bytes", 2 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 512)
+        .tune("checkpoint_bytes", 8 << 10)
+        .tune("wal_reserve_bytes", 3 << 10)
         .chunk_bytes(8 << 10)
 }
 

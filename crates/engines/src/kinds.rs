@@ -1,0 +1,255 @@
+//! The list of the engines: the one place where all of them stand.
+//!
+//! From a line in [`engines!`] below come the [`EngineKind`], its name, the [`EngineOptions`] and
+//! how a partition is created and opened under it. Whatever else there is to say of an engine, its
+//! own files say: see [`Method`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use pm::{Environment, Native};
+use storage::{Catalog, did_you_mean};
+
+use crate::contract::{Engine, Method, RecoveryReport, Resources};
+use crate::error::EngineError;
+use crate::options::{EngineOption, OptionError, OwnOptions, Setup};
+use crate::traits::EngineTraits;
+
+macro_rules! engines {
+    ($(#[doc = $doc:literal] $kind:ident, $name:literal, $options:ident;)+) => {
+        $(use crate::{$kind, $options};)+
+
+        /// Which engine.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum EngineKind {
+            $(#[doc = $doc] $kind,)+
+        }
+
+        impl EngineKind {
+            /// All engines, in the order of the papers.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+
+            /// The engine's name, as the command writes it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+
+            /// What the engine is and can do.
+            pub const fn traits(self) -> EngineTraits {
+                match self {
+                    $(Self::$kind => <$kind<Native> as Method<Native>>::TRAITS,)+
+                }
+            }
+
+            /// Whether commits can be grouped, so that several transactions become durable at once;
+            /// others are durable at each commit anyway.
+            pub const fn groups_commits(self) -> bool {
+                match self {
+                    $(Self::$kind => <$kind<Native> as Method<Native>>::GROUPS_COMMITS,)+
+                }
+            }
+
+            /// What can be chosen about the engine.
+            pub const fn options(self) -> &'static [EngineOption] {
+                match self {
+                    $(Self::$kind => $options::ALL,)+
+                }
+            }
+        }
+
+        /// An engine and what was chosen about it. Comes from an [`EngineKind`], with the defaults,
+        /// and from the options of each engine.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum EngineOptions {
+            $(#[doc = $doc] $kind($options),)+
+        }
+
+        impl From<EngineKind> for EngineOptions {
+            fn from(kind: EngineKind) -> Self {
+                match kind {
+                    $(EngineKind::$kind => Self::$kind($options::default()),)+
+                }
+            }
+        }
+
+        $(impl From<$options> for EngineOptions {
+            fn from(options: $options) -> Self {
+                Self::$kind(options)
+            }
+        })+
+
+        impl EngineOptions {
+            /// Whose they are.
+            pub const fn kind(&self) -> EngineKind {
+                match self {
+                    $(Self::$kind(_) => EngineKind::$kind,)+
+                }
+            }
+
+            /// The value of an option, if the engine has one of this name.
+            pub fn get(&self, name: &str) -> Option<u64> {
+                match self {
+                    $(Self::$kind(options) => options.get(name),)+
+                }
+            }
+
+            fn put(&mut self, name: &str, value: u64) {
+                match self {
+                    $(Self::$kind(options) => options.put(name, value),)+
+                }
+            }
+        }
+
+        /// Creates a partition under an engine; see [`Method::create`].
+        ///
+        /// # Errors
+        /// As [`Method::create`].
+        pub fn create<E: Environment>(
+            options: &EngineOptions,
+            resources: Resources<E>,
+            catalog: &Arc<Catalog>,
+            setup: &Setup,
+        ) -> Result<Box<dyn Engine>, EngineError> {
+            fn new<E: Environment, T: Method<E> + 'static>(
+                options: &T::Options,
+                resources: Resources<E>,
+                catalog: &Arc<Catalog>,
+                setup: &Setup,
+            ) -> Result<Box<dyn Engine>, EngineError> {
+                Ok(Box::new(T::create(resources, catalog, setup, options)?))
+            }
+            match options {
+                $(EngineOptions::$kind(options) => {
+                    new::<E, $kind<E>>(options, resources, catalog, setup)
+                })+
+            }
+        }
+
+        /// Opens a partition under an engine; see [`Method::open`].
+        ///
+        /// # Errors
+        /// As [`Method::open`].
+        pub fn open<E: Environment>(
+            options: &EngineOptions,
+            resources: Resources<E>,
+            catalog: &Arc<Catalog>,
+            setup: &Setup,
+        ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
+            fn old<E: Environment, T: Method<E> + 'static>(
+                options: &T::Options,
+                resources: Resources<E>,
+                catalog: &Arc<Catalog>,
+                setup: &Setup,
+            ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
+                let (engine, report) = T::open(resources, catalog, setup, options)?;
+                Ok((Box::new(engine), report))
+            }
+            match options {
+                $(EngineOptions::$kind(options) => {
+                    old::<E, $kind<E>>(options, resources, catalog, setup)
+                })+
+            }
+        }
+    };
+}
+
+engines! {
+    /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
+    Inp, "inp", InpOptions;
+    /// Copy-on-write updates in a file of pages (P1 3.2).
+    Cow, "cow", CowOptions;
+    /// Log-structured updates with a file write-ahead log and SSTables (P1 3.3).
+    Log, "log", LogOptions;
+    /// NVM-aware in-place updates (P1 4.1).
+    NvmInp, "nvm-inp", NvmInpOptions;
+    /// NVM-aware copy-on-write updates (P1 4.2).
+    NvmCow, "nvm-cow", NvmCowOptions;
+    /// NVM-aware log-structured updates (P1 4.3).
+    NvmLog, "nvm-log", NvmLogOptions;
+}
+
+impl EngineKind {
+    /// The engines of P1, in its order.
+    pub const P1: [Self; 6] =
+        [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
+
+    /// The option of this name, if the engine has one.
+    pub fn option(self, name: &str) -> Option<&'static EngineOption> {
+        self.options().iter().find(|option| option.name == name)
+    }
+
+    /// Refuses the name of an option that no engine has.
+    ///
+    /// # Errors
+    /// [`OptionError::Nowhere`].
+    pub fn check_option_name(name: &str) -> Result<(), OptionError> {
+        if Self::ALL.into_iter().any(|kind| kind.option(name).is_some()) {
+            return Ok(());
+        }
+        let names = Self::ALL.into_iter().flat_map(Self::options).map(|option| option.name);
+        Err(OptionError::Nowhere { name: name.into(), near: did_you_mean(name, names) })
+    }
+}
+
+impl EngineOptions {
+    /// Gives an option a value.
+    ///
+    /// # Errors
+    /// The engine has no option of this name, or the value is beyond its limits.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), OptionError> {
+        let kind = self.kind();
+        let Some(option) = kind.option(name) else {
+            EngineKind::check_option_name(name)?;
+            return Err(unknown(kind, name));
+        };
+        option.check(value)?;
+        self.put(name, value);
+        Ok(())
+    }
+
+    /// Refuses values beyond the limits of their options.
+    ///
+    /// # Errors
+    /// [`OptionError::Limits`].
+    pub fn check(&self) -> Result<(), OptionError> {
+        let mut options = self.kind().options().iter();
+        options.try_for_each(|option| option.check(self.get(option.name).unwrap_or(option.default)))
+    }
+}
+
+/// Says that another engine than `kind` has the option `name`.
+fn unknown(kind: EngineKind, name: &str) -> OptionError {
+    let names = |all: Vec<&str>| all.join(", ");
+    let others = EngineKind::ALL.into_iter().filter(|other| other.option(name).is_some());
+    OptionError::Unknown {
+        engine: kind,
+        name: name.into(),
+        elsewhere: format!(", only {}", names(others.map(EngineKind::name).collect())),
+        has: names(kind.options().iter().map(|option| option.name).collect()),
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that names no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
+pub struct ParseEngineError(String);
+
+impl FromStr for EngineKind {
+    type Err = ParseEngineError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == word)
+            .ok_or_else(|| ParseEngineError(word.into()))
+    }
+}

@@ -1,0 +1,136 @@
+//! What can be chosen about each engine: names, defaults, limits; and that what is beyond them, or
+//! another engine's, is refused.
+
+use engines::{
+    CowOptions, EngineKind, EngineOptions, InpOptions, Limits, LogOptions, NODE_BYTES, OptionError,
+};
+
+const MAX: u64 = u64::MAX;
+
+/// Name, default, least, most, fixed at creation.
+type Listed = (&'static str, u64, u64, u64, bool);
+
+/// All there is to choose: a default that changes has to change here, too.
+const LISTED: [(EngineKind, &[Listed]); 6] = [
+    (
+        EngineKind::Inp,
+        &[
+            ("node_bytes", 512, 64, 16_384, true),
+            ("checkpoint_bytes", 268_435_456, 1, MAX, false),
+            ("wal_reserve_bytes", 4_194_304, 1, MAX, false),
+            ("wal_buffer_bytes", 262_144, 4096, 16_777_216, false),
+        ],
+    ),
+    (
+        EngineKind::Cow,
+        &[("page_bytes", 4096, 128, 32_768, true), ("cache_bytes", 268_435_456, 0, MAX, false)],
+    ),
+    (
+        EngineKind::Log,
+        &[
+            ("node_bytes", 512, 64, 16_384, true),
+            ("memtable_bytes", 33_554_432, 1024, MAX, false),
+            ("growth", 10, 2, 1_000_000, false),
+            ("level0_runs", 4, 1, 1_000_000, false),
+            ("block_bytes", 4096, 256, 1_048_576, false),
+            ("cache_bytes", 268_435_456, 0, MAX, false),
+            ("wal_reserve_bytes", 4_194_304, 1, MAX, false),
+            ("wal_buffer_bytes", 262_144, 4096, 16_777_216, false),
+        ],
+    ),
+    (EngineKind::NvmInp, &[("node_bytes", 512, 64, 16_384, true)]),
+    (EngineKind::NvmCow, &[("tree_node_bytes", 256, 128, 32_768, true)]),
+    (
+        EngineKind::NvmLog,
+        &[
+            ("node_bytes", 512, 64, 16_384, true),
+            ("memtable_bytes", 33_554_432, 1, MAX, false),
+            ("growth", 10, 2, 1_000_000, false),
+            ("level0_runs", 4, 1, 12, false),
+        ],
+    ),
+];
+
+#[test]
+fn each_engine_has_the_options_that_it_had() {
+    for (kind, listed) in LISTED {
+        let found: Vec<Listed> = kind
+            .options()
+            .iter()
+            .map(|option| (option.name, option.default, option.least, option.most, option.fixed))
+            .collect();
+        assert_eq!(found, listed, "{kind}");
+    }
+    assert_eq!(LISTED.map(|(kind, _)| kind), EngineKind::ALL);
+    assert_eq!(NODE_BYTES, 512);
+}
+
+#[test]
+fn each_option_says_what_it_is() {
+    for kind in EngineKind::ALL {
+        for option in kind.options() {
+            let what = format!("{kind}, {}: {}", option.name, option.meaning);
+            assert!(option.meaning.ends_with('.') && option.meaning.len() > 20, "{what}");
+            assert!(!option.meaning.contains("  "), "{what}");
+            assert_eq!(option.name.ends_with("_bytes"), option.unit == "bytes", "{what}");
+            option.check(option.default).unwrap();
+            option.check(option.least).unwrap();
+            option.check(option.most).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_option_can_be_set_by_its_name_and_nothing_else_changes() {
+    for kind in EngineKind::ALL {
+        for option in kind.options() {
+            let mut options = EngineOptions::from(kind);
+            assert_eq!(options.kind(), kind);
+            assert_eq!(options.get(option.name), Some(option.default));
+            for value in [option.least, option.default + 1, option.most] {
+                options.set(option.name, value).unwrap();
+                assert_eq!(options.get(option.name), Some(value), "{kind}, {}", option.name);
+            }
+            options.check().unwrap();
+            for other in kind.options().iter().filter(|other| other.name != option.name) {
+                assert_eq!(options.get(other.name), Some(other.default), "{kind}, {}", option.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn fields_and_names_are_the_same_options() {
+    let mut named = EngineOptions::from(EngineKind::Inp);
+    named.set("checkpoint_bytes", 5).unwrap();
+    let typed = InpOptions { checkpoint_bytes: 5, ..InpOptions::default() };
+    assert_eq!(named, typed.into());
+    let mut named = EngineOptions::from(EngineKind::Log);
+    named.set("growth", 3).unwrap();
+    assert_eq!(named, LogOptions { growth: 3, ..LogOptions::default() }.into());
+}
+
+#[test]
+fn what_is_beyond_the_limits_or_another_engines_is_refused_with_the_way_out() {
+    let mut options = EngineOptions::from(EngineKind::NvmLog);
+    let before = options.clone();
+    let error = options.set("level0_runs", 13).unwrap_err();
+    let limits = Limits { least: 1, most: 12 };
+    assert_eq!(error, OptionError::Limits { name: "level0_runs", value: 13, limits });
+    assert_eq!(error.to_string(), "level0_runs of 13; choose 1 to 12");
+    assert_eq!(
+        options.set("memtable_bytes", 0).unwrap_err().to_string(),
+        "memtable_bytes of 0; choose 1 at least"
+    );
+    assert_eq!(
+        options.set("page_bytes", 512).unwrap_err().to_string(),
+        "nvm-log has no option `page_bytes`, only cow; it has node_bytes, memtable_bytes, growth, level0_runs"
+    );
+    assert_eq!(
+        options.set("memtable_byte", 512).unwrap_err().to_string(),
+        "no engine has an option `memtable_byte`; did you mean `memtable_bytes`?"
+    );
+    assert_eq!(options, before, "nothing was changed");
+    let typed: EngineOptions = CowOptions { page_bytes: 77, ..CowOptions::default() }.into();
+    assert_eq!(typed.check().unwrap_err().to_string(), "page_bytes of 77; choose 128 to 32768");
+}

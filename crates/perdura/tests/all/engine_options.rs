@@ -1,0 +1,163 @@
+//! Options of engines: each reaches its engine, and those of another are refused.
+
+use crate::support::{Driver, Model, Tables, schema};
+use perdura::{
+    Background, CowOptions, Database, Domain, EngineKind, Error, InpOptions, NvmInpOptions, Options,
+};
+
+fn options() -> Options {
+    Options::new().domain(Domain::Process).pool_limit(1 << 30).volatile_limit(1 << 30)
+}
+
+/// Small in every way.
+fn small(engine: EngineKind) -> Options {
+    options()
+        .engine(engine)
+        .tune("node_bytes", 256)
+        .tune("tree_node_bytes", 256)
+        .tune("page_bytes", 1024)
+        .tune("cache_bytes", 64 << 10)
+        .tune("checkpoint_bytes", 64 << 10)
+        .tune("wal_reserve_bytes", 8 << 10)
+        .tune("wal_buffer_bytes", 8 << 10)
+        .tune("memtable_bytes", 8 << 10)
+        .tune("growth", 2)
+        .tune("level0_runs", 2)
+        .tune("block_bytes", 1024)
+}
+
+/// All that can be counted of a run of random transactions, which are always the same; or the error.
+fn counts(options: &Options) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let run = || -> Result<String, Error> {
+        let db = Database::create(&path, &schema(), options)?;
+        db.count(true);
+        let (tables, mut driver, mut model) =
+            (Tables::of(&db), Driver::new(5, 300), Model::default());
+        for transaction in 0..400 {
+            driver.transaction(&db, &tables, &mut model, 1 + transaction % 5)?;
+        }
+        let counters = db.counters();
+        let text = format!("{:?} {:?} {counters:?}", db.stats()?, db.footprint()?);
+        db.close()?;
+        Ok(text)
+    };
+    run().unwrap_or_else(|error| error.to_string())
+}
+
+/// A value of each option that shows in the counts. A cache or a buffer shows in that there is no
+/// room for a large one.
+fn other_value(name: &str) -> Option<u64> {
+    Some(match name {
+        "node_bytes" => 1024,
+        "tree_node_bytes" => 512,
+        "page_bytes" => 4096,
+        "cache_bytes" => 1 << 40,
+        "checkpoint_bytes" => 1 << 30,
+        "wal_reserve_bytes" => 256 << 10,
+        "wal_buffer_bytes" => 8 << 20,
+        "memtable_bytes" => 64 << 10,
+        "growth" => 8,
+        "level0_runs" => 8,
+        "block_bytes" => 4096,
+        _ => return None,
+    })
+}
+
+#[test]
+fn each_option_reaches_its_engine() {
+    for engine in EngineKind::ALL {
+        let usual = counts(&small(engine));
+        assert_eq!(usual, counts(&small(engine)), "{engine}: the counts are always the same");
+        for option in engine.options() {
+            // How many blocks are in memory shows in nothing that is counted here: a test of `Log`
+            // asks for it.
+            if (engine, option.name) == (EngineKind::Log, "cache_bytes") {
+                continue;
+            }
+            let value = other_value(option.name);
+            let value = value.unwrap_or_else(|| panic!("{engine}: try {}, too", option.name));
+            let changed = counts(&small(engine).set(option.name, value));
+            assert_ne!(usual, changed, "{engine}: {} changes nothing", option.name);
+        }
+    }
+}
+
+fn refused(options: &Options, text: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Database::create(directory.path().join("db"), &schema(), options).unwrap_err();
+    assert!(matches!(error, Error::Options(_)), "{error:?}");
+    assert_eq!(error.to_string(), text);
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_option_that_the_engine_does_not_have_is_refused_and_nothing_is_made() {
+    refused(
+        &options().engine(EngineKind::NvmInp).set("memtable_bytes", 4096),
+        "nvm-inp has no option `memtable_bytes`, only log, nvm-log; it has node_bytes",
+    );
+    for options in [
+        options().engine(EngineKind::NvmInp).tune("memtable_byte", 4096),
+        options().tune("memtable_byte", 4096),
+        options().set("memtable_byte", 4096),
+    ] {
+        refused(
+            &options,
+            "no engine has an option `memtable_byte`; did you mean `memtable_bytes`?",
+        );
+    }
+    refused(
+        &options().engine(CowOptions { page_bytes: 77, ..CowOptions::default() }),
+        "page_bytes of 77; choose 128 to 32768",
+    );
+    let typed = InpOptions { checkpoint_bytes: 0, ..InpOptions::default() };
+    refused(&options().engine(typed), "checkpoint_bytes of 0; choose 1 at least");
+}
+
+#[test]
+fn options_of_another_engine_than_the_databases_are_refused_with_the_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    Database::create(&path, &schema(), &options().engine(EngineKind::NvmInp)).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = Database::open(&path, &options().engine(InpOptions::default())).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::WrongEngine { .. }), "{text}");
+    let expected = "was created with engine `nvm-inp`, not `inp`; open it without naming an engine";
+    assert!(text.ends_with(expected), "{text}");
+    let error = Database::open(&path, &options().set("page_bytes", 4096)).unwrap_err();
+    let expected = "nvm-inp has no option `page_bytes`, only cow; it has node_bytes";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(std::fs::read(&path).unwrap(), before, "it was not touched");
+    // What it has, and what others have where that is none of its business.
+    let own = NvmInpOptions { node_bytes: 1024 };
+    for options in [options().engine(own), options().tune("page_bytes", 4096)] {
+        Database::open(&path, &options.background(Background::Inline)).unwrap();
+    }
+}
+
+/// A name counts for more than a field, and the last one of several counts.
+#[test]
+fn an_option_that_is_given_twice_has_the_last_value() {
+    let typed = InpOptions { checkpoint_bytes: 0, ..InpOptions::default() };
+    let options = options().set("checkpoint_bytes", 0).set("checkpoint_bytes", 64 << 10);
+    let directory = tempfile::tempdir().unwrap();
+    let made =
+        Database::create(directory.path().join("a"), &schema(), &options.clone().engine(typed));
+    assert!(made.is_err(), "a value that is refused is refused, even if another one follows");
+    let typed = InpOptions { checkpoint_bytes: 1 << 30, ..InpOptions::default() };
+    let usual = counts(&small(EngineKind::Inp));
+    assert_eq!(
+        counts(
+            &small(EngineKind::Inp)
+                .set("checkpoint_bytes", 1 << 30)
+                .set("checkpoint_bytes", 64 << 10)
+        ),
+        usual
+    );
+    let named = small(EngineKind::Inp).engine(typed);
+    assert_eq!(counts(&named), usual);
+}
