@@ -1,4 +1,5 @@
-//! What a line costs on this host, by the size of the memory, and how fast the cache model is.
+//! Measures the cost of a line on this host, by the size of the memory, and the speed of the cache
+//! model.
 //!
 //! ```text
 //! calibrate [MEBIBYTES...]

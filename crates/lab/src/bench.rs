@@ -1,5 +1,5 @@
-//! What a measurement is given: a place, a seed, somebody who can kill processes, and somebody who
-//! watches.
+//! The surroundings of a measurement: a place, a seed, somebody who can kill processes, and
+//! somebody who watches.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Contestant {
     }
 }
 
-/// What was found after a kill.
+/// A database as it was found after a kill.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reopened {
     /// From the start of the open call to its end.
@@ -87,7 +87,7 @@ impl Watch for () {
 pub struct Bench<'a> {
     /// A directory on the medium that is measured.
     pub directory: &'a Path,
-    /// Of keys and values.
+    /// The seed of keys and values.
     pub seed: u64,
     /// Kills.
     pub launcher: &'a dyn Launcher,

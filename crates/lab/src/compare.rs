@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::point::{Point, X};
 use crate::results::Configured;
 
-/// What became of a number.
+/// The change of a number between two runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -32,7 +32,7 @@ pub enum Change {
 /// A number on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
-    /// Of which experiment.
+    /// The experiment.
     pub experiment: String,
     /// Which plot.
     pub panel: String,
@@ -40,7 +40,7 @@ pub struct Compared {
     pub series: String,
     /// Where.
     pub x: X,
-    /// What.
+    /// The metric.
     pub metric: String,
     /// In what unit.
     pub unit: String,
@@ -53,7 +53,7 @@ pub struct Compared {
     pub worse_by: f64,
     /// Whether it was counted.
     pub exact: bool,
-    /// What became of it.
+    /// The change.
     pub change: Change,
 }
 
@@ -88,8 +88,8 @@ fn more_is_better(metric: &str) -> bool {
     metric.contains("throughput") || matches!(metric, "bandwidth" | "scaling")
 }
 
-/// What says how a run was, and not how well it did. The kinds of lines fetched are parts of `nvm
-/// loads`, which is judged: one that becomes another kind is no loss.
+/// Whether a metric says how a run was, and not how well it did. The kinds of lines fetched are
+/// parts of `nvm loads`, which is judged: one that becomes another kind is no loss.
 fn describes(metric: &str) -> bool {
     let described = [
         "redone and undone",

@@ -2,7 +2,7 @@
 
 use perdura::EngineKind;
 
-/// What an operation does.
+/// An operation of the cost model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Adds a tuple.
@@ -49,7 +49,7 @@ pub struct CostModel {
     pub node_is_absent: bool,
 }
 
-/// What an operation writes, by where.
+/// The bytes that an operation writes, by where.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
     /// Memory.
@@ -69,8 +69,8 @@ impl Cost {
 }
 
 impl CostModel {
-    /// What an operation of an engine writes: a cell of Table 3; `None` for an engine that is not in
-    /// it.
+    /// Returns the bytes that an operation of an engine writes: a cell of Table 3; `None` for an
+    /// engine that is not in it.
     #[must_use]
     pub fn cost(&self, engine: EngineKind, operation: Operation) -> Option<Cost> {
         let Self { tuple, fixed, variable, pointer, theta, node, small, node_is_absent } = *self;

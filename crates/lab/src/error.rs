@@ -1,4 +1,4 @@
-//! What can go wrong in the laboratory, in words that say what to do.
+//! The errors of the laboratory, in words that say what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ pub enum LabError {
     /// No experiment is called so.
     #[error("there is no experiment '{given}'; `perdura lab list` names all: {known}")]
     UnknownExperiment {
-        /// What was asked for.
+        /// The name that was asked for.
         given: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
     /// The file holds something else.
@@ -73,7 +73,7 @@ pub enum LabError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The file of results is damaged.
@@ -81,7 +81,7 @@ pub enum LabError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The database of results failed otherwise.
@@ -89,7 +89,7 @@ pub enum LabError {
     Results {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The operating system refused.
@@ -97,7 +97,7 @@ pub enum LabError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Nothing is known of what was named.
@@ -105,17 +105,17 @@ pub enum LabError {
     Nothing {
         /// Commit, host, scale or seed.
         what: &'static str,
-        /// What was asked for.
+        /// The thing that was asked for.
         given: String,
-        /// What there is.
+        /// The ones that exist.
         known: String,
     },
     /// More than one thing has this name.
     #[error("'{given}' could be any of: {known}; write more of it")]
     Ambiguous {
-        /// What was asked for.
+        /// The thing that was asked for.
         given: String,
-        /// What there is.
+        /// The ones that exist.
         known: String,
     },
     /// A file that was given is not what it should be.
@@ -123,7 +123,7 @@ pub enum LabError {
     Input {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// Our own claims cannot be read.
@@ -141,9 +141,9 @@ pub enum LabError {
     /// A measurement failed.
     #[error("{what}: {why}")]
     Measurement {
-        /// What was being measured.
+        /// The measurement.
         what: String,
-        /// What happened.
+        /// The reason.
         why: String,
     },
     /// Some measurements failed.

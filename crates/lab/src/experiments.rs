@@ -8,13 +8,13 @@ use crate::studies::Study;
 pub struct Experiment {
     /// Its name on the command line and in results.
     pub id: &'static str,
-    /// What it shows.
+    /// The title of its plot.
     pub title: &'static str,
-    /// What is on its plot, and how it was set.
+    /// The content of its plot, and how it was set.
     pub about: &'static str,
     /// Where the paper shows it.
     pub paper: &'static str,
-    /// What has to be measured for it.
+    /// The study that measures it.
     pub study: Study,
 }
 

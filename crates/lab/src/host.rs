@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What has to be known of a machine to read its figures.
+/// The facts of a machine that one needs to read its figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Name of the machine, as it calls itself.
@@ -13,7 +13,7 @@ pub struct Host {
     pub cores: usize,
     /// The instruction that writes cache lines back.
     pub flush: String,
-    /// What the pools lie on: the file system, and the device if there is one.
+    /// The medium of the pools: the file system, and the device if there is one.
     pub medium: String,
     /// Release of the kernel.
     pub kernel: String,
@@ -22,8 +22,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// What tells machines apart: equal for equal facts, on every run. Another kernel and another
-    /// device make another machine: figures of the two are not to be mixed.
+    /// A key that tells machines apart: equal for equal facts, on every run. Another kernel and
+    /// another device make another machine: figures of the two are not to be mixed.
     #[must_use]
     pub fn key(&self) -> String {
         let Self { name, cpu, cores, flush, medium, kernel, memory_bytes } = self;

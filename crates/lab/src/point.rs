@@ -60,7 +60,7 @@ pub struct Point {
     pub series: String,
     /// Where on the horizontal axis.
     pub x: X,
-    /// What is measured.
+    /// The metric.
     pub metric: String,
     /// In what unit.
     pub unit: String,

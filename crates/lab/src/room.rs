@@ -11,7 +11,7 @@ use peers::PeerKind;
 use perdura::EngineKind;
 use workloads::tpcc;
 
-/// What every measurement takes: histograms, buffers, reserves of logs.
+/// Bytes that every measurement takes: histograms, buffers, reserves of logs.
 const FIXED_BYTES: u64 = 64 << 20;
 /// A tuple of YCSB on the medium: most of all in a log-structured engine that merges.
 const TUPLE_ON_MEDIUM: u64 = 2_700;
@@ -25,11 +25,11 @@ const TUPLE_ONCE: u64 = 1_300;
 const OPERATION: u64 = 8;
 /// A tuple of TPC-C, a fifth the size: on the medium, in memory, emulated.
 const SHOP_TUPLE: (u64, u64, u64) = (600, 400, 900);
-/// What a transaction of TPC-C adds: on the medium, in memory, emulated.
+/// Bytes that a transaction of TPC-C adds: on the medium, in memory, emulated.
 const SHOP_TXN: (u64, u64, u64) = (1_000, 300, 1_500);
-/// What databases that are no maps reserve on the medium, however little there is in them.
+/// Bytes that databases that are no maps reserve on the medium, however little there is in them.
 const PEER_RESERVES: u64 = 256 << 20;
-/// What they have in memory besides their cache.
+/// Bytes that they have in memory besides their cache.
 const BESIDES_CACHE: u64 = 1 << 29;
 
 /// About what a measurement takes at most.
@@ -128,7 +128,7 @@ impl Takes {
     }
 }
 
-/// What there is room for.
+/// The room that there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Free bytes of the medium.
@@ -140,7 +140,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// What is missing for a measurement, in words; `None` if there is enough.
+    /// Returns what is missing for a measurement, in words; `None` if there is enough.
     #[must_use]
     pub fn lacks(&self, takes: &Takes) -> Option<String> {
         let Takes { medium_bytes, memory_bytes, at_once_bytes: both } = *takes;

@@ -24,7 +24,7 @@ pub struct Identity {
     pub commit: String,
     /// The machine.
     pub host: Host,
-    /// Of keys and values.
+    /// The seed of keys and values.
     pub seed: u64,
 }
 
@@ -58,7 +58,7 @@ struct Part {
     missing: Vec<usize>,
 }
 
-/// What is to be done.
+/// The measurements to be done.
 pub struct Plan {
     parts: Vec<Part>,
     identity: Identity,
@@ -142,7 +142,7 @@ impl Plan {
         all
     }
 
-    /// What is missing of studies of which something is there.
+    /// Returns the missing parts of studies of which something is there.
     #[must_use]
     pub fn incomplete(&self) -> Vec<Missing> {
         let mut all = Vec::new();
@@ -283,7 +283,7 @@ struct Clock {
     /// Seconds that what was measured has taken, and what it weighs.
     spent: Shared<f64>,
     weighed: Shared<f64>,
-    /// Of all that has been or is still to be measured.
+    /// The weight of all that has been or is still to be measured.
     weight: Shared<f64>,
 }
 
@@ -300,7 +300,8 @@ impl Clock {
         self.weighed.set(self.weighed.get() + weight);
     }
 
-    /// What failed is not to be waited for, and how long it took says nothing of the rest.
+    /// Takes a failed measurement out: it is not to be waited for, and how long it took says
+    /// nothing of the rest.
     fn gave_up(&self, weight: f64) {
         self.weight.set(self.weight.get() - weight);
     }

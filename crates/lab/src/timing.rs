@@ -24,7 +24,7 @@ const LIMIT_BYTES: u64 = 64 << 30;
 /// the time of one run among its parts.
 const ACCESSES_OF_A_CALL: f64 = 100.0;
 
-/// What misses cost on this machine, measured once for each size of the data.
+/// The cost of misses on this machine, measured once for each size of the data.
 #[derive(Debug, Default)]
 pub struct Calibrations(RefCell<BTreeMap<u64, Host>>);
 
@@ -51,12 +51,12 @@ impl Calibrations {
     }
 }
 
-/// What was counted of an emulated run.
+/// The counts of an emulated run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// All of it.
     pub counts: Counts,
-    /// What of it was for what.
+    /// The breakdown by purpose.
     pub parts: Breakdown,
     /// Writes of the line that was written most, over the mean of all lines that were written.
     pub unevenness: f64,
@@ -251,7 +251,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Of the seconds of runs with and without flushes.
+    /// The times of runs with and without flushes, from their seconds.
     pub(crate) fn of(durable: &[f64], unflushed: &[f64]) -> Self {
         let times =
             |of: fn(&[f64]) -> f64| NativeTimes { durable: of(durable), unflushed: of(unflushed) };

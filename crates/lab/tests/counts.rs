@@ -6,7 +6,7 @@ mod common;
 use common::measured;
 use lab::Point;
 
-/// What counts. Storage, too: with one thread it is the same after the same work.
+/// The experiments that count. Storage, too: with one thread it is the same after the same work.
 const COUNTED: [&str; 6] = ["P1-F9", "P1-F11", "P1-F14", "P1-T3", "PEERS-SPACE", "PEERS-CHURN"];
 
 /// The counts of all studies that count, of a run from nothing.

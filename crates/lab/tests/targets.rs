@@ -1,5 +1,5 @@
-//! What Perdura's own targets need is measured, at the smallest sizes: every series, every latency,
-//! every size of the axis. One test in a process of its own: emulated runs fork it.
+//! Everything that Perdura's own targets need is measured, at the smallest sizes: every series,
+//! every latency, every size of the axis. One test in a process of its own: emulated runs fork it.
 
 mod common;
 

@@ -82,7 +82,7 @@ struct Regions {
 }
 
 impl Regions {
-    /// What the traced process has written, if it has.
+    /// Reads the report that the traced process has written, if it has.
     fn read(path: &Path) -> io::Result<Option<Self>> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

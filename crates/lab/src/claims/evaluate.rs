@@ -37,7 +37,7 @@ pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tes
     }
 }
 
-/// What the points say.
+/// The points' answer to a claim.
 struct Judged {
     value: String,
     /// Whether it holds in the middle, at the low and at the high end.
@@ -348,7 +348,8 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// What was measured beside a value: the parts of a whole, or what else is known of its place.
+/// Returns what was measured beside a value: the parts of a whole, or what else is known of its
+/// place.
 fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<String> {
     let same = |point: &&Point| {
         point.experiment == place.experiment
@@ -376,7 +377,7 @@ fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<Strin
     (!told.is_empty()).then(|| format!("{what}: {}", told.join(", ")))
 }
 
-/// What is counted for a transaction.
+/// The counts per transaction.
 const COUNTS: [&str; 6] =
     ["nvm loads", "nvm stores", "flushed lines", "fences", "syncs", "file bytes"];
 
@@ -423,7 +424,7 @@ struct Run {
 }
 
 impl Run {
-    /// Of the value at a place; `None` if nothing was counted for it.
+    /// The run of the value at a place; `None` if nothing was counted for it.
     fn of(place: &Place, all_panels: bool) -> Option<Self> {
         const YCSB: &[&str] = &["P1-F9", "P1-F10"];
         let (experiments, panel, x): (&'static [&'static str], _, _) =
@@ -441,7 +442,7 @@ impl Run {
         Some(Self { experiments, series: place.series.clone(), panel, x })
     }
 
-    /// What tells it from the others.
+    /// A name that tells it from the others.
     fn name(&self, all: &[Self]) -> String {
         let mut name = vec![self.series.clone()];
         if all.iter().any(|other| other.panel != self.panel) {

@@ -1,4 +1,4 @@
-//! What a run has not measured, though it began.
+//! Points that a run has not measured, though it began.
 
 use super::Claim;
 

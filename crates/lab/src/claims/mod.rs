@@ -1,4 +1,4 @@
-//! What the paper claims, as data, and whether it is so here.
+//! The paper's claims, as data, and whether they hold here.
 //!
 //! The claims are in `claims/*.toml`, whose head explains how one is written. Invariants:
 //! - The data was committed before the first run; a test holds each claim against the registry of
@@ -24,7 +24,7 @@ pub use missing::Missing;
 /// The claims of P1.
 const P1: &str = include_str!("../../claims/p1.toml");
 
-/// What Perdura wants to reach.
+/// Perdura's own targets.
 const TARGETS: &str = include_str!("../../claims/targets.toml");
 
 /// How far from the paper's range a ratio may lie: to 0.75 times its low and 1.25 times its high
@@ -34,7 +34,7 @@ pub const TOLERANCE: f64 = 0.25;
 /// The same for the authors' own points, which the paper rounds: 1.3 is said of 1.25 and of 1.35.
 pub const ROUNDING: f64 = 0.05;
 
-/// What is selected of an experiment; an empty list is all there is.
+/// A selection of an experiment's points; an empty list is all there is.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Narrowing {
@@ -49,7 +49,7 @@ pub struct Narrowing {
     pub x: Vec<X>,
 }
 
-/// What one side of a ratio replaces in the selection.
+/// The parts of the selection that one side of a ratio replaces.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Side {
@@ -88,7 +88,7 @@ pub struct Claim {
     pub experiment: String,
     /// Where the paper says it.
     pub section: String,
-    /// What the paper says, in our words.
+    /// The claim, in our words.
     pub text: String,
     /// The metric of the points.
     pub metric: String,
@@ -124,14 +124,14 @@ pub struct Claim {
     /// All values are above those of `than`.
     #[serde(default)]
     pub greater: bool,
-    /// What is compared with, for `greater`.
+    /// The other side of `greater`.
     pub than: Option<Narrowing>,
     /// For `greater`: the field in which both sides have to agree, `series` or `panel`.
     pub matched: Option<Field>,
     /// The x of the largest value is one of these.
     #[serde(default)]
     pub best: Vec<X>,
-    /// What a reader has to know of how it was tested here.
+    /// A note for readers on how it was tested here.
     pub note: Option<String>,
 }
 
@@ -212,7 +212,7 @@ pub fn claims() -> Result<Vec<Claim>, LabError> {
     read(P1)
 }
 
-/// What Perdura wants to reach, written in the same way.
+/// Perdura's own targets, written in the same way.
 ///
 /// # Errors
 /// As [`claims`].
@@ -225,7 +225,7 @@ fn read(text: &str) -> Result<Vec<Claim>, LabError> {
     Ok(file.claim)
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
     /// It is so here.
@@ -263,11 +263,11 @@ pub struct Tested {
     pub experiment: String,
     /// Where the paper says it.
     pub section: String,
-    /// What it says.
+    /// The claim, in our words.
     pub text: String,
     /// The paper's value.
     pub paper_value: String,
-    /// What the authors' own published points come to, if they were given.
+    /// The value in the authors' own published points, if they were given.
     pub authors_value: Option<String>,
     /// Whether those points agree with the claim.
     pub authors_verdict: Option<Verdict>,
@@ -278,7 +278,7 @@ pub struct Tested {
     pub spread: Option<String>,
     /// The verdict is another at one end of the spread.
     pub within_spread: bool,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// Why.
     pub reason: String,

@@ -29,8 +29,9 @@ impl View {
         }
     }
 
-    /// What goes with it on the other side of a comparison: runs of two things are slow and fast by
-    /// themselves, while the ends of what was emulated are two assumptions about all of it.
+    /// The bound that goes with it on the other side of a comparison: runs of two things are slow
+    /// and fast by themselves, while the ends of what was emulated are two assumptions about all of
+    /// it.
     pub(super) fn other(self) -> Self {
         match self {
             Self::Least => Self::Most,
@@ -79,7 +80,7 @@ pub(super) struct Selected {
 }
 
 impl Selected {
-    /// What it is, in short: `nvm-cow / cow, low, read-only`.
+    /// A short name: `nvm-cow / cow, low, read-only`.
     pub(super) fn text(&self) -> String {
         let Some(over) = &self.over else { return self.place.text() };
         let one = &self.place;

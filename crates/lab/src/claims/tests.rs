@@ -149,7 +149,7 @@ fn a_reason_has_the_parts_of_what_was_measured() {
     assert!(tested.reason.contains("storage 60.0, index 40.0"), "{}", tested.reason);
 }
 
-/// What was counted of a run, and its throughput.
+/// Points of a run: a count, and its throughput.
 fn run(experiment: &str, series: &str, panel: &str, x: impl Into<X>, loads: f64) -> [Point; 2] {
     let place = Point::of(experiment, series, x).panel(panel);
     [

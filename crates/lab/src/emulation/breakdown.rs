@@ -1,4 +1,4 @@
-//! What of a run is for what (P1 5.5, F13).
+//! The breakdown of a run by purpose (P1 5.5, F13).
 
 use pm::{Component, Meter};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// Of what was counted since the meter was reset.
+    /// The breakdown of what was counted since the meter was reset.
     #[must_use]
     pub fn of(meter: &Meter) -> Self {
         let mut breakdown = Self::default();

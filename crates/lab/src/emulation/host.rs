@@ -1,4 +1,4 @@
-//! What a line costs that this host fetches from its own memory.
+//! The cost of a line that this host fetches from its own memory.
 //!
 //! Measured in memory of the size of the data: what is smaller than the host's caches or than its
 //! address translation reaches is faster, and the charges of the model are differences to what the
@@ -35,7 +35,7 @@ const ROUNDS: u32 = 7;
 /// Memory of which every line stays in the nearest cache.
 const TINY: u64 = 8 << 10;
 
-/// What a line costs here, in nanoseconds, in memory of `arena_bytes`.
+/// The cost of a line here, in nanoseconds, in memory of `arena_bytes`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Host {
     /// Bytes of the memory that was measured.

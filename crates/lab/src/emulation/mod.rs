@@ -1,4 +1,5 @@
-//! What a run would take on non-volatile memory of a given latency and bandwidth.
+//! Emulation: the time that a run would take on non-volatile memory of a given latency and
+//! bandwidth.
 //!
 //! 1. The run is done once in [`Nvm`], in which the pool, the volatile memory and the files lie in
 //!    emulated memory (`pm`): it gives [`Counts`], the same on every machine.

@@ -137,7 +137,7 @@ enum Overlap {
     None,
 }
 
-/// What work with these counts and these native times would take.
+/// Returns the time that work with these counts and these native times would take.
 ///
 /// # Panics
 /// If there is no worker.

@@ -17,7 +17,7 @@ struct Grid<'a> {
 }
 
 impl Report {
-    /// What the page says, but for its plots: their numbers are in tables.
+    /// The text of the page, but for its plots: their numbers are in tables.
     #[must_use]
     pub fn markdown(&self) -> String {
         let data = self.data();
@@ -37,7 +37,7 @@ impl Report {
     }
 }
 
-/// What became of the paper's claims; one line if the run says nothing of any.
+/// Appends the outcomes of the paper's claims; one line if the run says nothing of any.
 fn claimed(text: &mut String, claims: &[Tested]) {
     let title = "What the paper claims, and whether it is so here";
     if claims.iter().all(|claim| claim.verdict == Verdict::NotTestable) {
@@ -234,7 +234,7 @@ fn line(text: &mut String, cells: impl Iterator<Item = String>) {
     text.push_str("|\n");
 }
 
-/// What may stand in a table.
+/// Escapes a text for a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

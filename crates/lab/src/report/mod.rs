@@ -27,32 +27,32 @@ const VEGA: &str = include_str!("../../assets/vega/vega.min.js");
 const VEGA_LITE: &str = include_str!("../../assets/vega/vega-lite.min.js");
 const VEGA_EMBED: &str = include_str!("../../assets/vega/vega-embed.min.js");
 
-/// What a report is made of.
+/// The data of a report.
 pub struct Report {
-    /// What was measured, and how.
+    /// The measured points, with how they were measured.
     pub configured: Vec<Configured>,
-    /// What a line costs on the machine, by the size of the memory: what emulation goes by.
+    /// The cost of a line on the machine, by the size of the memory: what emulation goes by.
     pub calibrations: Vec<Line>,
     /// The cells of the studies, in the order in which they were measured.
     pub measurements: Vec<Measurement>,
-    /// What the authors published, if it was given.
+    /// The authors' published points, if they were given.
     pub authors: Option<Vec<Point>>,
-    /// What became of the papers' claims.
+    /// The outcomes of the papers' claims.
     pub claims: Vec<Tested>,
-    /// What became of Perdura's own targets.
+    /// The outcomes of Perdura's own targets.
     pub targets: Vec<Tested>,
     /// The machine.
     pub host: Host,
     /// Which results.
     pub selection: Selection,
-    /// What is missing of studies that were begun.
+    /// The missing parts of studies that were begun.
     pub missing: Vec<Missing>,
     /// [`Results::unequal`].
     pub unequal: Vec<Unequal>,
     points: Vec<Point>,
 }
 
-/// What the page is told of an experiment.
+/// An experiment as the page is told of it.
 #[derive(Serialize)]
 struct Shown<'a> {
     id: &'a str,
@@ -183,7 +183,7 @@ impl Report {
     }
 }
 
-/// What a run like this one should have and has not, of the studies that it began.
+/// Returns what a run like this one should have and has not, of the studies that it began.
 fn missing(
     results: &Results,
     selection: &Selection,

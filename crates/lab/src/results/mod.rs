@@ -204,7 +204,7 @@ impl Results {
     }
 }
 
-/// What SQLite said of a file, in our words.
+/// Turns SQLite's error about a file into ours.
 fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> LabError + use<> {
     let path = path.to_owned();
     move |source| {

@@ -14,9 +14,9 @@ use crate::point::{Point, X};
 /// One cell of a study that was measured, without its points.
 #[derive(Debug, Clone)]
 pub struct Measurement {
-    /// What makes it this one.
+    /// Its identity.
     pub key: Key,
-    /// What is smaller than in the paper, and how; empty if nothing is.
+    /// The sizes that are smaller than in the paper; empty if none is.
     pub scaled: String,
     /// When it was done, in seconds since 1970.
     pub finished_s: i64,
@@ -37,7 +37,7 @@ pub struct Selection {
     pub seed: u64,
 }
 
-/// What a user says of a selection: names of commits and hosts may be cut short.
+/// A selection as a user names it: names of commits and hosts may be cut short.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted<'a> {
     /// The commit.

@@ -11,7 +11,7 @@ use crate::point::{Point, median};
 /// One of several rounds of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// What all of them have in common.
+    /// The configuration that all of them have.
     pub configuration: String,
     /// Which one it is, from 0.
     pub number: u64,
@@ -33,7 +33,7 @@ impl Round {
     }
 }
 
-/// What rounds of the same point have in common: their configuration, and where the point lies.
+/// The identity that rounds of the same point share: their configuration, and where the point lies.
 type Place = (String, [String; 5]);
 
 fn place(round: &Round, point: &Point) -> Place {
@@ -74,7 +74,8 @@ pub(super) fn together(all: Vec<Configured>) -> Vec<Configured> {
     merged.into_iter().map(whole).collect()
 }
 
-/// What all rounds say. Of what is exact they say the same, and it is exact only then.
+/// The point that stands for all rounds. Where it is exact they all say the same, and it is exact
+/// only then.
 fn of_rounds(first: Point, rounds: &[Point]) -> Point {
     if first.exact && rounds.iter().all(|one| one.exact && one.value == first.value) {
         return first;
@@ -93,9 +94,9 @@ fn of_rounds(first: Point, rounds: &[Point]) -> Point {
 /// A count that is not the same in each round, though the same seed has to give the same number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unequal {
-    /// Of which experiment it is.
+    /// The experiment.
     pub experiment: String,
-    /// What it is, and how it differs, in words.
+    /// The point and how it differs, in words.
     pub text: String,
 }
 

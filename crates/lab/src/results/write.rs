@@ -11,10 +11,10 @@ use crate::error::LabError;
 use crate::host::Host;
 use crate::point::{Point, X};
 
-/// What makes a measurement that measurement.
+/// The identity of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// What was done, such as `ycsb`.
+    /// The study, such as `ycsb`.
     pub study: String,
     /// With what, as canonical JSON.
     pub configuration: String,
@@ -40,7 +40,7 @@ impl Results {
         Ok(())
     }
 
-    /// What is known of lines on a host: by the size of the memory, what one costs.
+    /// Returns the measured costs of lines on a host, by the size of the memory.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -18,7 +18,7 @@ use crate::room::Takes;
 use crate::scale::Sizes;
 
 const CHUNK_BYTES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-/// What random writes go to.
+/// The size of the area that random writes go to.
 const AREA_BYTES: u64 = 64 << 20;
 const INTERFACES: [&str; 2] = ["allocator", "filesystem"];
 const ACCESSES: [&str; 2] = ["sequential", "random"];

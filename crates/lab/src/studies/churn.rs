@@ -114,7 +114,7 @@ struct Churn<'a> {
     random: Random,
 }
 
-/// What values are made of.
+/// The bytes of values.
 const BYTES: [u8; LONGEST] = [7; LONGEST];
 
 impl<'a> Churn<'a> {

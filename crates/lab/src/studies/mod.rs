@@ -1,4 +1,4 @@
-//! What is done: studies, each made of cells.
+//! Studies, each made of cells: the measurements themselves.
 //!
 //! A study may serve several figures: the runs of YCSB give throughput (F5 to F7), loads and stores
 //! (F9, F10) and the effect of the sync primitive (F16). Which study an experiment needs is in
@@ -33,11 +33,11 @@ use crate::scale::Sizes;
 /// One thing that is measured and saved.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// What its counts depend on, as canonical JSON.
+    /// The configuration that its counts depend on, as canonical JSON.
     pub configuration: String,
-    /// What it is, for people.
+    /// A label for people.
     pub label: String,
-    /// What is smaller than in the paper.
+    /// The sizes that are smaller than in the paper.
     pub scaled: String,
     /// About how long it takes, in seconds on the machine on which this was written: for the
     /// estimate of the time left.

@@ -138,7 +138,7 @@ pub(super) fn shop_spec(sizes: &Sizes) -> tpcc::Spec {
     }
 }
 
-/// What the counts of a specification depend on.
+/// The configuration that the counts of a specification depend on.
 pub(super) fn shop_configuration(spec: &tpcc::Spec) -> Value {
     json!({
         "warehouses": spec.warehouses,

@@ -1,5 +1,5 @@
-//! What a user would pick instead, in the same loop and the same run: throughput by mixture, latency
-//! to durability, space, and how all of it grows with the data.
+//! The databases that a user would pick instead, in the same loop and the same run: throughput by
+//! mixture, latency to durability, space, and how all of it grows with the data.
 //!
 //! One thread, one partition, durable commits, low skew; InP also with commits in groups. Engines run
 //! in `adr`; NVM-InP runs in `process` as well, which is what peers promise on memory as a file
@@ -47,7 +47,7 @@ const FANOUT: f64 = 31.0;
 /// The cache behind which growth is counted: that of P1's machine, at every size.
 const GROWTH_CACHE_BYTES: u64 = 20 << 20;
 
-/// Whose growth is held against what is counted of it.
+/// The contestant whose growth is held against what is counted of it.
 const GROWING: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Adr);
 
 /// The same with what peers promise on memory as a file system.
@@ -56,7 +56,7 @@ const PROCESS: Contestant = Contestant::Engine(EngineKind::NvmInp, Domain::Proce
 /// Tuples up to which contestants take turns: what is larger is loaded once.
 const IN_TURNS_UP_TO: u64 = 1_000_000;
 
-/// What an engine is told beyond P1.
+/// A way of running an engine beyond P1.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Way {
     /// That an update is all that its transaction does.
@@ -172,7 +172,7 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     stages.into_iter().map(|(.., stage)| Box::new(stage) as Box<dyn Stage>).collect()
 }
 
-/// What a contestant takes, or what is counted of it when the rest is gone.
+/// Returns the room that a contestant takes, or its count when the rest is gone.
 fn takes(contestant: Contestant, counted: bool, tuples: u64, transactions: u64) -> Takes {
     match contestant {
         Contestant::Engine(kind, _) => {
@@ -301,7 +301,7 @@ struct Race<'a> {
     exact: bool,
 }
 
-/// What became of it.
+/// The outcome of a contestant.
 struct Found {
     points: Vec<Point>,
     /// By mixture and run, microseconds of a transaction.
@@ -414,8 +414,8 @@ fn per_second(rounds: &[Measurement]) -> Vec<f64> {
     rounds.iter().map(Measurement::throughput_txn_s).collect()
 }
 
-/// What a transaction is expected to cost, and what it costs for each part of that: `each` is its
-/// time in microseconds, `lines` are those that it fetches.
+/// Points for the cost that a transaction is expected to have, and for what it costs for each part
+/// of that: `each` is its time in microseconds, `lines` are those that it fetches.
 fn growth(place: &PointBuilder, tuples: u64, lines: f64, each: &[f64]) -> [Point; 3] {
     let levels = (tuples as f64).ln() / FANOUT.ln();
     let part: Vec<f64> = each.iter().map(|us| us * 1e3 / (levels + lines)).collect();

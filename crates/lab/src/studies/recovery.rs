@@ -98,8 +98,8 @@ fn ycsb(tuples: u64, transactions: u64) -> Spec {
 }
 
 impl RecoveryStage {
-    /// Of the process that is killed, with what it has in hand so that it never runs out of work; the
-    /// one that looks comes after it.
+    /// The room of the process that is killed, with what it has in hand so that it never runs out
+    /// of work; the one that looks comes after it.
     fn takes(&self, job: &Killed) -> Takes {
         Takes::in_memory(IN_HAND_BYTES) + self.takes_without(job)
     }
