@@ -13,7 +13,7 @@ use crate::hash::KeyMap;
 /// A tuple as a map holds it.
 type Tuple = [Column; COLUMNS];
 
-/// What the two maps have in common.
+/// The common interface of the two maps.
 pub trait Map: Send {
     /// The name under which figures are printed.
     const NAME: &'static str;

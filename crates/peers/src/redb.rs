@@ -101,11 +101,12 @@ impl Store for RedbStore {
 /// One redb database in use.
 pub struct RedbSession<'a> {
     database: &'a Database,
-    /// Of every update.
+    /// The durability of every update.
     durability: Durability,
     /// Whether updates were committed that are not durable yet.
     open: bool,
-    /// What the next transaction loads: a table borrows its transaction, so it cannot be kept open.
+    /// The rows that the next transaction loads: a table borrows its transaction, so it cannot be
+    /// kept open.
     loading: Vec<(u64, [u8; ROW_BYTES])>,
 }
 

@@ -15,7 +15,7 @@ use crate::redb::RedbStore;
 use crate::shared::CACHE_BYTES;
 use crate::sqlite::SqliteStore;
 
-/// What Perdura can be compared with.
+/// A peer that Perdura can be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PeerKind {
     /// LMDB, synchronous, writable map.
@@ -132,9 +132,9 @@ pub enum Access {
     OpenExisting,
 }
 
-/// What is to be done with a peer, whichever it is.
+/// Work to be done with a peer, whichever it is.
 pub trait Visitor {
-    /// What comes out.
+    /// The result.
     type Output;
 
     /// Does it. The store is closed when this returns.

@@ -1,4 +1,4 @@
-//! What the databases among the peers have in common.
+//! The pieces that the databases among the peers share.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use workloads::ycsb::{COLUMN_BYTES, Column, ROW_BYTES};
 /// Tuples put by one transaction while loading.
 pub(crate) const LOAD_BATCH: usize = 1000;
 
-/// What a database may cache in memory of its own, in all partitions together: the same for all
-/// that have such a cache.
+/// The bytes that a database may cache in memory of its own, in all partitions together: the same
+/// for all that have such a cache.
 pub(crate) const CACHE_BYTES: u64 = 1 << 30;
 
 /// The cache of one of so many partitions.

@@ -106,7 +106,7 @@ fn set(connection: &Connection, pragma: &str, value: &str, is: &str) -> Result<(
     Err(StoreError::Unsupported(what))
 }
 
-/// What a setting is, as text.
+/// Returns a setting as text.
 fn setting(connection: &Connection, pragma: &str) -> Result<String, StoreError> {
     let text = |row: &rusqlite::Row<'_>| {
         Ok(match row.get_ref(0)? {
@@ -249,7 +249,7 @@ impl SqliteSession<'_> {
 }
 
 impl Drop for SqliteSession<'_> {
-    /// What was not synced is rolled back.
+    /// Ends the open transaction: what was not synced is rolled back.
     fn drop(&mut self) {
         if self.open {
             // A rollback that fails has happened already: SQLite rolls back by itself on errors.

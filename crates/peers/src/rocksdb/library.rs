@@ -1,5 +1,5 @@
-//! What is used of RocksDB's C interface (`rocksdb/c.h`), declared by hand so that a build needs
-//! the library alone, and owners for what it hands out.
+//! The part that is used of RocksDB's C interface (`rocksdb/c.h`), declared by hand so that a build
+//! needs the library alone, and owners for what it hands out.
 //!
 //! The functions are those of RocksDB 7.8 and have been the same since; none of them takes a
 //! structure by value or by layout, so a library of another version either has them or does not
@@ -140,7 +140,7 @@ pub(super) struct Opening {
     pub(super) cache_bytes: u64,
     /// Threads that flush and compact.
     pub(super) threads: c_int,
-    /// Of the Bloom filters.
+    /// Bits a key of the Bloom filters.
     pub(super) filter_bits_per_key: f64,
 }
 
@@ -228,7 +228,7 @@ impl Library {
     }
 }
 
-/// What a call gave, or the error that it told.
+/// Returns what a call gave, or the error that it told.
 #[inline]
 fn told<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, StoreError> {
     let mut error: *mut c_char = null_mut();
