@@ -1,5 +1,6 @@
-//! What a whole database holds, as one number: two databases of the same schema, cut into the same
-//! partitions, hold the same if and only if (but for a collision of hashes) their digests are equal.
+//! The contents of a whole database as one number: two databases of the same schema, cut into the
+//! same partitions, hold the same if and only if (but for a collision of hashes) their digests are
+//! equal.
 //!
 //! Every column of every tuple goes in, partition by partition in the order of the primary key. How
 //! an engine stores them does not.
@@ -10,7 +11,7 @@ use perdura::{Database, Environment, Error, Row, Scan, Value};
 
 use crate::random::mix;
 
-/// What one table holds, in all partitions.
+/// The contents of one table, in all partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableContents {
     /// The table.
@@ -23,7 +24,7 @@ pub struct TableContents {
     pub digest: u64,
 }
 
-/// What a database holds.
+/// The contents of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     /// Each table, in the order of the schema.

@@ -35,7 +35,7 @@ impl Default for RunOptions {
     }
 }
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Debug, Clone)]
 pub struct Measurement {
     /// From the start of the first worker to the end of the last one.
@@ -83,7 +83,7 @@ pub enum RunError {
         partition: usize,
         /// Index of the transaction (while loading: of the tuple) in its partition.
         transaction: u64,
-        /// What the store said.
+        /// The store's error.
         source: StoreError,
     },
     /// Store and workload are cut differently.

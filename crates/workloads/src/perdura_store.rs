@@ -161,7 +161,7 @@ impl<E: Environment> Store for PerduraStore<E> {
     }
 }
 
-/// What a driver can act on keeps its meaning; all else is Perdura's own.
+/// Translates an error: one that a driver can act on keeps its meaning; all else is Perdura's own.
 #[cold]
 fn store_error(path: &Path, key: u64, error: Error) -> StoreError {
     match error {

@@ -1,4 +1,4 @@
-//! What both kinds of transaction can read, so that a query is written once.
+//! The reads that both kinds of transaction have, so that a query is written once.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! What a store must be able to do to be measured.
+//! A store that can be measured: the operations that it must have.
 //!
 //! Invariants that every implementation keeps:
 //! - [`Session::update`] is one transaction: all its columns or none of them survive.
@@ -59,7 +59,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// The operating system refused.
@@ -67,7 +67,7 @@ pub enum StoreError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Not on this machine, or not in this version.

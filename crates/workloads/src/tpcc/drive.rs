@@ -17,7 +17,7 @@ use crate::store::Commit;
 /// Transactions of one partition before its worker turns to the next.
 const BLOCK: usize = 16;
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// From the start of the first worker to the end of the last one.
@@ -85,7 +85,7 @@ pub fn run<E: Environment, O: Observer>(
     Ok(measured)
 }
 
-/// What all workers see.
+/// The state that all workers share.
 struct Shared<'a, E: Environment, O> {
     database: &'a Database<E>,
     workload: &'a Workload,
@@ -94,7 +94,7 @@ struct Shared<'a, E: Environment, O> {
     workers: usize,
 }
 
-/// What one worker did.
+/// The work of one worker.
 struct WorkerOutcome {
     started: Instant,
     ended: Instant,

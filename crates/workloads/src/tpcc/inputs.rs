@@ -70,7 +70,7 @@ pub(crate) struct Line {
     pub(crate) quantity: u16,
 }
 
-/// What a transaction is asked to do; the warehouse and district are those of its terminal.
+/// The input of a transaction; the warehouse and district are those of its terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
     NewOrder {
@@ -234,7 +234,7 @@ impl Workload {
         next
     }
 
-    /// What it was generated from.
+    /// The specification that it was generated from.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec
@@ -247,7 +247,7 @@ impl Workload {
     }
 }
 
-/// What inputs of a partition are drawn from.
+/// The source that inputs of a partition are drawn from.
 struct Draw<'a> {
     spec: &'a Spec,
     constants: &'a Constants,

@@ -15,7 +15,7 @@ use crate::random::Random;
 
 /// Rows (while loading orders: orders) that one transaction inserts.
 const BATCH: u64 = 64;
-/// What every district has taken from each of its customers, in cents.
+/// The amount that every district has taken from each of its customers, in cents.
 const FIRST_PAYMENT: i64 = 10_00;
 
 /// Streams of random numbers; those of inputs start with 1.

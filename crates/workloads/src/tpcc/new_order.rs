@@ -25,7 +25,7 @@ pub(super) struct NewOrder<'a> {
     pub(super) date: u64,
 }
 
-/// What is shown at the terminal.
+/// The output at the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entered {
     pub(super) order: u64,

@@ -14,7 +14,7 @@ use super::schema::{
 use super::terminal::Buffers;
 use crate::reads::Reads;
 
-/// What is shown at the terminal.
+/// The output at the terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) customer: u64,

@@ -102,8 +102,8 @@ pub(super) fn pay<E: Environment>(
     Ok(number)
 }
 
-/// What is noted about a customer of bad credit: this payment, before what was noted so far, of
-/// which the end falls off (clause 2.5.2.2).
+/// Notes a payment about a customer of bad credit: this one, before what was noted so far, of which
+/// the end falls off (clause 2.5.2.2).
 fn bad_credit_data(text: &mut String, payment: &Payment, number: u64, before: &str) {
     text.clear();
     let Payment { warehouse, district, customer_warehouse, customer_district, amount, .. } =

@@ -1,4 +1,4 @@
-//! What a TPC-C run consists of.
+//! The specification of a TPC-C run.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub enum SpecError {
         "{partitions} partitions for {warehouses} warehouses: 1 to one a warehouse are possible"
     )]
     Partitions {
-        /// What was asked for.
+        /// The number that was asked for.
         partitions: usize,
         /// For so many warehouses.
         warehouses: u32,

@@ -11,7 +11,7 @@ use super::schema::Tables;
 use super::spec::Spec;
 use super::{delivery, order_status, stock_level};
 
-/// What transactions need room for, used again by the next one.
+/// Buffers of transactions, used again by the next one.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) row: Row,

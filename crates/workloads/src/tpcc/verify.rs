@@ -24,7 +24,7 @@ use crate::measure::RunError;
 use crate::reads::Reads;
 use crate::store::Commit;
 
-/// What was found.
+/// The findings of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
     /// Acknowledged transactions that left no trace.

@@ -110,7 +110,7 @@ fn failed<S: Store>(store: &S, partition: usize, transaction: u64, source: Store
     RunError::Store { store: store.name().to_owned(), partition, transaction, source }
 }
 
-/// What all workers see.
+/// The state that all workers share.
 struct Shared<'a, S, O> {
     store: &'a S,
     workload: &'a Workload,
@@ -127,7 +127,7 @@ impl<S, O> Clone for Shared<'_, S, O> {
 
 impl<S, O> Copy for Shared<'_, S, O> {}
 
-/// What one worker did.
+/// The work of one worker.
 struct Outcome {
     started: Instant,
     ended: Instant,

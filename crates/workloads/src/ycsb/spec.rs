@@ -1,4 +1,4 @@
-//! What a YCSB run consists of, and the names by which the command line calls it.
+//! The specification of a YCSB run, and the names by which the command line calls its parts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -168,7 +168,7 @@ pub enum SpecError {
     /// None, or more than there are tuples.
     #[error("{partitions} partitions for {tuples} tuples: 1 to one a tuple are possible")]
     Partitions {
-        /// What was asked for.
+        /// The number that was asked for.
         partitions: usize,
         /// For so many tuples.
         tuples: u64,

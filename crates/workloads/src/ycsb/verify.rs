@@ -14,7 +14,7 @@ use super::{COLUMNS, Workload};
 use crate::measure::RunError;
 use crate::store::{RowBuffer, Session, Store, StoreError};
 
-/// What was found. The transactions counted are updates; a read leaves no trace.
+/// The findings of a verification. The transactions counted are updates; a read leaves no trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
     /// Tuples compared.

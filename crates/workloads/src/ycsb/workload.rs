@@ -69,13 +69,13 @@ impl Workload {
         Ok(Pieces::new(spec)?.take(spec.transactions))
     }
 
-    /// What it was generated from.
+    /// The specification that it was generated from.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// What its transactions write.
+    /// The values that its transactions write.
     #[must_use]
     pub fn values(&self) -> &Values {
         &self.values

@@ -412,7 +412,7 @@ fn options_of_default() -> Options {
     options(EngineKind::NvmInp)
 }
 
-/// What verifying finds in a database that has acknowledged so many of its transactions.
+/// Returns what verifying finds in a database that has acknowledged so many of its transactions.
 fn verified(database: &Database, workload: &Workload, completed: &[u64]) -> Verification {
     let directory = tempfile::tempdir().unwrap();
     let options = options(EngineKind::Inp).partitions(workload.spec().partitions as u32);

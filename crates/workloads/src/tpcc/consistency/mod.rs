@@ -21,9 +21,9 @@ use crate::reads::Reads;
 pub struct Condition {
     /// Its number in clause 3.3.2.
     pub number: u8,
-    /// What it demands.
+    /// The demand, in words.
     pub what: &'static str,
-    /// What was found that contradicts it; `None` if it holds.
+    /// The contradiction that was found; `None` if it holds.
     pub violation: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub fn check<E: Environment>(database: &Database<E>, spec: &Spec) -> Result<Vec<
     Ok(conditions.into())
 }
 
-/// What contradicts a condition.
+/// The contradiction to a condition, if there is one.
 type Found = Result<Option<String>, Error>;
 type Rule<T> = (u8, &'static str, fn(&Books<'_, T>) -> Found);
 

@@ -96,7 +96,7 @@ pub(super) fn line_sum<T: Reads>(books: &Books<'_, T>) -> Found {
     })
 }
 
-/// What is known of an order, and what has been found out about it.
+/// An order, with what has been found out about it.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sheet {
     lines: u64,
@@ -218,7 +218,8 @@ pub(super) fn delivered<T: Reads>(books: &Books<'_, T>) -> Found {
     })
 }
 
-/// What was delivered to each customer of a warehouse, in cents. Used by conditions 10 and 12.
+/// Returns the amount that was delivered to each customer of a warehouse, in cents. Used by
+/// conditions 10 and 12.
 pub(super) fn delivered_amounts<T: Reads>(
     books: &Books<'_, T>,
     warehouse: u64,
