@@ -21,7 +21,7 @@ thread_local!(static ME: Cell<Option<usize>> = const { Cell::new(None) });
 /// time only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who runs; see the module's comment.
+/// The baton of the thread that runs; see the module's comment.
 #[derive(Debug)]
 pub struct Baton {
     state: Mutex<State>,

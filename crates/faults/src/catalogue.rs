@@ -11,13 +11,13 @@ use crate::mutation::{Code, How, Mutation, Where};
 /// A fault, and the engine that has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// What it is called: the engine and what is wrong.
+    /// Its name: the engine and what is wrong.
     pub name: &'static str,
     /// The engine.
     pub engine: EngineKind,
-    /// What is wrong, in a sentence.
+    /// The fault, in a sentence.
     pub what: &'static str,
-    /// What is done to the record.
+    /// The change of the record.
     pub mutation: Mutation,
 }
 

@@ -52,12 +52,12 @@ pub struct Crowd {
     pub one_in: u32,
 }
 
-/// What was recorded, and what each partition held after each of its transactions.
+/// A recorded run of several partitions, with what each held after each of its transactions.
 #[derive(Clone, Debug)]
 pub struct CrowdStory<M: Medium> {
-    /// What it runs on.
+    /// The medium that it runs on.
     pub medium: M,
-    /// What was recorded. A note says how many transactions of each partition are acknowledged.
+    /// The record. A note says how many transactions of each partition are acknowledged.
     pub trace: M::Trace,
     /// By partition.
     pub models: Vec<Vec<Model>>,
@@ -65,7 +65,7 @@ pub struct CrowdStory<M: Medium> {
     pub handed_over: u64,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Desk {
     random: SmallRng,
     taken: Vec<bool>,
@@ -89,7 +89,7 @@ fn note_of(acknowledged: &[u64]) -> u64 {
     acknowledged.iter().rev().fold(0, |note, count| note << 16 | count)
 }
 
-/// What a note says of a partition.
+/// Returns how many transactions of a partition a note says are acknowledged.
 fn acknowledged_in(note: u64, partition: usize) -> usize {
     usize::from((note >> (16 * partition)) as u16)
 }
@@ -289,7 +289,7 @@ impl<M: Medium> CrowdStory<M> {
         same(&Abandoned(Some(again)), &models)
     }
 
-    /// What each partition holds, if it is what it may be.
+    /// Returns what each partition holds, if it is what it may be.
     fn found(&self, db: &Database<Recorded>, note: u64) -> Result<Vec<Model>, String> {
         let tables = Tables::of(db);
         let mut all = Vec::new();

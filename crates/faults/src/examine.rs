@@ -23,18 +23,18 @@ const ROUND: u64 = 4;
 /// States of a crash point, unless the settings say otherwise. Some are always looked at, whatever the
 /// bound: every two lines in all four combinations.
 pub const BOUND: u64 = 12;
-/// Of the kills of a random story one in so many is looked at; of the standard one, which is long, one
-/// in so many.
+/// The strides of kills: one in so many is looked at of a random story, and of the standard one,
+/// which is long.
 const KILL_STRIDES: [u64; 2] = [29, 97];
 
-/// What is wanted.
+/// The stories and states that are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What the stories run.
+    /// The workload of the stories.
     pub workload: Workload,
     /// The engine.
     pub engine: EngineKind,
-    /// Of the first random story; those after it have the next numbers.
+    /// The seed of the first random story; those after it have the next numbers.
     pub seed: u64,
     /// At least so many distinct states.
     pub states: u64,
@@ -68,10 +68,10 @@ impl Settings {
     }
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the stories have run.
+    /// The workload of the stories.
     pub workload: &'static str,
     /// The engine.
     pub engine: &'static str,
@@ -81,11 +81,11 @@ pub struct Report {
     pub crash_points: u64,
     /// Distinct states.
     pub states: u64,
-    /// Of them, those that a kill of the process leaves behind.
+    /// Those of [`Self::states`] that a kill of the process leaves behind.
     pub kill_states: u64,
     /// States that a second crash leaves behind, or a third.
     pub nested_states: u64,
-    /// Of them, those of crashes before the recovery had ended.
+    /// Those of [`Self::nested_states`] from crashes before the recovery had ended.
     pub in_recovery: u64,
     /// Stories that failed.
     pub violations: u64,
@@ -110,9 +110,9 @@ pub struct Found {
     pub transactions: usize,
     /// How many events lie before the crash.
     pub position: usize,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What the crash has lost, and who had done it.
+    /// The stores that the crash has lost, and who had done them.
     pub lost: Vec<String>,
 }
 
@@ -200,7 +200,7 @@ fn run<M: Medium, W: Work>(
     report
 }
 
-/// What was seen of a story: of power cuts, in pieces, and of kills.
+/// The parts of a story that were seen: of power cuts, in pieces, and of kills.
 struct Parts {
     power: Vec<Explored>,
     kills: Explored,

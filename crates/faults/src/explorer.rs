@@ -21,14 +21,14 @@ use crate::work::{Items, Work};
 /// One in so many states is gone on with.
 const DEEP: u64 = 8;
 
-/// What was recorded of a database, and what it held after each committed transaction.
+/// A recorded run of a database, with what it held after each committed transaction.
 #[derive(Clone, Debug)]
 pub struct Story<M: Medium, W: Work = Items> {
-    /// What it does.
+    /// The work that it does.
     pub work: W,
-    /// What it runs on.
+    /// The medium that it runs on.
     pub medium: M,
-    /// What was recorded.
+    /// The record.
     pub trace: M::Trace,
     /// The contents after so many transactions; a note in the trace says how many are acknowledged.
     pub models: Vec<W::Model>,
@@ -100,7 +100,7 @@ impl Effort {
     }
 }
 
-/// What was looked at.
+/// Counts of what was looked at.
 #[derive(Clone, Default, Debug)]
 pub struct Explored {
     /// Crash points.
@@ -109,9 +109,9 @@ pub struct Explored {
     pub states: u64,
     /// States that a second crash left, or a third.
     pub nested: u64,
-    /// Of [`Self::states`], those of crashes before opening, or creation, had ended.
+    /// Those of [`Self::states`] from crashes before opening, or creation, had ended.
     pub in_recovery: u64,
-    /// Of [`Self::nested`], those of crashes before the recovery had ended.
+    /// Those of [`Self::nested`] from crashes before the recovery had ended.
     pub nested_in_recovery: u64,
     /// Fences, or syncs.
     pub barriers: u64,
@@ -126,9 +126,9 @@ pub struct Explored {
 pub struct Violation {
     /// How many events lie before the crash.
     pub position: usize,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What the crash has lost, and who had done it.
+    /// The stores that the crash has lost, and who had done them.
     pub lost: Vec<String>,
 }
 
@@ -249,7 +249,7 @@ impl<M: Medium, W: Work> Story<M, W> {
         self.created && !M::WHOLE && state.acknowledged.is_none()
     }
 
-    /// What is wrong with a state, if anything. `deep` goes on with it.
+    /// Judges a state. `deep` goes on with it.
     ///
     /// # Errors
     /// What is wrong; a panic is.

@@ -31,7 +31,7 @@ const MOST_STEPS: usize = 1000;
 
 /// Where the database of a run lies.
 pub trait Place {
-    /// What it is made of.
+    /// The memory and files that it is made of.
     type World: Environment;
 
     /// Creates the database.
@@ -53,7 +53,7 @@ pub trait Place {
     fn mend(&self);
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ran {
     /// Errors.
@@ -189,8 +189,7 @@ impl Run {
         db.close()
     }
 
-    /// What is wrong with what a process has left that died in [`Self::say`], if anything. `said` is
-    /// what it has said last.
+    /// Judges what a process has left that died in [`Self::say`]. `said` is what it has said last.
     ///
     /// # Errors
     /// What is wrong.
@@ -228,9 +227,9 @@ impl Run {
 #[derive(Clone, Debug)]
 pub struct Plan {
     transactions: Vec<(Shape, Vec<Operation>)>,
-    /// Of the transaction that a kill cuts off.
+    /// The operations of the transaction that a kill cuts off.
     cut_off: Vec<Operation>,
-    /// What there is after so many acknowledged transactions.
+    /// The contents after so many acknowledged transactions.
     models: Vec<Model>,
 }
 
@@ -292,8 +291,8 @@ struct At<'a, P: Place> {
     db: Option<Database<P::World>>,
     driver: Driver,
     model: Model,
-    /// What may be there instead after a reopening, until the next acknowledgement: a transaction
-    /// whose commit has failed may or may not be there.
+    /// Contents that may be there instead after a reopening, until the next acknowledgement: a
+    /// transaction whose commit has failed may or may not be there.
     instead: Vec<Model>,
     ran: Ran,
 }

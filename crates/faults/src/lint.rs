@@ -1,4 +1,4 @@
-//! What a record shows without any crash: lines that nobody has flushed when their transaction is
+//! Findings in a record without any crash: lines that nobody has flushed when their transaction is
 //! acknowledged, lines that are flushed twice, fences that order nothing.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What survives a crash: the walk over its states is the same whatever the medium.
+//! Media that survive a crash: the walk over their states is the same whatever the medium.
 
 use std::ops::ControlFlow;
 
@@ -8,11 +8,11 @@ use crate::mutation::Mutation;
 
 /// A kind of medium that engines lie on.
 pub trait Medium: Clone + Send + Sync {
-    /// What a crash leaves behind.
+    /// The image that a crash leaves behind.
     type Image: ?Sized + ToOwned;
-    /// What was recorded.
+    /// The record.
     type Trace: Clone + Send + Sync;
-    /// What an open database lies on.
+    /// The recording medium under an open database.
     type Handle;
     /// Whether images hold all that a database lies on: then one whose creation was cut off can be
     /// told.
@@ -36,7 +36,7 @@ pub trait Medium: Clone + Send + Sync {
     /// Puts a note into the trace: so many transactions are acknowledged.
     fn note(handle: &Self::Handle, note: u64);
 
-    /// What was recorded.
+    /// Ends the recording and returns the record.
     fn stop(handle: &Self::Handle) -> Self::Trace;
 
     /// The contents now.
@@ -74,7 +74,8 @@ pub trait Medium: Clone + Send + Sync {
     /// The trace of a program that has a fault; and in how many places it shows.
     fn mutate(trace: &Self::Trace, mutation: &Mutation) -> (Self::Trace, u64);
 
-    /// What a state has lost of what was done before the crash, and who had done it, for people.
+    /// Explains which of the stores done before the crash a state has lost, and who had done them,
+    /// for people.
     fn explain(trace: &Self::Trace, position: usize, image: &Self::Image) -> Vec<String>;
 }
 
@@ -113,7 +114,7 @@ pub struct State<'a, I: ?Sized> {
     pub position: usize,
     /// How many transactions were acknowledged. `None` until opening, or creation, has ended.
     pub acknowledged: Option<u64>,
-    /// What is left.
+    /// The image that is left.
     pub image: &'a I,
 }
 

@@ -3,12 +3,12 @@
 
 use pm::{DiskEvent, DiskTrace, Event, Site, Trace};
 
-/// What is done wrong.
+/// The way in which a flush or a fence is done wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// The flush is left out.
     NoFlush,
-    /// Of the lines that are flushed one behind the other, the first is left out: the start is not
+    /// The first of the lines that are flushed one behind the other is left out: the start is not
     /// rounded down to its line.
     NoFirstLine,
     /// The last of them is left out: the end is not rounded up.
@@ -61,7 +61,7 @@ pub struct Code {
     pub file: &'static str,
     /// The function.
     pub function: &'static str,
-    /// What the line has in it; empty for every line of the function.
+    /// Text that the line has in it; empty for every line of the function.
     pub text: &'static str,
 }
 
@@ -129,7 +129,7 @@ const SOURCES: &[(&str, &str)] = sources![
 /// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mutation {
-    /// What is done wrong.
+    /// The way in which it is done wrong.
     pub how: How,
     /// Where.
     pub at: Where,

@@ -39,7 +39,7 @@ const TPCC: u64 = 80;
 /// So many first transactions of TPC-C are of all kinds.
 const ALL_KINDS: usize = 25;
 
-/// What a story runs.
+/// The workload of a story.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub enum Workload {
     /// Random operations of every kind, and every error: `crate::story`.
@@ -84,7 +84,7 @@ impl FromStr for Workload {
     }
 }
 
-/// What a database of a script holds.
+/// The contents of a database of a script.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Held {
     /// The version of every column, by key.
@@ -99,7 +99,7 @@ pub struct Script(Arc<Known>);
 
 struct Known {
     inputs: Inputs,
-    /// What is held after so many transactions.
+    /// The contents after so many transactions.
     held: Vec<Held>,
 }
 
@@ -115,7 +115,7 @@ impl fmt::Debug for Script {
 }
 
 impl Script {
-    /// What the plot runs.
+    /// The script of the plot.
     ///
     /// # Panics
     /// The other engine has failed, from whose run what has to be there is known.
@@ -318,7 +318,7 @@ impl Script {
         }
     }
 
-    /// What there is after so many transactions.
+    /// The contents after so many transactions.
     pub fn held(&self, transactions: usize) -> &Held {
         &self.0.held[transactions]
     }
@@ -329,7 +329,7 @@ impl Script {
         Some((last, self.0.held.get(last + 1)?))
     }
 
-    /// What the database holds.
+    /// Reads the contents of the database.
     ///
     /// # Errors
     /// It cannot be read, or what it holds is no version of anything.
@@ -360,8 +360,8 @@ impl Script {
         wrong.map_or(Ok(Held::Versions(versions)), |wrong| Err(Error::user(wrong)))
     }
 
-    /// What is wrong with the database, which holds what it may, if anything: a condition of TPC-C
-    /// that does not hold, damage, space that leaked.
+    /// Checks a database that holds what it may: the conditions of TPC-C, damage, space that
+    /// leaked.
     ///
     /// # Errors
     /// What is wrong.

@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// First of the eight bytes that a victim says, by their highest byte: what it has found.
 const FOUND: u64 = 1 << 63;
 
-/// What a soak is to do.
+/// The order for a soak.
 #[derive(Clone, Debug)]
 pub struct Soak<'a> {
     /// The engine.
@@ -57,12 +57,12 @@ pub struct Soak<'a> {
     pub path: &'a Path,
 }
 
-/// What came of it.
+/// The outcome of a soak.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct Soaked {
     /// Kills.
     pub kills: u64,
-    /// Of them, before the database was open.
+    /// Those of [`Self::kills`] before the database was open.
     pub in_recovery: u64,
     /// Transactions that were acknowledged.
     pub acknowledged: u64,
@@ -72,7 +72,7 @@ pub struct Soaked {
     pub lost: u64,
     /// Kills after which there was something that nobody had done.
     pub surplus: u64,
-    /// What was wrong, with the kill's number and the victim's seed. The soak ends with it, and the
+    /// The fault, with the kill's number and the victim's seed. The soak ends with it, and the
     /// database is left as it is.
     pub wrong: Option<String>,
 }
@@ -210,7 +210,7 @@ pub fn soak(
     Ok(soaked)
 }
 
-/// What the database holds in the end.
+/// Returns what the database holds in the end.
 fn last_look(soak: &Soak<'_>) -> Result<Model, String> {
     let text = |error: Error| error.to_string();
     let db = Database::open(soak.path, &soak_options(soak.engine, soak.domain)).map_err(text)?;
@@ -299,8 +299,8 @@ fn why(child: &mut Child) -> String {
 mod tests {
     use super::*;
 
-    /// What a kill left is no database any more: that is a violation, which leaves the pool to look
-    /// at, and no failure of the soak.
+    /// A kill that leaves no database is a violation, which leaves the pool to look at, and no
+    /// failure of the soak.
     #[test]
     fn a_database_that_does_not_open_after_the_last_kill_is_found() {
         let directory = tempfile::tempdir().unwrap();

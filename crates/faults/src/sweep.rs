@@ -10,7 +10,7 @@ use crate::medium::Medium;
 use crate::mutation::{How, Mutation, Where};
 use crate::workers::in_parallel;
 
-/// What a sweep found.
+/// The findings of a sweep.
 #[derive(Clone, Default, Debug)]
 pub struct Swept {
     /// How many places there are.

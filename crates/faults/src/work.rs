@@ -1,4 +1,4 @@
-//! What a story does and what has to be there afterwards: the explorer looks at all alike.
+//! The work of a story and what has to be there afterwards: the explorer looks at all alike.
 
 use perdura::{Database, Error, Recorded};
 use rand::Rng;
@@ -8,7 +8,7 @@ use crate::items::{self, Model, Tables};
 
 /// The transactions of stories, and the model of what they leave.
 pub trait Work: Clone + Send + Sync {
-    /// What a database holds.
+    /// The contents of a database.
     type Model: Clone + PartialEq + Send + Sync;
     /// Where the choice of transactions is that come after a story's.
     type More: Send;
@@ -32,14 +32,14 @@ pub trait Work: Clone + Send + Sync {
         Ok(models.iter().position(|model| *model == found))
     }
 
-    /// What is wrong with a database whose [`Self::contents`] are `model`, read in whatever other
-    /// way; and its own check, which has to find neither damage nor space that leaked.
+    /// Reads a database whose [`Self::contents`] are `model` in all other ways, and makes its own
+    /// check, which has to find neither damage nor space that leaked.
     ///
     /// # Errors
     /// The first difference.
     fn reads_differ(&self, db: &Database<Recorded>, model: &Self::Model) -> Result<(), String>;
 
-    /// What differs between the database and the model, if anything.
+    /// Compares the database with the model.
     ///
     /// # Errors
     /// The first difference.
