@@ -1,4 +1,4 @@
-//! What can go wrong in an index.
+//! Errors of an index.
 
 use heap::HeapError;
 use pm::Bad;
@@ -10,7 +10,7 @@ pub enum IndexError {
     /// The key is in the tree already.
     #[error("the key is there already")]
     Duplicate {
-        /// What the tree has for it.
+        /// The value that the tree has for it.
         value: u64,
     },
     /// No room for a node, or a damaged allocator.

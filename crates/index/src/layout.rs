@@ -1,4 +1,4 @@
-//! What a node looks like in memory: `docs/format/btree.md` draws it.
+//! The layout of a node in memory: `docs/format/btree.md` draws it.
 //!
 //! ```text
 //! leaf:  [magic, height 0][occupancy: 1 or more words][entry: key, value] * capacity

@@ -30,7 +30,7 @@ pub struct Cursor<K> {
     low: Bound<K>,
     high: Bound<K>,
     direction: Direction,
-    /// What is left of the leaf that was read last, in key order, from `at` on in the scan's.
+    /// The rest of the leaf that was read last, in key order, from `at` on in the scan's.
     entries: Vec<(K, u64, usize)>,
     at: usize,
     done: bool,

@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What the test needs to know of where pages lie.
+/// A store that tells the test where pages lie.
 trait Store: PageBackend {
     fn used(&self) -> Vec<u64>;
     fn reopen(self, room: &mut Self::Room) -> Self;

@@ -96,7 +96,7 @@ impl<'a, V: View> Pieces<'a, V> {
     }
 }
 
-/// What the nodes to build have in common.
+/// The plan that the nodes to build share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) shape: TreeShape,

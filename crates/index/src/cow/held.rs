@@ -1,4 +1,4 @@
-//! What only snapshots keep: pages, or objects of a heap, that a transaction has superseded.
+//! Pages, or objects of a heap, that a transaction has superseded and only snapshots keep.
 //!
 //! A snapshot of transaction `n` sees what was made in or before `n` and superseded after it. What
 //! several snapshots see waits for the newest of them: when that goes, and only then, it is looked
@@ -24,7 +24,7 @@ impl Old {
     }
 }
 
-/// What snapshots keep, by the newest one that does.
+/// The things that snapshots keep, by the newest one that does.
 #[derive(Default, Debug)]
 pub struct Held(BTreeMap<u64, Vec<Old>>);
 

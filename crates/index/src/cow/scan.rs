@@ -9,11 +9,11 @@ use super::tree::Root;
 use crate::error::IndexError;
 use crate::scan::Direction;
 
-/// What a scan calls with each key and value.
+/// The function that a scan calls with each key and value.
 pub type Visit<'a, B> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<B> + 'a;
-/// What a check calls with the number of each page.
+/// The function that a check calls with the number of each page.
 pub type VisitPage<'a> = dyn FnMut(u64) -> Result<(), IndexError> + 'a;
-/// What a check calls with each key and value.
+/// The function that a check calls with each key and value.
 pub type VisitRecord<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), IndexError> + 'a;
 
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);

@@ -47,7 +47,7 @@ pub trait PageSource: Clone + fmt::Debug + Send + Sync + 'static {
 pub trait PageBackend: fmt::Debug + Send + Sync {
     /// Reads the pages.
     type Source: PageSource;
-    /// What more room is taken from.
+    /// The source of more room.
     type Room;
 
     /// Reads the pages.
@@ -132,13 +132,13 @@ pub struct Pages<B> {
     pub(super) free: Vec<u64>,
     /// Allocated by the open transaction.
     made: Vec<u64>,
-    /// Of these, not needed any more.
+    /// Pages of `made` that are not needed any more.
     dropped: Vec<u64>,
     /// Superseded by the open transaction.
     superseded: Vec<Old>,
     /// Superseded by committed ones, in their order.
     waiting: VecDeque<Old>,
-    /// Of these, what only snapshots keep.
+    /// Superseded pages that only snapshots keep.
     held: Held,
     pub(super) collection: Option<Collection>,
     /// Pages that may still be added while the collection is at work.
@@ -358,7 +358,7 @@ impl<B: PageBackend> Pages<B> {
         self.durable = durable;
     }
 
-    /// What only directories lead to that are older than the durable one is free.
+    /// Frees what only directories lead to that are older than the durable one.
     pub fn settle(&mut self, pins: &[u64]) {
         let durable = self.durable;
         while let Some(old) = self.waiting.front().copied().filter(|old| old.at <= durable) {

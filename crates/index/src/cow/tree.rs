@@ -84,7 +84,7 @@ struct Edit {
     news: usize,
 }
 
-/// What has become of a node.
+/// The outcome of building a node.
 enum Built {
     Empty {
         birth: u64,
