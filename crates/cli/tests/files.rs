@@ -79,6 +79,35 @@ impl Place {
     }
 }
 
+/// The directory of another database with the same tables: every command but one refuses it, and the
+/// one that saves what there is says whose it is.
+#[test]
+fn files_of_another_database_are_refused_and_saved_as_such() {
+    for engine in ENGINES {
+        let (place, other) = (Place::new(engine), Place::new(engine));
+        fs::rename(place.at("db.files"), place.at("own")).expect("renamed");
+        fs::rename(other.at("db.files"), place.at("db.files")).expect("renamed");
+        let before = fs::read(place.at("db")).expect("a pool");
+        let said = "do not belong to this pool: they are those of another database";
+        for command in place.commands() {
+            let ran = run(&command.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
+            let saves = command.iter().any(|word| word == "--repair-into");
+            let told = if saves { &ran.out } else { &ran.err };
+            assert!(told.contains(said), "{command:?}: {ran:?}");
+            assert!(!saves || told.contains("what is taken over is theirs"), "{ran:?}");
+        }
+        assert!(fs::read(place.at("db")).expect("a pool") == before, "the pool is as it was");
+        let info = run(&["pool", "info", &place.text("db")]);
+        assert_eq!(info.code, Some(0), "{info:?}");
+        assert!(info.out.contains(said) && info.out.contains("without the files"), "{info:?}");
+        fs::remove_dir_all(place.at("db.files")).expect("removed");
+        fs::rename(place.at("own"), place.at("db.files")).expect("renamed");
+        let good = run(&["pool", "check", &place.text("db")]);
+        assert_eq!(good.code, Some(0), "{good:?}");
+    }
+}
+
 #[test]
 fn files_that_were_left_behind_are_named_with_their_place() {
     for engine in ENGINES {
