@@ -222,6 +222,33 @@ fn a_tombstone_hides_the_tuple_below_it() {
     }
 }
 
+/// The MemTable has an entry of the tuple, which goes; the one below must not come to light.
+#[test]
+fn a_tuple_that_was_updated_above_a_run_stays_deleted() {
+    for runs in 1..4 {
+        let catalog = catalog(false);
+        let mut subject = Subject::new(&catalog);
+        let id = Value::U64(5);
+        subject.insert(id, 50);
+        for run in 1..=runs {
+            subject.freeze(false, run * 1_000);
+        }
+        for indexed in [false, true] {
+            let change = if indexed { (3, Value::I64(51)) } else { (2, Value::Text("other")) };
+            subject.update(id, &[change]);
+            subject.delete(id);
+            assert_eq!(subject.get(id), None, "{runs} runs");
+            assert!(!subject.ids(Direction::Forward, None).contains(&5));
+            assert!(!subject.ids(Direction::Forward, Some(0)).contains(&5));
+            let tuples = subject.check();
+            let again = subject.reopened(&catalog);
+            assert_eq!((again.check(), again.get(id)), (tuples, None));
+            // Once more, with a tombstone under the new tuple.
+            subject.insert(id, 52);
+        }
+    }
+}
+
 #[test]
 fn a_tuple_comes_together_from_three_runs() {
     for text_key in [false, true] {

@@ -316,6 +316,16 @@ mod tests {
     }
 
     #[test]
+    fn the_newer_of_two_whole_copies_counts_wherever_it_is() {
+        let (old, new) = (header(5).encode(), header(6).encode());
+        for copies in [[old, new], [new, old]] {
+            let (read, damage) =
+                Header::choose([copies[0].as_bytes(), copies[1].as_bytes()]).unwrap();
+            assert_eq!((read, damage), (header(6), None));
+        }
+    }
+
+    #[test]
     fn numbers_of_the_layout() {
         assert_eq!(HEADER_BYTES, 128);
         assert_eq!(POOL_DATA_START, 8192);

@@ -302,6 +302,8 @@ fn copy_header(words: &[u8]) -> [u8; COPY_HEADER_BYTES] {
 
 #[cfg(test)]
 mod tests {
+    use pm::RecordingFiles;
+
     use super::*;
 
     #[test]
@@ -311,5 +313,35 @@ mod tests {
         assert_eq!(header[16..], [0, 16, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         let master = FileMaster::new("f", 4096, 3);
         assert_eq!((master.copy_at(0), master.copy_at(1), master.data_at()), (4096, 8192, 12_288));
+    }
+
+    #[test]
+    fn after_opening_a_torn_first_copy_loses_nothing_whatever_the_second_one_was() {
+        let files = RecordingFiles::new();
+        let mut directory = Directory::new(1, 1, 1);
+        let (mut master, file) = FileMaster::create(&files, "f", 512, 7, &directory).unwrap();
+        for transaction in 1..=2 {
+            directory.transaction = transaction;
+            master.sync_pages(&file).unwrap();
+            master.move_to(&file, &directory).unwrap();
+        }
+        let (first, second) = (master.copy_at(0) as usize, master.copy_at(1) as usize);
+        // Older than the first copy, as a kill leaves it; or torn, as a power cut does.
+        for torn in [false, true] {
+            let mut image = files.image();
+            image.get_mut("f").unwrap()[second] ^= u8::from(torn);
+            let files = RecordingFiles::from_image(image);
+            let mut opened = Directory::new(1, 1, 1);
+            let (mut master, file) = FileMaster::open(&files, "f", 7, &mut opened).unwrap();
+            assert_eq!((opened.transaction, master.is_second_copy()), (2, false));
+            master.sync_pages(&file).unwrap();
+            opened.transaction = 3;
+            master.move_to(&file, &opened).unwrap();
+            let mut image = files.image();
+            image.get_mut("f").unwrap()[first] ^= 1;
+            let files = RecordingFiles::from_image(image);
+            let (master, _) = FileMaster::open(&files, "f", 7, &mut opened).unwrap();
+            assert_eq!((opened.transaction, master.is_second_copy()), (2, true), "torn: {torn}");
+        }
     }
 }

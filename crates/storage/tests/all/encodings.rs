@@ -58,6 +58,26 @@ fn keys() {
     }
 }
 
+/// A UUID's length is that of its type; that of a text behind it is not.
+#[test]
+fn a_text_behind_a_uuid_has_its_length() {
+    let table = TableSchema::new("t")
+        .column("text", ColumnType::Text { max: 3 })
+        .column("who", ColumnType::Uuid)
+        .column("last", ColumnType::Bytes { max: 2 })
+        .key(&["text", "who", "last"]);
+    let (layout, uuid) = (layout(table), *b"0123456789abcdef");
+    let values = [Value::Text("ab"), Value::Bytes(&uuid), Value::Bytes(&[9])];
+    let expected = [&b"ab\0\0\x02"[..], &uuid, &[9, 0, 0, 1], &[0; 7]].concat();
+    let key = layout.primary_key(&values).expect("a key");
+    assert_eq!(key.bytes(&mut [0; 8]), expected);
+    // That of the stored tuple is the same.
+    let mut row = Vec::new();
+    encode_row(&layout, &values, &mut row).expect("a row");
+    let key = InlineRow::new(&layout, &row).and_then(|row| row.key(0)).expect("a key");
+    assert_eq!(key.bytes(&mut [0; 8]), expected);
+}
+
 #[test]
 fn keys_of_small_numbers_are_one_word() {
     let table = TableSchema::new("t")
