@@ -49,6 +49,7 @@ pub use nvm_cow::{NvmCow, NvmCowOptions};
 pub use nvm_inp::{NvmInp, NvmInpOptions};
 pub use nvm_log::{NvmLog, NvmLogOptions};
 pub use options::{EngineOption, Limits, NODE_BYTES, OptionError, OwnOptions, Setup};
+pub use savepoints::Savepoints;
 pub use sessions::{Begin, InFlight, Maker, Sessions, TxId};
 pub use stats::{EngineStats, STATS_LEVELS};
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};

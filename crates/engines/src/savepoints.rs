@@ -9,7 +9,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Places in the open transaction, each with the number that it is asked for by, oldest first.
 #[derive(Debug)]
-pub(crate) struct Savepoints<P> {
+pub struct Savepoints<P> {
     /// The transaction that they belong to.
     transaction: u64,
     places: Vec<(u64, P)>,
@@ -22,8 +22,8 @@ impl<P> Default for Savepoints<P> {
 }
 
 impl<P: Copy> Savepoints<P> {
-    /// A new savepoint of this transaction.
-    pub(crate) fn mark(&mut self, transaction: u64, place: P) -> u64 {
+    /// Marks a place in this transaction; returns the savepoint's number.
+    pub fn mark(&mut self, transaction: u64, place: P) -> u64 {
         if transaction != self.transaction {
             self.transaction = transaction;
             self.places.clear();
@@ -33,11 +33,11 @@ impl<P: Copy> Savepoints<P> {
         number
     }
 
-    /// The place of a savepoint of this transaction; those behind it are void from now on.
+    /// Returns the place of a savepoint of this transaction; those behind it are void from now on.
     ///
     /// # Errors
-    /// It is void, or of another transaction.
-    pub(crate) fn back_to(&mut self, transaction: u64, number: u64) -> Result<P, EngineError> {
+    /// [`EngineError::NoSavepoint`]: it is void, or of another transaction.
+    pub fn back_to(&mut self, transaction: u64, number: u64) -> Result<P, EngineError> {
         let found = self.places.iter().position(|(known, _)| *known == number);
         match found.filter(|_| transaction == self.transaction) {
             Some(at) => {
@@ -48,8 +48,9 @@ impl<P: Copy> Savepoints<P> {
         }
     }
 
-    /// The transaction has ended that had none of its own yet, or undone all: its number goes on.
-    pub(crate) fn forget(&mut self) {
+    /// Makes all void. For the end of a transaction whose number goes on, since it has done nothing, or
+    /// undone all.
+    pub fn forget(&mut self) {
         self.places.clear();
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::below::{Row, Value};
 use engines::{
-    Begin, Engine, EngineError, EngineStats, Footprint, Isolation, Read, Scan, Sessions, Write,
+    Begin, Engine, EngineError, EngineStats, Footprint, Isolation, Read, Savepoints, Scan,
+    Sessions, Write,
 };
 
 use crate::Flaw;
@@ -30,6 +31,8 @@ pub(crate) struct Open {
     names: Vec<Name>,
     /// The keys that are written.
     pub(crate) written: HashSet<Name>,
+    /// How many writes there were at each savepoint.
+    savepoints: Savepoints<usize>,
     /// All that was read was still so at this time.
     pub(crate) valid_at: u64,
     /// It has seen that another tuple has what is unique, of which the key is not known: nothing may
@@ -43,8 +46,20 @@ impl Open {
     fn new(isolation: Isolation, is_alone: bool) -> Self {
         let (reads, scans, writes) = (HashMap::new(), Vec::new(), Vec::new());
         let (names, written) = (Vec::new(), HashSet::new());
+        let savepoints = Savepoints::default();
         let (valid_at, saw_another) = (0, false);
-        Self { isolation, reads, scans, writes, names, written, valid_at, saw_another, is_alone }
+        Self {
+            isolation,
+            reads,
+            scans,
+            writes,
+            names,
+            written,
+            savepoints,
+            valid_at,
+            saw_another,
+            is_alone,
+        }
     }
 
     /// Notes a look at a key.
@@ -301,14 +316,18 @@ impl Engine for Session {
     }
 
     fn savepoint(&mut self) -> Result<u64> {
-        Ok(self.open().writes.len() as u64)
+        let mut open = self.open();
+        let writes = open.writes.len();
+        // Each transaction has a list of its own.
+        Ok(open.savepoints.mark(0, writes))
     }
 
     fn rollback_to(&mut self, savepoint: u64) -> Result<()> {
         let (mut core, mut open) = (self.shared.lock()?, self.open());
+        let writes = open.savepoints.back_to(0, savepoint)?;
         core.forget(self.number)?;
-        open.writes.truncate(savepoint as usize);
-        open.names.truncate(savepoint as usize);
+        open.writes.truncate(writes);
+        open.names.truncate(writes);
         open.written = open.names.iter().cloned().collect();
         Ok(())
     }
