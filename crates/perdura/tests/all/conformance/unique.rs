@@ -125,6 +125,44 @@ fn what_a_transaction_has_freed_or_taken_counts_at_once_and_an_abort_gives_it_ba
     });
 }
 
+/// NULL is like no other value, in a part of a key as well.
+#[test]
+fn tuples_are_not_the_same_where_a_part_of_the_key_is_null() {
+    let schema = Schema::new().table(
+        TableSchema::new("room")
+            .column("id", ColumnType::U64)
+            .column("house", ColumnType::U8)
+            .column("door", ColumnType::Text { max: 9 })
+            .nullable()
+            .key(&["id"])
+            .unique_index("by_house_door", &["house", "door"]),
+    );
+    let room = |id: u64, house: u64, door: Option<&str>| {
+        let door = door.map_or(Own::Null, |door| Own::Text(door.into()));
+        vec![Own::U64(id), Own::U64(house), door]
+    };
+    each(|engine| {
+        let mut store = Store::new(&schema, small(engine));
+        let table = store.db().table("room").unwrap();
+        let insert = |tuple: &Tuple| store.db().write(|tx| tx.insert(&table, &values(tuple)));
+        for (id, door) in [(1, None), (2, None), (3, Some("")), (4, Some("a"))] {
+            insert(&room(id, 7, door)).unwrap();
+        }
+        let update = |id: u64, door| {
+            store.db().write(|tx| tx.update(&table, &[Value::U64(id)], &[(2, door)]))
+        };
+        assert_eq!(refused_by(insert(&room(5, 7, Some("a")))).0, "by_house_door");
+        assert_eq!(refused_by(update(1, Value::Text(""))).0, "by_house_door");
+        update(4, Value::Null).unwrap();
+        update(1, Value::Text("a")).unwrap();
+        let doors = [(1, Some("a")), (2, None), (3, Some("")), (4, None)];
+        let expected = doors.map(|(id, door)| room(id, 7, door)).to_vec();
+        store.thrice(|db| {
+            holds(db, &[(&db.table("room").unwrap(), expected.clone())]);
+        });
+    });
+}
+
 /// Whether a new tuple has a unique value that another one of the model has.
 fn collides(model: &BTreeMap<u64, Tuple>, tuple: &Tuple) -> bool {
     model.values().filter(|other| other[0] != tuple[0]).any(|other| {
