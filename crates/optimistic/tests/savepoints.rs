@@ -32,7 +32,7 @@ fn ids(engine: &dyn Engine) -> Vec<u64> {
     (0..5).filter(has).collect()
 }
 
-fn void(done: Result<(), EngineError>) {
+fn void(done: &Result<(), EngineError>) {
     assert!(matches!(done, Err(EngineError::NoSavepoint)), "{done:?}");
 }
 
@@ -49,7 +49,7 @@ fn one_that_was_rolled_back_past_is_void() {
     // There are as many writes again as there were at the second one.
     session.insert(0, &[Value::U64(2)]).unwrap();
     session.insert(0, &[Value::U64(3)]).unwrap();
-    void(session.rollback_to(second));
+    void(&session.rollback_to(second));
     assert_eq!(ids(&*session), [0, 2, 3]);
     session.rollback_to(first).unwrap();
     session.rollback_to(first).unwrap();
@@ -70,13 +70,13 @@ fn one_of_another_transaction_is_void() {
     let of_another = other.savepoint().unwrap();
     let before = session.savepoint().unwrap();
     session.insert(0, &[Value::U64(0)]).unwrap();
-    void(session.rollback_to(of_another));
+    void(&session.rollback_to(of_another));
     session.commit().unwrap();
     session.begin(&begin()).unwrap();
     session.insert(0, &[Value::U64(1)]).unwrap();
-    void(session.rollback_to(before));
+    void(&session.rollback_to(before));
     session.abort().unwrap();
     session.begin(&begin()).unwrap();
-    void(session.rollback_to(before));
+    void(&session.rollback_to(before));
     assert_eq!(ids(&*session), [0]);
 }
