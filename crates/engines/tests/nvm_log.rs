@@ -358,3 +358,65 @@ fn after_a_freeze_the_memtable_is_noted_as_empty() {
         assert!(frozen > 0);
     }
 }
+
+/// A kill does not make a MemTable forget how many entries it has: filters and the work that commits
+/// pay for are measured by them.
+#[test]
+fn a_memtable_knows_its_entries_after_a_kill() {
+    let catalog = catalog(false);
+    let mut straight = Subject::new(&catalog);
+    let mut keys = 0;
+    while straight.runs() == 0 {
+        keys += 1;
+        straight.insert(Value::U64(keys), 1);
+    }
+    assert!(keys > 9, "{keys}");
+    let mut killed = Subject::new(&catalog);
+    (1..keys).for_each(|key| killed.insert(Value::U64(key), 1));
+    let mut killed = killed.reopened(&catalog);
+    killed.insert(Value::U64(keys), 1);
+    assert_eq!((straight.runs(), killed.runs()), (1, 1));
+    let waiting = |subject: &Subject| subject.engine.stats().waiting_bytes;
+    assert!(waiting(&straight) > 0);
+    assert_eq!(waiting(&killed), waiting(&straight));
+}
+
+/// Of a transaction that is undone once more, since the crash came before its end was durable, what
+/// it has both made and removed is not put back meanwhile: the leaf, full again, has no place for it.
+#[test]
+fn undoing_a_transaction_again_makes_no_node() {
+    let catalog = catalog(false);
+    let mut subject = Subject::with(&catalog, &NvmLogOptions::default());
+    let nodes = |subject: &Subject| {
+        let mut objects = 0;
+        subject.heap.for_each_persisted(|_, _| objects += 1).unwrap();
+        objects
+    };
+    let root = subject.heap.root("nvm-log/0").unwrap().unwrap() as usize;
+    // Some number of tuples fills the last leaf of each index.
+    for tuples in 1..=80 {
+        let (last, other) = (Value::U64(tuples * 10), Value::U64(tuples * 10 + 1));
+        subject.insert(last, tuples as i64 * 10);
+        let committed = nodes(&subject);
+        let (bytes, number) = (Value::Bytes(b""), Value::I64(tuples as i64 * 10 + 1));
+        let engine = &mut subject.engine;
+        engine.delete(0, &[last]).unwrap();
+        engine.insert(0, &[other, bytes, Value::Text(""), number, bytes]).unwrap();
+        engine.delete(0, &[other]).unwrap();
+        let open = subject.memory.contents();
+        subject.engine.abort().unwrap();
+        assert_eq!(nodes(&subject), committed, "{tuples} tuples");
+        // All is undone, but the log's state word does not say so.
+        let mut image = subject.memory.contents();
+        image[root..root + 8].copy_from_slice(&open[root..root + 8]);
+        let memory = Recording::from_image(&image, 32 << 20).unwrap();
+        let heap = Heap::open(memory.clone()).unwrap();
+        let (engine, report) =
+            NvmLog::open(resources(&heap), &catalog, &Setup::default(), &NvmLogOptions::default())
+                .unwrap();
+        assert_eq!(report.undone, 3);
+        let again = Subject { memory, heap, engine };
+        assert_eq!(again.check(), tuples);
+        assert_eq!(nodes(&again), committed, "{tuples} tuples, undone again");
+    }
+}
