@@ -229,6 +229,30 @@ mod tests {
         }
     }
 
+    /// Opening clears once more what the last batch has superseded. Its slot is free when the next
+    /// one is durable: until then another opening would clear it yet again.
+    #[test]
+    fn what_opening_has_cleared_is_free_after_the_next_batch() {
+        let mut lines = LineSet::new();
+        let mut lane = lane();
+        let old = lane.allocate(8, Purpose::Table).unwrap();
+        lane.mark_persisted(old, &mut lines);
+        let image = lane.memory().contents();
+        let memory = Recording::from_image(&image, 16 << 20).unwrap();
+        let mut lane = Heap::open(memory).unwrap().lane(0);
+        let mut batch = ObjectBatch::default();
+        let done = batch.redo(&mut lane, &[ListEntry::Superseded(old)]).unwrap();
+        lane.recovered();
+        // More than a chunk has: its free slots go before another chunk is taken.
+        let is_given_out = |lane: &mut Lane<Recording>| {
+            (0..40_000).any(|_| lane.allocate(8, Purpose::Table).unwrap() == old)
+        };
+        assert!(!is_given_out(&mut lane), "before the next batch");
+        batch.settle(&mut lane, 1, &[]).unwrap();
+        assert!(is_given_out(&mut lane), "after it");
+        assert_eq!(done, (1, true));
+    }
+
     #[test]
     fn a_snapshot_keeps_only_what_it_sees() {
         let (mut lane, mut batch) = (lane(), ObjectBatch::default());
