@@ -19,6 +19,7 @@
 //! Invariants: those of [`Shadow`] and [`FileMaster`].
 
 mod options;
+mod stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -38,13 +39,14 @@ use crate::contract::{
 use crate::error::EngineError;
 use crate::kinds::EngineKind;
 use crate::options::Setup;
-use crate::shadow_tables::{TreeMap, collect_pages, dangling, shadow_stats, stop, stop_after};
+use crate::shadow_tables::{TreeMap, collect_pages, dangling, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
 use crate::stats::EngineStats;
 use crate::traits::{DurableIn, EngineTraits};
 
 pub use options::CowOptions;
+pub use stats::CowStats;
 
 type FileOf<E> = <<E as Environment>::Files as Files>::File;
 type Pages<E> = FilePages<FileOf<E>, <E as Environment>::Volatile>;
@@ -484,10 +486,15 @@ impl<E: Environment> Engine for Cow<E> {
     }
 
     fn stats(&self) -> EngineStats {
+        let shadow = self.shadow.stats();
         EngineStats {
             user_bytes: self.user_bytes,
+            logged_bytes: 0,
             failures: self.failures,
-            ..shadow_stats(&self.shadow.stats(), self.background)
+            waiting_bytes: shadow.uncollected_bytes,
+            inline: shadow.collected - self.background,
+            background: self.background,
+            own: CowStats { pages: (&shadow).into() }.into(),
         }
     }
 

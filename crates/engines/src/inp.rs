@@ -29,6 +29,7 @@
 mod options;
 mod redo;
 mod saving;
+mod stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -55,6 +56,7 @@ use crate::traits::{DurableIn, EngineTraits};
 pub use options::InpOptions;
 use redo::{Base, redo};
 use saving::Saving;
+pub use stats::InpStats;
 
 /// A partition of InP; see the module's comment.
 #[derive(Debug)]
@@ -84,7 +86,11 @@ pub struct Inp<E: Environment> {
     before: Row,
     columns: Vec<u16>,
     state: State,
-    stats: EngineStats,
+    user_bytes: u64,
+    failures: u64,
+    inline: WorkDone,
+    background: WorkDone,
+    stats: InpStats,
 }
 
 /// The least of a checkpoint that is worth a step.
@@ -135,7 +141,11 @@ impl<E: Environment> Inp<E> {
             before: Row::new(),
             columns: Vec::new(),
             state: State::default(),
-            stats: EngineStats::default(),
+            user_bytes: 0,
+            failures: 0,
+            inline: WorkDone::default(),
+            background: WorkDone::default(),
+            stats: InpStats::default(),
         }
     }
 
@@ -206,14 +216,14 @@ impl<E: Environment> Inp<E> {
             let done = self.save_some(behind);
             observe!(E::Durable: self.pool.hold(None));
             let done = done?;
-            self.stats.inline += done;
+            self.inline += done;
         }
         Ok(())
     }
 
     /// A checkpoint failed: the log grows on, and it is tried again later.
     fn put_checkpoint_off(&mut self) {
-        self.stats.failures += 1;
+        self.failures += 1;
         self.due_bytes = self.log.wal.used_bytes() + self.due_bytes / 4;
     }
 
@@ -223,7 +233,7 @@ impl<E: Environment> Inp<E> {
             self.begin_checkpoint()?;
         }
         let done = self.save_some(budget)?;
-        self.stats.background += done;
+        self.background += done;
         Ok(())
     }
 
@@ -337,7 +347,7 @@ impl<E: Environment> Write for Inp<E> {
         self.state.usable(&self.pool)?;
         let tuple = self.tables.write_tuple(table, values)?;
         operation::insert(&mut self.log.operation, table, values);
-        self.stats.user_bytes += user_bytes(values.iter());
+        self.user_bytes += user_bytes(values.iter());
         if let Err(error) = self.log_operation() {
             self.tables.give_back_tuple(tuple);
             return Err(error);
@@ -369,7 +379,7 @@ impl<E: Environment> Write for Inp<E> {
         let logged = changes.iter().enumerate();
         let logged = logged.map(|(index, (column, value))| (*column, before(index), *value));
         operation::update(&mut self.log.operation, table, key, logged);
-        self.stats.user_bytes += user;
+        self.user_bytes += user;
         if let Err(error) = self.log_operation() {
             self.tables.give_back_fields(fields);
             return Err(error);
@@ -502,7 +512,7 @@ impl<E: Environment> Engine for Inp<E> {
         // One that is under way would be of an earlier moment.
         self.begin_checkpoint()?;
         let done = self.save_some(u64::MAX)?;
-        self.stats.inline += done;
+        self.inline += done;
         Ok(())
     }
 
@@ -569,9 +579,13 @@ impl<E: Environment> Engine for Inp<E> {
 
     fn stats(&self) -> EngineStats {
         EngineStats {
+            user_bytes: self.user_bytes,
             logged_bytes: self.log.wal.logged_bytes(),
+            failures: self.failures,
             waiting_bytes: self.waiting_bytes(),
-            ..self.stats
+            inline: self.inline,
+            background: self.background,
+            own: self.stats.into(),
         }
     }
 

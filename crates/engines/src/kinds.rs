@@ -1,7 +1,7 @@
 //! The list of the engines: the one place where all of them stand.
 //!
-//! From a line in [`engines!`] below come the [`EngineKind`], its name, the [`EngineOptions`] and
-//! how a partition is created and opened under it. Whatever else there is to say of an engine, its
+//! From a line in [`engines!`] below come the [`EngineKind`], its name, the [`EngineOptions`], the
+//! [`OwnStats`] and how a partition is created and opened under it. Whatever else there is to say of an engine, its
 //! own files say: see [`Method`].
 
 use std::fmt;
@@ -14,11 +14,12 @@ use storage::{Catalog, did_you_mean};
 use crate::contract::{Engine, Method, RecoveryReport, Resources};
 use crate::error::EngineError;
 use crate::options::{EngineOption, OptionError, OwnOptions, Setup};
+use crate::stats::{Count, EngineCounts, PageStats, RunStats};
 use crate::traits::EngineTraits;
 
 macro_rules! engines {
-    ($(#[doc = $doc:literal] $kind:ident, $name:literal, $options:ident;)+) => {
-        $(use crate::{$kind, $options};)+
+    ($(#[doc = $doc:literal] $kind:ident, $name:literal, $options:ident, $stats:ident;)+) => {
+        $(use crate::{$kind, $options, $stats};)+
 
         /// Which engine.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -103,6 +104,70 @@ macro_rules! engines {
             }
         }
 
+        /// What one engine counts and others do not. Comes from an [`EngineKind`], with nothing
+        /// done yet, and from the counts of each engine.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum OwnStats {
+            $(#[doc = $doc] $kind($stats),)+
+        }
+
+        impl From<EngineKind> for OwnStats {
+            fn from(kind: EngineKind) -> Self {
+                match kind {
+                    $(EngineKind::$kind => Self::$kind($stats::default()),)+
+                }
+            }
+        }
+
+        $(impl From<$stats> for OwnStats {
+            fn from(stats: $stats) -> Self {
+                Self::$kind(stats)
+            }
+        })+
+
+        impl OwnStats {
+            /// Whose they are.
+            pub const fn kind(&self) -> EngineKind {
+                match self {
+                    $(Self::$kind(_) => EngineKind::$kind,)+
+                }
+            }
+
+            /// What a log-structured engine counts of its runs.
+            pub fn runs(&self) -> Option<&RunStats> {
+                match self {
+                    $(Self::$kind(stats) => stats.runs(),)+
+                }
+            }
+
+            /// What a copy-on-write engine counts of its pages.
+            pub fn pages(&self) -> Option<&PageStats> {
+                match self {
+                    $(Self::$kind(stats) => stats.pages(),)+
+                }
+            }
+
+            /// Bytes flushed, merged and written in pages.
+            pub(crate) fn written_bytes(&self) -> u64 {
+                match self {
+                    $(Self::$kind(stats) => stats.written_bytes(),)+
+                }
+            }
+        }
+
+        /// # Panics
+        /// They are of different engines.
+        impl Count for OwnStats {
+            fn add(&mut self, other: &Self) {
+                match (self, other) {
+                    $((Self::$kind(stats), Self::$kind(other)) => stats.add(other),)+
+                    (stats, other) => {
+                        panic!("counts of {} and of {} added up", stats.kind(), other.kind())
+                    }
+                }
+            }
+        }
+
         /// Creates a partition under an engine; see [`Method::create`].
         ///
         /// # Errors
@@ -158,17 +223,17 @@ macro_rules! engines {
 
 engines! {
     /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
-    Inp, "inp", InpOptions;
+    Inp, "inp", InpOptions, InpStats;
     /// Copy-on-write updates in a file of pages (P1 3.2).
-    Cow, "cow", CowOptions;
+    Cow, "cow", CowOptions, CowStats;
     /// Log-structured updates with a file write-ahead log and SSTables (P1 3.3).
-    Log, "log", LogOptions;
+    Log, "log", LogOptions, LogStats;
     /// NVM-aware in-place updates (P1 4.1).
-    NvmInp, "nvm-inp", NvmInpOptions;
+    NvmInp, "nvm-inp", NvmInpOptions, NvmInpStats;
     /// NVM-aware copy-on-write updates (P1 4.2).
-    NvmCow, "nvm-cow", NvmCowOptions;
+    NvmCow, "nvm-cow", NvmCowOptions, NvmCowStats;
     /// NVM-aware log-structured updates (P1 4.3).
-    NvmLog, "nvm-log", NvmLogOptions;
+    NvmLog, "nvm-log", NvmLogOptions, NvmLogStats;
 }
 
 impl EngineKind {

@@ -40,18 +40,18 @@ pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
     SnapshotSource, Syncer, Write,
 };
-pub use cow::{Cow, CowOptions};
+pub use cow::{Cow, CowOptions, CowStats};
 pub use error::{ConflictReason, EngineError};
-pub use inp::{Inp, InpOptions};
-pub use kinds::{EngineKind, EngineOptions, ParseEngineError, create, open};
-pub use log::{Log, LogOptions};
-pub use nvm_cow::{NvmCow, NvmCowOptions};
-pub use nvm_inp::{NvmInp, NvmInpOptions};
-pub use nvm_log::{NvmLog, NvmLogOptions};
+pub use inp::{Inp, InpOptions, InpStats};
+pub use kinds::{EngineKind, EngineOptions, OwnStats, ParseEngineError, create, open};
+pub use log::{Log, LogOptions, LogStats};
+pub use nvm_cow::{NvmCow, NvmCowOptions, NvmCowStats};
+pub use nvm_inp::{NvmInp, NvmInpOptions, NvmInpStats};
+pub use nvm_log::{NvmLog, NvmLogOptions, NvmLogStats};
 pub use options::{EngineOption, Limits, NODE_BYTES, OptionError, OwnOptions, Setup};
 pub use savepoints::Savepoints;
 pub use sessions::{Begin, InFlight, Maker, Sessions, TxId};
-pub use stats::{EngineStats, STATS_LEVELS};
+pub use stats::{EngineStats, PageStats, RunStats, STATS_LEVELS};
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
 pub use version::{Version, VersionReader};
 

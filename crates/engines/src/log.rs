@@ -24,6 +24,7 @@
 //! - The log is bounded: a MemTable is written out when it is full or its log is four times as long.
 
 mod options;
+mod stats;
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -52,6 +53,7 @@ use crate::stats::EngineStats;
 use crate::traits::{DurableIn, EngineTraits};
 
 pub use options::LogOptions;
+pub use stats::LogStats;
 
 /// A partition of Log; see the module's comment.
 #[derive(Debug)]
@@ -497,18 +499,11 @@ impl<E: Environment> Engine for Log<E> {
         EngineStats {
             user_bytes: self.user_bytes,
             logged_bytes: self.log.wal.logged_bytes(),
-            flushed_bytes: stats.flushed_bytes,
-            merged_bytes: stats.merged_bytes,
-            runs: stats.runs,
-            run_bytes: stats.run_bytes,
-            flushes: stats.flushes,
-            merges: stats.merges,
-            stalls: stats.stalls,
             failures: stats.failures + self.failures,
             waiting_bytes: stats.waiting_bytes,
             inline: stats.done - self.background,
             background: self.background,
-            ..EngineStats::default()
+            own: LogStats::from(&stats).into(),
         }
     }
 

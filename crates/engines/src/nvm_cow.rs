@@ -23,6 +23,7 @@
 
 mod options;
 mod room;
+mod stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use crate::contract::{
 use crate::error::EngineError;
 use crate::kinds::EngineKind;
 use crate::options::Setup;
-use crate::shadow_tables::{TreeMap, collect_pages, shadow_stats, stop, stop_after};
+use crate::shadow_tables::{TreeMap, collect_pages, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};
 use crate::state::State;
 use crate::stats::EngineStats;
@@ -52,6 +53,7 @@ use crate::table2::{
 use crate::traits::{DurableIn, EngineTraits};
 
 pub use options::NvmCowOptions;
+pub use stats::NvmCowStats;
 
 /// A partition of NVM-CoW; see the module's comment.
 #[derive(Debug)]
@@ -486,11 +488,16 @@ impl<E: Environment> Engine for NvmCow<E> {
     }
 
     fn stats(&self) -> EngineStats {
+        let core = &self.core;
+        let shadow = core.shadow.stats();
         EngineStats {
-            user_bytes: self.core.user_bytes,
-            logged_bytes: self.core.master.listed_bytes(),
-            failures: self.core.failures,
-            ..shadow_stats(&self.core.shadow.stats(), self.core.background)
+            user_bytes: core.user_bytes,
+            logged_bytes: core.master.listed_bytes(),
+            failures: core.failures,
+            waiting_bytes: shadow.uncollected_bytes,
+            inline: shadow.collected - core.background,
+            background: core.background,
+            own: NvmCowStats { pages: (&shadow).into() }.into(),
         }
     }
 

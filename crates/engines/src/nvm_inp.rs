@@ -31,6 +31,7 @@
 //! `docs/paper/deviations.md`.
 
 mod options;
+mod stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,6 +58,7 @@ use crate::table2::{
 use crate::traits::{DurableIn, EngineTraits};
 
 pub use options::NvmInpOptions;
+pub use stats::NvmInpStats;
 
 /// A partition of NVM-InP; see the module's comment.
 #[derive(Debug)]
@@ -523,7 +525,7 @@ impl<E: Environment> Engine for NvmInp<E> {
         EngineStats {
             user_bytes: self.user_bytes,
             logged_bytes: self.log.logged_bytes(),
-            ..EngineStats::default()
+            ..EngineStats::from(EngineKind::NvmInp)
         }
     }
 

@@ -26,6 +26,7 @@
 //! `docs/paper/deviations.md`.
 
 mod options;
+mod stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use crate::table2::{
 use crate::traits::{DurableIn, EngineTraits};
 
 pub use options::NvmLogOptions;
+pub use stats::NvmLogStats;
 
 /// A partition of NVM-Log; see the module's comment.
 #[derive(Debug)]
@@ -619,16 +621,11 @@ impl<E: Environment> Engine for NvmLog<E> {
         EngineStats {
             user_bytes: self.user_bytes,
             logged_bytes: self.log.logged_bytes(),
-            merged_bytes: stats.merged_bytes,
-            runs: stats.runs,
-            run_bytes: stats.run_bytes,
-            flushes: stats.freezes,
-            merges: stats.merges,
             failures: stats.failures,
             waiting_bytes: stats.waiting_bytes,
             inline: stats.done - self.background,
             background: self.background,
-            ..EngineStats::default()
+            own: NvmLogStats::from(&stats).into(),
         }
     }
 

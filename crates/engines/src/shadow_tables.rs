@@ -9,33 +9,18 @@ use std::sync::Arc;
 use index::MAX_KEY_BYTES;
 use index::cow::{PageBackend, PageSource};
 use pm::Bad;
-use storage::shadow::{Directory, Shadow, ShadowStats, Trees};
-use storage::{Catalog, StorageError, TableKey, TableLayout, Value, WorkDone};
+use storage::shadow::{Directory, Shadow, Trees};
+use storage::{Catalog, StorageError, TableKey, TableLayout, Value};
 
 use crate::contract::Scan;
 use crate::error::EngineError;
 use crate::options::Setup;
 use crate::state::State;
-use crate::stats::EngineStats;
 
 /// Pages that a commit looks at while a dead directory is being collected: with somebody who helps
 /// only as many as the pages that it takes call for.
 pub(crate) fn collect_pages(setup: &Setup) -> u64 {
     if setup.helped { 0 } else { 32 }
-}
-
-/// Of what an engine reports, the part that the shadow directory knows; `background` is what was
-/// collected in the background.
-pub(crate) fn shadow_stats(stats: &ShadowStats, background: WorkDone) -> EngineStats {
-    EngineStats {
-        batches: stats.batches,
-        made_pages: stats.made_pages,
-        page_bytes: stats.written_bytes,
-        waiting_bytes: stats.uncollected_bytes,
-        inline: stats.collected - background,
-        background,
-        ..EngineStats::default()
-    }
 }
 
 /// Stops a partition whose batch could not be made durable, and with it the snapshots: what they

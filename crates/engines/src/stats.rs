@@ -1,12 +1,19 @@
 //! What an engine reports of its work.
+//!
+//! [`EngineStats`] has what every engine counts, and in [`EngineStats::own`] what one engine counts:
+//! each declares a struct of its own with [`engine_stats!`], in a file of its own. [`RunStats`] and
+//! [`PageStats`] are parts that two of those have.
 
 use storage::WorkDone;
+use storage::shadow::ShadowStats;
 
-/// Levels of runs that [`EngineStats`] tells apart.
+use crate::kinds::{EngineKind, OwnStats};
+
+/// Levels of runs that [`RunStats`] tells apart.
 pub const STATS_LEVELS: usize = storage::lsm::tree::LEVELS;
 
 /// What an engine has done since it was opened, and what it has put off. Counts only: how long
-/// anything took is for whoever measures. What an engine does not do is zero.
+/// anything took is for whoever measures.
 ///
 /// | engine | writes, beside its log | puts off |
 /// |---|---|---|
@@ -16,39 +23,13 @@ pub const STATS_LEVELS: usize = storage::lsm::tree::LEVELS;
 /// | `nvm-inp` | nothing that is not a tuple or an index | nothing |
 /// | `nvm-cow` | nodes | the collection of a dead directory |
 /// | `nvm-log` | merged runs | filters, merges, taking merged runs apart |
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineStats {
     /// Bytes of values in inserts and updates, those of aborted transactions included.
     pub user_bytes: u64,
     /// Bytes of records appended to the log: redo records of `inp` and `log`, undo entries of
-    /// `nvm-inp` and `nvm-log`, entries of the batches' lists of `nvm-cow`.
+    /// `nvm-inp` and `nvm-log`, entries of the batches' lists of `nvm-cow`. `cow` has no log.
     pub logged_bytes: u64,
-    /// Copy-on-write: groups of transactions that a move of the master record made durable.
-    pub batches: u64,
-    /// Copy-on-write: pages that changes of trees have made, copies of older ones for the most
-    /// part.
-    pub made_pages: u64,
-    /// Copy-on-write: bytes of pages written back.
-    pub page_bytes: u64,
-    /// Checkpoints that were completed.
-    pub checkpoints: u64,
-    /// Bytes of their files.
-    pub checkpoint_bytes: u64,
-    /// Bytes written by flushing MemTables. `nvm-log` freezes them where they are, which writes
-    /// nothing.
-    pub flushed_bytes: u64,
-    /// Bytes written by merges into each level.
-    pub merged_bytes: [u64; STATS_LEVELS],
-    /// Runs at each level now.
-    pub runs: [u32; STATS_LEVELS],
-    /// Their bytes.
-    pub run_bytes: [u64; STATS_LEVELS],
-    /// MemTables that were flushed, or frozen.
-    pub flushes: u64,
-    /// Merges that were done.
-    pub merges: u64,
-    /// How often a writer had to wait for a flush or a merge to end.
-    pub stalls: u64,
     /// Steps that failed, for want of room for the most part; they are tried again.
     pub failures: u64,
     /// Bytes of the work that waits, about.
@@ -57,39 +38,227 @@ pub struct EngineStats {
     pub inline: WorkDone,
     /// Work that [`crate::Engine::background`] did.
     pub background: WorkDone,
+    /// What this engine counts and others do not.
+    pub own: OwnStats,
 }
 
 impl EngineStats {
     /// Bytes flushed, merged and written in pages for each byte of the user's; 0 if there was
     /// none. Log and checkpoints come on top of it.
     pub fn write_amplification(&self) -> f64 {
-        let merged = self.merged_bytes.iter().sum::<u64>();
-        let written = self.flushed_bytes + merged + self.page_bytes;
+        let written = self.own.written_bytes();
         if self.user_bytes == 0 { 0.0 } else { written as f64 / self.user_bytes as f64 }
     }
 }
 
+/// Of an engine that has done nothing.
+impl From<EngineKind> for EngineStats {
+    fn from(kind: EngineKind) -> Self {
+        Self {
+            user_bytes: 0,
+            logged_bytes: 0,
+            failures: 0,
+            waiting_bytes: 0,
+            inline: WorkDone::default(),
+            background: WorkDone::default(),
+            own: kind.into(),
+        }
+    }
+}
+
+/// Adds up partitions.
+///
+/// # Panics
+/// They are of different engines.
 impl std::ops::AddAssign for EngineStats {
     fn add_assign(&mut self, other: Self) {
-        self.user_bytes += other.user_bytes;
-        self.logged_bytes += other.logged_bytes;
-        self.batches += other.batches;
-        self.made_pages += other.made_pages;
-        self.page_bytes += other.page_bytes;
-        self.checkpoints += other.checkpoints;
-        self.checkpoint_bytes += other.checkpoint_bytes;
-        self.flushed_bytes += other.flushed_bytes;
-        for level in 0..STATS_LEVELS {
-            self.merged_bytes[level] += other.merged_bytes[level];
-            self.runs[level] += other.runs[level];
-            self.run_bytes[level] += other.run_bytes[level];
+        let Self { user_bytes, logged_bytes, failures, waiting_bytes, inline, background, own } =
+            other;
+        self.user_bytes += user_bytes;
+        self.logged_bytes += logged_bytes;
+        self.failures += failures;
+        self.waiting_bytes += waiting_bytes;
+        self.inline += inline;
+        self.background += background;
+        self.own.add(&own);
+    }
+}
+
+/// Something that is counted for each partition and added up.
+pub(crate) trait Count {
+    /// Adds another partition's.
+    fn add(&mut self, other: &Self);
+}
+
+impl Count for u64 {
+    fn add(&mut self, other: &Self) {
+        *self += other;
+    }
+}
+
+impl Count for u32 {
+    fn add(&mut self, other: &Self) {
+        *self += other;
+    }
+}
+
+impl<T: Count, const N: usize> Count for [T; N] {
+    fn add(&mut self, other: &Self) {
+        self.iter_mut().zip(other).for_each(|(count, other)| count.add(other));
+    }
+}
+
+/// What one engine counts; [`engine_stats!`] declares the struct.
+pub(crate) trait EngineCounts: Count {
+    /// Bytes flushed, merged and written in pages; see [`EngineStats::write_amplification`].
+    fn written_bytes(&self) -> u64;
+
+    /// Its runs, if it has any.
+    fn runs(&self) -> Option<&RunStats> {
+        None
+    }
+
+    /// Its pages, if it has any.
+    fn pages(&self) -> Option<&PageStats> {
+        None
+    }
+}
+
+/// Declares a struct of counts that are added up field by field.
+macro_rules! engine_stats {
+    (
+        $(#[doc = $about:literal])+
+        $name:ident {
+            $($(#[doc = $doc:literal])+ $field:ident: $type:ty;)*
         }
-        self.flushes += other.flushes;
-        self.merges += other.merges;
-        self.stalls += other.stalls;
-        self.failures += other.failures;
-        self.waiting_bytes += other.waiting_bytes;
-        self.inline += other.inline;
-        self.background += other.background;
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+        pub struct $name {
+            $($(#[doc = $doc])+ pub $field: $type,)*
+        }
+
+        impl crate::stats::Count for $name {
+            fn add(&mut self, other: &Self) {
+                let Self { $($field),* } = other;
+                $(crate::stats::Count::add(&mut self.$field, $field);)*
+            }
+        }
+    };
+}
+pub(crate) use engine_stats;
+
+engine_stats! {
+    /// What the log-structured engines count of their runs.
+    RunStats {
+        /// Merges that were done.
+        merges: u64;
+        /// Bytes written by merges into each level.
+        merged_bytes: [u64; STATS_LEVELS];
+        /// Runs at each level now.
+        runs: [u32; STATS_LEVELS];
+        /// Their bytes.
+        run_bytes: [u64; STATS_LEVELS];
+    }
+}
+
+impl RunStats {
+    /// Bytes written by merges into all levels.
+    pub fn all_merged_bytes(&self) -> u64 {
+        self.merged_bytes.iter().sum()
+    }
+}
+
+engine_stats! {
+    /// What the copy-on-write engines count of their pages.
+    PageStats {
+        /// Groups of transactions that a move of the master record made durable.
+        batches: u64;
+        /// Pages that changes of trees have made, copies of older ones for the most part.
+        made_pages: u64;
+        /// Bytes of pages written back.
+        page_bytes: u64;
+    }
+}
+
+impl From<&ShadowStats> for PageStats {
+    fn from(stats: &ShadowStats) -> Self {
+        Self {
+            batches: stats.batches,
+            made_pages: stats.made_pages,
+            page_bytes: stats.written_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EngineStats, RunStats, WorkDone};
+    use crate::{CowStats, EngineKind, InpStats, LogStats, OwnStats, PageStats};
+
+    #[test]
+    fn partitions_add_up_field_by_field() {
+        let work = WorkDone { steps: 5, bytes: 6 };
+        let levels = RunStats {
+            merges: 1,
+            merged_bytes: std::array::from_fn(|level| level as u64),
+            runs: std::array::from_fn(|level| 10 + level as u32),
+            run_bytes: std::array::from_fn(|level| 100 + level as u64),
+        };
+        let own = LogStats { flushes: 7, flushed_bytes: 8, stalls: 9, levels };
+        let mut stats = EngineStats {
+            user_bytes: 1,
+            logged_bytes: 2,
+            failures: 3,
+            waiting_bytes: 4,
+            inline: work,
+            background: WorkDone { steps: 50, bytes: 60 },
+            own: own.into(),
+        };
+        stats += stats;
+        let levels = RunStats {
+            merges: 2,
+            merged_bytes: std::array::from_fn(|level| 2 * level as u64),
+            runs: std::array::from_fn(|level| 2 * (10 + level as u32)),
+            run_bytes: std::array::from_fn(|level| 2 * (100 + level as u64)),
+        };
+        let own = LogStats { flushes: 14, flushed_bytes: 16, stalls: 18, levels };
+        let twice = EngineStats {
+            user_bytes: 2,
+            logged_bytes: 4,
+            failures: 6,
+            waiting_bytes: 8,
+            inline: WorkDone { steps: 10, bytes: 12 },
+            background: WorkDone { steps: 100, bytes: 120 },
+            own: own.into(),
+        };
+        assert_eq!(stats, twice);
+        assert_eq!(
+            stats.write_amplification(),
+            f64::from(16 + 2 * (1 + 2 + 3 + 4 + 5 + 6 + 7)) / 2.0
+        );
+    }
+
+    #[test]
+    fn the_counts_of_an_engine_are_its_own() {
+        for kind in EngineKind::ALL {
+            let stats = EngineStats::from(kind);
+            assert_eq!((stats.own.kind(), stats.write_amplification()), (kind, 0.0));
+            let runs = matches!(kind, EngineKind::Log | EngineKind::NvmLog);
+            let pages = matches!(kind, EngineKind::Cow | EngineKind::NvmCow);
+            let own = stats.own;
+            assert_eq!((own.runs().is_some(), own.pages().is_some()), (runs, pages), "{kind}");
+        }
+        let pages = PageStats { batches: 1, made_pages: 2, page_bytes: 3 };
+        let own: OwnStats = CowStats { pages }.into();
+        assert_eq!((own.pages(), own.kind()), (Some(&pages), EngineKind::Cow));
+    }
+
+    #[test]
+    #[should_panic(expected = "counts of inp and of cow")]
+    fn different_engines_do_not_add_up() {
+        let own = InpStats { checkpoints: 1, checkpoint_bytes: 2 }.into();
+        let mut stats = EngineStats { own, ..EngineKind::Inp.into() };
+        stats += EngineKind::Cow.into();
     }
 }

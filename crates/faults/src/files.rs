@@ -80,13 +80,8 @@ impl Medium for FileMedium {
         while db.background(u64::MAX).map_err(failed)? > 0 {}
         let names: Vec<_> = files.image().into_keys().collect();
         let of = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
-        let runs: usize = db
-            .stats()
-            .expect("this thread has no transaction open")
-            .runs
-            .iter()
-            .map(|runs| *runs as usize)
-            .sum();
+        let stats = db.stats().expect("this thread has no transaction open");
+        let runs = stats.own.runs().map_or(0, |levels| levels.runs.iter().sum::<u32>()) as usize;
         let (logs, needed) = match db.engine() {
             EngineKind::Inp => (of("wal-0-"), of("checkpoint-0-") == 1),
             EngineKind::Log => (of("wal-0-"), of("sstable-0-") == runs && of("manifest-0") == 1),

@@ -134,10 +134,11 @@ pub use engines::below::{
     Value, WorkDone, boot_id, free_bytes, medium_of, remove_unfinished,
 };
 pub use engines::{
-    CheckReport, Concurrency, ConflictReason, CowOptions, DurableIn, EngineKind, EngineOption,
-    EngineOptions, EngineStats, EngineTraits, Footprint, InFlight, InpOptions, Isolation, Limits,
-    LogOptions, NvmCowOptions, NvmInpOptions, NvmLogOptions, OptionError, OwnOptions,
-    ParseEngineError, RecoveryReport, TxId, Unfinished,
+    CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn, EngineKind,
+    EngineOption, EngineOptions, EngineStats, EngineTraits, Footprint, InFlight, InpOptions,
+    InpStats, Isolation, Limits, LogOptions, LogStats, NvmCowOptions, NvmCowStats, NvmInpOptions,
+    NvmInpStats, NvmLogOptions, NvmLogStats, OptionError, OwnOptions, OwnStats, PageStats,
+    ParseEngineError, RecoveryReport, RunStats, TxId, Unfinished,
 };
 pub use error::Error;
 pub use examine::{Examination, Finding, Findings, examine_parts};

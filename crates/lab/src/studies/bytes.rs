@@ -7,7 +7,9 @@
 //! engine's own statistics give for the same operations. InP's checkpoint is not in it: it writes
 //! the whole database, however many operations there were.
 
-use perdura::{ColumnType, Database, EngineKind, Options, Schema, Table, TableSchema, Value};
+use perdura::{
+    ColumnType, Database, EngineKind, Options, OwnStats, Schema, Table, TableSchema, Value,
+};
 use serde_json::json;
 use workloads::Random;
 
@@ -98,13 +100,10 @@ impl BytesStage {
             }
             database.sync()?;
             let after = database.stats().expect("this thread has no transaction open");
-            let merged = |stats: &perdura::EngineStats| {
-                stats.flushed_bytes + stats.merged_bytes.iter().sum::<u64>()
-            };
             let user_bytes = (after.user_bytes - before.user_bytes) as f64;
             let theta = match user_bytes {
                 0.0 => 0.0,
-                user_bytes => (merged(&after) - merged(&before)) as f64 / user_bytes,
+                user_bytes => (merged(&after.own) - merged(&before.own)) as f64 / user_bytes,
             };
             points.extend(self.row(operation, theta, meter));
         }
@@ -154,6 +153,15 @@ impl BytesStage {
                 counts.nvm_stores() as f64 * 64.0 / OPERATIONS as f64,
             ),
         ]
+    }
+}
+
+/// Bytes that a log-structured engine has flushed and merged.
+fn merged(own: &OwnStats) -> u64 {
+    match own {
+        OwnStats::Log(own) => own.flushed_bytes + own.levels.all_merged_bytes(),
+        OwnStats::NvmLog(own) => own.levels.all_merged_bytes(),
+        OwnStats::Inp(_) | OwnStats::Cow(_) | OwnStats::NvmInp(_) | OwnStats::NvmCow(_) => 0,
     }
 }
 

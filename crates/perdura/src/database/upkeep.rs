@@ -79,8 +79,8 @@ impl<E: Environment> Database<E> {
     /// # Errors
     /// [`Error::Nested`].
     pub fn stats(&self) -> Result<EngineStats, Error> {
-        let mut stats = EngineStats::default();
-        for number in 0..self.partitions.len() {
+        let mut stats = self.partition(0).read_lock()?.stats();
+        for number in 1..self.partitions.len() {
             stats += self.partition(number).read_lock()?.stats();
         }
         Ok(stats)

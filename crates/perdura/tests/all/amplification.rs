@@ -10,8 +10,8 @@
 
 use perdura::recording::{Event, Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Commit, Database, Domain, EngineKind, Environment, Media, Options, Recorded,
-    Schema, Table, TableSchema, Value,
+    ColumnType, Commit, Database, Domain, EngineKind, Environment, Media, Options, OwnStats,
+    Recorded, Schema, Table, TableSchema, Value,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -325,10 +325,12 @@ fn merges_write_a_bounded_number_of_times() {
         let before = driver.db.stats().unwrap();
         (0..ROUNDS * 1000).for_each(|_| driver.update());
         let after = driver.db.stats().unwrap();
-        let merged = |stats: &perdura::EngineStats| stats.merged_bytes.iter().sum::<u64>();
+        let (OwnStats::Log(old), OwnStats::Log(new)) = (before.own, after.own) else {
+            panic!("{after:?}")
+        };
         let user = (after.user_bytes - before.user_bytes) as f64;
-        let flushed = (after.flushed_bytes - before.flushed_bytes) as f64;
-        let merged = (merged(&after) - merged(&before)) as f64;
+        let flushed = (new.flushed_bytes - old.flushed_bytes) as f64;
+        let merged = (new.levels.all_merged_bytes() - old.levels.all_merged_bytes()) as f64;
         println!("log: flushed {:.2}, merged {:.2} of a byte", flushed / user, merged / user);
         (flushed + merged) / user
     });

@@ -11,9 +11,9 @@ use engines::below::Catalog;
 use engines::{Begin, Engine, EngineError, InFlight, Maker, Resources, Sessions, Setup, TxId};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Concurrency, ConflictReason, Database, DurableIn, EngineStats, EngineTraits, Error,
-    Footprint, Holder, Isolation, Media, Options, Recorded, RecoveryReport, Row, Schema, Table,
-    TableSchema, Unfinished, Value, WriteOptions,
+    ColumnType, Concurrency, ConflictReason, Database, DurableIn, EngineKind, EngineStats,
+    EngineTraits, Error, Footprint, Holder, Isolation, Media, Options, Recorded, RecoveryReport,
+    Row, Schema, Table, TableSchema, Unfinished, Value, WriteOptions,
 };
 
 /// The engine's orders, and counts of what was asked of it.
@@ -147,7 +147,7 @@ impl Engine for Scripted {
     }
 
     fn stats(&self) -> EngineStats {
-        EngineStats::default()
+        EngineStats::from(EngineKind::NvmInp)
     }
 
     fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

@@ -1,7 +1,10 @@
 //! What engines say of their work: counts that follow from what was run, and from nothing else.
 
 use crate::support::{Driver, Model, Tables, compare, schema};
-use perdura::{Commit, Database, Domain, EngineKind, EngineStats, Footprint, Options, Value};
+use perdura::{
+    Commit, Database, Domain, EngineKind, EngineStats, Footprint, InpStats, Options, OwnStats,
+    Value,
+};
 
 fn options(engine: EngineKind) -> Options {
     Options::new()
@@ -29,7 +32,11 @@ fn after_run(engine: EngineKind) -> (EngineStats, Model) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::create(&path, &schema(), &options(engine)).unwrap();
-    assert_eq!(db.stats().unwrap(), EngineStats::default(), "{engine}: nothing has been done yet");
+    assert_eq!(
+        db.stats().unwrap(),
+        EngineStats::from(engine),
+        "{engine}: nothing has been done yet"
+    );
     let mut model = Model::default();
     run(&db, &mut model, 500);
     compare(&db, &model);
@@ -51,17 +58,24 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
         assert_eq!(stats.background.steps, 0, "{engine}: nobody helped");
         assert_eq!(stats.failures, 0, "{engine}");
         assert_eq!(stats.logged_bytes == 0, engine == EngineKind::Cow, "{engine}");
+        assert_eq!(stats.own.kind(), engine);
         let copies = matches!(engine, EngineKind::Cow | EngineKind::NvmCow);
-        assert_eq!(
-            (stats.batches > 0, stats.made_pages > 0, stats.page_bytes > 0),
-            (copies, copies, copies)
-        );
+        assert_eq!(stats.own.pages().is_some(), copies, "{engine}");
+        if let Some(pages) = stats.own.pages() {
+            assert!(pages.batches > 0 && pages.made_pages > 0 && pages.page_bytes > 0, "{stats:?}");
+        }
         let runs = matches!(engine, EngineKind::Log | EngineKind::NvmLog);
-        let merged = stats.merged_bytes.iter().sum::<u64>();
-        assert_eq!((stats.flushes > 0, stats.merges > 0, merged > 0), (runs, runs, runs));
-        assert_eq!(stats.runs.iter().sum::<u32>() > 0, runs, "{engine}");
-        assert_eq!(stats.flushed_bytes > 0, engine == EngineKind::Log, "a frozen one stays");
-        assert_eq!(stats.checkpoints > 0, engine == EngineKind::Inp, "{engine}");
+        assert_eq!(stats.own.runs().is_some(), runs, "{engine}");
+        if let Some(levels) = stats.own.runs() {
+            assert!(levels.merges > 0 && levels.all_merged_bytes() > 0, "{stats:?}");
+            assert!(levels.runs.iter().sum::<u32>() > 0, "{stats:?}");
+        }
+        match stats.own {
+            OwnStats::Inp(own) => assert!(own.checkpoints > 0, "{own:?}"),
+            OwnStats::Log(own) => assert!(own.flushes > 0 && own.flushed_bytes > 0, "{own:?}"),
+            OwnStats::NvmLog(own) => assert!(own.freezes > 0, "{own:?}"),
+            OwnStats::Cow(_) | OwnStats::NvmInp(_) | OwnStats::NvmCow(_) => {}
+        }
         let puts_off = runs || engine == EngineKind::Inp;
         assert_eq!((stats.inline.steps > 0, stats.inline.bytes > 0), (puts_off, puts_off));
         let writes = copies || runs;
@@ -109,11 +123,18 @@ fn a_group_of_transactions_is_one_batch() {
             db.write(|tx| tx.insert(&table, &values)).unwrap();
         }
         let stats = db.stats().unwrap();
-        assert_eq!(stats.batches, 10, "{engine}");
+        assert_eq!(stats.own.pages().unwrap().batches, 10, "{engine}");
         if engine == EngineKind::NvmCow {
             // New: the tuple, its text, its bytes.
             assert_eq!(stats.logged_bytes, 100 * 3 * 8);
         }
+    }
+}
+
+fn checkpoints(db: &Database) -> InpStats {
+    match db.stats().unwrap().own {
+        OwnStats::Inp(own) => own,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -123,12 +144,12 @@ fn a_checkpoint_counts_what_it_wrote() {
     let options = options(EngineKind::Inp).tune("checkpoint_bytes", 1 << 20);
     let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
     run(&db, &mut Model::default(), 100);
-    assert_eq!(db.stats().unwrap().checkpoints, 0);
+    assert_eq!(checkpoints(&db).checkpoints, 0);
     db.checkpoint().unwrap();
-    let stats = db.stats().unwrap();
-    assert_eq!(stats.checkpoints, 1);
-    assert_eq!(stats.checkpoint_bytes, db.footprint().unwrap().checkpoint);
-    assert_eq!(stats.inline.steps, 1);
+    let own = checkpoints(&db);
+    assert_eq!(own.checkpoints, 1);
+    assert_eq!(own.checkpoint_bytes, db.footprint().unwrap().checkpoint);
+    assert_eq!(db.stats().unwrap().inline.steps, 1);
 }
 
 /// What the log has reserved ahead does not make a checkpoint due: one would follow the other.
@@ -141,10 +162,10 @@ fn a_reserve_that_is_larger_than_the_log_may_grow_makes_no_checkpoint_due() {
     let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
     let mut model = Model::default();
     run(&db, &mut model, 20);
-    assert_eq!((db.stats().unwrap().checkpoints, db.background(1 << 20).unwrap()), (0, 0));
+    assert_eq!((checkpoints(&db).checkpoints, db.background(1 << 20).unwrap()), (0, 0));
     run(&db, &mut model, 1500);
-    let stats = db.stats().unwrap();
-    assert!((1..40).contains(&stats.checkpoints), "{stats:?}");
+    let own = checkpoints(&db);
+    assert!((1..40).contains(&own.checkpoints), "{own:?}");
     while db.background(1 << 20).unwrap() > 0 {}
 }
 

@@ -1,0 +1,21 @@
+//! What CoW counts.
+
+use crate::stats::{EngineCounts, PageStats, engine_stats};
+
+engine_stats! {
+    /// What CoW counts and engines without pages do not.
+    CowStats {
+        /// Its pages.
+        pages: PageStats;
+    }
+}
+
+impl EngineCounts for CowStats {
+    fn written_bytes(&self) -> u64 {
+        self.pages.page_bytes
+    }
+
+    fn pages(&self) -> Option<&PageStats> {
+        Some(&self.pages)
+    }
+}

@@ -1,0 +1,39 @@
+//! What NVM-Log counts.
+
+use storage::runs::RunsStats;
+
+use crate::stats::{EngineCounts, RunStats, engine_stats};
+
+engine_stats! {
+    /// What NVM-Log counts and others do not.
+    NvmLogStats {
+        /// MemTables that were frozen where they are, which writes nothing.
+        freezes: u64;
+        /// Its frozen MemTables and what they were merged into.
+        levels: RunStats;
+    }
+}
+
+impl EngineCounts for NvmLogStats {
+    fn written_bytes(&self) -> u64 {
+        self.levels.all_merged_bytes()
+    }
+
+    fn runs(&self) -> Option<&RunStats> {
+        Some(&self.levels)
+    }
+}
+
+impl From<&RunsStats> for NvmLogStats {
+    fn from(stats: &RunsStats) -> Self {
+        Self {
+            freezes: stats.freezes,
+            levels: RunStats {
+                merges: stats.merges,
+                merged_bytes: stats.merged_bytes,
+                runs: stats.runs,
+                run_bytes: stats.run_bytes,
+            },
+        }
+    }
+}
