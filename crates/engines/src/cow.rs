@@ -25,8 +25,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::HeapError;
-use index::IndexError;
 use index::cow::{FilePages, PageBackend, Records, TreeShape};
+use index::{IndexError, WIDE_KEY_BYTES};
 use pm::{Bad, Component, Environment, Files, Memory, observe};
 use storage::shadow::{Directory, FileMaster, MasterError, Needs, Shadow, TreePlace};
 use storage::{
@@ -83,6 +83,18 @@ fn owner(catalog: &Catalog, partition: u32) -> u64 {
 fn longest_row(layout: &TableLayout) -> usize {
     let columns = layout.schema.columns();
     columns.iter().map(|column| 8 + column.kind.max_bytes().unwrap_or(0) as usize).sum()
+}
+
+/// Bytes of a page: those of the options, or as many as four of the widest keys take if they are
+/// long, so that the size that is the default does for any schema.
+fn page_bytes(catalog: &Catalog, options: &EngineOptions) -> u32 {
+    let widths = catalog.tables.iter().flat_map(|table| {
+        (0..table.index_count())
+            .map(|index| table.key_bytes(index))
+            .filter(|width| *width > WIDE_KEY_BYTES)
+    });
+    let needed = widths.max().map_or(0, |width| TreeShape::least_page_bytes(width as u32));
+    options.page_bytes.max(needed)
 }
 
 impl<E: Environment> Cow<E> {
@@ -242,7 +254,8 @@ impl<E: Environment> Method<E> for Cow<E> {
         let directory = TreeMap::new(catalog).directory(1);
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
-        let master = FileMaster::create(&files, &name, options.page_bytes, owner, &directory)?;
+        let page_bytes = page_bytes(catalog, options);
+        let master = FileMaster::create(&files, &name, page_bytes, owner, &directory)?;
         Self::assemble(&resources, catalog, (setup, options), master, directory, false)
     }
 

@@ -6,11 +6,10 @@ use std::fmt::Display;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use index::MAX_KEY_BYTES;
 use index::cow::{PageBackend, PageSource};
 use pm::Bad;
 use storage::shadow::{Directory, Shadow, Trees};
-use storage::{Catalog, StorageError, TableKey, TableLayout, Value};
+use storage::{Catalog, PrimaryBytes, StorageError, TableKey, TableLayout, Value};
 
 use crate::contract::Scan;
 use crate::error::EngineError;
@@ -139,7 +138,7 @@ impl TreeMap {
             Ok(ControlFlow::Break(())) => ControlFlow::Break(Ok(())),
             Err(error) => ControlFlow::Break(Err(error)),
         };
-        let mut key_bytes = [0; MAX_KEY_BYTES];
+        let mut key_bytes = PrimaryBytes::default();
         let flow =
             trees.scan(self.tree(table, index), range, scan.direction, &mut |key, value| {
                 if index == 0 {

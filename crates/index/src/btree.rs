@@ -350,7 +350,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
             }
         });
         if !L::SORTED {
-            entries.sort_unstable_by_key(|entry| entry.0);
+            entries.sort_unstable_by(|one, two| one.0.cmp(&two.0));
         }
     }
 

@@ -70,7 +70,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         entries: &[LeafEntry<K>],
         lines: &mut LineSet,
     ) -> Result<(), IndexError> {
-        let first = entries[0].0;
+        let first = entries[0].0.clone();
         let leaf = self.write_leaf(lane, entries, lines)?;
         if self.exists(lane.memory())? {
             let path = self.rightmost(lane.memory())?;

@@ -48,16 +48,17 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
             found.nodes.push(at);
             found.levels = found.levels.max(height + 1);
             let within = |key: &K| {
-                low.is_none_or(|low: K| low <= *key) && high.is_none_or(|high: K| *key < high)
+                low.as_ref().is_none_or(|low: &K| low <= key)
+                    && high.as_ref().is_none_or(|high: &K| key < high)
             };
             if height == 0 {
                 let mut entries = Vec::new();
                 self.sorted_entries(&node, &mut entries);
                 for (key, value, _) in &entries {
-                    if !within(key) || previous.is_some_and(|previous| previous >= *key) {
+                    if !within(key) || previous.as_ref().is_some_and(|previous| previous >= key) {
                         return Err(damaged);
                     }
-                    previous = Some(*key);
+                    previous = Some(key.clone());
                     found.entries += 1;
                     visit(key, *value);
                 }
@@ -70,8 +71,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
                 return Err(damaged);
             }
             for index in (0..=keys.len()).rev() {
-                let low = if index == 0 { low } else { Some(keys[index - 1]) };
-                let high = keys.get(index).copied().or(high);
+                let low = if index == 0 { low.clone() } else { Some(keys[index - 1].clone()) };
+                let high = keys.get(index).or(high.as_ref()).cloned();
                 todo.push((node.word(self.shape.child_at(index)), Some(height - 1), low, high));
             }
         }

@@ -1,4 +1,5 @@
-//! Keys of a fixed width: one word, or up to [`MAX_KEY_BYTES`] bytes in memcomparable encoding.
+//! Keys of a fixed width: one word, or up to [`MAX_KEY_BYTES`] bytes in memcomparable encoding. Those
+//! of at most [`WIDE_KEY_BYTES`] need no allocation.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,10 +8,13 @@ use std::hash::{Hash, Hasher};
 use pm::View;
 
 /// The widest key of an index, in bytes.
-pub const MAX_KEY_BYTES: usize = 240;
+pub const MAX_KEY_BYTES: usize = 2048;
+
+/// The widest [`WideKey`], in bytes; a wider key is a [`LongKey`].
+pub const WIDE_KEY_BYTES: usize = 240;
 
 /// A key of a tree. All keys of one tree have the same width, a multiple of eight bytes.
-pub trait Key: Copy + Ord + fmt::Debug + Send + Sync + 'static {
+pub trait Key: Clone + Ord + fmt::Debug + Send + Sync + 'static {
     /// The key that is stored at byte `at` of a node.
     fn read<V: View>(node: &V, at: usize, width: usize) -> Self;
     /// How the key stored at byte `at` of a node compares with this one.
@@ -19,8 +23,28 @@ pub trait Key: Copy + Ord + fmt::Debug + Send + Sync + 'static {
     fn write(&self, out: &mut [u8]);
     /// Which child of an inner node belongs to this key: how many of its `count` keys from byte
     /// `at` on are at most this one or, if `below`, less than this one.
-    fn child<V: View>(&self, node: &V, at: usize, count: usize, width: usize, below: bool)
-    -> usize;
+    fn child<V: View>(
+        &self,
+        node: &V,
+        at: usize,
+        count: usize,
+        width: usize,
+        below: bool,
+    ) -> usize {
+        let (mut low, mut size) = (0, count);
+        while size > 0 {
+            let half = size / 2;
+            let order = self.stored_cmp(node, at + (low + half) * width, width);
+            if order == Ordering::Less || (!below && order == Ordering::Equal) {
+                low += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        low
+    }
+
     /// A bit for each of `count` (at most 64) leaf entries from byte `at` on whose key equals this
     /// one.
     fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, width: usize) -> u64;
@@ -62,7 +86,7 @@ impl Key for u64 {
 /// the tree's width.
 #[derive(Clone, Copy)]
 pub struct WideKey {
-    bytes: [u8; MAX_KEY_BYTES],
+    bytes: [u8; WIDE_KEY_BYTES],
     width: u8,
 }
 
@@ -70,10 +94,10 @@ impl WideKey {
     /// The key with these bytes in a tree of keys of `width` bytes.
     ///
     /// # Panics
-    /// The bytes do not fit into the width, or the width is more than [`MAX_KEY_BYTES`].
+    /// The bytes do not fit into the width, or the width is more than [`WIDE_KEY_BYTES`].
     pub fn new(bytes: &[u8], width: usize) -> Self {
-        assert!(bytes.len() <= width && width <= MAX_KEY_BYTES, "the key fits its tree");
-        let mut padded = [0; MAX_KEY_BYTES];
+        assert!(bytes.len() <= width && width <= WIDE_KEY_BYTES, "the key fits its tree");
+        let mut padded = [0; WIDE_KEY_BYTES];
         padded[..bytes.len()].copy_from_slice(bytes);
         Self { bytes: padded, width: width as u8 }
     }
@@ -81,10 +105,10 @@ impl WideKey {
     /// The key of `width` zeros, to be filled in through [`Self::bytes_mut`].
     ///
     /// # Panics
-    /// The width is more than [`MAX_KEY_BYTES`].
+    /// The width is more than [`WIDE_KEY_BYTES`].
     pub fn zeros(width: usize) -> Self {
-        assert!(width <= MAX_KEY_BYTES, "the width of a key");
-        Self { bytes: [0; MAX_KEY_BYTES], width: width as u8 }
+        assert!(width <= WIDE_KEY_BYTES, "the width of a key");
+        Self { bytes: [0; WIDE_KEY_BYTES], width: width as u8 }
     }
 
     /// The key's bytes, padding included.
@@ -121,28 +145,6 @@ impl Key for WideKey {
 
     fn write(&self, out: &mut [u8]) {
         out.copy_from_slice(self.as_bytes());
-    }
-
-    fn child<V: View>(
-        &self,
-        node: &V,
-        at: usize,
-        count: usize,
-        width: usize,
-        below: bool,
-    ) -> usize {
-        let (mut low, mut size) = (0, count);
-        while size > 0 {
-            let half = size / 2;
-            let order = self.stored_cmp(node, at + (low + half) * width, width);
-            if order == Ordering::Less || (!below && order == Ordering::Equal) {
-                low += half + 1;
-                size -= half + 1;
-            } else {
-                size = half;
-            }
-        }
-        low
     }
 
     fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, width: usize) -> u64 {
@@ -183,9 +185,72 @@ impl Ord for WideKey {
 }
 impl fmt::Debug for WideKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self.as_bytes() {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        show(self.as_bytes(), f)
     }
+}
+
+/// A key that is too wide for a [`WideKey`], in an allocation of its own.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LongKey(Box<[u8]>);
+
+impl LongKey {
+    /// The key with these bytes in a tree of keys of `width` bytes.
+    ///
+    /// # Panics
+    /// The bytes do not fit into the width, or the width is more than [`MAX_KEY_BYTES`].
+    pub fn new(bytes: &[u8], width: usize) -> Self {
+        assert!(bytes.len() <= width, "the key fits its tree");
+        let mut key = Self::zeros(width);
+        key.0[..bytes.len()].copy_from_slice(bytes);
+        key
+    }
+
+    /// The key of `width` zeros, to be filled in through [`Self::bytes_mut`].
+    ///
+    /// # Panics
+    /// The width is more than [`MAX_KEY_BYTES`].
+    pub fn zeros(width: usize) -> Self {
+        assert!(width <= MAX_KEY_BYTES, "the width of a key");
+        Self(vec![0; width].into())
+    }
+
+    /// The key's bytes, padding included.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    /// The key's bytes, padding included.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Key for LongKey {
+    fn read<V: View>(node: &V, at: usize, width: usize) -> Self {
+        Self::new(node.bytes(at, width), width)
+    }
+
+    fn stored_cmp<V: View>(&self, node: &V, at: usize, width: usize) -> Ordering {
+        node.bytes(at, width).cmp(self.as_bytes())
+    }
+
+    fn write(&self, out: &mut [u8]) {
+        out.copy_from_slice(self.as_bytes());
+    }
+
+    fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, width: usize) -> u64 {
+        (0..count)
+            .filter(|index| self.stored_cmp(leaf, at + index * (width + 8), width).is_eq())
+            .fold(0, |found, index| found | 1 << index)
+    }
+}
+
+impl fmt::Debug for LongKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(self.as_bytes(), f)
+    }
+}
+
+fn show(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }

@@ -15,8 +15,8 @@ use pm::{Bad, LineSet, Memory, Off, Range, View};
 use crate::key::Key;
 use crate::layout::{NodeShape, OCCUPANCY_AT, PER_WORD};
 
-/// The longest entry in bytes.
-const MAX_ENTRY: usize = crate::key::MAX_KEY_BYTES + 8;
+/// The longest entry that is put together on the stack, in bytes.
+const STACK_ENTRY: usize = crate::key::WIDE_KEY_BYTES + 8;
 
 /// A policy: how a leaf keeps its entries. `slot` numbers an entry's place in the leaf.
 pub trait LeafLayout: std::fmt::Debug + Send + Sync + 'static {
@@ -72,12 +72,35 @@ pub(crate) fn put_entry<K: Key, M: Memory>(
     (key, value): (&K, u64),
     lines: &mut LineSet,
 ) {
-    let mut bytes = [0u8; MAX_ENTRY];
+    let mut bytes = [0u8; STACK_ENTRY];
+    if shape.entry_bytes() > STACK_ENTRY {
+        return put_long_entry(memory, leaf, shape, slot, (key, value), lines);
+    }
     let entry = &mut bytes[..shape.entry_bytes()];
     key.write(&mut entry[..shape.width]);
     entry[shape.width..].copy_from_slice(&value.to_le_bytes());
     let at = leaf + shape.entry_at(slot) as u64;
     memory.copy(Off::new(at), entry);
+    lines.add(Range::new(at, entry.len() as u64));
+}
+
+/// As [`put_entry`], of any length.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn put_long_entry<K: Key, M: Memory>(
+    memory: &M,
+    leaf: u64,
+    shape: &NodeShape,
+    slot: usize,
+    (key, value): (&K, u64),
+    lines: &mut LineSet,
+) {
+    let mut entry = vec![0; shape.entry_bytes()];
+    key.write(&mut entry[..shape.width]);
+    entry[shape.width..].copy_from_slice(&value.to_le_bytes());
+    let at = leaf + shape.entry_at(slot) as u64;
+    memory.copy(Off::new(at), &entry);
     lines.add(Range::new(at, entry.len() as u64));
 }
 
@@ -223,8 +246,14 @@ impl Sorted {
         to: usize,
     ) -> Result<(), Bad> {
         // In pieces of what fits on the stack, in the direction that overwrites nothing unread.
-        let mut piece = [0u8; 1024];
-        let per_piece = (piece.len() / shape.entry_bytes()).max(1);
+        let (mut piece, mut long) = ([0u8; 1024], Vec::new());
+        let piece = if shape.entry_bytes() <= piece.len() {
+            &mut piece[..]
+        } else {
+            long.resize(shape.entry_bytes(), 0);
+            &mut long[..]
+        };
+        let per_piece = piece.len() / shape.entry_bytes();
         let mut left = count - from;
         while left > 0 {
             let many = left.min(per_piece);
@@ -285,7 +314,8 @@ impl LeafLayout for Sorted {
             let node = memory.view(shape.range(leaf))?;
             let key = K::read(&node, shape.entry_at(written), shape.width);
             let value = value_at(&node, shape, written);
-            (key, value, Self::search(&node, shape, &key).unwrap_or_else(|slot| slot))
+            let slot = Self::search(&node, shape, &key).unwrap_or_else(|slot| slot);
+            (key, value, slot)
         };
         Self::shift(memory, leaf, shape, (slot, written), slot + 1)?;
         put_entry(memory, leaf, shape, slot, (&key, value), lines);

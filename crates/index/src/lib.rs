@@ -30,7 +30,7 @@ pub use btree::{BTree, Prepared};
 pub use bulk::LeafEntry;
 pub use check::TreeUse;
 pub use error::IndexError;
-pub use key::{Key, MAX_KEY_BYTES, WideKey};
+pub use key::{Key, LongKey, MAX_KEY_BYTES, WIDE_KEY_BYTES, WideKey};
 pub use layout::NodeShape;
 pub use leaf::{Append, LeafLayout, Sorted};
 pub use scan::{Cursor, Direction};

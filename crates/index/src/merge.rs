@@ -69,10 +69,10 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         lane: &mut Lane<M>,
         after: Option<&K>,
     ) -> Result<Option<K>, IndexError> {
-        let low = after.map_or(Bound::Unbounded, |after| Bound::Excluded(*after));
+        let low = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
         let mut cursor = Cursor::new((low, Bound::Unbounded), Direction::Forward);
         let Some((key, _)) = cursor.peek(lane.memory(), self)? else { return Ok(None) };
-        let key = *key;
+        let key = key.clone();
         match self.compact(lane, &key) {
             Ok(()) | Err(IndexError::Heap(HeapError::Full(_))) => {}
             Err(error) => return Err(error),
@@ -80,7 +80,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         let path = self.path(lane.memory(), &key)?;
         let mut entries = std::mem::take(&mut self.scratch.entries);
         self.sorted_entries(&lane.memory().view(self.shape.range(path.leaf))?, &mut entries);
-        let last = entries.last().map(|entry| entry.0);
+        let last = entries.last().map(|entry| entry.0.clone());
         self.scratch.entries = entries;
         Ok(last)
     }

@@ -121,11 +121,12 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         let at_the_end = self.is_rightmost(lane.memory(), &path)?
             && entries.last().is_some_and(|last| last.0 < *key);
         let keep = if at_the_end { entries.len() } else { entries.len() / 2 };
-        let separator = entries.get(keep).map_or(*key, |entry| entry.0);
+        let separator = entries.get(keep).map_or(key, |entry| &entry.0).clone();
+        let goes_left = *key < separator;
         let result = self.split_at(lane, &path, (&entries, keep), separator, lines);
         self.scratch.entries = entries;
         let right = result?;
-        Ok(if *key < separator { path.leaf } else { right })
+        Ok(if goes_left { path.leaf } else { right })
     }
 
     fn split_at<M: Memory>(

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use index::{Append, BTree, Key, NodeShape, WideKey};
+use index::{Append, BTree, Key, LongKey, NodeShape, WideKey};
 use pm::{Flushed, LineSet, Memory, Off, Recording, Replay, Trace, fence_for};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -36,6 +36,14 @@ impl Drawn for WideKey {
     const NODE_BYTES: u32 = 256;
     fn draw(number: u64) -> Self {
         Self::new(&[&[b'x'; 16][..], &number.to_be_bytes()].concat(), 24)
+    }
+}
+
+impl Drawn for LongKey {
+    const WIDTH: u32 = 248;
+    const NODE_BYTES: u32 = 1024;
+    fn draw(number: u64) -> Self {
+        Self::new(&[&[b'x'; 240][..], &number.to_be_bytes()].concat(), 248)
     }
 }
 
@@ -112,18 +120,18 @@ fn story<K: Drawn>(seed: u64, entries: usize) -> Story<K> {
             // Each operation in a thread of its own: no fence may be relied on that another makes.
             let (tree, lane) = (&mut tree, &mut lane);
             std::thread::scope(|scope| {
-                let known = model.range(key..).next().or(model.iter().next());
-                let known = known.map(|(key, value)| (*key, *value));
+                let known = model.range(key.clone()..).next().or(model.iter().next());
+                let known = known.map(|(key, value): (&K, &u64)| (key.clone(), *value));
                 let (model, prepares) = (&mut model, prepared);
                 let act = move || match known {
                     _ if prepares => prepare_only(tree, lane, key),
                     Some((known, value)) if choice >= inserts => {
-                        remove(tree, lane, known, value);
+                        remove(tree, lane, known.clone(), value);
                         model.remove(&known);
                         tree.tidy(lane, &known).unwrap();
                     }
                     _ if !model.contains_key(&key) => {
-                        insert(tree, lane, key, operation * 8);
+                        insert(tree, lane, key.clone(), operation * 8);
                         model.insert(key, operation * 8);
                     }
                     _ => {}
@@ -143,15 +151,17 @@ fn story<K: Drawn>(seed: u64, entries: usize) -> Story<K> {
 }
 
 fn tree_use(memory: &Recording) -> Result<(Vec<u64>, usize), String> {
-    // Of either kind of key: what is asked for here is the same.
+    // Of any kind of key: what is asked for here is the same.
     let heap = Heap::open(Recording::from_image(&memory.contents(), LIMIT).unwrap())
         .map_err(|error| error.to_string())?;
     let cell = heap.root(ROOT).unwrap().unwrap();
     let narrow = Tree::<u64>::open(Off::new(cell), NodeShape::new(128, 8).unwrap());
     let wide = Tree::<WideKey>::open(Off::new(cell), NodeShape::new(256, 24).unwrap());
+    let long = Tree::<LongKey>::open(Off::new(cell), NodeShape::new(1024, 248).unwrap());
     let used = narrow
         .check(heap.memory(), |_, _| {})
         .or_else(|_| wide.check(heap.memory(), |_, _| {}))
+        .or_else(|_| long.check(heap.memory(), |_, _| {}))
         .map_err(|bad| bad.to_string())?;
     Ok((used.nodes, used.levels))
 }
@@ -167,7 +177,7 @@ fn verdict<K: Drawn>(image: &[u8], story: &Story<K>, noted: u64) -> Result<(), S
     let mut found = Model::new();
     let used = tree
         .check(&memory, |key, value| {
-            found.insert(*key, value);
+            found.insert(key.clone(), value);
         })
         .map_err(|bad| bad.to_string())?;
     let before = &story.models[noted as usize];
@@ -194,7 +204,7 @@ fn verdict<K: Drawn>(image: &[u8], story: &Story<K>, noted: u64) -> Result<(), S
     }
     let mut now = Model::new();
     tree.check(&memory, |key, value| {
-        now.insert(*key, value);
+        now.insert(key.clone(), value);
     })
     .map_err(|bad| format!("after two inserts: {bad}"))?;
     if now == found { Ok(()) } else { Err("the tree does not go on".into()) }

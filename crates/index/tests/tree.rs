@@ -10,7 +10,9 @@ use std::fmt::Debug;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use index::{Append, BTree, Direction, IndexError, Key, LeafLayout, NodeShape, Sorted, WideKey};
+use index::{
+    Append, BTree, Direction, IndexError, Key, LeafLayout, LongKey, NodeShape, Sorted, WideKey,
+};
 use pm::{Dram, Flushed, LineSet, Memory, Off, Recording, fence_for};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -26,6 +28,16 @@ impl Drawn for u64 {
     fn draw(number: u64) -> Self {
         // Both ends of the range are keys, too.
         if number.is_multiple_of(2) { number } else { u64::MAX - number + 1 }
+    }
+}
+
+impl Drawn for LongKey {
+    const WIDTH: u32 = 504;
+    fn draw(number: u64) -> Self {
+        let mut bytes = [b'k'; 500];
+        bytes[8..16].copy_from_slice(&(number % 7).to_be_bytes());
+        bytes[450..458].copy_from_slice(&number.to_be_bytes());
+        Self::new(&bytes, 504)
     }
 }
 
@@ -82,7 +94,7 @@ impl<K: Drawn, L: LeafLayout, M: Memory> Subject<K, L, M> {
 
     fn insert(&mut self, key: K, value: u64) {
         let mut lines = LineSet::new();
-        let prepared = self.tree.prepare(&mut self.lane, key, value, &mut lines);
+        let prepared = self.tree.prepare(&mut self.lane, key.clone(), value, &mut lines);
         match (prepared, self.model.get(&key)) {
             (Ok(prepared), None) => {
                 assert_eq!(self.tree.get(&self.memory, &key).unwrap(), None, "not before");
@@ -130,8 +142,8 @@ impl<K: Drawn, L: LeafLayout, M: Memory> Subject<K, L, M> {
             let mut found = Vec::new();
             let end = self
                 .tree
-                .scan(&self.memory, range, direction, |key, value| {
-                    found.push((*key, value));
+                .scan(&self.memory, range.clone(), direction, |key, value| {
+                    found.push((key.clone(), value));
                     if found.len() > limit {
                         ControlFlow::Break("stop")
                     } else {
@@ -139,8 +151,12 @@ impl<K: Drawn, L: LeafLayout, M: Memory> Subject<K, L, M> {
                     }
                 })
                 .unwrap();
-            let mut expected: Vec<_> =
-                self.model.iter().filter(|(key, _)| within(key)).map(|(k, v)| (*k, *v)).collect();
+            let mut expected: Vec<_> = self
+                .model
+                .iter()
+                .filter(|(key, _)| within(key))
+                .map(|(k, v)| (k.clone(), *v))
+                .collect();
             if direction == Direction::Backward {
                 expected.reverse();
             }
@@ -155,7 +171,7 @@ impl<K: Drawn, L: LeafLayout, M: Memory> Subject<K, L, M> {
         let used = self
             .tree
             .check(&self.memory, |key, value| {
-                found.insert(*key, value);
+                found.insert(key.clone(), value);
             })
             .unwrap();
         assert_eq!(found, self.model);
@@ -195,7 +211,7 @@ impl<K: Drawn, L: LeafLayout, M: Memory> Subject<K, L, M> {
     }
 
     fn empty(&mut self) {
-        let mut keys: Vec<K> = self.model.keys().copied().collect();
+        let mut keys: Vec<K> = self.model.keys().cloned().collect();
         // From both ends and from the middle.
         while !keys.is_empty() {
             let at = match keys.len() % 3 {
@@ -228,7 +244,7 @@ fn run<K: Drawn + Debug, L: LeafLayout, M: Memory>(memory: &M, node_bytes: u32, 
         assert!(levels >= 3, "{levels} levels");
     }
     // Merges that were skipped leave nodes behind; a tidy at each removal takes all away.
-    let left: Vec<K> = subject.model.keys().copied().collect();
+    let left: Vec<K> = subject.model.keys().cloned().collect();
     subject.empty();
     let before = subject.tree.check(&subject.memory, |_, _| {}).unwrap();
     println!("{} nodes left of {} entries", before.nodes.len(), left.len());
@@ -256,18 +272,21 @@ fn recording() -> Recording {
 fn sorted_leaves_in_volatile_memory_agree_with_a_model() {
     all_shapes::<u64, Sorted, _>(dram, 64);
     all_shapes::<WideKey, Sorted, _>(dram, 128);
+    all_shapes::<LongKey, Sorted, _>(dram, 2048);
 }
 
 #[test]
 fn append_leaves_in_volatile_memory_agree_with_a_model() {
     all_shapes::<u64, Append, _>(dram, 64);
     all_shapes::<WideKey, Append, _>(dram, 128);
+    all_shapes::<LongKey, Append, _>(dram, 2048);
 }
 
 #[test]
 fn append_leaves_in_recording_memory_agree_with_a_model() {
     all_shapes::<u64, Append, _>(recording, 64);
     all_shapes::<WideKey, Append, _>(recording, 128);
+    all_shapes::<LongKey, Append, _>(recording, 4096);
 }
 
 /// A tree that is tidied after each removal is one empty leaf in the end.

@@ -292,7 +292,7 @@ mod tests {
             (-3, "Grace", &b"ab"[..], 0.5)
         );
         assert_eq!(stored.key(0).unwrap(), layout.primary_key(&[values[0]]).unwrap());
-        let (mut narrow, mut primary) = ([0; 8], [0; index::MAX_KEY_BYTES]);
+        let (mut narrow, mut primary) = ([0; 8], crate::PrimaryBytes::default());
         let by_name = stored.key(1).unwrap();
         let by_name = by_name.bytes(&mut narrow);
         assert_eq!(by_name.len(), layout.key_bytes(1));

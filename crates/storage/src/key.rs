@@ -19,7 +19,7 @@
 
 use std::ops::Bound;
 
-use index::{MAX_KEY_BYTES, WideKey};
+use index::{LongKey, WideKey};
 use pm::Bad;
 
 use crate::error::StorageError;
@@ -31,17 +31,33 @@ use crate::value::{ColumnType, UUID_BYTES, Value};
     clippy::large_enum_variant,
     reason = "a box would be an allocation; the hot path of narrow keys moves none of these"
 )]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TableKey {
     /// Numbers that fit into eight bytes, packed.
     Narrow(u64),
-    /// Anything else.
+    /// Anything else of at most [`index::WIDE_KEY_BYTES`].
     Wide(WideKey),
+    /// Anything wider.
+    Long(LongKey),
+}
+
+impl TableKey {
+    /// The key of an index with these memcomparable bytes, the padding at their end perhaps left
+    /// out.
+    pub(crate) fn from_encoded(layout: &KeyLayout, bytes: &[u8]) -> Self {
+        if layout.narrow {
+            Self::Narrow(packed_bytes(bytes))
+        } else if layout.is_long() {
+            Self::Long(LongKey::new(bytes, layout.width))
+        } else {
+            Self::Wide(WideKey::new(bytes, layout.width))
+        }
+    }
 }
 
 /// Builds a key column by column.
 pub(crate) struct KeyBuilder {
-    key: WideKey,
+    key: TableKey,
     len: usize,
     /// The values of the column at hand have all the same length, which does not stand behind them.
     fixed: bool,
@@ -49,7 +65,12 @@ pub(crate) struct KeyBuilder {
 
 impl KeyBuilder {
     pub(crate) fn new(layout: &KeyLayout) -> Self {
-        Self { key: WideKey::zeros(layout.width), len: 0, fixed: false }
+        let key = if layout.is_long() {
+            TableKey::Long(LongKey::zeros(layout.width))
+        } else {
+            TableKey::Wide(WideKey::zeros(layout.width))
+        };
+        Self { key, len: 0, fixed: false }
     }
 
     pub(crate) fn number(&mut self, kind: ColumnType, word: u64) {
@@ -89,13 +110,24 @@ impl KeyBuilder {
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        self.key.bytes_mut()[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
+        let (from, to) = (self.len, self.len + bytes.len());
+        self.bytes_mut()[from..to].copy_from_slice(bytes);
+        self.len = to;
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.key {
+            TableKey::Wide(key) => key.bytes_mut(),
+            TableKey::Long(key) => key.bytes_mut(),
+            TableKey::Narrow(_) => &mut [],
+        }
     }
 
     pub(crate) fn finish(mut self, fill: u8) -> TableKey {
-        self.key.bytes_mut()[self.len..].fill(fill);
-        TableKey::Wide(self.key)
+        let len = self.len;
+        self.bytes_mut()[len..].fill(fill);
+        self.key
     }
 }
 
@@ -393,21 +425,6 @@ pub(crate) fn key_of_values<'v>(layout: &KeyLayout, value: impl Fn(u16) -> Value
     builder.finish(0)
 }
 
-/// The bytes of a key as the runs of log-structured engines order them.
-pub(crate) fn key_bytes(key: &TableKey, out: &mut [u8; MAX_KEY_BYTES]) -> usize {
-    match key {
-        TableKey::Narrow(number) => {
-            out[..8].copy_from_slice(&number.to_be_bytes());
-            8
-        }
-        TableKey::Wide(key) => {
-            let bytes = key.as_bytes();
-            out[..bytes.len()].copy_from_slice(bytes);
-            bytes.len()
-        }
-    }
-}
-
 /// The key of the primary index in the bytes of a key of secondary index `index`, behind whose own
 /// columns it stands.
 pub(crate) fn primary_in_secondary(
@@ -416,10 +433,7 @@ pub(crate) fn primary_in_secondary(
     bytes: &[u8],
 ) -> Option<TableKey> {
     let key = table.secondary[index].primary_part(bytes)?;
-    if table.primary.narrow {
-        return Some(TableKey::Narrow(packed_bytes(key)));
-    }
-    Some(TableKey::Wide(WideKey::new(key, table.primary.width)))
+    Some(TableKey::from_encoded(&table.primary, key))
 }
 
 /// The key of a stored tuple, field by field: `field` gives the word of a column and, for text and
@@ -478,8 +492,9 @@ mod tests {
 
     fn bytes_of(key: TableKey) -> Vec<u8> {
         match key {
-            TableKey::Wide(key) => key.as_bytes().to_vec(),
             TableKey::Narrow(key) => key.to_be_bytes().to_vec(),
+            TableKey::Wide(key) => key.as_bytes().to_vec(),
+            TableKey::Long(key) => key.as_bytes().to_vec(),
         }
     }
 
@@ -626,8 +641,9 @@ mod tests {
             let values = [Value::I64(-3), Value::Text(text), Value::F64(1.5), Value::U64(u64::MAX)];
             bytes_of(encode_key(&table.schema, &table.primary, &values).unwrap())
         };
-        assert!(bytes_of(low) <= key("ab") && key("ab") <= bytes_of(high));
-        assert!(key("aa") < bytes_of(low) && bytes_of(high) < key("ab\0"));
+        let (low, high) = (bytes_of(low), bytes_of(high));
+        assert!(low <= key("ab") && key("ab") <= high);
+        assert!(key("aa") < low && high < key("ab\0"));
     }
 
     #[test]

@@ -56,11 +56,12 @@ pub use key::{TableKey, compare_floats};
 pub use nulls::StoredColumns;
 pub use owned::OwnedValue;
 pub use schema::{
-    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_TUPLE_BYTES,
-    MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,
+    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE,
+    MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,
 };
 pub use superseded::Superseded;
 pub use table::{Image, NewField, NewFields, NewTuple, Tables};
+pub use tree_key::PrimaryBytes;
 pub use undo_log::{
     FIELDS_PER_ENTRY, MAX_UNDO_ENTRIES, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoEntry,
     UndoKind, UndoLog, UndoWork,

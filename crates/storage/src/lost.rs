@@ -76,7 +76,7 @@ pub(crate) fn keys_that_lead_to<M: Memory, L: LeafLayout>(
         let all = (Bound::Unbounded, Bound::Unbounded);
         let done = tree.scan(memory, all, Direction::Forward, |key, value| {
             if value == wanted {
-                found.push(key_of(*key));
+                found.push(key_of(key.clone()));
             }
             ControlFlow::<()>::Continue(())
         });
@@ -86,6 +86,7 @@ pub(crate) fn keys_that_lead_to<M: Memory, L: LeafLayout>(
     match index {
         TableIndex::Narrow(tree) => find(tree, memory, value, &mut found, TableKey::Narrow)?,
         TableIndex::Wide(tree) => find(tree, memory, value, &mut found, TableKey::Wide)?,
+        TableIndex::Long(tree) => find(tree, memory, value, &mut found, TableKey::Long)?,
     }
     Ok(found)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use index::{MAX_KEY_BYTES, NodeShape};
+use index::{MAX_KEY_BYTES, NodeShape, WIDE_KEY_BYTES};
 use pm::Range;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,12 @@ use crate::value::{ColumnType, UUID_BYTES, Value};
 pub const MAX_VALUE_BYTES: u32 = 16 << 20;
 /// The longest tuple, by the declaration of its columns, in bytes.
 pub const MAX_TUPLE_BYTES: u64 = 128 << 20;
+/// The most bytes that a primary key has, and the columns of a secondary index, whose keys have the
+/// primary key behind them; encoded.
+pub const MAX_OWN_KEY_BYTES: usize = 1024;
+const _: () = assert!(2 * MAX_OWN_KEY_BYTES <= MAX_KEY_BYTES);
+/// The largest node of an index.
+const MAX_NODE_BYTES: u32 = 16 << 10;
 /// How many columns a table can have.
 pub const MAX_COLUMNS: usize = 1024;
 /// The longest column, by its declaration, that a table with inlined columns inlines, in bytes.
@@ -556,16 +562,18 @@ impl KeyLayout {
         if nulls.iter().all(Option::is_none) {
             nulls.clear();
         }
-        if bytes > MAX_KEY_BYTES {
+        // The primary key at the end of a secondary one has been found to be short enough.
+        if own_bytes > MAX_OWN_KEY_BYTES {
             return Err(StorageError::Schema(format!(
-                "{what}: its columns take {bytes} bytes, a key has at most {MAX_KEY_BYTES}"
+                "{what}: its columns take {own_bytes} bytes, a key has at most {MAX_OWN_KEY_BYTES}"
             )));
         }
         let width = bytes.next_multiple_of(8);
         let numbers = kinds.iter().all(|kind| kind.number_bytes().is_some());
         let narrow = width == 8 && numbers && nulls.is_empty();
-        // A node of a wide key has room for a dozen of them at least.
-        let wanted = (24 + 12 * (width as u32 + 8)).next_power_of_two();
+        // A node of a wide key has room for a dozen of them at least;
+        // for the widest that is more than a node can have, and at least seven do.
+        let wanted = (24 + 12 * (width as u32 + 8)).next_power_of_two().min(MAX_NODE_BYTES);
         let node_bytes = if narrow { node_bytes } else { node_bytes.max(wanted) };
         let shape = NodeShape::new(node_bytes, width as u32)?;
         Ok(Self {
@@ -580,6 +588,12 @@ impl KeyLayout {
             narrow,
             shape,
         })
+    }
+
+    /// Whether keys are too wide for [`index::WideKey`].
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.width > WIDE_KEY_BYTES
     }
 
     /// The bytes of the primary key in those of a key of a secondary index, which ends with them;

@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use index::MAX_KEY_BYTES;
+use index::WIDE_KEY_BYTES;
 use smallvec::SmallVec;
 
 use crate::error::StorageError;
@@ -23,7 +23,21 @@ impl TableKey {
                 narrow
             }
             Self::Wide(key) => key.as_bytes(),
+            Self::Long(key) => key.as_bytes(),
         }
+    }
+}
+
+/// Room for the bytes of primary keys that stand at the end of secondary ones.
+#[derive(Debug)]
+pub struct PrimaryBytes {
+    short: [u8; WIDE_KEY_BYTES],
+    long: Vec<u8>,
+}
+
+impl Default for PrimaryBytes {
+    fn default() -> Self {
+        Self { short: [0; WIDE_KEY_BYTES], long: Vec::new() }
     }
 }
 
@@ -82,17 +96,19 @@ impl TableLayout {
     }
 
     /// The primary key at the end of a key of a secondary index; 1 is the first one.
-    pub fn primary_of<'a>(
-        &self,
-        index: usize,
-        key: &[u8],
-        out: &'a mut [u8; MAX_KEY_BYTES],
-    ) -> &'a [u8] {
+    pub fn primary_of<'a>(&self, index: usize, key: &[u8], out: &'a mut PrimaryBytes) -> &'a [u8] {
         let part = self.key_layout(index).primary_part(key).unwrap_or_default();
         let width = self.primary.width;
+        let out = match out.short.get_mut(..width) {
+            Some(short) => short,
+            None => {
+                out.long.resize(width, 0);
+                &mut out.long[..]
+            }
+        };
         out[..part.len()].copy_from_slice(part);
-        out[part.len()..width].fill(0);
-        &out[..width]
+        out[part.len()..].fill(0);
+        out
     }
 
     /// Whether one of these columns belongs to a secondary index; 1 is the first one.

@@ -82,6 +82,13 @@ impl TreeShape {
         }
     }
 
+    /// The smallest power of two that [`Self::new`] takes for keys of so many bytes, however records
+    /// lie.
+    pub fn least_page_bytes(max_key_bytes: u32) -> u32 {
+        let record = SLOT_BYTES + RECORD_HEADER_BYTES + CHILD_BYTES + max_key_bytes as usize;
+        ((PAGE_HEADER_BYTES + 4 * record) as u32).next_power_of_two()
+    }
+
     /// The same shape for a tree none of whose values is longer than this beside a key of so many
     /// bytes. If they fit a leaf, whoever walks the pages need not read the leaves.
     #[must_use]

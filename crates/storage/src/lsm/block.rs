@@ -11,8 +11,10 @@ use pm::View;
 
 /// Bytes before the offsets of a block.
 pub const BLOCK_HEADER_BYTES: usize = 16;
-/// Bytes of a record before its key.
+/// Bytes of a record before its key, unless that is long.
 const RECORD_HEADER_BYTES: usize = 2;
+/// In place of a key's length: it is in the next two bytes, and the key behind them.
+const LONG: u8 = 255;
 /// No block has more bytes: the longest tuple fits.
 pub const MAX_BLOCK_BYTES: u32 = 1 << 28;
 /// The height of a page of the filter.
@@ -84,7 +86,8 @@ impl BlockBuilder {
 
     /// Bytes that a record adds.
     pub fn record_bytes(key: &[u8], body: &[u8]) -> usize {
-        4 + RECORD_HEADER_BYTES + key.len() + body.len()
+        let more = if key.len() < usize::from(LONG) { 0 } else { 2 };
+        4 + RECORD_HEADER_BYTES + more + key.len() + body.len()
     }
 
     /// Whether there is no record.
@@ -105,12 +108,19 @@ impl BlockBuilder {
     /// Adds a record, whose key comes behind all others.
     ///
     /// # Panics
-    /// The key does not, or has more than 255 bytes.
+    /// The key does not, or has more than 65,535 bytes.
     pub fn add(&mut self, kind: u8, key: &[u8], body: &[u8]) {
         assert!(self.is_empty() || key > &self.last_key[..], "records come in order");
         self.offsets.push(self.records.len() as u32);
         self.records.push(kind);
-        self.records.push(u8::try_from(key.len()).expect("keys are short"));
+        match u8::try_from(key.len()) {
+            Ok(len) if len < LONG => self.records.push(len),
+            _ => {
+                self.records.push(LONG);
+                let len = u16::try_from(key.len()).expect("keys are short");
+                self.records.extend_from_slice(&len.to_le_bytes());
+            }
+        }
         self.records.extend_from_slice(key);
         self.records.extend_from_slice(body);
         self.last_key.clear();
@@ -180,17 +190,38 @@ pub fn check(block: &[u8], file: u64, at: u64, height: u8) -> Result<(), &'stati
         {
             return Err("the block's records do not fit into it");
         }
-        let key_end = start + RECORD_HEADER_BYTES + usize::from(block[start + 1]);
-        if key_end > end {
+        let long = block[start + 1] == LONG;
+        let mut key = 0..0;
+        if !long || end - start >= RECORD_HEADER_BYTES + 2 {
+            key = key_place(&Slice(block), start);
+        }
+        if key.end > end || (long && key.len() < usize::from(LONG)) {
             return Err("a record's key does not fit into it");
         }
-        let key = &block[start + RECORD_HEADER_BYTES..key_end];
+        let key = &block[key];
         if index > 0 && key <= before {
             return Err("the block's records are not in order");
         }
         before = key;
     }
     Ok(())
+}
+
+/// Where in a block the key of the record at `start` lies.
+#[inline]
+fn key_place<V: View>(block: &V, start: usize) -> Range<usize> {
+    let from = start + RECORD_HEADER_BYTES;
+    match block.bytes(start + 1, 1)[0] {
+        LONG => long_key_place(block, from),
+        len => from..from + usize::from(len),
+    }
+}
+
+#[cold]
+fn long_key_place<V: View>(block: &V, at: usize) -> Range<usize> {
+    let len = block.bytes(at, 2);
+    let from = at + 2;
+    from..from + usize::from(u16::from_le_bytes([len[0], len[1]]))
 }
 
 /// A block that has been checked.
@@ -228,9 +259,8 @@ impl<V: View> Block<V> {
     /// The key of a record.
     #[inline]
     pub fn key(&self, index: usize) -> &[u8] {
-        let start = self.start(index);
-        let key_bytes = usize::from(self.0.bytes(start + 1, 1)[0]);
-        self.0.bytes(start + RECORD_HEADER_BYTES, key_bytes)
+        let key = key_place(&self.0, self.start(index));
+        self.0.bytes(key.start, key.len())
     }
 
     /// Kind and body of a record.
@@ -246,8 +276,7 @@ impl<V: View> Block<V> {
         let start = self.start(index);
         let end =
             if index + 1 < self.len() { self.start(index + 1) } else { self.word(4) as usize };
-        let header = self.0.bytes(start, RECORD_HEADER_BYTES);
-        (header[0], start + RECORD_HEADER_BYTES + usize::from(header[1])..end)
+        (self.0.bytes(start, 1)[0], key_place(&self.0, start).end..end)
     }
 
     /// The first record whose key is at least `key`, or the number of records; and whether its key
@@ -273,9 +302,8 @@ pub fn record(block: &[u8], index: usize) -> (u8, &[u8], &[u8]) {
     let view = Block(Slice(block));
     let start = view.start(index);
     let end = if index + 1 < view.len() { view.start(index + 1) } else { block.len() };
-    let key = start + RECORD_HEADER_BYTES;
-    let body = key + usize::from(block[start + 1]);
-    (block[start], &block[key..body], &block[body..end])
+    let key = key_place(&view.0, start);
+    (block[start], &block[key.clone()], &block[key.end..end])
 }
 
 /// A slice as a view.

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use index::MAX_KEY_BYTES;
+use index::WIDE_KEY_BYTES;
 use pm::{Bad, Memory};
 
 use super::cache::Found;
@@ -12,7 +12,7 @@ use super::error::LsmError;
 use super::memtable::MemEntry;
 use super::record::{MALFORMED, Record};
 use crate::error::StorageError;
-use crate::key::{TableKey, key_bytes};
+use crate::key::TableKey;
 use crate::schema::{Catalog, KeyLayout, TableLayout};
 use crate::value::{ColumnType, Row, RowField};
 
@@ -81,10 +81,12 @@ pub const TREE_BYTES: usize = 2;
 
 /// A key as runs order it: the number of its tree, big-endian, then the key in memcomparable
 /// encoding.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct TreeKey {
-    bytes: [u8; TREE_BYTES + MAX_KEY_BYTES],
+    bytes: [u8; TREE_BYTES + WIDE_KEY_BYTES],
     len: usize,
+    /// All bytes, if there are too many for `bytes`.
+    long: Option<Box<[u8]>>,
 }
 
 impl TreeKey {
@@ -92,16 +94,19 @@ impl TreeKey {
     #[inline]
     pub fn new(tree: u16, key: &TableKey) -> Self {
         let mut own = Self::before(tree);
-        let mut bytes = [0; MAX_KEY_BYTES];
-        let len = key_bytes(key, &mut bytes);
-        own.bytes[TREE_BYTES..TREE_BYTES + len].copy_from_slice(&bytes[..len]);
-        own.len += len;
+        let mut narrow = [0; 8];
+        let bytes = key.bytes(&mut narrow);
+        own.len += bytes.len();
+        match own.bytes.get_mut(TREE_BYTES..own.len) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => own.long = Some([&tree.to_be_bytes(), bytes].concat().into()),
+        }
         own
     }
 
     /// What comes before all keys of a tree.
     pub fn before(tree: u16) -> Self {
-        let mut own = Self { bytes: [0; TREE_BYTES + MAX_KEY_BYTES], len: TREE_BYTES };
+        let mut own = Self { bytes: [0; TREE_BYTES + WIDE_KEY_BYTES], len: TREE_BYTES, long: None };
         own.bytes[..TREE_BYTES].copy_from_slice(&tree.to_be_bytes());
         own
     }
@@ -109,7 +114,10 @@ impl TreeKey {
     /// The key's bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        match &self.long {
+            None => &self.bytes[..self.len],
+            Some(long) => long,
+        }
     }
 
     /// The bounds of a range of a tree.

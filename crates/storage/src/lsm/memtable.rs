@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
-use index::{BTree, Direction, Sorted, WideKey};
+use index::{Direction, Sorted};
 use pm::{Bad, Flushed, LineSet, Memory, Off, fence_for};
 use zerocopy::IntoBytes;
 
@@ -26,7 +26,7 @@ use super::entry::Trees;
 use super::error::LsmError;
 use crate::key::TableKey;
 use crate::schema::{FieldForm, TableLayout};
-use crate::table::{TableIndex, publish_entry, write_value};
+use crate::table::{TableIndex, long, narrow, publish_entry, wide, write_value};
 use crate::tuple::{owned_slot, slot_range};
 use crate::value::Value;
 
@@ -198,11 +198,7 @@ impl<M: Memory> MemTable<M> {
         for tree in 0..self.layouts.len() {
             let cell = Off::new(cells + tree as u64 * 8);
             let key = self.layouts.keys(tree as u16);
-            self.trees.push(if key.narrow {
-                TableIndex::Narrow(BTree::create(&mut self.slots.lane, cell, key.shape)?)
-            } else {
-                TableIndex::Wide(BTree::create(&mut self.slots.lane, cell, key.shape)?)
-            });
+            self.trees.push(TableIndex::create(&mut self.slots.lane, cell, key)?);
         }
         Ok(())
     }
@@ -244,6 +240,7 @@ impl<M: Memory> MemTable<M> {
         match (&self.trees[usize::from(tree)], key) {
             (TableIndex::Narrow(tree), TableKey::Narrow(key)) => tree.get(memory, key),
             (TableIndex::Wide(tree), TableKey::Wide(key)) => tree.get(memory, key),
+            (TableIndex::Long(tree), TableKey::Long(key)) => tree.get(memory, key),
             _ => unreachable!("a key has the form of its index"),
         }
     }
@@ -279,6 +276,9 @@ impl<M: Memory> MemTable<M> {
                 (TableIndex::Wide(tree), TableKey::Wide(key)) => {
                     tree.replace(lane.memory(), key, value, lines)?
                 }
+                (TableIndex::Long(tree), TableKey::Long(key)) => {
+                    tree.replace(lane.memory(), key, value, lines)?
+                }
                 _ => unreachable!("a key has the form of its index"),
             };
         } else {
@@ -289,6 +289,9 @@ impl<M: Memory> MemTable<M> {
                 (TableIndex::Wide(tree), TableKey::Wide(key)) => {
                     tree.prepare(lane, *key, value, lines)?
                 }
+                (TableIndex::Long(tree), TableKey::Long(key)) => {
+                    tree.prepare(lane, key.clone(), value, lines)?
+                }
                 _ => unreachable!("a key has the form of its index"),
             };
             let prepared = fence_for(lane.memory(), Flushed::lines(lane.memory(), lines, prepared));
@@ -298,7 +301,7 @@ impl<M: Memory> MemTable<M> {
         }
         self.slots.lines.clear();
         self.slots.undo.push(Undo::Value { tree, old: there });
-        self.keys.push(*key);
+        self.keys.push(key.clone());
         Ok(())
     }
 
@@ -423,10 +426,16 @@ impl<M: Memory> MemTable<M> {
             (TableIndex::Wide(tree), TableKey::Wide(key), Some(old), _) => {
                 tree.replace(memory, key, old, lines)?;
             }
+            (TableIndex::Long(tree), TableKey::Long(key), Some(old), _) => {
+                tree.replace(memory, key, old, lines)?;
+            }
             (TableIndex::Narrow(tree), TableKey::Narrow(key), None, Some(now)) => {
                 tree.remove(memory, key, now, lines)?;
             }
             (TableIndex::Wide(tree), TableKey::Wide(key), None, Some(now)) => {
+                tree.remove(memory, key, now, lines)?;
+            }
+            (TableIndex::Long(tree), TableKey::Long(key), None, Some(now)) => {
                 tree.remove(memory, key, now, lines)?;
             }
             _ => {}
@@ -471,16 +480,6 @@ impl<M: Memory> MemTable<M> {
             out.push((key, value));
             if out.len() == many { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let narrow = |key: TableKey| match key {
-            TableKey::Narrow(key) => key,
-            TableKey::Wide(_) => unreachable!("a key has the form of its index"),
-        };
-        let wide = |key: TableKey| -> WideKey {
-            match key {
-                TableKey::Wide(key) => key,
-                TableKey::Narrow(_) => unreachable!("a key has the form of its index"),
-            }
-        };
         let _ = match &self.trees[usize::from(tree)] {
             TableIndex::Narrow(tree) => {
                 tree.scan(memory, (low.map(narrow), high.map(narrow)), direction, |key, value| {
@@ -490,6 +489,11 @@ impl<M: Memory> MemTable<M> {
             TableIndex::Wide(tree) => {
                 tree.scan(memory, (low.map(wide), high.map(wide)), direction, |key, value| {
                     add(TableKey::Wide(*key), value)
+                })?
+            }
+            TableIndex::Long(tree) => {
+                tree.scan(memory, (low.map(long), high.map(long)), direction, |key, value| {
+                    add(TableKey::Long(key.clone()), value)
                 })?
             }
         };

@@ -325,7 +325,12 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         let mut cursors: Vec<Box<dyn Cursor + '_>> = Vec::new();
         let frozen = self.frozen.is_some().then_some(&self.other);
         for table in std::iter::once(&self.active).chain(frozen) {
-            cursors.push(Box::new(MemCursor::new(table, tree, (low, high), direction)?));
+            cursors.push(Box::new(MemCursor::new(
+                table,
+                tree,
+                (low.clone(), high.clone()),
+                direction,
+            )?));
         }
         let (low, high) = TreeKey::range(tree, &low, &high);
         let bounds = (low.as_ref().map(TreeKey::as_bytes), high.as_ref().map(TreeKey::as_bytes));

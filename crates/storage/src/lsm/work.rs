@@ -285,7 +285,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         let Some(flush) = &mut self.work.flush else { return Ok(()) };
         let until = flush.done.saturating_add(budget);
         while usize::from(flush.tree) < self.trees.len() {
-            let low = flush.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let low = flush.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
             let range = (low, Bound::Unbounded);
             let mut cursor = MemCursor::new(&self.other, flush.tree, range, Direction::Forward)?;
             while let Some(key) = cursor.key() {

@@ -101,7 +101,7 @@ impl<M: Memory> Runs<M> {
         self.key = key_of_words(self.memory(), layout, &layout.primary, |column| {
             Ok(words[usize::from(column)])
         })?;
-        let key = self.key;
+        let key = self.key.clone();
         let found = by_form!(&key, key => self.newest(table, key, 0))?;
         let old = match found {
             Some(Found { value, .. }) if Entry::decode(value)? != Entry::Tombstone => {
@@ -248,7 +248,7 @@ impl<M: Memory> Runs<M> {
             columns.insert(*column);
             self.added.0 += value.as_bytes().map_or(0, <[u8]>::len) as u64 + 8;
         }
-        let key = self.key;
+        let key = self.key.clone();
         self.entry_words.clear();
         if whole {
             self.entry_words.extend_from_slice(&base.words);
@@ -281,7 +281,7 @@ impl<M: Memory> Runs<M> {
     ) -> Result<(), StorageError> {
         let mut words = std::mem::take(&mut self.old_words);
         let wanted = indexed_columns(self.layout(table));
-        let key = self.key;
+        let key = self.key.clone();
         let collected =
             by_form!(&key, key => self.collect(table, key, Some(found), &wanted, &mut words));
         self.old_words = words;
@@ -326,7 +326,7 @@ impl<M: Memory> Runs<M> {
 
     #[track_caller]
     fn prepare_delete(&mut self, table: usize, found: Found) -> Result<Replacement, StorageError> {
-        let key = self.key;
+        let key = self.key.clone();
         let (mut old, mut new) = (0, TOMBSTONE);
         if found.source == 0 {
             old = found.value;
@@ -441,9 +441,9 @@ impl<M: Memory> Runs<M> {
     pub fn publish(&mut self, replacement: Durable<Replacement>) -> Result<(), Bad> {
         let Replacement { table, old, new, .. } = *replacement.get();
         let base = &mut self.tables;
-        let key = self.key;
+        let key = self.key.clone();
         if new == TOMBSTONE && self.relief.tight {
-            self.relief.dead.push((usize::from(table), key));
+            self.relief.dead.push((usize::from(table), key.clone()));
             self.pace.wake();
         }
         if new == 0 {
@@ -493,6 +493,7 @@ pub(crate) fn add_key(image: u32, key: &TableKey) -> u32 {
     match key {
         TableKey::Narrow(key) => crc32c::crc32c_append(image, &key.to_le_bytes()),
         TableKey::Wide(key) => crc32c::crc32c_append(image, key.as_bytes()),
+        TableKey::Long(key) => crc32c::crc32c_append(image, key.as_bytes()),
     }
 }
 

@@ -73,7 +73,8 @@ impl<M: Memory> Runs<M> {
     ) -> Result<Vec<(K, u64)>, Bad> {
         let mut entries = Vec::new();
         if tree.exists(self.memory())? {
-            let found = tree.check(self.memory(), |key, value| entries.push((*key, value)))?;
+            let found =
+                tree.check(self.memory(), |key, value| entries.push((key.clone(), value)))?;
             found.nodes.into_iter().for_each(reachable);
         }
         Ok(entries)
@@ -93,7 +94,7 @@ impl<M: Memory> Runs<M> {
                 let entry = Entry::decode(value)?;
                 let wrong = |what| Bad::Damaged { what, at: value };
                 if entry != Entry::Tombstone
-                    && key_of_entry(memory, layout, entry)? != key.table_key()
+                    && key_of_entry(memory, layout, entry)? != key.clone().table_key()
                 {
                     return Err(wrong("key of an entry"));
                 }
@@ -164,9 +165,8 @@ impl<M: Memory> Runs<M> {
         let wanted = indexed_columns(layout);
         let mut expected: Vec<Vec<TableKey>> = vec![Vec::new(); layout.secondary.len()];
         let trees = self.sources::<K>(table)?;
-        let range = (Bound::Unbounded, Bound::Unbounded);
-        let mut cursors: Vec<Cursor<K>> =
-            trees.iter().map(|_| Cursor::new(range, Direction::Forward)).collect();
+        let all = |_| Cursor::new((Bound::Unbounded, Bound::Unbounded), Direction::Forward);
+        let mut cursors: Vec<Cursor<K>> = trees.iter().map(all).collect();
         let (mut values, mut words, mut tuples, mut row) = (Vec::new(), Vec::new(), 0, Row::new());
         while next_of_all(memory, &trees, &mut cursors, Direction::Forward, &mut values)?.is_some()
         {
@@ -196,7 +196,7 @@ impl<M: Memory> Runs<M> {
             let tree = &self.tables.tables[table].indexes[index + 1];
             let same = by_layout!(layout.secondary[index], Form => {
                 let found = self.tree_entries(Form::tree(tree), reachable)?;
-                let expected: BTreeSet<_> = expected.iter().map(|key| Form::of(*key)).collect();
+                let expected: BTreeSet<_> = expected.iter().cloned().map(Form::of).collect();
                 found.iter().all(|(_, value)| *value == SECONDARY)
                     && found.iter().map(|(key, _)| key).eq(expected.iter())
             });

@@ -10,7 +10,7 @@ use pm::{Bad, Memory, Off, Range, View};
 
 use crate::key::TableKey;
 use crate::lsm::change::{Change, ColumnSet};
-use crate::runs::keys::RunKey;
+use crate::runs::keys::{RunKey, by_layout};
 use crate::schema::{FieldForm, TableLayout};
 use crate::table::key_of_words;
 use crate::tuple::owned_slot;
@@ -174,11 +174,9 @@ pub(crate) fn key_of_entry<M: Memory>(
         Entry::Partial(_) => {
             let start = set_words(layout) * 8;
             let bytes = &fields.bytes(layout)[start..start + layout.primary.width];
-            Ok(if layout.primary.narrow {
-                u64::from_stored(bytes, layout.primary.width).table_key()
-            } else {
-                index::WideKey::from_stored(bytes, layout.primary.width).table_key()
-            })
+            Ok(by_layout!(layout.primary, Form => {
+                Form::from_stored(bytes, layout.primary.width).table_key()
+            }))
         }
         Entry::Tombstone => Err(Bad::Damaged { what: "key of a tombstone", at: 0 }),
     }

@@ -1,7 +1,7 @@
 //! Keys of runs: numbers on the fast path, everything else in memcomparable bytes. What is done to
-//! a run is written once, for either.
+//! a run is written once, for all forms.
 
-use index::{Append, BTree, Cursor, Key, WideKey, bloom};
+use index::{Append, BTree, Cursor, Key, LongKey, WideKey, bloom};
 
 use crate::key::TableKey;
 use crate::table::TableIndex;
@@ -35,6 +35,7 @@ pub(crate) trait RunKey: Key {
 pub(crate) enum Cursors {
     Narrow(Vec<Cursor<u64>>),
     Wide(Vec<Cursor<WideKey>>),
+    Long(Vec<Cursor<LongKey>>),
 }
 
 impl RunKey for u64 {
@@ -42,7 +43,7 @@ impl RunKey for u64 {
     fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
         match index {
             TableIndex::Narrow(tree) => tree,
-            TableIndex::Wide(_) => unreachable!("a key has the form of its index"),
+            _ => unreachable!("a key has the form of its index"),
         }
     }
 
@@ -50,14 +51,14 @@ impl RunKey for u64 {
     fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
         match index {
             TableIndex::Narrow(tree) => tree,
-            TableIndex::Wide(_) => unreachable!("a key has the form of its index"),
+            _ => unreachable!("a key has the form of its index"),
         }
     }
 
     fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
         match cursors {
             Cursors::Narrow(cursors) => cursors,
-            Cursors::Wide(_) => unreachable!("a cursor has the form of its tree"),
+            _ => unreachable!("a cursor has the form of its tree"),
         }
     }
 
@@ -97,21 +98,21 @@ impl RunKey for WideKey {
     fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
         match index {
             TableIndex::Wide(tree) => tree,
-            TableIndex::Narrow(_) => unreachable!("a key has the form of its index"),
+            _ => unreachable!("a key has the form of its index"),
         }
     }
 
     fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
         match index {
             TableIndex::Wide(tree) => tree,
-            TableIndex::Narrow(_) => unreachable!("a key has the form of its index"),
+            _ => unreachable!("a key has the form of its index"),
         }
     }
 
     fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
         match cursors {
             Cursors::Wide(cursors) => cursors,
-            Cursors::Narrow(_) => unreachable!("a cursor has the form of its tree"),
+            _ => unreachable!("a cursor has the form of its tree"),
         }
     }
 
@@ -145,18 +146,71 @@ impl RunKey for WideKey {
     }
 }
 
+impl RunKey for LongKey {
+    fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
+        match index {
+            TableIndex::Long(tree) => tree,
+            _ => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
+        match index {
+            TableIndex::Long(tree) => tree,
+            _ => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
+        match cursors {
+            Cursors::Long(cursors) => cursors,
+            _ => unreachable!("a cursor has the form of its tree"),
+        }
+    }
+
+    fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors {
+        Cursors::Long(cursors)
+    }
+
+    fn hash(&self) -> u64 {
+        bloom::hash(self.as_bytes())
+    }
+
+    fn of(key: TableKey) -> Self {
+        crate::table::long(key)
+    }
+
+    fn table_key(self) -> TableKey {
+        TableKey::Long(self)
+    }
+
+    fn push_words(&self, out: &mut Vec<u64>) {
+        let (words, _) = self.as_bytes().as_chunks::<8>();
+        out.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+    }
+
+    fn from_stored(bytes: &[u8], width: usize) -> Self {
+        Self::new(bytes, width)
+    }
+
+    fn from_encoded(bytes: &[u8], width: usize) -> Self {
+        Self::new(bytes, width)
+    }
+}
+
 /// What the filter of a run knows a key of table `table` by.
 #[inline]
 pub(crate) fn filter_hash<K: RunKey>(table: usize, key: &K) -> u64 {
     key.hash() ^ (table as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Runs `$body` with the key of either form.
+/// Runs `$body` with the key, whatever its form.
 macro_rules! by_form {
     ($key:expr, $inner:ident => $body:expr) => {
         match $key {
             $crate::key::TableKey::Narrow($inner) => $body,
             $crate::key::TableKey::Wide($inner) => $body,
+            $crate::key::TableKey::Long($inner) => $body,
         }
     };
 }
@@ -167,6 +221,9 @@ macro_rules! by_layout {
     ($keys:expr, $form:ident => $body:expr) => {
         if $keys.narrow {
             type $form = u64;
+            $body
+        } else if $keys.is_long() {
+            type $form = index::LongKey;
             $body
         } else {
             type $form = index::WideKey;

@@ -228,8 +228,11 @@ impl<M: Memory> Runs<M> {
             none => {
                 let mut last = Vec::new();
                 tree.last_leaf(&memory, &mut last)?;
-                let low = last.last().map_or(Bound::Unbounded, |last| Bound::Excluded(last.0));
-                let cursor = |_: &u64| Cursor::new((low, Bound::Unbounded), Direction::Forward);
+                let last = last.last().map(|last| &last.0);
+                let cursor = |_: &u64| {
+                    let low = last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.clone()));
+                    Cursor::new((low, Bound::Unbounded), Direction::Forward)
+                };
                 let cursors = merging.inputs.iter().map(cursor).collect();
                 K::cursors(none.insert(K::new_cursors(cursors)))
             }

@@ -284,7 +284,8 @@ impl<M: Memory> Runs<M> {
         let memory = self.memory().clone();
         let trees = self.sources::<K>(walk.table)?;
         let low = walk.after.take().map_or(Bound::Unbounded, |key| Bound::Excluded(K::of(key)));
-        let cursor = |_: &Option<_>| Cursor::new((low, Bound::Unbounded), Direction::Forward);
+        let cursor =
+            |_: &Option<_>| Cursor::new((low.clone(), Bound::Unbounded), Direction::Forward);
         let mut cursors: Vec<Cursor<K>> = trees.iter().map(cursor).collect();
         let (mut values, mut dead) = (Vec::new(), Vec::new());
         for _ in 0..KEYS_A_STEP {
@@ -293,10 +294,11 @@ impl<M: Memory> Runs<M> {
                 (walk.table, walk.after) = (walk.table + 1, None);
                 break;
             };
+            let key = key.table_key();
             if values[0] == TOMBSTONE {
-                dead.push((walk.table, key.table_key()));
+                dead.push((walk.table, key.clone()));
             }
-            walk.after = Some(key.table_key());
+            walk.after = Some(key);
         }
         self.relief.dead.append(&mut dead);
         Ok(KEYS_A_STEP)

@@ -29,12 +29,12 @@ pub(crate) fn next_of_all<K: RunKey, M: Memory>(
     for (cursor, tree) in cursors.iter_mut().zip(trees) {
         let Some(tree) = tree else { continue };
         if let Some((key, _)) = cursor.peek(memory, tree)?
-            && next.is_none_or(|next| match direction {
-                Direction::Forward => *key < next,
-                Direction::Backward => *key > next,
+            && next.as_ref().is_none_or(|next| match direction {
+                Direction::Forward => key < next,
+                Direction::Backward => key > next,
             })
         {
-            next = Some(*key);
+            next = Some(key.clone());
         }
     }
     values.clear();
@@ -103,7 +103,8 @@ impl<M: Memory> Runs<M> {
         reader: &mut Reader<'_>,
     ) -> Result<(), Bad> {
         let trees = self.sources::<K>(table)?;
-        let mut cursors: Vec<_> = trees.iter().map(|_| Cursor::new(range, direction)).collect();
+        let cursor = |_| Cursor::new(range.clone(), direction);
+        let mut cursors: Vec<_> = trees.iter().map(cursor).collect();
         let mut values = Vec::new();
         let memory = self.memory();
         while next_of_all(memory, &trees, &mut cursors, direction, &mut values)?.is_some() {
@@ -172,7 +173,7 @@ impl<M: Memory> Runs<M> {
         let memory = self.memory();
         let tree = K::tree(&self.tables.tables[table].indexes[index + 1]);
         let end = tree.scan(memory, range, direction, |key, _| {
-            let (key, mut narrow) = (key.table_key(), [0; 8]);
+            let (key, mut narrow) = (key.clone().table_key(), [0; 8]);
             let bytes = key.bytes(&mut narrow);
             let Some(bytes) = layout.secondary[index].primary_part(bytes) else {
                 return ControlFlow::Break(Err(Bad::Damaged { what: "secondary index", at: 0 }));

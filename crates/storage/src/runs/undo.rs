@@ -182,7 +182,7 @@ impl<M: Memory> Runs<M> {
                     self.tables.remove_entry(entry.table(), index as u16, after, SECONDARY)?;
                 }
                 if let Some(before) = before
-                    && !made_before(&(entry.table(), index, *before))
+                    && !made_before(&(entry.table(), index, before.clone()))
                 {
                     self.tables.restore_entry(entry.table(), index, before, SECONDARY)?;
                 }
@@ -197,7 +197,7 @@ impl<M: Memory> Runs<M> {
                 self.tables.remove_entry(entry.table(), 0, &key, new)?;
             }
         } else if new == 0 {
-            if !made_before(&(entry.table(), 0, key)) {
+            if !made_before(&(entry.table(), 0, key.clone())) {
                 self.tables.restore_entry(entry.table(), 0, &key, old)?;
             }
         } else {

@@ -341,10 +341,13 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             (TableIndex::Wide(tree), TableKey::Wide(key)) => {
                 tree.remove(lane.memory(), key, tuple, lines)?
             }
+            (TableIndex::Long(tree), TableKey::Long(key)) => {
+                tree.remove(lane.memory(), key, tuple, lines)?
+            }
             _ => unreachable!("a key has the form of its index"),
         };
         if removed {
-            self.removed.push((table, index, *key));
+            self.removed.push((table, index, key.clone()));
             self.unsettled = true;
         }
         Ok(())
@@ -367,6 +370,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 tree.settle(lane.memory(), key, lines)?;
             }
             (TableIndex::Wide(tree), TableKey::Wide(key)) => {
+                tree.settle(lane.memory(), key, lines)?;
+            }
+            (TableIndex::Long(tree), TableKey::Long(key)) => {
                 tree.settle(lane.memory(), key, lines)?;
             }
             _ => unreachable!("a key has the form of its index"),
@@ -424,6 +430,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             let result = match (tree, &key) {
                 (TableIndex::Narrow(tree), TableKey::Narrow(key)) => tree.tidy(&mut self.lane, key),
                 (TableIndex::Wide(tree), TableKey::Wide(key)) => tree.tidy(&mut self.lane, key),
+                (TableIndex::Long(tree), TableKey::Long(key)) => tree.tidy(&mut self.lane, key),
                 _ => unreachable!("a key has the form of its index"),
             };
             match result {

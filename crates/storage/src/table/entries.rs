@@ -1,7 +1,7 @@
 //! Entries of a table's indexes, whichever form their keys have.
 
 use heap::Lane;
-use index::{BTree, IndexError, LeafLayout, Prepared, WideKey};
+use index::{BTree, IndexError, LeafLayout, LongKey, Prepared, WIDE_KEY_BYTES, WideKey};
 use pm::{Bad, Component, Durable, LineSet, Memory, Off, observe};
 
 use crate::error::StorageError;
@@ -14,6 +14,7 @@ use crate::tuple::{short_bytes, slot_range};
 pub(crate) enum TableIndex<L> {
     Narrow(BTree<u64, L>),
     Wide(BTree<WideKey, L>),
+    Long(BTree<LongKey, L>),
 }
 
 impl<L: LeafLayout> TableIndex<L> {
@@ -21,8 +22,35 @@ impl<L: LeafLayout> TableIndex<L> {
     pub(crate) fn open(cell: Off<u64>, key: &KeyLayout) -> Self {
         if key.narrow {
             Self::Narrow(BTree::open(cell, key.shape))
+        } else if key.is_long() {
+            Self::Long(BTree::open(cell, key.shape))
         } else {
             Self::Wide(BTree::open(cell, key.shape))
+        }
+    }
+
+    /// Creates the index, empty, whose root pointer will live at `cell`.
+    pub(crate) fn create<M: Memory>(
+        lane: &mut Lane<M>,
+        cell: Off<u64>,
+        key: &KeyLayout,
+    ) -> Result<Self, IndexError> {
+        let shape = key.shape;
+        Ok(if key.narrow {
+            Self::Narrow(BTree::create(lane, cell, shape)?)
+        } else if key.is_long() {
+            Self::Long(BTree::create(lane, cell, shape)?)
+        } else {
+            Self::Wide(BTree::create(lane, cell, shape)?)
+        })
+    }
+
+    /// Where the root pointer lives.
+    pub(crate) fn root_cell(&self) -> Off<u64> {
+        match self {
+            Self::Narrow(tree) => tree.root_cell(),
+            Self::Wide(tree) => tree.root_cell(),
+            Self::Long(tree) => tree.root_cell(),
         }
     }
 }
@@ -30,14 +58,21 @@ impl<L: LeafLayout> TableIndex<L> {
 pub(crate) fn narrow(key: TableKey) -> u64 {
     match key {
         TableKey::Narrow(key) => key,
-        TableKey::Wide(_) => unreachable!("a key has the form of its index"),
+        _ => unreachable!("a key has the form of its index"),
     }
 }
 
 pub(crate) fn wide(key: TableKey) -> WideKey {
     match key {
         TableKey::Wide(key) => key,
-        TableKey::Narrow(_) => unreachable!("a key has the form of its index"),
+        _ => unreachable!("a key has the form of its index"),
+    }
+}
+
+pub(crate) fn long(key: TableKey) -> LongKey {
+    match key {
+        TableKey::Long(key) => key,
+        _ => unreachable!("a key has the form of its index"),
     }
 }
 
@@ -53,6 +88,7 @@ pub(crate) fn publish_entry<M: Memory, L: LeafLayout>(
     match index {
         TableIndex::Narrow(tree) => tree.publish(memory, entry, lines),
         TableIndex::Wide(tree) => tree.publish(memory, entry, lines),
+        TableIndex::Long(tree) => tree.publish(memory, entry, lines),
     }
 }
 
@@ -94,6 +130,9 @@ pub(crate) fn prepare_entry<M: Memory, L: LeafLayout>(
         (TableIndex::Wide(tree), TableKey::Wide(key)) => {
             duplicate(layout, tree.prepare(lane, *key, tuple, lines))?
         }
+        (TableIndex::Long(tree), TableKey::Long(key)) => {
+            duplicate(layout, tree.prepare(lane, key.clone(), tuple, lines))?
+        }
         _ => unreachable!("a key has the form of its index"),
     })
 }
@@ -124,7 +163,13 @@ pub(crate) fn key_of_words<M: Memory>(
         if range.len > u64::from(max) {
             return Err(Bad::Damaged { what: "field length", at: range.start });
         }
-        let mut bytes = [0u8; index::MAX_KEY_BYTES];
+        if range.len > WIDE_KEY_BYTES as u64 {
+            let mut bytes = vec![0; range.len as usize];
+            memory.read_into(Off::new(range.start), &mut bytes)?;
+            builder.bytes(max, &bytes);
+            return Ok(());
+        }
+        let mut bytes = [0u8; WIDE_KEY_BYTES];
         let bytes = &mut bytes[..range.len as usize];
         memory.read_into(Off::new(range.start), bytes)?;
         builder.bytes(max, bytes);

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::Lane;
-use index::{BTree, LeafLayout, Prepared};
+use index::{LeafLayout, Prepared};
 use pm::{Bad, LineSet, Memory, Off};
 
 use crate::error::StorageError;
@@ -138,15 +138,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// The memory is full; nothing has changed then.
     pub(crate) fn create_index(&mut self, table: u16, index: usize) -> Result<(), StorageError> {
         let Table { layout, indexes } = &mut self.tables[usize::from(table)];
-        let shape = layout.key_layout(index).shape;
-        match &mut indexes[index] {
-            TableIndex::Narrow(tree) => {
-                *tree = BTree::create(&mut self.lane, tree.root_cell(), shape)?;
-            }
-            TableIndex::Wide(tree) => {
-                *tree = BTree::create(&mut self.lane, tree.root_cell(), shape)?;
-            }
-        }
+        let cell = indexes[index].root_cell();
+        indexes[index] = TableIndex::create(&mut self.lane, cell, layout.key_layout(index))?;
         Ok(())
     }
 
@@ -228,6 +221,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let Table { layout, indexes } = &self.tables[usize::from(table)];
         match (encode_key(&layout.schema, &layout.primary, key)?, &indexes[0]) {
             (TableKey::Wide(key), TableIndex::Wide(tree)) => {
+                Ok(tree.get(self.lane.memory(), &key)?)
+            }
+            (TableKey::Long(key), TableIndex::Long(tree)) => {
                 Ok(tree.get(self.lane.memory(), &key)?)
             }
             _ => unreachable!("a key has the form of its index"),

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use index::{Direction, LeafLayout, TreeUse};
 use pm::{Bad, Memory};
 
-use super::{TableIndex, Tables, narrow, wide};
+use super::{TableIndex, Tables, long, narrow, wide};
 use crate::error::StorageError;
 use crate::key::{TableKey, encode_range};
 use crate::tuple::{owned_slot, read_tuple, slot_range};
@@ -48,6 +48,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             }
             TableIndex::Wide(tree) => {
                 let range = (low.map(wide), high.map(wide));
+                tree.scan(memory, range, direction, |_, tuple| show(tuple))?
+            }
+            TableIndex::Long(tree) => {
+                let range = (low.map(long), high.map(long));
                 tree.scan(memory, range, direction, |_, tuple| show(tuple))?
             }
         };
@@ -117,6 +121,9 @@ fn check_index<M: Memory, L: LeafLayout>(
         }
         TableIndex::Wide(tree) => {
             tree.check(memory, |key, tuple| entries.push((TableKey::Wide(*key), tuple)))
+        }
+        TableIndex::Long(tree) => {
+            tree.check(memory, |key, tuple| entries.push((TableKey::Long(key.clone()), tuple)))
         }
     }
 }

@@ -165,13 +165,13 @@ impl<'a, M: Memory> MemCursor<'a, M> {
     }
 
     fn refill(&mut self) -> Result<(), LsmError> {
-        let range = (self.low, self.high);
+        let range = (self.low.clone(), self.high.clone());
         self.table.batch(self.tree, range, self.direction, &mut self.batch)?;
         self.index = 0;
         if let Some((last, _)) = self.batch.last() {
             match self.direction {
-                Direction::Forward => self.low = Bound::Excluded(*last),
-                Direction::Backward => self.high = Bound::Excluded(*last),
+                Direction::Forward => self.low = Bound::Excluded(last.clone()),
+                Direction::Backward => self.high = Bound::Excluded(last.clone()),
             }
         }
         Ok(())
@@ -187,7 +187,7 @@ impl<'a, M: Memory> MemCursor<'a, M> {
 
     /// The key at hand in the form of its table.
     pub fn table_key(&self) -> Option<TableKey> {
-        self.batch.get(self.index).map(|(key, _)| *key)
+        self.batch.get(self.index).map(|(key, _)| key.clone())
     }
 }
 
