@@ -79,6 +79,33 @@ pub fn nullable_schema() -> Schema {
         )
 }
 
+/// The same with keys of more than 240 bytes, whatever stands in them: the primary one of pairs, and
+/// of items a secondary index that is, too, the longest that there can be.
+pub fn long_schema() -> Schema {
+    let of = |table: &TableSchema, wide: &[(&str, u32)]| {
+        let mut long = TableSchema::new(table.name());
+        for column in table.columns() {
+            let max = wide.iter().find(|(name, _)| *name == column.name).map(|(_, max)| *max);
+            let kind = match (column.kind, max) {
+                (ColumnType::Text { .. }, Some(max)) => ColumnType::Text { max },
+                (ColumnType::Bytes { .. }, Some(max)) => ColumnType::Bytes { max },
+                (kind, _) => kind,
+            };
+            long = long.column(&column.name, kind);
+        }
+        long
+    };
+    let tables = schema();
+    let [item, pair] = tables.tables() else { unreachable!("there are two") };
+    let item = of(item, &[("name", 1_022), ("flag", 300)])
+        .key(&["id"])
+        .index("by_name", &["name"])
+        .index("by_count_flag", &["count", "flag"]);
+    Schema::new()
+        .table(item)
+        .table(of(pair, &[("left", 500)]).key(&["left", "right"]).inline_columns())
+}
+
 /// The values that stand for NULL in the model: the first one in the order of each index.
 const NAME: &str = "n0";
 const COUNT: i64 = -3;

@@ -17,8 +17,8 @@ use crate::driver::Driver;
 use crate::explorer::Story;
 use crate::files::{self, FileMedium};
 use crate::items::{
-    Item, Model, Tables, compare, contents, inlined_schema, insert_item, nullable_schema, schema,
-    update_item,
+    Item, Model, Tables, compare, contents, inlined_schema, insert_item, long_schema,
+    nullable_schema, schema, update_item,
 };
 use crate::pool::{self, PoolMedium};
 use crate::script::Workload;
@@ -55,6 +55,8 @@ pub struct Plot {
     pub kills: bool,
     /// Whether columns may be NULL: [`nullable_schema`].
     pub nullable: bool,
+    /// Whether keys are longer than 240 bytes: [`long_schema`].
+    pub long: bool,
 }
 
 /// So small that a few transactions go everywhere.
@@ -72,6 +74,11 @@ pub fn options(engine: EngineKind) -> Options {
     } else {
         options.chunk_bytes(16 << 10).tune("memtable_bytes", 3 << 10).tune("tree_node_bytes", 128)
     }
+}
+
+/// The same with room for nodes of long keys.
+fn long_key_options(options: Options) -> Options {
+    options.chunk_bytes(64 << 10).memtable_bytes(12 << 10).cache_bytes(64 << 10)
 }
 
 impl Plot {
@@ -95,6 +102,7 @@ impl Plot {
             failing,
             kills: false,
             nullable: false,
+            long: false,
         }
     }
 
@@ -116,8 +124,19 @@ impl Plot {
         Self { nullable: true, ..self }
     }
 
+    /// The same with long keys, of which a few go everywhere.
+    #[must_use]
+    pub fn with_long_keys(self) -> Self {
+        let options = long_key_options(self.options);
+        Self { long: true, options, ..self }
+    }
+
     fn schema(&self) -> Schema {
-        if self.nullable { nullable_schema() } else { schema() }
+        match (self.nullable, self.long) {
+            (true, _) => nullable_schema(),
+            (_, true) => long_schema(),
+            _ => schema(),
+        }
     }
 
     /// The story that `seed` stands for: [`STANDARD`] is long enough to go everywhere.
@@ -569,7 +588,7 @@ pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
 pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<PoolMedium> {
     // A table's columns are inlined or they are not.
     let schema = if seed.is_multiple_of(2) { schema() } else { inlined_schema() };
-    statements_of(&schema, engine, seed, transactions)
+    statements_of(&schema, options(engine), seed, transactions)
 }
 
 /// As [`statements`], in tables whose columns may be NULL.
@@ -581,12 +600,24 @@ pub fn statements_with_nulls(
     seed: u64,
     transactions: usize,
 ) -> Story<PoolMedium> {
-    statements_of(&nullable_schema(), engine, seed, transactions)
+    statements_of(&nullable_schema(), options(engine), seed, transactions)
+}
+
+/// As [`statements`], with long keys.
+///
+/// # Panics
+/// The engine fails without any crash.
+pub fn statements_with_long_keys(
+    engine: EngineKind,
+    seed: u64,
+    transactions: usize,
+) -> Story<PoolMedium> {
+    statements_of(&long_schema(), long_key_options(options(engine)), seed, transactions)
 }
 
 fn statements_of(
     schema: &Schema,
-    engine: EngineKind,
+    options: Options,
     seed: u64,
     transactions: usize,
 ) -> Story<PoolMedium> {
@@ -609,7 +640,7 @@ fn statements_of(
         }
         Ok(())
     };
-    let (medium, trace) = told_of(schema, options(engine), |_, _| Ok(()), act).expect("it runs");
+    let (medium, trace) = told_of(schema, options, |_, _| Ok(()), act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 

@@ -73,6 +73,14 @@ fn columns_that_may_be_null_survive_power_cuts_and_kills() {
 }
 
 #[test]
+fn long_keys_survive_power_cuts_and_kills() {
+    for engine in engines() {
+        power_cuts(engine, &Plot::new(engine, 1, 80, 40).with_long_keys(), TWICE);
+        power_cuts(engine, &Plot::new(engine, 2, 80, 40).with_long_keys().with_kills(), TWICE);
+    }
+}
+
+#[test]
 fn kills_in_commits_and_in_recovery_and_then_power_cuts_are_survived() {
     for engine in engines() {
         power_cuts(engine, &Plot::new(engine, 2, 120, 40).with_kills(), TWICE);

@@ -10,7 +10,8 @@ use faults::pool::PoolMedium;
 use faults::story::{
     Plot, a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
     chunks_go_back_when_runs_are_merged, inserts_with_updates, savepoints, statements,
-    statements_with_nulls, two_operations_on_one_tuple, two_updates_behind_a_statement,
+    statements_with_long_keys, statements_with_nulls, two_operations_on_one_tuple,
+    two_updates_behind_a_statement,
 };
 use faults::sweep::sweep;
 use perdura::EngineKind;
@@ -61,6 +62,18 @@ fn columns_that_may_be_null_survive_a_power_cut_at_every_fence() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
         let plots = [plot(engine, 14, 50, 3), plot(engine, 11, 40, 60)];
         power_cuts(engine, &plots.map(Plot::with_nulls), 4, again);
+    }
+}
+
+#[test]
+fn long_keys_survive_crashes() {
+    let statements = statements_with_long_keys(EngineKind::NvmInp, 16, 60);
+    survives("statements", &statements, Effort::once(10).then(Again::every(900, 1)));
+    for engine in engines() {
+        let plots = [plot(engine, 14, 30, 3), plot(engine, 11, 20, 60)];
+        power_cuts(engine, &plots.map(Plot::with_long_keys), 4, Again::every(4_000, 1));
+        let kills = plot(engine, 15, 30, 20).with_long_keys().run_in_pool().explore_kills(None, 29);
+        assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
 

@@ -90,9 +90,15 @@ pub struct PoolPages<M: Memory> {
 /// Bytes of an extent in chunks of so many bytes: whole chunks, or eighths of large ones, less the
 /// sixteenth that chunk and size class take. In chunks of 4 MiB it is that of 2 MiB, since slots end
 /// before an eighth does.
-fn extent_bytes(chunk_bytes: u64) -> u64 {
+///
+/// Where these do not hold four pages, it is the smallest part of a chunk that holds seven.
+fn extent_bytes(chunk_bytes: u64, page_bytes: u32) -> u64 {
     let part = if chunk_bytes >= 128 << 10 { chunk_bytes / 8 } else { chunk_bytes };
-    part.min(256 << 10) / 16 * 15
+    let extent = |part: u64| part.min(256 << 10) / 16 * 15;
+    if extent(part) >= EXTENT_HEADER_BYTES + 4 * u64::from(page_bytes) {
+        return extent(part);
+    }
+    extent((8 * u64::from(page_bytes)).next_power_of_two().clamp(part, chunk_bytes))
 }
 
 impl<M: Memory> PoolPages<M> {
@@ -107,7 +113,7 @@ impl<M: Memory> PoolPages<M> {
         page_bytes: u32,
         mark: u64,
     ) -> Result<Self, IndexError> {
-        let extent_bytes = extent_bytes(heap.chunk_bytes());
+        let extent_bytes = extent_bytes(heap.chunk_bytes(), page_bytes);
         let pages_per_extent = (extent_bytes - EXTENT_HEADER_BYTES) / u64::from(page_bytes);
         if !(4..1 << 16).contains(&pages_per_extent) {
             return Err(IndexError::ChunkSize { page_bytes, chunk_bytes: heap.chunk_bytes() });

@@ -11,6 +11,7 @@ mod defaults;
 mod errors;
 mod inline;
 mod large;
+mod long_keys;
 mod nulls;
 mod operations;
 mod partitions;

@@ -198,8 +198,15 @@ fn schemas_that_make_no_sense_are_refused_and_leave_nothing() {
             "its name",
             Schema::new().table(TableSchema::new("").column("a", ColumnType::U64).key(&["a"])),
         ),
-        ("a key has at most 240", Schema::new().table(wide(239))),
-        ("a key has at most 240", Schema::new().table(wide(120).index("i", &["a"]))),
+        (
+            "the primary key of table `t`: its columns take 1025 bytes, a key has at most 1024",
+            Schema::new().table(wide(1_023)),
+        ),
+        (
+            "index `i`: its columns take 1025 bytes, a key has at most 1024",
+            Schema::new()
+                .table(wide(9).column("b", ColumnType::Bytes { max: 1_023 }).index("i", &["b"])),
+        ),
     ] {
         each(|engine| {
             let error = Database::create(&path, &schema, &small(engine)).unwrap_err();
@@ -207,7 +214,7 @@ fn schemas_that_make_no_sense_are_refused_and_leave_nothing() {
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         });
     }
-    // The widest that there are.
+    // The widest that need nothing of their own. (`long_keys.rs` has the widest that there are.)
     each(|engine| {
         let schema = Schema::new().table(wide(238));
         let store = Store::new(&schema, small(engine).page_bytes(2048));
