@@ -1,7 +1,7 @@
 //! How a partition is made, and what can be chosen about its engine.
 //!
 //! [`Setup`] is what every engine is told. The rest belongs to the engine: each declares a struct of
-//! its own with [`engine_options!`], in a file of its own, where each option has a meaning, a
+//! its own with `engine_options!`, in a file of its own, where each option has a meaning, a
 //! default, limits and a unit. From that declaration come the struct's documentation, the names for
 //! [`crate::EngineOptions::set`] and the list that the command line shows.
 
@@ -143,7 +143,7 @@ impl EngineOption {
     }
 }
 
-/// The options of an engine, by their names; [`engine_options!`] implements it.
+/// The options of an engine, by their names; `engine_options!` implements it.
 pub trait OwnOptions: Default {
     /// All of them, in the order of the fields.
     const ALL: &'static [EngineOption];

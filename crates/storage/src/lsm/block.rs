@@ -350,6 +350,49 @@ mod tests {
     }
 
     #[test]
+    fn long_keys_are_found_and_malformed_ones_are_noticed() {
+        let keys = [1, 254, 255, 256, 2_050, 65_535].map(|len| vec![b'k'; len]);
+        let mut builder = BlockBuilder::new(0);
+        let mut bytes = BLOCK_HEADER_BYTES;
+        for key in &keys {
+            builder.add(2, key, b"body");
+            bytes += BlockBuilder::record_bytes(key, b"body");
+        }
+        assert_eq!(builder.bytes(), bytes);
+        let mut out = Vec::new();
+        builder.finish(7, 0, &mut out);
+        check(&out, 7, 0, 0).unwrap();
+        let block = Block(Slice(&out));
+        for (index, key) in keys.iter().enumerate() {
+            assert_eq!(block.lower_bound(key), (index, true));
+            assert_eq!((block.key(index), block.entry(index)), (&key[..], (2, &b"body"[..])));
+            assert_eq!(record(&out, index), (2, &key[..], &b"body"[..]));
+        }
+        let at = |index| block.start(index);
+        // The form of short keys for 254 bytes, that of long ones from 255 on.
+        assert_eq!(out[at(1)..at(1) + 3], [2, 254, b'k']);
+        assert_eq!(out[at(2)..at(2) + 5], [2, 255, 255, 0, b'k']);
+        let wrong = |bytes: &[(usize, u8)]| {
+            let mut damaged = out.clone();
+            bytes.iter().for_each(|(at, byte)| damaged[*at] = *byte);
+            seal(&mut damaged, 7, 0);
+            assert_eq!(check(&damaged, 7, 0, 0), Err("a record's key does not fit into it"));
+        };
+        // A short key in the form of a long one; a key that ends behind its record.
+        wrong(&[(at(2) + 2, 254)]);
+        wrong(&[(at(3) + 3, 2)]);
+        // No room for a length.
+        let mut builder = BlockBuilder::new(0);
+        builder.add(2, b"", b"");
+        let mut short = Vec::new();
+        builder.finish(7, 0, &mut short);
+        let last = short.len() - 1;
+        short[last] = LONG;
+        seal(&mut short, 7, 0);
+        assert!(check(&short, 7, 0, 0).is_err());
+    }
+
+    #[test]
     fn every_flipped_bit_and_every_other_place_is_noticed() {
         let bytes = block();
         for bit in 0..bytes.len() * 8 {

@@ -4,9 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use perdura::{
-    ColumnType, Database, Error, LoadOptions, Scan, Schema, Table, TableSchema, restore,
-};
+use perdura::{Backup, ColumnType, Database, Error, LoadOptions, Scan, Schema, Table, TableSchema};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -282,7 +280,8 @@ fn long_keys_go_into_backups_and_dumps_and_come_back() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         store.db().backup(at("backup")).unwrap();
-        restore(&at("backup"), &at("restored"), options).unwrap();
+        let backup = Backup::open(at("backup")).unwrap();
+        backup.restore(at("restored"), options, &mut |_| ()).unwrap();
         let mut lines = Vec::new();
         store.db().dump_to(&mut lines, "output", &[], &mut |_| ()).unwrap();
         let input = LoadOptions::new("input");
