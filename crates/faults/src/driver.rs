@@ -184,8 +184,8 @@ impl Driver {
             0..3 => {
                 let mut item = self.item();
                 if self.stamp.is_multiple_of(TOO_LONG) {
-                    // One byte more than there may be.
-                    item.name = "n".repeat(21);
+                    // More than there may be in any of the schemas.
+                    item.name = "n".repeat(1_023);
                 }
                 Operation::Insert { key, item }
             }
