@@ -192,6 +192,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     ///
     /// # Errors
     /// The key is there already, or no room for a node; no reader sees a change.
+    #[expect(clippy::needless_pass_by_value, reason = "most keys are numbers")]
     #[inline]
     #[track_caller]
     pub fn prepare<M: Memory>(

@@ -256,6 +256,11 @@ fn wide_trees_survive_a_power_cut_at_every_fence() {
 }
 
 #[test]
+fn long_trees_survive_a_power_cut_at_every_fence() {
+    survives::<LongKey>(4, 60, 8);
+}
+
+#[test]
 fn the_test_fails_without_one_flush_or_fence() {
     let story = story::<u64>(4, 70);
     let mut unseen = Vec::new();
