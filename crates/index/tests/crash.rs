@@ -76,6 +76,7 @@ fn prepare_only<K: Drawn>(tree: &mut Tree<K>, lane: &mut Lane<Recording>, key: K
     memory.fence();
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `insert`")]
 fn remove<K: Drawn>(tree: &mut Tree<K>, lane: &mut Lane<Recording>, key: K, value: u64) {
     let memory = lane.memory().clone();
     let mut lines = LineSet::new();

@@ -110,6 +110,7 @@ impl<K: Drawn, L: LeafLayout, M: Memory> Subject<K, L, M> {
         self.memory.fence();
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "as `insert`")]
     fn remove(&mut self, key: K) {
         let mut lines = LineSet::new();
         let known = self.model.get(&key).copied();

@@ -315,6 +315,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     ///
     /// # Errors
     /// As [`Self::find`].
+    #[expect(clippy::needless_pass_by_value, reason = "the bounds of a scan are used up")]
     pub fn range(
         &self,
         tree: u16,

@@ -94,7 +94,7 @@ impl<M: Memory> Runs<M> {
                 let entry = Entry::decode(value)?;
                 let wrong = |what| Bad::Damaged { what, at: value };
                 if entry != Entry::Tombstone
-                    && key_of_entry(memory, layout, entry)? != key.clone().table_key()
+                    && key_of_entry(memory, layout, entry)? != key.table_key()
                 {
                     return Err(wrong("key of an entry"));
                 }

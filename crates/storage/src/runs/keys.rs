@@ -21,7 +21,7 @@ pub(crate) trait RunKey: Key {
     /// The key, which has this form.
     fn of(key: TableKey) -> Self;
     /// The key, whatever its form.
-    fn table_key(self) -> TableKey;
+    fn table_key(&self) -> TableKey;
     /// Adds the words that a partial entry has for its key.
     fn push_words(&self, out: &mut Vec<u64>);
     /// The key with these stored bytes.
@@ -75,8 +75,8 @@ impl RunKey for u64 {
         crate::table::narrow(key)
     }
 
-    fn table_key(self) -> TableKey {
-        TableKey::Narrow(self)
+    fn table_key(&self) -> TableKey {
+        TableKey::Narrow(*self)
     }
 
     fn push_words(&self, out: &mut Vec<u64>) {
@@ -128,8 +128,8 @@ impl RunKey for WideKey {
         crate::table::wide(key)
     }
 
-    fn table_key(self) -> TableKey {
-        TableKey::Wide(self)
+    fn table_key(&self) -> TableKey {
+        TableKey::Wide(*self)
     }
 
     fn push_words(&self, out: &mut Vec<u64>) {
@@ -180,8 +180,8 @@ impl RunKey for LongKey {
         crate::table::long(key)
     }
 
-    fn table_key(self) -> TableKey {
-        TableKey::Long(self)
+    fn table_key(&self) -> TableKey {
+        TableKey::Long(self.clone())
     }
 
     fn push_words(&self, out: &mut Vec<u64>) {

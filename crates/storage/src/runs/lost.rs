@@ -137,7 +137,7 @@ impl<M: Memory> Runs<M> {
         by_layout!(*keys, Form => {
             let all = (Bound::Unbounded, Bound::Unbounded);
             let done = Form::tree(tree).scan(self.memory(), all, Direction::Forward, |key, _| {
-                let (key, mut narrow) = (key.clone().table_key(), [0; 8]);
+                let (key, mut narrow) = (key.table_key(), [0; 8]);
                 if let Some(bytes) = keys.primary_part(key.bytes(&mut narrow))
                     && by_layout!(layout.primary, Primary => {
                         Primary::from_encoded(bytes, layout.primary.width).table_key() == *primary

@@ -173,7 +173,7 @@ impl<M: Memory> Runs<M> {
         let memory = self.memory();
         let tree = K::tree(&self.tables.tables[table].indexes[index + 1]);
         let end = tree.scan(memory, range, direction, |key, _| {
-            let (key, mut narrow) = (key.clone().table_key(), [0; 8]);
+            let (key, mut narrow) = (key.table_key(), [0; 8]);
             let bytes = key.bytes(&mut narrow);
             let Some(bytes) = layout.secondary[index].primary_part(bytes) else {
                 return ControlFlow::Break(Err(Bad::Damaged { what: "secondary index", at: 0 }));

@@ -55,6 +55,7 @@ impl<L: LeafLayout> TableIndex<L> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the key of a bound is used up")]
 pub(crate) fn narrow(key: TableKey) -> u64 {
     match key {
         TableKey::Narrow(key) => key,
@@ -62,6 +63,7 @@ pub(crate) fn narrow(key: TableKey) -> u64 {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the key of a bound is used up")]
 pub(crate) fn wide(key: TableKey) -> WideKey {
     match key {
         TableKey::Wide(key) => key,
