@@ -87,7 +87,7 @@ fn longest_row(layout: &TableLayout) -> usize {
 
 /// Bytes of a page: those of the options, or as many as four of the widest keys take if they are
 /// long, so that the size that is the default does for any schema.
-fn page_bytes(catalog: &Catalog, options: &EngineOptions) -> u32 {
+fn page_bytes(catalog: &Catalog, options: &CowOptions) -> u32 {
     let widths = catalog.tables.iter().flat_map(|table| {
         (0..table.index_count())
             .map(|index| table.key_bytes(index))

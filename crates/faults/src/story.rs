@@ -78,7 +78,7 @@ pub fn options(engine: EngineKind) -> Options {
 
 /// The same with room for nodes of long keys.
 fn long_key_options(options: Options) -> Options {
-    options.chunk_bytes(64 << 10).memtable_bytes(12 << 10).cache_bytes(64 << 10)
+    options.chunk_bytes(64 << 10).tune("memtable_bytes", 12 << 10).tune("cache_bytes", 64 << 10)
 }
 
 impl Plot {

@@ -41,7 +41,10 @@ fn schema() -> Schema {
 /// Memory for nodes of long keys; pages, nodes and blocks are those that long keys ask for.
 fn room(engine: impl Into<Under>) -> Setup {
     small(engine).map(|options| {
-        options.chunk_bytes(256 << 10).cache_bytes(256 << 10).memtable_bytes(40 << 10)
+        options
+            .chunk_bytes(256 << 10)
+            .tune("cache_bytes", 256 << 10)
+            .tune("memtable_bytes", 40 << 10)
     })
 }
 
