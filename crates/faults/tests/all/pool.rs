@@ -71,7 +71,7 @@ fn long_keys_survive_crashes() {
     survives("statements", &statements, Effort::once(10).then(Again::every(900, 1)));
     for engine in engines() {
         let plots = [plot(engine, 14, 30, 3), plot(engine, 11, 20, 60)];
-        power_cuts(engine, &plots.map(Plot::with_long_keys), 4, Again::every(4_000, 1));
+        power_cuts(engine, &plots.map(Plot::with_long_keys), 4, Again::every(1_500, 1));
         let kills = plot(engine, 15, 30, 20).with_long_keys().run_in_pool().explore_kills(None, 29);
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
