@@ -259,7 +259,33 @@ impl<V: View> Block<V> {
     /// The key of a record.
     #[inline]
     pub fn key(&self, index: usize) -> &[u8] {
-        let key = key_place(&self.0, self.start(index));
+        let start = self.start(index);
+        match self.0.bytes(start + 1, 1)[0] {
+            LONG => self.long_key(start),
+            len => self.0.bytes(start + RECORD_HEADER_BYTES, usize::from(len)),
+        }
+    }
+
+    /// How the key of a record compares with `key`.
+    #[inline]
+    fn compare(&self, index: usize, key: &[u8]) -> Ordering {
+        let start = self.start(index);
+        match self.0.bytes(start + 1, 1)[0] {
+            LONG => self.compare_long(start, key),
+            len => self.0.bytes(start + RECORD_HEADER_BYTES, usize::from(len)).cmp(key),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn compare_long(&self, start: usize, key: &[u8]) -> Ordering {
+        self.long_key(start).cmp(key)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn long_key(&self, start: usize) -> &[u8] {
+        let key = long_key_place(&self.0, start + RECORD_HEADER_BYTES);
         self.0.bytes(key.start, key.len())
     }
 
@@ -276,6 +302,16 @@ impl<V: View> Block<V> {
         let start = self.start(index);
         let end =
             if index + 1 < self.len() { self.start(index + 1) } else { self.word(4) as usize };
+        let header = self.0.bytes(start, RECORD_HEADER_BYTES);
+        if header[1] == LONG {
+            return self.long_place(start, end);
+        }
+        (header[0], start + RECORD_HEADER_BYTES + usize::from(header[1])..end)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn long_place(&self, start: usize, end: usize) -> (u8, Range<usize>) {
         (self.0.bytes(start, 1)[0], key_place(&self.0, start).end..end)
     }
 
@@ -286,7 +322,7 @@ impl<V: View> Block<V> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = (low + high) / 2;
-            match self.key(middle).cmp(key) {
+            match self.compare(middle, key) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => return (middle, true),

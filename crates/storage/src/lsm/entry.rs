@@ -80,44 +80,62 @@ impl Trees {
 pub const TREE_BYTES: usize = 2;
 
 /// A key as runs order it: the number of its tree, big-endian, then the key in memcomparable
-/// encoding.
+/// encoding. Only long ones take an allocation.
 #[derive(Debug)]
 pub struct TreeKey {
     bytes: [u8; TREE_BYTES + WIDE_KEY_BYTES],
     len: usize,
     /// All bytes, if there are too many for `bytes`.
-    long: Option<Box<[u8]>>,
+    long: Vec<u8>,
 }
 
 impl TreeKey {
-    /// The key of a tree.
+    /// The key of a tree's entry.
     #[inline]
     pub fn new(tree: u16, key: &TableKey) -> Self {
         let mut own = Self::before(tree);
-        let mut narrow = [0; 8];
-        let bytes = key.bytes(&mut narrow);
-        own.len += bytes.len();
-        match own.bytes.get_mut(TREE_BYTES..own.len) {
-            Some(place) => place.copy_from_slice(bytes),
-            None => own.long = Some([&tree.to_be_bytes(), bytes].concat().into()),
-        }
+        own.set(key);
         own
     }
 
     /// What comes before all keys of a tree.
+    #[inline]
     pub fn before(tree: u16) -> Self {
-        let mut own = Self { bytes: [0; TREE_BYTES + WIDE_KEY_BYTES], len: TREE_BYTES, long: None };
+        let bytes = [0; TREE_BYTES + WIDE_KEY_BYTES];
+        let mut own = Self { bytes, len: TREE_BYTES, long: Vec::new() };
         own.bytes[..TREE_BYTES].copy_from_slice(&tree.to_be_bytes());
         own
+    }
+
+    /// Makes it the key of another entry of its tree.
+    #[inline]
+    pub fn set(&mut self, key: &TableKey) {
+        match key {
+            TableKey::Narrow(number) => {
+                self.len = TREE_BYTES + 8;
+                self.bytes[TREE_BYTES..TREE_BYTES + 8].copy_from_slice(&number.to_be_bytes());
+            }
+            TableKey::Wide(key) => {
+                let bytes = key.as_bytes();
+                self.len = TREE_BYTES + bytes.len();
+                self.bytes[TREE_BYTES..self.len].copy_from_slice(bytes);
+            }
+            TableKey::Long(key) => self.set_long(key.as_bytes()),
+        }
+    }
+
+    #[cold]
+    fn set_long(&mut self, bytes: &[u8]) {
+        self.long.clear();
+        self.long.extend_from_slice(&self.bytes[..TREE_BYTES]);
+        self.long.extend_from_slice(bytes);
+        self.len = self.long.len();
     }
 
     /// The key's bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        match &self.long {
-            None => &self.bytes[..self.len],
-            Some(long) => long,
-        }
+        self.bytes.get(..self.len).unwrap_or(&self.long)
     }
 
     /// The bounds of a range of a tree.

@@ -235,12 +235,25 @@ impl<M: Memory> MemTable<M> {
         &self.layouts
     }
 
+    #[inline(always)]
     fn value(&self, tree: u16, key: &TableKey) -> Result<Option<u64>, Bad> {
         let memory = self.slots.lane.memory();
         match (&self.trees[usize::from(tree)], key) {
             (TableIndex::Narrow(tree), TableKey::Narrow(key)) => tree.get(memory, key),
             (TableIndex::Wide(tree), TableKey::Wide(key)) => tree.get(memory, key),
-            (TableIndex::Long(tree), TableKey::Long(key)) => tree.get(memory, key),
+            (TableIndex::Long(_), _) | (_, TableKey::Long(_)) => self.long_value(tree, key),
+            _ => unreachable!("a key has the form of its index"),
+        }
+    }
+
+    /// As [`Self::value`], of a long key.
+    #[cold]
+    #[inline(never)]
+    fn long_value(&self, tree: u16, key: &TableKey) -> Result<Option<u64>, Bad> {
+        match (&self.trees[usize::from(tree)], key) {
+            (TableIndex::Long(tree), TableKey::Long(key)) => {
+                tree.get(self.slots.lane.memory(), key)
+            }
             _ => unreachable!("a key has the form of its index"),
         }
     }
@@ -249,7 +262,8 @@ impl<M: Memory> MemTable<M> {
     ///
     /// # Errors
     /// Damaged memory.
-    #[inline]
+    // The compiler takes it for too long, though every read of the engine begins with it.
+    #[inline(always)]
     pub fn get(&self, tree: u16, key: &TableKey) -> Result<Option<MemEntry<'_, M>>, Bad> {
         Ok(self.value(tree, key)?.map(|value| self.entry(tree, value)))
     }

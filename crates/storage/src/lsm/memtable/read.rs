@@ -179,7 +179,7 @@ impl<'a, M: Memory> MemCursor<'a, M> {
 
     fn load(&mut self) -> Result<(), LsmError> {
         if let Some((key, value)) = self.batch.get(self.index) {
-            self.key = TreeKey::new(self.tree, key);
+            self.key.set(key);
             self.kind = self.table.entry(self.tree, *value).encode(&mut self.body)?;
         }
         Ok(())
