@@ -289,7 +289,7 @@ fn long_keys_go_into_backups_and_dumps_and_come_back() {
         store.db().dump_to(&mut lines, "output", &[], &mut |_| ()).unwrap();
         let input = LoadOptions::new("input");
         Database::create_from_lines(
-            &at("loaded"),
+            at("loaded"),
             None,
             options,
             &mut &lines[..],
@@ -299,7 +299,7 @@ fn long_keys_go_into_backups_and_dumps_and_come_back() {
         .unwrap();
         let digest = all(store.db(), &model);
         for copy in ["restored", "loaded"] {
-            let db = Database::open(&at(copy), options).unwrap();
+            let db = Database::open(at(copy), options).unwrap();
             assert_eq!(all(&db, &model), digest, "{copy}");
         }
         // Whatever the engine was, another one takes it, with the options that are the default.
