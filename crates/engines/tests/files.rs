@@ -60,12 +60,15 @@ fn resources(heap: &Heap<Recording>, files: &RecordingFiles) -> Resources<Record
 
 impl<E: Method<Recorded>> Subject<E> {
     fn new(options: E::Options) -> Self {
+        Self::with(options, &Setup::default())
+    }
+
+    fn with(options: E::Options, setup: &Setup) -> Self {
         let (catalog, files) = (catalog(), RecordingFiles::new());
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
         let heap_options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
         let heap = Heap::format(memory.clone(), heap_options).unwrap();
-        let engine =
-            E::create(resources(&heap, &files), &catalog, &Setup::default(), &options).unwrap();
+        let engine = E::create(resources(&heap, &files), &catalog, setup, &options).unwrap();
         Self { catalog, options, memory, files, engine }
     }
 
@@ -219,6 +222,42 @@ fn updates_in_place_do_not_let_the_log_of_log_grow() {
         largest = largest.max(subject.engine.footprint().unwrap().log);
     }
     assert!(largest < 11 * memtable_bytes, "{largest} with kills");
+}
+
+fn checkpoints(engine: &Inp<Recorded>) -> u64 {
+    let stats = engine.stats();
+    let OwnStats::Inp(own) = stats.own else { panic!("{stats:?}") };
+    own.checkpoints
+}
+
+/// A checkpoint counts only when the log has all that it may hold: transactions that have ended while
+/// it was written are in a group that is open. Otherwise the log would be too short for it, and the
+/// partition would not open after a crash.
+#[test]
+fn a_checkpoint_of_inp_makes_the_open_group_durable_before_it_counts() {
+    let setup = Setup { group: 1 << 20, helped: true, ..Setup::default() };
+    let mut subject = Subject::<Inp<Recorded>>::with(options(), &setup);
+    let mut model = BTreeMap::new();
+    let mut waiting_at_the_end = 0;
+    for turn in 0..200 {
+        subject.put(turn % 23, turn as i64).unwrap();
+        model.insert(turn % 23, turn as i64);
+        let (number, durable) = subject.engine.commit().unwrap();
+        let waiting = number - subject.engine.durable();
+        assert_eq!(durable, waiting == 0, "turn {turn}");
+        let before = checkpoints(&subject.engine);
+        subject.engine.background(600).unwrap();
+        if checkpoints(&subject.engine) == before {
+            continue;
+        }
+        waiting_at_the_end += waiting;
+        assert_eq!(subject.engine.durable(), number, "turn {turn}");
+        let mut crashed = Subject::<Inp<Recorded>>::new(options());
+        crashed.files = RecordingFiles::from_image(subject.files.image());
+        crashed.reopen();
+        assert_eq!(crashed.contents(), model, "turn {turn}");
+    }
+    assert!(waiting_at_the_end > 3, "{waiting_at_the_end}");
 }
 
 /// What one update can change has a bound that every engine knows: a log that counts in two bytes
