@@ -157,6 +157,53 @@ fn volatile_lanes_give_spans_back_all_at_once() {
     assert!(matches!(error, Err(HeapError::TooLarge { .. })), "{error:?}");
 }
 
+/// A heap of two lanes that cannot grow, with one span of lane 0, as it is opened after a crash.
+fn opened_with_a_span(persisted: bool) -> (Heap<Recording>, u64) {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let heap = Heap::format(memory.clone(), options(2)).unwrap();
+    let mut lane = heap.lane(0);
+    let at = lane.allocate(50_000, Purpose::Table).unwrap();
+    if persisted {
+        lane.mark_persisted(at, &mut LineSet::new());
+    }
+    let memory = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+    memory.fail_growth_after(Some(0));
+    (Heap::open(memory).unwrap(), at)
+}
+
+/// A log may name a span whose bit is clear: nobody else gets its chunks before the owner says that
+/// it has recovered.
+#[test]
+fn until_its_owner_has_recovered_an_empty_span_is_not_given_to_others() {
+    let (heap, at) = opened_with_a_span(false);
+    let (mut owner, mut other) = (heap.lane(0), heap.lane(1));
+    while owner.discover(8).unwrap() {}
+    for bytes in [50_000, 1000] {
+        let found = other.allocate(bytes, Purpose::Index);
+        assert!(matches!(found, Err(HeapError::Full(_))), "{bytes} bytes: {found:?}");
+    }
+    // As recovery does for what its log names.
+    owner.clear_persisted(at, &mut LineSet::new()).unwrap();
+    owner.release(at);
+}
+
+/// A span that recovery has emptied, or found empty, is anybody's as soon as the owner has recovered,
+/// not only when the owner itself finds no room.
+#[test]
+fn an_owner_that_has_recovered_gives_its_empty_spans_to_others() {
+    for persisted in [false, true] {
+        let (heap, at) = opened_with_a_span(persisted);
+        let (mut owner, mut other) = (heap.lane(0), heap.lane(1));
+        owner.clear_persisted(at, &mut LineSet::new()).unwrap();
+        owner.release(at);
+        let taken = || heap.chunk_use().unwrap().iter().any(|chunk| chunk.purpose.is_some());
+        assert!(taken(), "kept until then");
+        owner.recovered();
+        assert!(!taken(), "persisted before: {persisted}");
+        assert_eq!(other.allocate(50_000, Purpose::Index).unwrap(), at);
+    }
+}
+
 /// A length that was not written is damage, not the end of what is gone past.
 #[test]
 fn the_length_of_a_span_is_checked() {
