@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// So many that copying them takes a while.
 const TUPLES: u64 = 60_000;
+/// How often a command may be done before it could be cut off.
+const TRIES: usize = 50;
 
 struct Place(tempfile::TempDir);
 
@@ -81,14 +83,19 @@ impl Place {
         (lines, second)
     }
 
-    /// Starts a command and waits until it has begun `temporary`. It has a dump on its standard input,
-    /// which does not end.
-    fn started(&self, arguments: &[&str], temporary: &str) -> Child {
+    /// Starts a command and waits until it has begun `temporary`; `None` if it was done before that was
+    /// seen, and what it made is gone. It has a dump on its standard input, which does not end.
+    fn started(&self, arguments: &[&str], temporary: &str) -> Option<Child> {
         self.started_by(perdura(), arguments, temporary)
     }
 
     /// The same with a program that runs `perdura` with these arguments.
-    fn started_by(&self, mut program: Command, arguments: &[&str], temporary: &str) -> Child {
+    fn started_by(
+        &self,
+        mut program: Command,
+        arguments: &[&str],
+        temporary: &str,
+    ) -> Option<Child> {
         let mut child = program
             .args(self.arguments(arguments))
             .stdin(Stdio::piped())
@@ -102,16 +109,45 @@ impl Place {
         }
         // It is locked and marked once there is something in it.
         while fs::metadata(self.at(temporary)).map_or(0, |meta| meta.len()) == 0 {
-            let ended = child.try_wait().expect("a child");
-            assert!(ended.is_none(), "{arguments:?}: it was faster than this: {ended:?}");
+            if let Some(ended) = child.try_wait().expect("a child") {
+                assert!(ended.success(), "{arguments:?}: {ended:?}");
+                self.remove_made(temporary);
+                return None;
+            }
             std::thread::sleep(Duration::from_micros(100));
         }
-        child
+        Some(child)
+    }
+
+    /// Removes what a command that was done has made of `temporary`.
+    fn remove_made(&self, temporary: &str) {
+        let (made, _) = temporary.split_once('.').expect("an ending");
+        fs::remove_file(self.at(made)).expect("it is there");
+        let _ = fs::remove_dir_all(self.at(&format!("{made}.files")));
+    }
+
+    /// Tries until `cut` has cut a command off: it says whether it has.
+    fn cut_off(&self, arguments: &[&str], temporary: &str, mut cut: impl FnMut(Child) -> bool) {
+        let caught = (0..TRIES).any(|_| self.started(arguments, temporary).is_some_and(&mut cut));
+        assert!(caught, "{arguments:?}: it was done each time");
     }
 }
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("it lives");
+}
+
+/// Stops a child, and returns when it stands still or has ended.
+fn stop(child: &Child) {
+    signal(child, Signal::STOP);
+    let stat = format!("/proc/{}/stat", child.id());
+    let state = || {
+        let line = fs::read_to_string(&stat).expect("it has not been waited for");
+        line.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state")
+    };
+    while !matches!(state(), 'T' | 'Z') {
+        std::thread::sleep(Duration::from_micros(100));
+    }
 }
 
 /// Commands that make something, and what it is called until then.
@@ -129,14 +165,20 @@ fn a_signal_leaves_nothing() {
         let names = place.names();
         for (command, temporary) in MAKERS {
             for (given, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
-                let mut child = place.started(command, temporary);
-                // Waiting for a child closes its input, whose end would end it, too.
-                let input = child.stdin.take();
-                signal(&child, given);
-                let status = child.wait().expect("it ends");
-                drop(input);
-                assert_eq!(status.signal(), Some(number), "{engine}: {command:?}: {status:?}");
-                assert_eq!(place.names(), names, "{engine}: {command:?}, {given:?}");
+                place.cut_off(command, temporary, |mut child| {
+                    // Waiting for a child closes its input, whose end would end it, too.
+                    let input = child.stdin.take();
+                    signal(&child, given);
+                    let status = child.wait().expect("it ends");
+                    drop(input);
+                    if command[0] != "load" && place.at("made").exists() {
+                        place.remove_made(temporary);
+                        return false;
+                    }
+                    assert_eq!(status.signal(), Some(number), "{engine}: {command:?}: {status:?}");
+                    assert_eq!(place.names(), names, "{engine}: {command:?}, {given:?}");
+                    true
+                });
             }
         }
     }
@@ -148,7 +190,8 @@ fn a_signal_that_is_ignored_stays_ignored() {
     let place = Place::new(EngineKind::NvmInp);
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_perdura")]);
-    let mut child = place.started_by(shell, &["load", "@made", "-"], "made.new");
+    let child = place.started_by(shell, &["load", "@made", "-"], "made.new");
+    let mut child = child.expect("its input has not ended");
     signal(&child, Signal::HUP);
     // It cannot have ended before: its input has not.
     let mut input = child.stdin.take().expect("a pipe");
@@ -164,25 +207,26 @@ fn what_a_kill_leaves_the_next_attempt_removes() {
         let place = Place::new(engine);
         let names = place.names();
         for (command, temporary) in MAKERS {
-            let mut child = place.started(command, temporary);
-            if child.try_wait().expect("a child").is_none() {
+            place.cut_off(command, temporary, |mut child| {
                 signal(&child, Signal::KILL);
-            }
-            child.wait().expect("it ends");
-            if !place.at("made").exists() {
-                assert!(place.at(temporary).exists(), "{command:?}");
-                let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
-                let ran = place.pool(&whole.collect::<Vec<_>>());
-                assert_eq!(ran.code, Some(0), "{engine}: {command:?}: {ran:?}");
-            }
+                child.wait().expect("it ends");
+                if place.at("made").exists() {
+                    place.remove_made(temporary);
+                    return false;
+                }
+                true
+            });
+            assert!(place.at(temporary).exists(), "{command:?}");
+            let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
+            let ran = place.pool(&whole.collect::<Vec<_>>());
+            assert_eq!(ran.code, Some(0), "{engine}: {command:?}: {ran:?}");
             let made = place.names().into_iter().filter(|name| !names.contains(name));
             let made: Vec<String> = made.collect();
             // What is loaded has the engine of its medium.
             let has_files = command[0] == "restore" && engine.traits().needs_files();
             let wanted: &[&str] = if has_files { &["made", "made.files"] } else { &["made"] };
             assert_eq!(made, wanted, "{engine}: {command:?}");
-            fs::remove_file(place.at("made")).expect("removed");
-            let _ = fs::remove_dir_all(place.at("made.files"));
+            place.remove_made(temporary);
         }
     }
 }
@@ -191,17 +235,25 @@ fn what_a_kill_leaves_the_next_attempt_removes() {
 fn what_is_in_use_is_waited_for() {
     let place = Place::new(EngineKind::NvmInp);
     for (command, temporary) in MAKERS {
-        let mut child = place.started(command, temporary);
-        signal(&child, Signal::STOP);
-        let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
-        let ran = place.pool(&whole.collect::<Vec<_>>());
-        assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
-        let who = format!("by process {}", child.id());
-        assert!(ran.err.contains(&who) && ran.err.contains("wait for that"), "{ran:?}");
-        signal(&child, Signal::TERM);
-        signal(&child, Signal::CONT);
-        child.wait().expect("it ends");
-        assert!(!place.at(temporary).exists(), "{command:?}");
+        place.cut_off(command, temporary, |mut child| {
+            stop(&child);
+            if place.at("made").exists() {
+                signal(&child, Signal::CONT);
+                child.wait().expect("it ends");
+                place.remove_made(temporary);
+                return false;
+            }
+            let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
+            let ran = place.pool(&whole.collect::<Vec<_>>());
+            assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
+            let who = format!("by process {}", child.id());
+            assert!(ran.err.contains(&who) && ran.err.contains("wait for that"), "{ran:?}");
+            signal(&child, Signal::TERM);
+            signal(&child, Signal::CONT);
+            child.wait().expect("it ends");
+            assert!(!place.at(temporary).exists(), "{command:?}");
+            true
+        });
     }
 }
 
@@ -225,9 +277,15 @@ fn what_is_not_ours_stays() {
         }
     }
     // Nor what was left under another name, and renamed since.
-    let mut child = place.started(&["restore", "@backup", "@other"], "other.new");
-    signal(&child, Signal::KILL);
-    child.wait().expect("it ends");
+    place.cut_off(&["restore", "@backup", "@other"], "other.new", |mut child| {
+        signal(&child, Signal::KILL);
+        child.wait().expect("it ends");
+        let caught = place.at("other.new").exists();
+        if !caught {
+            place.remove_made("other.new");
+        }
+        caught
+    });
     fs::rename(place.at("other.new"), place.at("made.new")).expect("renamed");
     assert_eq!(place.pool(&["restore", "@backup", "@made"]).code, Some(1));
     assert!(place.at("made.new").exists());
