@@ -192,8 +192,7 @@ impl Database<Native> {
                 let own = paired.insert(Paired::of(&pool, files_of(&pool, &engine.name)?)?);
                 media.attach(own.files.clone(), options.volatile_bytes);
             }
-            marked.set(true);
-            mark_open(&pool, paired.as_mut(), &options.pool)
+            mark_open(&pool, paired.as_mut(), &options.pool, &marked)
         };
         let changed = Cell::new(false);
         let opened = Self::open_checked(None, media, options, header.clean, begin, &changed);

@@ -1,5 +1,6 @@
 //! Looking for damage everywhere, not only for the first: [`Database::examine`].
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -166,7 +167,7 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
         let own = paired.insert(Paired::of(&pool, files_of(&pool, kind.name())?)?);
         media.attach(own.files.clone(), options.volatile_bytes);
     }
-    mark_open(&pool, paired.as_mut(), &options.pool)?;
+    mark_open(&pool, paired.as_mut(), &options.pool, &Cell::new(false))?;
     let setup = options.setup(description.partitions, description.node_bytes);
     let setup = Setup { closed: header.clean, ..setup };
     let mut found = Examination::default();

@@ -1,5 +1,6 @@
 //! A database on the host's file systems: a pool, and beside it a directory with the engine's files.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use engines::below::{
@@ -92,13 +93,18 @@ impl Paired {
     }
 }
 
-/// Marks a pool as open, together with its files if its engine has some.
+/// Marks a pool as open, together with its files if its engine has some. From `began` on that can be
+/// taken back; before, all stays as it is.
 pub(crate) fn mark_open(
     pool: &Pool,
     paired: Option<&mut Paired>,
     options: &PoolOptions,
+    began: &Cell<bool>,
 ) -> Result<(), Error> {
-    let Some(paired) = paired else { return Ok(pool.mark_open(options)?) };
+    let Some(paired) = paired else {
+        began.set(true);
+        return Ok(pool.mark_open(options)?);
+    };
     let epoch = pool.info().header.epoch;
     let next = epoch.next();
     let error = paired.error();
@@ -107,6 +113,7 @@ pub(crate) fn mark_open(
     }
     paired.pairing.settle().map_err(&error)?;
     paired.sync(pool)?;
+    began.set(true);
     paired.pairing.begin(epoch, next).map_err(&error)?;
     paired.sync(pool)?;
     pool.mark_open_in(next, options)?;

@@ -259,7 +259,8 @@ impl<F: Files> Pairing<F> {
 
     #[track_caller]
     fn write(&mut self, epoch: Epoch, next: Epoch) -> io::Result<()> {
-        let sequence = self.counts.sequence + 1;
+        let last = || io::Error::new(io::ErrorKind::InvalidData, "its sequence is at its end");
+        let sequence = self.counts.sequence.checked_add(1).ok_or_else(last)?;
         let mut layout = Layout { sequence, epoch, next, ..self.counts };
         layout.checksum = layout.sum();
         let copy = 1 - self.copy;

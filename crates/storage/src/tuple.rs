@@ -204,7 +204,7 @@ pub(crate) fn read_words<M: Memory>(
     if layout.has_large {
         return read_large_words(memory, layout, &word_of, columns, row, at);
     }
-    read_words_at(memory, layout, (word_of, small_range), columns, row, at)
+    read_words_at(memory, layout, (word_of, small_range, LARGE), columns, row, at)
 }
 
 /// As [`read_words`], where a word may be that of a large value.
@@ -234,22 +234,22 @@ fn read_large_words<M: Memory>(
         // Before memory is asked for, as much as a damaged word says.
         return Err(Bad::Damaged { what: "length of a value", at });
     }
-    read_words_at(memory, layout, (word_of, slot_range), columns, row, at)
+    read_words_at(memory, layout, (word_of, slot_range, 0), columns, row, at)
 }
 
-/// As [`read_words`], with the meaning of a word given.
+/// As [`read_words`], with the meaning of a word given, and the bits that none has.
 #[inline]
 fn read_words_at<M: Memory>(
     memory: &M,
     layout: &TableLayout,
-    (word_of, range_of): (impl Fn(usize) -> u64, impl Fn(u64) -> Range),
+    (word_of, range_of, never): (impl Fn(usize) -> u64, impl Fn(u64) -> Range, u64),
     columns: Option<&[u16]>,
     row: &mut Row,
     at: u64,
 ) -> Result<(), Bad> {
     row.fields.clear();
     row.parts.clear();
-    let mut filled = 0;
+    let (mut filled, mut seen) = (0, 0);
     let mut add = |column: usize| {
         let word = word_of(column);
         let kind = layout.schema.columns()[column].kind;
@@ -258,6 +258,7 @@ fn read_words_at<M: Memory>(
             FieldForm::Word => {}
             FieldForm::Slot | FieldForm::Inline => {
                 let range = range_of(word);
+                seen |= word;
                 field = RowField { kind: Some(kind), word: filled, len: range.len as u32 };
                 filled += range.len;
                 row.parts.push(range);
@@ -272,6 +273,9 @@ fn read_words_at<M: Memory>(
     match columns {
         None => (0..layout.forms.len()).for_each(&mut add),
         Some(columns) => columns.iter().for_each(|column| add(usize::from(*column))),
+    }
+    if seen & never != 0 {
+        return Err(Bad::Damaged { what: "length of a value", at });
     }
     row.bytes.resize(filled as usize, 0);
     memory.gather(&row.parts, &mut row.bytes)?;
@@ -302,10 +306,10 @@ pub(crate) fn read_tuple_bytes<M: Memory>(
 ) -> Result<usize, Bad> {
     prefetch_inlined(memory, layout, tuple, Some(columns));
     let view = memory.view(Range::new(tuple, layout.words_bytes()))?;
-    read_word_bytes(memory, layout, |column| view.word(column * 8), columns, out)
+    read_word_bytes(memory, layout, |column| view.word(column * 8), columns, out, tuple)
 }
 
-/// As [`read_tuple_bytes`], for a tuple whose words are given.
+/// As [`read_tuple_bytes`], for a tuple whose words are given; `at` is named in errors.
 #[inline]
 pub(crate) fn read_word_bytes<M: Memory>(
     memory: &M,
@@ -313,12 +317,13 @@ pub(crate) fn read_word_bytes<M: Memory>(
     word_of: impl Fn(usize) -> u64,
     columns: &[u16],
     out: &mut [u8],
+    at: u64,
 ) -> Result<usize, Bad> {
     observe!(M: memory.enter(Component::Storage));
     if layout.has_large {
-        return read_large_word_bytes(memory, layout, &word_of, columns, out);
+        return read_large_word_bytes(memory, layout, &word_of, columns, out, at);
     }
-    read_word_bytes_at(memory, layout, (word_of, small_range), columns, out)
+    read_word_bytes_at(memory, layout, (word_of, small_range, LARGE), columns, out, at)
 }
 
 /// As [`read_word_bytes`], where a word may be that of a large value.
@@ -330,27 +335,35 @@ fn read_large_word_bytes<M: Memory>(
     word_of: &dyn Fn(usize) -> u64,
     columns: &[u16],
     out: &mut [u8],
+    at: u64,
 ) -> Result<usize, Bad> {
-    read_word_bytes_at(memory, layout, (word_of, slot_range), columns, out)
+    read_word_bytes_at(memory, layout, (word_of, slot_range, 0), columns, out, at)
 }
 
-/// As [`read_word_bytes`], with the meaning of a word given.
+/// As [`read_word_bytes`], with the meaning of a word given, and the bits that none has.
 #[inline]
 fn read_word_bytes_at<M: Memory>(
     memory: &M,
     layout: &TableLayout,
-    (word_of, range_of): (impl Fn(usize) -> u64, impl Fn(u64) -> Range),
+    (word_of, range_of, never): (impl Fn(usize) -> u64, impl Fn(u64) -> Range, u64),
     columns: &[u16],
     out: &mut [u8],
+    at: u64,
 ) -> Result<usize, Bad> {
-    let mut total = 0;
+    let (mut total, mut seen) = (0, 0);
     for column in columns {
         let word = word_of(usize::from(*column));
         total += match layout.forms[usize::from(*column)] {
             FieldForm::Word => 8,
             FieldForm::Short => short_bytes(word).1,
-            FieldForm::Slot | FieldForm::Inline => range_of(word).len as usize,
+            FieldForm::Slot | FieldForm::Inline => {
+                seen |= word;
+                range_of(word).len as usize
+            }
         };
+    }
+    if seen & never != 0 {
+        return Err(Bad::Damaged { what: "length of a value", at });
     }
     if total > out.len() {
         return Ok(total);
@@ -401,6 +414,7 @@ fn check_text(row: &Row, tuple: u64) -> Result<(), Bad> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::TableSchema;
 
     #[test]
     fn words_of_fields() {
@@ -418,5 +432,32 @@ mod tests {
             let (bytes, len) = short_bytes(short_word(text.as_bytes()));
             assert_eq!(&bytes[..len], text.as_bytes());
         }
+    }
+
+    /// A table without large values has no large words, so such a word is damaged, whatever it says.
+    #[test]
+    fn a_large_word_in_a_table_without_large_values_is_damaged() {
+        use crate::schema::{Catalog, Schema};
+        let layout = |max| {
+            let table = TableSchema::new("t").column("k", ColumnType::U64);
+            let table = table.column("v", ColumnType::Bytes { max }).key(&["k"]);
+            let catalog = Catalog::new(&Schema::new().table(table), 512).unwrap();
+            catalog.tables[0].clone()
+        };
+        let memory = pm::Dram::new(2 << 20).unwrap();
+        memory.grow(2 << 20).unwrap();
+        let read = |max, word| {
+            let (layout, mut row, mut out) = (layout(max), Row::new(), vec![0; 1 << 20]);
+            let words = |column: usize| [7, word][column];
+            let all = read_words(&memory, &layout, words, None, &mut row, 64)
+                .map(|()| row.bytes(1).len());
+            (all, read_word_bytes(&memory, &layout, words, &[1], &mut out, 64))
+        };
+        let (small, large) = (slot_word(4096, 100), slot_word(4096, LARGE_LEN));
+        let damaged = || Bad::Damaged { what: "length of a value", at: 64 };
+        assert_eq!(read(100, small), (Ok(100), Ok(100)));
+        assert_eq!(read(100, small | LARGE), (Err(damaged()), Err(damaged())));
+        assert_eq!(read(LARGE_LEN as u32, large), (Ok(LARGE_LEN as usize), Ok(LARGE_LEN as usize)));
+        assert_eq!(read(LARGE_LEN as u32, slot_word(4096, LARGE_LEN + 1)).0, Err(damaged()));
     }
 }

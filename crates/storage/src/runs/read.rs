@@ -160,7 +160,14 @@ impl<M: Memory> Runs<M> {
         by_form!(&key, key => {
             self.collect(usize::from(table), key, Some(found), &wanted, &mut words)
         })?;
-        Ok(read_word_bytes(self.memory(), layout, |column| words[column], columns, out)?)
+        Ok(read_word_bytes(
+            self.memory(),
+            layout,
+            |column| words[column],
+            columns,
+            out,
+            found.value,
+        )?)
     }
 
     /// Collects the words of the `wanted` columns of a tuple from its entries, the newest of which
