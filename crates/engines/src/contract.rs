@@ -311,12 +311,12 @@ pub trait Syncer: Send + Sync + fmt::Debug {
 pub trait Method<E: Environment>: Engine + Sized {
     /// Which engine this is.
     const KIND: EngineKind;
-    /// What the engine is and can do.
+    /// The engine's traits.
     const TRAITS: EngineTraits;
     /// Whether commits can be grouped, so that several transactions become durable at once; others
     /// are durable at each commit anyway.
     const GROUPS_COMMITS: bool;
-    /// What can be chosen about it.
+    /// Its options.
     type Options: OwnOptions;
 
     /// Creates an empty partition. It counts once the database's description is written.

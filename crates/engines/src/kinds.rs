@@ -38,7 +38,7 @@ macro_rules! engines {
                 }
             }
 
-            /// What the engine is and can do.
+            /// The engine's traits.
             pub const fn traits(self) -> EngineTraits {
                 match self {
                     $(Self::$kind => <$kind<Native> as Method<Native>>::TRAITS,)+
@@ -53,7 +53,7 @@ macro_rules! engines {
                 }
             }
 
-            /// What can be chosen about the engine.
+            /// The engine's options.
             pub const fn options(self) -> &'static [EngineOption] {
                 match self {
                     $(Self::$kind => $options::ALL,)+
@@ -104,7 +104,7 @@ macro_rules! engines {
             }
         }
 
-        /// What one engine counts and others do not. Comes from an [`EngineKind`], with nothing
+        /// The counters of one engine that others do not have. Comes from an [`EngineKind`], with nothing
         /// done yet, and from the counts of each engine.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum OwnStats {
@@ -133,14 +133,14 @@ macro_rules! engines {
                 }
             }
 
-            /// What a log-structured engine counts of its runs.
+            /// The counters of a log-structured engine's runs.
             pub fn runs(&self) -> Option<&RunStats> {
                 match self {
                     $(Self::$kind(stats) => stats.runs(),)+
                 }
             }
 
-            /// What a copy-on-write engine counts of its pages.
+            /// The counters of a copy-on-write engine's pages.
             pub fn pages(&self) -> Option<&PageStats> {
                 match self {
                     $(Self::$kind(stats) => stats.pages(),)+

@@ -55,9 +55,9 @@ impl Default for Setup {
 pub struct EngineOption {
     /// Its name: that of the field.
     pub name: &'static str,
-    /// What it is: the documentation of the field.
+    /// Its meaning: the documentation of the field.
     pub meaning: &'static str,
-    /// What it counts.
+    /// Its unit.
     pub unit: &'static str,
     /// Its value where nobody has chosen.
     pub default: u64,
@@ -89,7 +89,7 @@ pub enum OptionError {
     Nowhere {
         /// The name.
         name: String,
-        /// What it is near to.
+        /// The nearest name.
         near: String,
     },
     /// The value is beyond the limits.
@@ -99,7 +99,7 @@ pub enum OptionError {
         name: &'static str,
         /// The value.
         value: u64,
-        /// What is possible.
+        /// The possible values.
         limits: Limits,
     },
 }

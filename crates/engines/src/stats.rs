@@ -38,7 +38,7 @@ pub struct EngineStats {
     pub inline: WorkDone,
     /// Work that [`crate::Engine::background`] did.
     pub background: WorkDone,
-    /// What this engine counts and others do not.
+    /// The counters of this engine that others do not have.
     pub own: OwnStats,
 }
 
@@ -51,7 +51,7 @@ impl EngineStats {
     }
 }
 
-/// Of an engine that has done nothing.
+/// The statistics of an engine that has done nothing.
 impl From<EngineKind> for EngineStats {
     fn from(kind: EngineKind) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl<T: Count, const N: usize> Count for [T; N] {
     }
 }
 
-/// What one engine counts; [`engine_stats!`] declares the struct.
+/// The counters of one engine; [`engine_stats!`] declares the struct.
 pub(crate) trait EngineCounts: Count {
     /// Bytes flushed, merged and written in pages; see [`EngineStats::write_amplification`].
     fn written_bytes(&self) -> u64;
@@ -149,7 +149,7 @@ macro_rules! engine_stats {
 pub(crate) use engine_stats;
 
 engine_stats! {
-    /// What the log-structured engines count of their runs.
+    /// The counters of log-structured engines' runs.
     RunStats {
         /// Merges that were done.
         merges: u64;
@@ -170,7 +170,7 @@ impl RunStats {
 }
 
 engine_stats! {
-    /// What the copy-on-write engines count of their pages.
+    /// The counters of copy-on-write engines' pages.
     PageStats {
         /// Groups of transactions that a move of the master record made durable.
         batches: u64;

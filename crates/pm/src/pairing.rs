@@ -283,13 +283,13 @@ mod tests {
     type Image = BTreeMap<String, Vec<u8>>;
     const UUID: [u8; 16] = [1; 16];
 
-    /// What an opening found.
+    /// The state that an opening found.
     fn opens(image: &Image, header: &Header) -> Result<(), FilesOf> {
         let files = RecordingFiles::from_image(image.clone());
         Pairing::open(&files).unwrap()?.check(header.uuid, header.epoch)
     }
 
-    /// What an opening did, in its order.
+    /// The steps of an opening, in their order.
     struct Opening {
         settled: crate::Trace,
         /// The pool behind it.

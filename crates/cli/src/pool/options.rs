@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{check_target, report};
 use crate::units::{bytes, grouped};
 
-/// What `pool options --json` writes.
+/// The output of `pool options --json`.
 #[derive(Debug, Serialize)]
 struct Report {
     perdura: &'static str,

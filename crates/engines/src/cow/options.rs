@@ -1,9 +1,9 @@
-//! What can be chosen about CoW.
+//! The options of CoW.
 
 use crate::options::engine_options;
 
 engine_options! {
-    /// What can be chosen about CoW (P1 3.2).
+    /// The options of CoW (P1 3.2).
     CowOptions {
         /// Size of a page of the file, a multiple of 64 (P1 3.2: 4 KB).
         page_bytes: u32 = 4096, 128 to 32768, "bytes", fixed;

@@ -1,9 +1,9 @@
-//! What CoW counts.
+//! The counters of CoW.
 
 use crate::stats::{EngineCounts, PageStats, engine_stats};
 
 engine_stats! {
-    /// What CoW counts and engines without pages do not.
+    /// The counters of CoW that engines without pages do not have.
     CowStats {
         /// Its pages.
         pages: PageStats;

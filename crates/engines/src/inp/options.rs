@@ -1,9 +1,9 @@
-//! What can be chosen about InP.
+//! The options of InP.
 
 use crate::options::engine_options;
 
 engine_options! {
-    /// What can be chosen about InP (P1 3.1).
+    /// The options of InP (P1 3.1).
     InpOptions {
         /// Size of a node of an index, a power of two (P1 5). Nodes of wide keys are larger.
         node_bytes: u32 = 512, 64 to 16384, "bytes", fixed;

@@ -1,9 +1,9 @@
-//! What InP counts.
+//! The counters of InP.
 
 use crate::stats::{EngineCounts, engine_stats};
 
 engine_stats! {
-    /// What InP counts and others do not.
+    /// The counters of InP that others do not have.
     InpStats {
         /// Checkpoints that were completed.
         checkpoints: u64;

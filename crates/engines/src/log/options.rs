@@ -1,9 +1,9 @@
-//! What can be chosen about Log.
+//! The options of Log.
 
 use crate::options::engine_options;
 
 engine_options! {
-    /// What can be chosen about Log (P1 3.3).
+    /// The options of Log (P1 3.3).
     LogOptions {
         /// Size of a node of a MemTable's trees, a power of two (P1 5). Nodes of wide keys are
         /// larger.

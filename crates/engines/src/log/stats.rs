@@ -1,11 +1,11 @@
-//! What Log counts.
+//! The counters of Log.
 
 use storage::lsm::tree::LsmStats;
 
 use crate::stats::{EngineCounts, RunStats, engine_stats};
 
 engine_stats! {
-    /// What Log counts and others do not.
+    /// The counters of Log that others do not have.
     LogStats {
         /// MemTables that were flushed.
         flushes: u64;

@@ -1,9 +1,9 @@
-//! What can be chosen about NVM-CoW.
+//! The options of NVM-CoW.
 
 use crate::options::engine_options;
 
 engine_options! {
-    /// What can be chosen about NVM-CoW (P1 4.2).
+    /// The options of NVM-CoW (P1 4.2).
     NvmCowOptions {
         /// Size of a node of the copy-on-write trees, a multiple of 64; trees with wide keys have
         /// larger ones. Four have to fit into an eighth of a chunk: beyond 7 KiB, choose larger

@@ -1,9 +1,9 @@
-//! What NVM-CoW counts.
+//! The counters of NVM-CoW.
 
 use crate::stats::{EngineCounts, PageStats, engine_stats};
 
 engine_stats! {
-    /// What NVM-CoW counts and engines without pages do not.
+    /// The counters of NVM-CoW that engines without pages do not have.
     NvmCowStats {
         /// Its pages.
         pages: PageStats;

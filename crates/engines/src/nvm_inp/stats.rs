@@ -1,9 +1,9 @@
-//! What NVM-InP counts.
+//! The counters of NVM-InP.
 
 use crate::stats::{EngineCounts, engine_stats};
 
 engine_stats! {
-    /// What NVM-InP counts and others do not: nothing, for it writes tuples in place and puts
+    /// The counters of NVM-InP that others do not have: nothing, for it writes tuples in place and puts
     /// nothing off.
     NvmInpStats {}
 }

@@ -1,9 +1,9 @@
-//! What can be chosen about NVM-Log.
+//! The options of NVM-Log.
 
 use crate::options::engine_options;
 
 engine_options! {
-    /// What can be chosen about NVM-Log (P1 4.3).
+    /// The options of NVM-Log (P1 4.3).
     NvmLogOptions {
         /// Size of a node of the MemTable's and the runs' trees, a power of two (P1 5). Nodes of wide
         /// keys are larger.

@@ -1,11 +1,11 @@
-//! What NVM-Log counts.
+//! The counters of NVM-Log.
 
 use storage::runs::RunsStats;
 
 use crate::stats::{EngineCounts, RunStats, engine_stats};
 
 engine_stats! {
-    /// What NVM-Log counts and others do not.
+    /// The counters of NVM-Log that others do not have.
     NvmLogStats {
         /// MemTables that were frozen where they are, which writes nothing.
         freezes: u64;
