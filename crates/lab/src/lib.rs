@@ -8,6 +8,7 @@
 //! | [`room`] | is there room for it? |
 //! | [`results`] | where does it stay? |
 //! | [`emulation`] | what would it take on non-volatile memory? |
+//! | [`setting`] | in which setting does the paper ask? |
 //! | [`cost`] | what does the paper's cost model say? |
 //! | [`claims`] | what does the paper claim, and is it so here? |
 //! | [`reference`](mod@reference) | what did the authors publish? |
@@ -31,6 +32,7 @@ pub mod results;
 pub mod room;
 pub mod run;
 mod scale;
+pub mod setting;
 pub mod studies;
 pub mod timing;
 
