@@ -9,7 +9,7 @@ use index::Direction;
 use pm::Environment;
 use storage::{Catalog, Row, Value};
 
-use crate::error::EngineError;
+use crate::error::{ConflictReason, EngineError};
 use crate::kinds::EngineKind;
 use crate::options::{OwnOptions, Setup};
 use crate::sessions::{Begin, Sessions, TxId};
@@ -433,6 +433,11 @@ pub trait Engine: Write + Send + Sync {
     /// transaction, and nothing is undone; or the partition has stopped.
     fn rollback_to(&mut self, _savepoint: u64) -> Result<(), EngineError> {
         Err(EngineError::Unsupported { what: "savepoints" })
+    }
+
+    /// The conflict that the open transaction of a session was in: it can only be aborted.
+    fn conflict(&self) -> Option<ConflictReason> {
+        None
     }
 
     /// The open transaction and how many of its statements are done, in engines that number

@@ -600,15 +600,57 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.write(work)
     }
 
-    /// As [`Database::write`], with more to say about how.
+    /// As [`Database::write`], with an error type of the application's own: the closure's, which has
+    /// to be named (`docs/decisions/0026-own-errors.md` says why). A conflict is recognised and the
+    /// transaction run again whatever the closure makes of it; when the time is over the conflict is
+    /// returned, as this type.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     TooLittle { left: i64 },
+    ///     Database(Error),
+    /// }
+    ///
+    /// impl From<Error> for Refused {
+    ///     fn from(error: Error) -> Self {
+    ///         Self::Database(error)
+    ///     }
+    /// }
+    ///
+    /// fn draw(db: &Database, account: &Table, id: u64, cents: i64) -> Result<i64, Refused> {
+    ///     db.write_or(|tx| -> Result<i64, Refused> {
+    ///         let (key, mut row) = ([Value::U64(id)], Row::new());
+    ///         let balance = if tx.get(account, &key, &mut row)? { row.i64(2) } else { 0 };
+    ///         if balance < cents {
+    ///             return Err(Refused::TooLittle { left: balance });
+    ///         }
+    ///         tx.update(account, &key, &[(2, Value::I64(balance - cents))])?;
+    ///         Ok(balance - cents)
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    #[inline]
+    pub fn write_or<R, X: From<Error>>(
+        &self,
+        work: impl FnMut(&mut Tx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
+        self.only_partition()?.write_or(work)
+    }
+
+    /// As [`Database::write_or`], with more to say about how.
     ///
     /// # Errors
     /// As [`Database::write`]; [`Error::Busy`], [`Error::Unsupported`].
-    pub fn write_with<R>(
+    pub fn write_with<R, X: From<Error>>(
         &self,
         options: WriteOptions,
-        work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+        work: impl FnMut(&mut Tx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
         self.only_partition()?.write_with(options, work)
     }
 
@@ -641,6 +683,19 @@ impl<E: Environment> Database<E> {
         work: impl FnMut(&ReadTx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         self.only_partition()?.read(work)
+    }
+
+    /// As [`Database::read`], with an error type of the application's own, as
+    /// [`Database::write_or`].
+    ///
+    /// # Errors
+    /// As [`Database::read`].
+    #[inline]
+    pub fn read_or<R, X: From<Error>>(
+        &self,
+        work: impl FnMut(&ReadTx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
+        self.only_partition()?.read_or(work)
     }
 
     /// Takes a snapshot of what is committed, in the engines with copy-on-write (`cow`,

@@ -35,9 +35,9 @@ impl Doomable {
     }
 
     fn alive(&self) -> Result<()> {
-        match usize::from(self.doom.load(Ordering::Relaxed)) {
-            0 => Ok(()),
-            place => Err(EngineError::Conflict { reason: REASONS[place - 1] }),
+        match self.conflict() {
+            None => Ok(()),
+            Some(reason) => Err(EngineError::Conflict { reason }),
         }
     }
 
@@ -151,6 +151,11 @@ impl Engine for Doomable {
 
     fn rollback_to(&mut self, savepoint: u64) -> Result<()> {
         self.change(|engine| engine.rollback_to(savepoint))
+    }
+
+    fn conflict(&self) -> Option<ConflictReason> {
+        let place = usize::from(self.doom.load(Ordering::Relaxed));
+        place.checked_sub(1).map(|place| REASONS[place])
     }
 
     fn transaction(&self) -> Option<(TxId, u64)> {

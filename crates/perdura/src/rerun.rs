@@ -9,7 +9,26 @@ use std::hash::{BuildHasher, RandomState};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use engines::ConflictReason;
+
 use crate::error::Error;
+
+/// Why a try of a transaction has come to nothing. The transaction itself says that it was in a
+/// conflict: the error that its work returned may hide it.
+#[derive(Debug)]
+pub(crate) enum Undone<X> {
+    Conflict(ConflictReason),
+    Otherwise(X),
+}
+
+impl<X: From<Error>> From<Error> for Undone<X> {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Conflict { reason, .. } => Self::Conflict(reason),
+            other => Self::Otherwise(other.into()),
+        }
+    }
+}
 
 /// The wait before the first rerun is shorter than this, before each further one than twice as much.
 const FIRST_WAIT: Duration = Duration::from_micros(50);
@@ -26,13 +45,16 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Called with the error of a try: returns when the next one is to begin.
+    /// Called with the conflict of a try: returns when the next one is to begin.
     ///
     /// # Errors
-    /// This one, if it is no conflict, or if the time is over.
+    /// The conflict, if the time is over.
     #[cold]
-    pub(crate) fn again(&mut self, error: Error, retry_for: Duration) -> Result<(), Error> {
-        let Error::Conflict { reason, .. } = error else { return Err(error) };
+    pub(crate) fn again(
+        &mut self,
+        reason: ConflictReason,
+        retry_for: Duration,
+    ) -> Result<(), Error> {
         self.done += 1;
         let now = Instant::now();
         // A time that no clock can name never comes.
@@ -53,29 +75,25 @@ impl Tries {
 
 #[cfg(test)]
 mod tests {
-    use engines::ConflictReason;
-
     use super::*;
 
-    fn conflict() -> Error {
-        Error::Conflict { reason: ConflictReason::Validation, tries: 1 }
-    }
+    const CONFLICT: ConflictReason = ConflictReason::Validation;
 
     #[test]
     fn only_a_conflict_is_tried_again() {
-        let mut tries = Tries::default();
-        assert!(tries.again(conflict(), Duration::MAX).is_ok());
-        let other = tries.again(Error::PartitionNeeded { partitions: 2 }, Duration::MAX);
-        assert!(matches!(other, Err(Error::PartitionNeeded { partitions: 2 })));
+        let conflict = Error::Conflict { reason: CONFLICT, tries: 1 };
+        assert!(matches!(Undone::<Error>::from(conflict), Undone::Conflict(CONFLICT)));
+        let other = Undone::<Error>::from(Error::PartitionNeeded { partitions: 2 });
+        assert!(matches!(other, Undone::Otherwise(Error::PartitionNeeded { partitions: 2 })));
     }
 
     #[test]
     fn behind_the_deadline_the_conflict_comes_back_with_the_number_of_tries() {
         let mut tries = Tries::default();
-        assert!(tries.again(conflict(), Duration::MAX).is_ok());
-        assert!(tries.again(conflict(), Duration::MAX).is_ok());
+        assert!(tries.again(CONFLICT, Duration::MAX).is_ok());
+        assert!(tries.again(CONFLICT, Duration::MAX).is_ok());
         tries.deadline = Some(Instant::now());
-        match tries.again(conflict(), Duration::MAX) {
+        match tries.again(CONFLICT, Duration::MAX) {
             Err(Error::Conflict { reason, tries }) => {
                 assert_eq!((reason, tries), (ConflictReason::Validation, 3));
             }
@@ -85,7 +103,7 @@ mod tests {
 
     #[test]
     fn without_time_there_is_one_try() {
-        let first = Tries::default().again(conflict(), Duration::ZERO);
+        let first = Tries::default().again(CONFLICT, Duration::ZERO);
         assert!(matches!(first, Err(Error::Conflict { tries: 1, .. })));
     }
 }

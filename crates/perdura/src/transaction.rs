@@ -5,13 +5,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
-use engines::{EngineError, Read, VersionReader};
+use engines::{ConflictReason, EngineError, Read, VersionReader};
 
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::closer::Alarms;
 use crate::declared;
 use crate::error::Error;
+use crate::rerun::Undone;
 use crate::sessions::Lent;
 use crate::table::Table;
 use crate::turns::{ReadGuard, Turns, WriteGuard};
@@ -544,14 +545,19 @@ impl<E: Environment> Tx<'_, E> {
         Ok(Ticket { durable: true, ..ticket })
     }
 
-    /// Ends a transaction that has failed with `error`, which it may owe to others that have ended
-    /// and are not durable yet: then it is told when they are.
+    /// Ends a transaction whose work has failed with `error`, which it may owe to others that have
+    /// ended and are not durable yet: then it is told when they are.
     #[inline]
-    pub(crate) fn fail(self, error: Error) -> Error {
-        let Some(turns) = self.engine.turns() else { return error };
+    pub(crate) fn fail<X: From<Error>>(self, error: X) -> Undone<X> {
+        let Some(turns) = self.engine.turns() else {
+            return self.engine.conflict().map_or(Undone::Otherwise(error), Undone::Conflict);
+        };
         let seen = turns.group.newest();
         drop(self);
-        turns.settle(seen).err().map_or(error, Error::from)
+        match turns.settle(seen) {
+            Ok(()) => Undone::Otherwise(error),
+            Err(failed) => Error::from(failed).into(),
+        }
     }
 
     #[inline]
@@ -590,6 +596,15 @@ pub struct ReadTx<'a, E: Environment = Native> {
 }
 
 impl<E: Environment> ReadTx<'_, E> {
+    /// The conflict that it was in.
+    #[inline]
+    pub(crate) fn conflict(&self) -> Option<ConflictReason> {
+        match &self.engine {
+            Reading::Locked(_) | Reading::Borrowed(_) | Reading::Version(_) => None,
+            Reading::Session(session) => session.conflict(),
+        }
+    }
+
     /// Ends the transaction, which may turn out to have seen no consistent view.
     #[inline]
     pub(crate) fn end(self) -> Result<(), Error> {

@@ -193,8 +193,9 @@ fn isolation_is_asked_for_by_each_transaction() {
     let path = directory.path().join("db");
     let db = Database::create_at_with(&path, &schema(), &small(), &engine).unwrap();
     let more = WriteOptions::new().isolation(Isolation::Serializable);
-    let refused = db.write_with(more, |_| Ok(()));
+    let refused = db.write_with(more, |_| Ok::<_, Error>(()));
     assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
-    db.write_with(WriteOptions::new().isolation(Isolation::Snapshot), |_| Ok(())).unwrap();
+    db.write_with(WriteOptions::new().isolation(Isolation::Snapshot), |_| Ok::<_, Error>(()))
+        .unwrap();
     db.close().unwrap();
 }

@@ -9,7 +9,7 @@ use super::{Copying, Database};
 use crate::any_engine::AnyEngine;
 use crate::error::Error;
 use crate::options::WriteOptions;
-use crate::rerun::Tries;
+use crate::rerun::{Tries, Undone};
 use crate::sessions::{LendError, Lent, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -182,15 +182,30 @@ impl<'a, E: Environment> Partition<'a, E> {
     #[inline]
     pub fn write<R>(
         &self,
-        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
+        work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        self.write_or(work)
+    }
+
+    /// As [`Database::write_or`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    #[inline]
+    pub fn write_or<R, X: From<Error>>(
+        &self,
+        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
         let mut tries = Tries::default();
         loop {
-            match self.begin_try(&mut tries).and_then(|tx| run(tx, &mut work)) {
-                Err(error @ Error::Conflict { .. }) => {
-                    tries.again(error, self.database.retry_for)?;
-                }
-                done => return done,
+            let done = match self.begin_try(&mut tries) {
+                Ok(tx) => run(tx, &mut work),
+                Err(error) => Err(error.into()),
+            };
+            match done {
+                Ok(found) => return Ok(found),
+                Err(Undone::Otherwise(error)) => return Err(error),
+                Err(Undone::Conflict(reason)) => tries.again(reason, self.database.retry_for)?,
             }
         }
     }
@@ -199,17 +214,22 @@ impl<'a, E: Environment> Partition<'a, E> {
     ///
     /// # Errors
     /// As [`Database::write_with`].
-    pub fn write_with<R>(
+    pub fn write_with<R, X: From<Error>>(
         &self,
         options: WriteOptions,
-        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
         let retry_for = options.retry_for.unwrap_or(self.database.retry_for);
         let mut tries = Tries::default();
         loop {
-            match self.begin_with(&mut tries, options).and_then(|tx| run(tx, &mut work)) {
-                Err(error @ Error::Conflict { .. }) => tries.again(error, retry_for)?,
-                done => return done,
+            let done = match self.begin_with(&mut tries, options) {
+                Ok(tx) => run(tx, &mut work),
+                Err(error) => Err(error.into()),
+            };
+            match done {
+                Ok(found) => return Ok(found),
+                Err(Undone::Otherwise(error)) => return Err(error),
+                Err(Undone::Conflict(reason)) => tries.again(reason, retry_for)?,
             }
         }
     }
@@ -245,8 +265,8 @@ impl<'a, E: Environment> Partition<'a, E> {
         loop {
             let tx = self.begin_try(&mut tries);
             match tx.and_then(|mut tx| tx.finish_with_update(table, key, changes)) {
-                Err(error @ Error::Conflict { .. }) => {
-                    tries.again(error, self.database.retry_for)?;
+                Err(Error::Conflict { reason, .. }) => {
+                    tries.again(reason, self.database.retry_for)?;
                 }
                 done => return done.map(|_ticket| ()),
             }
@@ -260,8 +280,20 @@ impl<'a, E: Environment> Partition<'a, E> {
     #[inline]
     pub fn read<R>(
         &self,
-        mut work: impl FnMut(&ReadTx<'a, E>) -> Result<R, Error>,
+        work: impl FnMut(&ReadTx<'a, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        self.read_or(work)
+    }
+
+    /// As [`Database::read_or`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::read`].
+    #[inline]
+    pub fn read_or<R, X: From<Error>>(
+        &self,
+        mut work: impl FnMut(&ReadTx<'a, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
         let mut tries = Tries::default();
         loop {
             // Of a partition that is read in place: what was committed and may not be durable yet.
@@ -269,7 +301,7 @@ impl<'a, E: Environment> Partition<'a, E> {
             let engine = if self.database.is_shared() {
                 self.read_session(&mut tries)?
             } else if let Some(source) = &self.database.snapshots[self.number] {
-                Reading::Version(VersionReader::new(&**source)?)
+                Reading::Version(VersionReader::new(&**source).map_err(Error::from)?)
             } else {
                 let engine = self.read_lock()?;
                 seen = self.turns().group.newest();
@@ -277,18 +309,18 @@ impl<'a, E: Environment> Partition<'a, E> {
             };
             let tx = ReadTx { engine, catalog: &self.database.catalog };
             let done = match work(&tx) {
-                Ok(found) => tx.end().map(|()| found),
+                Ok(found) => tx.end().map(|()| found).map_err(Undone::from),
                 Err(error) => {
+                    let conflict = tx.conflict();
                     drop(tx);
-                    Err(error)
+                    Err(conflict.map_or(Undone::Otherwise(error), Undone::Conflict))
                 }
             };
-            self.turns().settle(seen)?;
+            self.turns().settle(seen).map_err(Error::from)?;
             match done {
-                Err(error @ Error::Conflict { .. }) => {
-                    tries.again(error, self.database.retry_for)?;
-                }
-                done => return done,
+                Ok(found) => return Ok(found),
+                Err(Undone::Otherwise(error)) => return Err(error),
+                Err(Undone::Conflict(reason)) => tries.again(reason, self.database.retry_for)?,
             }
         }
     }
@@ -301,10 +333,10 @@ impl<'a, E: Environment> Partition<'a, E> {
 
 /// Runs `work` in a transaction and commits it.
 #[inline]
-fn run<'a, E: Environment, R>(
+fn run<'a, E: Environment, R, X: From<Error>>(
     mut tx: Tx<'a, E>,
-    work: &mut impl FnMut(&mut Tx<'a, E>) -> Result<R, Error>,
-) -> Result<R, Error> {
+    work: &mut impl FnMut(&mut Tx<'a, E>) -> Result<R, X>,
+) -> Result<R, Undone<X>> {
     match work(&mut tx) {
         Ok(result) => {
             let _ticket = tx.finish()?;
@@ -377,8 +409,20 @@ impl<E: Environment> Exclusive<'_, E> {
     #[inline]
     pub fn write<R>(
         &mut self,
-        mut work: impl for<'t> FnMut(&mut Tx<'t, E>) -> Result<R, Error>,
+        work: impl for<'t> FnMut(&mut Tx<'t, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        self.write_or(work)
+    }
+
+    /// As [`Database::write_or`], in this partition; it is run once.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    #[inline]
+    pub fn write_or<R, X: From<Error>>(
+        &mut self,
+        mut work: impl for<'t> FnMut(&mut Tx<'t, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
         let mut tx = self.begin();
         let result = work(&mut tx)?;
         let _ticket = tx.finish()?;
@@ -416,6 +460,18 @@ impl<E: Environment> Exclusive<'_, E> {
         &self,
         work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        self.read_or(work)
+    }
+
+    /// As [`Database::read_or`], in this partition.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    #[inline]
+    pub fn read_or<R, X: From<Error>>(
+        &self,
+        work: impl FnOnce(&ReadTx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
         let tx = ReadTx {
             engine: Reading::Borrowed(self.engine.as_ref().expect("the partition is taken")),
             catalog: self.catalog,

@@ -153,7 +153,8 @@ const INNER: [Inner; 19] = [
         let partition = subject.db.partition(0);
         let wait = Duration::from_secs(60);
         let begun = partition.try_begin(wait).map(drop);
-        let wrote = partition.write_with(perdura::WriteOptions::new().wait(wait), |_| Ok(()));
+        let wrote =
+            partition.write_with(perdura::WriteOptions::new().wait(wait), |_| Ok::<_, Error>(()));
         assert_eq!(begun.is_ok(), wrote.is_ok());
         begun.and(wrote)
     }),

@@ -21,6 +21,8 @@ use perdura::{
 struct Script {
     /// So many of the next inserts and commits are conflicts.
     conflicts: AtomicU32,
+    /// So many of the next reads are conflicts.
+    read_conflicts: AtomicU32,
     /// Aborts stop the session.
     breaks: AtomicU32,
     sessions: AtomicU32,
@@ -32,8 +34,12 @@ struct Script {
 
 impl Script {
     fn conflict(&self) -> Result<(), EngineError> {
+        Self::conflict_of(&self.conflicts)
+    }
+
+    fn conflict_of(left: &AtomicU32) -> Result<(), EngineError> {
         let one_less = |left: u32| left.checked_sub(1);
-        match self.conflicts.fetch_update(SeqCst, SeqCst, one_less) {
+        match left.fetch_update(SeqCst, SeqCst, one_less) {
             Ok(_) => Err(EngineError::Conflict { reason: ConflictReason::WriteWrite }),
             Err(_) => Ok(()),
         }
@@ -54,6 +60,7 @@ impl engines::Read for Scripted {
         _: Option<&[u16]>,
         _: &mut Row,
     ) -> Result<bool, EngineError> {
+        Script::conflict_of(&self.script.read_conflicts)?;
         Ok(false)
     }
 
@@ -290,6 +297,64 @@ fn a_conflict_comes_back_when_the_time_is_over() {
     assert!(matches!(done, Err(Error::User(_))));
 }
 
+/// An application's errors, one of which hides that there was another one.
+#[derive(Debug)]
+enum Own {
+    Hidden,
+    Mine,
+    Database(Error),
+}
+
+impl From<Error> for Own {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+#[test]
+fn a_conflict_is_recognised_behind_an_error_of_the_applications_own() {
+    let subject = Subject::new(&Options::new());
+    let (table, key) = (&subject.table, [Value::U64(1)]);
+    subject.script.conflicts.store(3, SeqCst);
+    let done = subject.db.write_or(|tx| tx.insert(table, &key).map_err(|_| Own::Hidden));
+    assert!(done.is_ok(), "{done:?}");
+    assert_eq!((subject.begun().len(), subject.script.commits.load(SeqCst)), (4, 1));
+    // Also where nothing of it is left but another decision.
+    subject.script.conflicts.store(2, SeqCst);
+    let done = subject.db.write_or(|tx| match tx.insert(table, &key) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Own::Mine),
+    });
+    assert!(done.is_ok(), "{done:?}");
+    assert_eq!(subject.begun().len(), 3);
+    subject.script.read_conflicts.store(2, SeqCst);
+    let mut row = Row::new();
+    let found = subject.db.read_or(|tx| tx.get(table, &key, &mut row).map_err(|_| Own::Hidden));
+    assert!(matches!(found, Ok(false)), "{found:?}");
+    assert_eq!(subject.begun().len(), 3);
+    // What is none of the transaction's own conflicts is no reason to run it again.
+    let foreign = || Error::Conflict { reason: ConflictReason::Deadlock, tries: 7 };
+    let done = subject.db.write_or(|_| Err::<(), _>(Own::from(foreign())));
+    assert!(matches!(done, Err(Own::Database(Error::Conflict { tries: 7, .. }))), "{done:?}");
+    let done = subject.db.read_or(|_| Err::<(), _>(Own::Mine));
+    assert!(matches!(done, Err(Own::Mine)), "{done:?}");
+    assert_eq!(subject.begun().len(), 2);
+}
+
+#[test]
+fn when_the_time_is_over_the_conflict_comes_back_as_the_applications_error() {
+    let subject = Subject::new(&Options::new().retry_for(Duration::ZERO));
+    let (table, key) = (&subject.table, [Value::U64(1)]);
+    subject.script.conflicts.store(1, SeqCst);
+    let done = subject.db.write_or(|tx| tx.insert(table, &key).map_err(|_| Own::Hidden));
+    assert!(matches!(done, Err(Own::Database(Error::Conflict { tries: 1, .. }))), "{done:?}");
+    subject.script.conflicts.store(u32::MAX, SeqCst);
+    let options = WriteOptions::new().retry_for(Duration::from_millis(20));
+    let work = |tx: &mut perdura::Tx<'_, Recorded>| tx.insert(table, &key).map_err(|_| Own::Hidden);
+    let done = subject.db.write_with(options, work);
+    assert!(matches!(done, Err(Own::Database(Error::Conflict { tries: 2.., .. }))), "{done:?}");
+}
+
 #[test]
 fn after_a_conflict_every_call_but_abort_returns_it() {
     let subject = Subject::new(&Options::new());
@@ -328,7 +393,7 @@ fn isolation_is_given_or_refused() {
     let with = |level| {
         let wait = Duration::from_millis(3);
         let options = WriteOptions::new().isolation(level).wait(wait);
-        subject.db.write_with(options, |_| Ok(()))
+        subject.db.write_with(options, |_| Ok::<_, Error>(()))
     };
     assert!(matches!(with(Isolation::Serializable), Err(Error::Unsupported { .. })));
     assert!(subject.begun().is_empty());
