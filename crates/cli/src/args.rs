@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use faults::script::Workload;
+use faults::plot::Workload;
 use peers::PeerKind;
 use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use faults::catalogue::{FAULTS, Fault, find};
 use faults::examine::{Found, Report, Settings, examine};
-use faults::script::Workload;
+use faults::plot::Workload;
 use faults::soak::{Soak, Soaked, soak, victim};
 use perdura::{Domain, EngineKind, Medium};
 use serde::Serialize;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use faults::mutation::{How, Mutation};
-use faults::story::{Plot, STANDARD};
+use faults::plot::{Plot, STANDARD};
 use perdura::EngineKind;
 use pm::Site;
 

@@ -23,8 +23,8 @@ use crate::files::{self, FileMedium};
 use crate::items::{Model, Tables, checks, contents_in, differs_in, schema, which_in};
 use crate::medium::{Medium, State};
 use crate::mutation::Mutation;
+use crate::plot::options;
 use crate::pool::{self, PoolMedium};
-use crate::story::options;
 
 /// Most partitions: what is acknowledged of all of them has to fit into a note.
 pub const MOST_PARTITIONS: u32 = 4;

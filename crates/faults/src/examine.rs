@@ -10,8 +10,9 @@ use serde::Serialize;
 use crate::catalogue::Fault;
 use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
 use crate::medium::{Medium, Part};
-use crate::script::{self, Workload};
-use crate::story::{Plot, STANDARD, inserts_with_updates, statements, two_operations_on_one_tuple};
+use crate::plot::{Plot, STANDARD, Workload};
+use crate::script;
+use crate::story::{inserts_with_updates, statements, two_operations_on_one_tuple};
 use crate::work::Work;
 use crate::workers::in_parallel;
 

@@ -16,7 +16,7 @@ use perdura::{Database, EngineKind, Environment, Error, Options, Row, Tx, Value}
 
 use crate::driver::{Driver, Operation};
 use crate::items::{Model, Tables, checks, contents, differs};
-use crate::story::options;
+use crate::plot::options;
 
 /// Rounds of a run; each ends in another way.
 const ROUNDS: usize = 3;

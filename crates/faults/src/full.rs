@@ -6,8 +6,9 @@ use pm::Recording;
 
 use crate::explorer::Story;
 use crate::items::{Item, Model, Tables, insert_item, schema, update_item};
+use crate::plot::options;
 use crate::pool::PoolMedium;
-use crate::story::{options, told_of};
+use crate::story::told_of;
 use crate::work::Items;
 
 /// Tuples before the story begins.

@@ -9,8 +9,9 @@ use pm::{Recording, RecordingFiles};
 use crate::explorer::Story;
 use crate::files::{self, FileMedium};
 use crate::items::{ITEM, Item, Model, Tables, compare, insert_item, schema, update_item};
+use crate::plot::options;
 use crate::pool::PoolMedium;
-use crate::story::{options, told_of};
+use crate::story::told_of;
 use crate::work::Items;
 
 /// The tables of [`crate::items`], whose payload may have 100 KB.

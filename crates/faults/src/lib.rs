@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`items`], [`driver`] | what stories are about, the model, random transactions |
 //! | [`work`] | what stories do, and what has to be there afterwards |
+//! | [`plot`] | which story: the workload, the engine, the sizes |
 //! | [`story`] | what an engine does before it crashes |
 //! | [`script`] | YCSB and TPC-C as stories |
 //! | [`medium`], [`pool`], [`files`] | what survives a crash |
@@ -45,6 +46,7 @@ pub mod large;
 pub mod lint;
 pub mod medium;
 pub mod mutation;
+pub mod plot;
 pub mod pool;
 mod quiet;
 pub mod script;

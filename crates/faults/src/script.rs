@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use perdura::recording::{Recording, RecordingFiles};
@@ -24,8 +23,8 @@ use workloads::ycsb::{self, COLUMN_BYTES, COLUMNS};
 use crate::explorer::Story;
 use crate::files::FileMedium;
 use crate::items::checks;
+use crate::plot::{Plot, Workload};
 use crate::pool::{LIMIT, PoolMedium};
-use crate::story::Plot;
 use crate::work::Work;
 
 /// Tuples of YCSB's table.
@@ -38,51 +37,6 @@ const YCSB: u64 = 300;
 const TPCC: u64 = 80;
 /// So many first transactions of TPC-C are of all kinds.
 const ALL_KINDS: usize = 25;
-
-/// The workload of a story.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
-pub enum Workload {
-    /// Random operations of every kind, and every error: `crate::story`.
-    #[default]
-    Story,
-    /// YCSB.
-    Ycsb,
-    /// TPC-C.
-    Tpcc,
-}
-
-impl Workload {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Story, Self::Ycsb, Self::Tpcc];
-
-    /// The name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Story => "story",
-            Self::Ycsb => "ycsb",
-            Self::Tpcc => "tpcc",
-        }
-    }
-}
-
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Workload {
-    type Err = String;
-
-    fn from_str(given: &str) -> Result<Self, String> {
-        let known = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|workload| workload.name() == given)
-            .ok_or_else(|| format!("unknown workload '{given}': use one of {}", known()))
-    }
-}
 
 /// The contents of a database of a script.
 #[derive(Clone, PartialEq, Debug)]
@@ -225,7 +179,7 @@ impl Script {
     /// So small that a few transactions go everywhere.
     pub fn options(&self, engine: EngineKind) -> Options {
         match &self.0.inputs {
-            Inputs::Ycsb(_) => crate::story::options(engine).chunk_bytes(16 << 10),
+            Inputs::Ycsb(_) => crate::plot::options(engine).chunk_bytes(16 << 10),
             Inputs::Tpcc(_) => Options::new()
                 .engine(engine)
                 .chunk_bytes(16 << 10)

@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::driver::Driver;
 use crate::items::{Model, Tables, checks, contents, schema};
-use crate::story::options;
+use crate::plot::options;
 
 /// The signal, which has this number everywhere.
 const SIGKILL: i32 = 9;

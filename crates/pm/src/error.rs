@@ -1,7 +1,7 @@
 //! What can go wrong below the allocator.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::domain::Domain;
 use crate::place::Whereabouts;
@@ -293,4 +293,10 @@ impl PoolError {
             Whereabouts::At(now) => Err(Self::Elsewhere { path, now }),
         }
     }
+}
+
+/// Makes an error of the pool at `path` from one of the kernel.
+pub(crate) fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> PoolError {
+    let path = path.to_path_buf();
+    move |source| PoolError::Io { path: path.clone(), doing, source }
 }

@@ -2,9 +2,11 @@
 //! which thread goes on does so there.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
-use crate::recording::Site;
+/// Where in the source a store, a flush or a fence was asked for.
+pub type Site = &'static Location<'static>;
 
 /// Nothing, or what a test wants to do.
 #[derive(Clone, Default)]

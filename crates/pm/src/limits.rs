@@ -16,7 +16,7 @@ pub fn addresses_left() -> Option<u64> {
     // is as large as the limit is refused then, at worst.
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0u64);
-    Some(limit.saturating_sub(pages.saturating_mul(crate::pool::page_bytes())))
+    Some(limit.saturating_sub(pages.saturating_mul(page_bytes())))
 }
 
 /// Returns how many of `wanted` bytes of addresses may be taken, so that `parts` that want as many
@@ -65,4 +65,10 @@ fn limit_of(what: Limit) -> Option<u64> {
     // SAFETY: fills our struct in; where it fails there is no limit.
     unsafe { libc::getrlimit(resource, &raw mut limit) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Bytes of a page of the kernel.
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: asks for a constant.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
 use crate::bulk;
 use crate::error::Bad;
+use crate::limits::page_bytes;
 use crate::memory::{Pod, View, checked_range};
 use crate::offset::{LINE_BYTES, Off, Range};
-use crate::pool::page_bytes;
 
 /// How the pages of a file are mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

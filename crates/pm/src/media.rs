@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
 use crate::domain::Domain;
-use crate::pool::page_bytes;
+use crate::limits::page_bytes;
 
 /// The kind of medium under a file.
 #[derive(Clone, PartialEq, Eq, Debug)]

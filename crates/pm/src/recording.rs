@@ -15,6 +15,7 @@ use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::header::Header;
 use crate::hook::Hook;
+pub use crate::hook::Site;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod, Step};
 use crate::offset::{LINE_BYTES, Off, Range};
@@ -24,9 +25,6 @@ use crate::pairing::Epoch;
 const PAGE: usize = 4096;
 /// A page of fresh memory: compared as a whole, many bytes at a time.
 static ZEROS: [u8; PAGE] = [0; PAGE];
-
-/// Where in the source a store, a flush or a fence was asked for.
-pub type Site = &'static Location<'static>;
 
 /// One thing that was done to a memory.
 #[derive(Clone, Debug)]

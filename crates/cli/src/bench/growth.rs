@@ -16,7 +16,7 @@ use workloads::ycsb::TUPLE_USER_BYTES;
 
 use super::fifths::{blocks, resident_bytes};
 use super::figures::fine;
-use super::ycsb::Run;
+use super::ycsb_run::Run;
 use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::output::table;

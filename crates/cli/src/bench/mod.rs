@@ -7,6 +7,7 @@ mod growth;
 pub(crate) mod recovery;
 pub(crate) mod tpcc;
 pub(crate) mod ycsb;
+mod ycsb_run;
 
 use serde::Serialize;
 

@@ -14,7 +14,6 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use workloads::Measurement;
 use workloads::ycsb::{Spec, Workload};
 
@@ -22,8 +21,9 @@ use super::Report;
 use super::fifths::{self, Fifth};
 use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use super::growth::{self, Growth, LeftOut};
+use super::ycsb_run::Run;
 use crate::args::YcsbArgs;
-use crate::contestant::{Contestant, Promise};
+use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{check_target, report, table};
@@ -35,51 +35,6 @@ use crate::units::grouped;
 
 /// Transactions of a counted pass at most: counts of a transaction settle long before.
 const COUNTED_TXNS: u64 = 200_000;
-
-/// A run as programs read it; others rely on the keys to the letter.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Run {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    engine: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<&'static str>,
-    workload: &'static str,
-    mix: &'static str,
-    skew: &'static str,
-    pub(super) tuples: u64,
-    txns: u64,
-    partitions: usize,
-    domain: Option<&'static str>,
-    modelled: bool,
-    commit: &'static str,
-    background: &'static str,
-    /// Engines were told that an update is all that its transaction does.
-    statements: bool,
-    /// They were told to keep columns within the tuple.
-    inline: bool,
-    group: Option<u32>,
-    seed: u64,
-    emulated: Option<()>,
-    seconds: f64,
-    pub(super) throughput_txn_s: f64,
-    throughput_spread: Spread,
-    pub(super) latency_us: LatencyUs,
-    pub(super) per_txn: PerTxn,
-    pub(super) footprint_bytes: FootprintBytes,
-    pub(super) user_bytes: u64,
-    aborted: u64,
-    /// `None` without `--fifths`.
-    fifths: Option<Vec<Fifth>>,
-    #[serde(skip)]
-    promise: Promise,
-}
-
-impl Run {
-    /// Store, mix and skew.
-    pub(super) fn name(&self) -> [&'static str; 3] {
-        [self.engine.or(self.peer).unwrap_or_default(), self.mix, self.skew]
-    }
-}
 
 /// A timed run, with its fifths if they were asked for.
 type Round = (Measurement, Option<Vec<Fifth>>);

@@ -9,8 +9,9 @@ use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort};
 use faults::medium::{Medium, Part};
 use faults::mutation::{Code, How, Mutation, Where};
+use faults::plot::{Plot, STANDARD};
 use faults::pool::PoolMedium;
-use faults::story::{Plot, STANDARD, two_operations_on_one_tuple};
+use faults::story::two_operations_on_one_tuple;
 use perdura::EngineKind;
 use pm::Event;
 

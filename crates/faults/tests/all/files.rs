@@ -5,7 +5,7 @@ use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort};
 use faults::large::large_values_in_files;
 use faults::mutation::{How, Mutation};
-use faults::story::Plot;
+use faults::plot::Plot;
 use faults::sweep::sweep;
 use perdura::EngineKind;
 use pm::{DiskEvent, DiskTrace, Site};

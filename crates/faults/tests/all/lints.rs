@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{Explained, unexplained};
 use faults::lint::{disk_lints, lints};
-use faults::story::{Plot, STANDARD};
+use faults::plot::{Plot, STANDARD};
 use perdura::EngineKind;
 
 /// What was found of a kind, with the places that explain it.

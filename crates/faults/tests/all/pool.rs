@@ -6,9 +6,10 @@ use faults::explorer::{Again, Effort, Story};
 use faults::full::room_is_made_on_a_full_pool;
 use faults::large::large_values_in_a_pool;
 use faults::mutation::{How, Mutation, Where};
+use faults::plot::Plot;
 use faults::pool::PoolMedium;
 use faults::story::{
-    Plot, a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
+    a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
     chunks_go_back_when_runs_are_merged, inserts_with_updates, savepoints, statements,
     statements_with_long_keys, statements_with_nulls, two_operations_on_one_tuple,
     two_updates_behind_a_statement,

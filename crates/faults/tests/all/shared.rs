@@ -7,9 +7,9 @@ use std::sync::Arc;
 use faults::explorer::{Again, Effort};
 use faults::history::Rule::{self, Serializable, Snapshot};
 use faults::medium::Part;
+use faults::plot::options;
 use faults::shared::{Brought, Shared};
 use faults::sharing::Mix;
-use faults::story::options;
 use optimistic::{At, Flaw, Optimistic};
 use perdura::EngineKind;
 

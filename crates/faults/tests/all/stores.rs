@@ -13,9 +13,10 @@ use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Story};
 use faults::medium::{Medium, Part};
 use faults::mutation::{How, Mutation, Where};
+use faults::plot::Plot;
 use faults::pool::PoolMedium;
 use faults::story::{
-    Plot, inserts_with_updates, lists_that_grow_again, statements, two_operations_on_one_tuple,
+    inserts_with_updates, lists_that_grow_again, statements, two_operations_on_one_tuple,
 };
 use faults::sweep::sweep_with;
 use perdura::EngineKind;

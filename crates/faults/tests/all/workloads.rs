@@ -9,8 +9,9 @@ use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort, Explored, Story};
 use faults::medium::{Medium, Part};
 use faults::mutation::{Code, How, Mutation, Where};
-use faults::script::{Script, Workload, run_in_files, run_in_pool};
-use faults::story::{Plot, STANDARD};
+use faults::plot::Workload;
+use faults::plot::{Plot, STANDARD};
+use faults::script::{Script, run_in_files, run_in_pool};
 use perdura::EngineKind;
 
 /// Of a story's crash points one in so many, and from one in so many of the states on again.

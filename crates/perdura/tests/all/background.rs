@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::support::{Driver, Model, Tables, compare, contents, schema};
 use faults::explorer::Effort;
-use faults::story::Plot;
+use faults::plot::Plot;
 use perdura::recording::{Recording, RecordingFiles, Replay};
 use perdura::{
     Background, Database, Domain, EngineKind, EngineStats, Environment, Error, Media, Options,

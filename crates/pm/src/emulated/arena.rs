@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Bad, GrowError};
+use crate::limits::page_bytes;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod};
 use crate::offset::{Off, Range};
-use crate::pool::{grown, page_bytes};
+use crate::pool::grown;
 
 /// A plain memory that says it is durable, and grows as a pool does, so that whatever lies in it
 /// lies at the same offsets as in a pool. Flush and fence do nothing. Clones share it.

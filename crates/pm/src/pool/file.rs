@@ -10,7 +10,7 @@ use rustix::fs::{FileType, OFlags};
 
 use super::registry::Registered;
 use super::{Access, PoolOptions};
-use crate::error::PoolError;
+use crate::error::{PoolError, io_error};
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
 use crate::limits::{check_file_size, largest_file};
 use crate::media::boot_id;
@@ -171,11 +171,6 @@ pub(super) fn this_boot(path: &Path, options: &PoolOptions) -> Result<[u8; 16], 
         Some(id) => Ok(id),
         None => boot_id().map_err(io_error(path, "find the machine's boot id")),
     }
-}
-
-pub(super) fn io_error(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> PoolError {
-    let path = path.to_path_buf();
-    move |source| PoolError::Io { path: path.clone(), doing, source }
 }
 
 /// A new universally unique identifier, version 4: from the kernel's random numbers.

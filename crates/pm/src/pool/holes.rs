@@ -22,8 +22,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::file::{io_error, reserve_existing};
+use super::file::reserve_existing;
 use crate::error::PoolError;
+use crate::error::io_error;
 use crate::limits::{check_file_size, largest_file};
 use crate::mapping::Mapping;
 use crate::media::{Medium, room};

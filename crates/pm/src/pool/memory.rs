@@ -6,11 +6,12 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::file::reserve_space;
 use super::options::Access;
-use super::{Mode, Pool, grown, page_bytes};
+use super::{Mode, Pool, grown};
 use crate::counters::bump;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::flush::{FlushInstruction, store_fence};
+use crate::limits::page_bytes;
 use crate::mapping::NativeView;
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};

@@ -228,11 +228,6 @@ pub(crate) fn grown(from: u64, to: u64, limit: u64, page: u64) -> u64 {
     to.max(from + step).next_multiple_of(page).min(limit)
 }
 
-pub(crate) fn page_bytes() -> u64 {
-    // SAFETY: asks for a constant.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
         // Order matters: stop watching before the addresses go, let others in last. The file's

@@ -7,21 +7,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, Mutex};
 
-use super::file::{
-    boot_to_store, header_of, io_error, open_locked, random_uuid, reserve_space, this_boot,
-};
+use super::file::{boot_to_store, header_of, open_locked, random_uuid, reserve_space, this_boot};
 use super::notes::Notes;
 use super::options::{Access, PoolOptions};
 use super::registry::Registered;
-use super::{
-    MARK_AT, Mode, Pool, PoolInfo, Shared, domain_text, holes, page_bytes, survives_reboot,
-};
+use super::{MARK_AT, Mode, Pool, PoolInfo, Shared, domain_text, holes, survives_reboot};
 use crate::counters::Tally;
 use crate::domain::Domain;
-use crate::error::PoolError;
+use crate::error::{PoolError, io_error};
 use crate::flush::FlushInstruction;
 use crate::header::{Header, HeaderDamage, POOL_DATA_START};
-use crate::limits::addresses_left;
+use crate::limits::{addresses_left, page_bytes};
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, Sharing};
 use crate::media::{Medium, medium_of};
 use crate::memory::Memory;

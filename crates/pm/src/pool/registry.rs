@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use super::file::io_error;
 use crate::error::PoolError;
+use crate::error::io_error;
 use crate::holder::holder_text;
 use crate::poison::fork_generation;
 

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use perdura::Value::{I64, U64};
 use perdura::{Environment, Error, Scan, Tx};
 
+use super::buffers::Buffers;
 use super::schema::{
     C_BALANCE, C_DELIVERY_CNT, NO_O_ID, O_C_ID, O_CARRIER_ID, OL_AMOUNT, OL_DELIVERY_D, OL_NUMBER,
     Tables,
 };
 use super::spec::DISTRICTS;
-use super::terminal::Buffers;
 use crate::reads::Reads;
 
 /// Delivers; returns for how many districts. One without new orders is skipped.

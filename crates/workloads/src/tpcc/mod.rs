@@ -15,6 +15,7 @@
 
 #![expect(clippy::inconsistent_digit_grouping, reason = "cents stand apart: 12_34 is 12.34")]
 
+mod buffers;
 mod consistency;
 mod customer;
 mod delivery;

@@ -3,12 +3,12 @@
 use perdura::Value::{I64, Text, U64};
 use perdura::{Environment, Error, Tx};
 
+use super::buffers::Buffers;
 use super::inputs::Line;
 use super::schema::{
     C_CREDIT, C_DISCOUNT, C_LAST, D_NEXT_O_ID, D_TAX, I_DATA, I_NAME, I_PRICE, NULL, S_DATA,
     S_DIST_01, S_ORDER_CNT, S_QUANTITY, S_REMOTE_CNT, S_YTD, Tables, W_TAX,
 };
-use super::terminal::Buffers;
 use crate::reads::Reads;
 
 /// The order names an item that there is not, which rolls it back (clause 2.4.2.3).

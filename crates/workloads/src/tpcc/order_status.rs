@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use perdura::Value::U64;
 use perdura::{Error, Scan};
 
+use super::buffers::Buffers;
 use super::customer;
 use super::inputs::Who;
 use super::schema::{
     BY_CUSTOMER, C_BALANCE, C_FIRST, C_LAST, C_MIDDLE, O_CARRIER_ID, O_ENTRY_D, O_ID, OL_AMOUNT,
     OL_DELIVERY_D, OL_I_ID, OL_QUANTITY, OL_SUPPLY_W_ID, Tables,
 };
-use super::terminal::Buffers;
 use crate::reads::Reads;
 
 /// The output at the terminal.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use perdura::Value::{I64, Text, U64};
 use perdura::{Environment, Error, Tx};
 
+use super::buffers::Buffers;
 use super::customer;
 use super::inputs::Who;
 use super::schema::{
@@ -14,7 +15,6 @@ use super::schema::{
     W_STREET_1, W_STREET_2, W_YTD, W_ZIP,
 };
 use super::spec::DISTRICTS;
-use super::terminal::Buffers;
 use crate::reads::Reads;
 
 /// The longest C_DATA.

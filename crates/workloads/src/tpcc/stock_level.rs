@@ -3,8 +3,8 @@
 use perdura::Value::U64;
 use perdura::{Error, Scan};
 
+use super::buffers::Buffers;
 use super::schema::{D_NEXT_O_ID, OL_I_ID, S_QUANTITY, Tables};
-use super::terminal::Buffers;
 use crate::reads::Reads;
 
 /// Orders that are looked at.

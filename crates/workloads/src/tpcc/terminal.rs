@@ -2,23 +2,15 @@
 
 use std::hint::black_box;
 
-use perdura::{Database, Environment, Error, Exclusive, Row};
+use perdura::{Database, Environment, Error, Exclusive};
 
+use super::buffers::Buffers;
 use super::inputs::{Input, Inputs, Request};
 use super::new_order::{self, NewOrder, UnusedItem};
 use super::payment::{self, Payment};
 use super::schema::Tables;
 use super::spec::Spec;
 use super::{delivery, order_status, stock_level};
-
-/// Buffers of transactions, used again by the next one.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    pub(super) row: Row,
-    pub(super) other: Row,
-    pub(super) numbers: Vec<u64>,
-    pub(super) text: String,
-}
 
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use perdura::Value::{I64, Text, U64};
 use perdura::{Database, Domain, EngineKind, Error, Options, Row, Scan, Table, Tx, Value};
 
+use super::buffers::Buffers;
 use super::inputs::{Line, Who};
 use super::new_order::{self, Entered, NewOrder, UnusedItem};
 use super::order_status::{self, Status};
 use super::payment::{self, Payment};
 use super::schema::{self, Tables};
 use super::spec::Spec;
-use super::terminal::Buffers;
 use super::{customer, delivery, stock_level};
 
 /// Customers of a district.

@@ -1,0 +1,53 @@
+//! The figures of one run of YCSB, as reports have them.
+
+use serde::Serialize;
+
+use super::fifths::Fifth;
+use super::figures::{LatencyUs, PerTxn, Spread};
+use crate::contestant::Promise;
+use crate::racer::FootprintBytes;
+
+/// A run as programs read it; others rely on the keys to the letter.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Run {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) engine: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer: Option<&'static str>,
+    pub(super) workload: &'static str,
+    pub(super) mix: &'static str,
+    pub(super) skew: &'static str,
+    pub(super) tuples: u64,
+    pub(super) txns: u64,
+    pub(super) partitions: usize,
+    pub(super) domain: Option<&'static str>,
+    pub(super) modelled: bool,
+    pub(super) commit: &'static str,
+    pub(super) background: &'static str,
+    /// Engines were told that an update is all that its transaction does.
+    pub(super) statements: bool,
+    /// They were told to keep columns within the tuple.
+    pub(super) inline: bool,
+    pub(super) group: Option<u32>,
+    pub(super) seed: u64,
+    pub(super) emulated: Option<()>,
+    pub(super) seconds: f64,
+    pub(super) throughput_txn_s: f64,
+    pub(super) throughput_spread: Spread,
+    pub(super) latency_us: LatencyUs,
+    pub(super) per_txn: PerTxn,
+    pub(super) footprint_bytes: FootprintBytes,
+    pub(super) user_bytes: u64,
+    pub(super) aborted: u64,
+    /// `None` without `--fifths`.
+    pub(super) fifths: Option<Vec<Fifth>>,
+    #[serde(skip)]
+    pub(super) promise: Promise,
+}
+
+impl Run {
+    /// Store, mix and skew.
+    pub(super) fn name(&self) -> [&'static str; 3] {
+        [self.engine.or(self.peer).unwrap_or_default(), self.mix, self.skew]
+    }
+}

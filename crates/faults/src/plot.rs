@@ -1,0 +1,211 @@
+//! The plot of a story: which workload on which engine, how large, and with which options.
+
+use std::fmt;
+use std::str::FromStr;
+
+use perdura::{Commit, EngineKind, Options, Schema};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::items::{long_schema, nullable_schema, schema};
+
+/// The workload of a story.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+pub enum Workload {
+    /// Random operations of every kind, and every error: `crate::story`.
+    #[default]
+    Story,
+    /// YCSB.
+    Ycsb,
+    /// TPC-C.
+    Tpcc,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Story, Self::Ycsb, Self::Tpcc];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Story => "story",
+            Self::Ycsb => "ycsb",
+            Self::Tpcc => "tpcc",
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let known = || Self::ALL.map(Self::name).join(", ");
+        Self::ALL
+            .into_iter()
+            .find(|workload| workload.name() == given)
+            .ok_or_else(|| format!("unknown workload '{given}': use one of {}", known()))
+    }
+}
+
+/// The number of the standard story; any other seed gives a random one.
+pub const STANDARD: u64 = 0;
+
+/// Which story.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    /// What it runs. All but the first is [`crate::script`]'s, and takes the engine, the seed, the
+    /// number of transactions and the groups from here.
+    pub workload: Workload,
+    /// The engine.
+    pub engine: EngineKind,
+    /// How the database is made and opened.
+    pub options: Options,
+    /// Chooses the transactions.
+    pub seed: u64,
+    /// How many there are, those that abort among them.
+    pub transactions: usize,
+    /// Transactions that are made durable together.
+    pub group: u32,
+    /// Keys of a table.
+    pub keys: u64,
+    /// Operations of a large transaction; there is one now and then.
+    pub large: usize,
+    /// After so many calls to the kernel a checkpoint that cannot succeed fails, now and then.
+    pub failing: Option<u64>,
+    /// Whether the process is killed now and then in the middle of a commit, between any two calls
+    /// to the kernel, its successor in the middle of recovery, and the next one recovers. What that
+    /// one has seen counts as acknowledged.
+    pub kills: bool,
+    /// Whether columns may be NULL: [`nullable_schema`].
+    pub nullable: bool,
+    /// Whether keys are longer than 240 bytes: [`long_schema`].
+    pub long: bool,
+}
+
+/// So small that a few transactions go everywhere.
+pub fn options(engine: EngineKind) -> Options {
+    let options = Options::new().engine(engine).tune("growth", 2);
+    if engine.traits().needs_files() {
+        options
+            .tune("checkpoint_bytes", 12 << 10)
+            .tune("wal_reserve_bytes", 3 << 10)
+            .tune("memtable_bytes", 2 << 10)
+            .tune("level0_runs", 2)
+            .tune("block_bytes", 512)
+            .tune("page_bytes", 512)
+            .tune("cache_bytes", 16 << 10)
+    } else {
+        options.chunk_bytes(16 << 10).tune("memtable_bytes", 3 << 10).tune("tree_node_bytes", 128)
+    }
+}
+
+/// The same with room for nodes of long keys.
+pub(crate) fn long_key_options(options: Options) -> Options {
+    options.chunk_bytes(64 << 10).tune("memtable_bytes", 12 << 10).tune("cache_bytes", 64 << 10)
+}
+
+impl Plot {
+    /// A story of so many durable transactions over so many keys.
+    pub fn new(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Self {
+        let failing = match engine {
+            // The next segment is begun, then there is no room for the checkpoint.
+            EngineKind::Inp => Some(6),
+            EngineKind::Log => Some(1),
+            EngineKind::Cow | EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => None,
+        };
+        Self {
+            workload: Workload::Story,
+            engine,
+            options: options(engine),
+            seed,
+            transactions,
+            group: 1,
+            keys,
+            large: if engine.traits().needs_files() { 40 } else { 150 },
+            failing,
+            kills: false,
+            nullable: false,
+            long: false,
+        }
+    }
+
+    /// The same with groups of so many transactions.
+    #[must_use]
+    pub fn groups_of(self, group: u32) -> Self {
+        Self { group, ..self }
+    }
+
+    /// The same with kills.
+    #[must_use]
+    pub fn with_kills(self) -> Self {
+        Self { kills: true, ..self }
+    }
+
+    /// The same in tables whose columns may be NULL.
+    #[must_use]
+    pub fn with_nulls(self) -> Self {
+        Self { nullable: true, ..self }
+    }
+
+    /// The same with long keys, of which a few go everywhere.
+    #[must_use]
+    pub fn with_long_keys(self) -> Self {
+        let options = long_key_options(self.options);
+        Self { long: true, options, ..self }
+    }
+
+    pub(crate) fn schema(&self) -> Schema {
+        match (self.nullable, self.long) {
+            (true, _) => nullable_schema(),
+            (_, true) => long_schema(),
+            _ => schema(),
+        }
+    }
+
+    /// The story that `seed` stands for: [`STANDARD`] is long enough to go everywhere.
+    pub fn of_seed(engine: EngineKind, seed: u64) -> Self {
+        if seed == STANDARD {
+            let transactions = match engine {
+                EngineKind::NvmCow => 1300,
+                EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 400,
+                EngineKind::NvmInp | EngineKind::NvmLog => 240,
+            };
+            return Self::new(engine, 0x5eed, transactions, 60);
+        }
+        let mut random = SmallRng::seed_from_u64(seed);
+        let keys = [3, 20, 60, 300][random.random_range(0..4)];
+        let plot = Self::new(engine, seed, random.random_range(30..120), keys);
+        let group = [1, 1, 4, 30][random.random_range(0..4)];
+        let plot = if engine.groups_commits() { plot.groups_of(group) } else { plot };
+        let kills = engine.traits().needs_files() && group == 1 && random.random_bool(0.5);
+        if kills { plot.with_kills() } else { plot }
+    }
+
+    /// The story of a workload that `seed` stands for.
+    pub fn of(workload: Workload, engine: EngineKind, seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut some = |standard, from, to| {
+            if seed == STANDARD { standard } else { random.random_range(from..to) }
+        };
+        let transactions = match workload {
+            Workload::Story => return Self::of_seed(engine, seed),
+            Workload::Ycsb => some(150, 30, 120),
+            Workload::Tpcc => some(25, 10, 30),
+        };
+        let groups = [1, 1, 4, 20];
+        let group = groups[if seed == STANDARD { 0 } else { random.random_range(0..4) }];
+        let plot = Self { workload, ..Self::new(engine, seed, transactions, 0) };
+        if engine.groups_commits() { plot.groups_of(group) } else { plot }
+    }
+
+    pub(crate) fn commit(&self) -> Commit {
+        if self.group == 1 { Commit::Durable } else { Commit::grouped(self.group) }
+    }
+}
