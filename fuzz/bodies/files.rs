@@ -66,7 +66,7 @@ fn catalog() -> Catalog {
             .key(&["id"])
             .index("by_text", &["text"])
     };
-    Catalog::new(&Schema::new().table(table("one")).table(table("two")), 512).expect("a schema")
+    Catalog::new(&Schema::new().table(table("one")).table(table("two"))).expect("a schema")
 }
 
 /// Bytes of a segment's header, and of a frame's.

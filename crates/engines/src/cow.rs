@@ -56,7 +56,7 @@ type Pages<E> = FilePages<FileOf<E>, <E as Environment>::Volatile>;
 pub struct Cow<E: Environment> {
     shadow: Shadow<Pages<E>>,
     master: FileMaster,
-    map: TreeMap,
+    map: TreeMap<Arc<TableLayout>>,
     tuples: Inlined<E::Durable>,
     group: u32,
     /// The stored row that an operation is about, and what it will be.
@@ -106,7 +106,7 @@ impl<E: Environment> Cow<E> {
         directory: Directory,
         opened: bool,
     ) -> Result<Self, EngineError> {
-        let (map, page_bytes) = (TreeMap::new(catalog), master.page_bytes());
+        let (map, page_bytes) = (TreeMap::new(catalog.tables.iter().cloned()), master.page_bytes());
         let places: Result<Vec<_>, EngineError> = map
             .trees()
             .map(|(layout, table, index)| {
@@ -251,7 +251,7 @@ impl<E: Environment> Method<E> for Cow<E> {
         options: &CowOptions,
     ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
-        let directory = TreeMap::new(catalog).directory(1);
+        let directory = TreeMap::new(catalog.tables.iter().cloned()).directory(1);
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
         let page_bytes = page_bytes(catalog, options);
@@ -266,7 +266,7 @@ impl<E: Environment> Method<E> for Cow<E> {
         options: &CowOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let files = resources.own_files()?;
-        let mut directory = TreeMap::new(catalog).directory(1);
+        let mut directory = TreeMap::new(catalog.tables.iter().cloned()).directory(1);
         let owner = owner(catalog, resources.partition);
         let name = file_name(resources.partition);
         let master = FileMaster::open(&files, &name, owner, &mut directory)?;
@@ -525,6 +525,7 @@ struct Inlined<M> {
 
 impl<M: Memory> TupleForm for Inlined<M> {
     type Memory = M;
+    type Layout = Arc<TableLayout>;
 
     #[inline]
     fn memory(&self) -> &M {
@@ -534,7 +535,7 @@ impl<M: Memory> TupleForm for Inlined<M> {
     #[inline]
     fn read(
         &self,
-        layout: &TableLayout,
+        layout: &Arc<TableLayout>,
         stored: &[u8],
         columns: Option<&[u16]>,
         row: &mut Row,
@@ -545,7 +546,7 @@ impl<M: Memory> TupleForm for Inlined<M> {
     #[inline]
     fn read_bytes(
         &self,
-        layout: &TableLayout,
+        layout: &Arc<TableLayout>,
         stored: &[u8],
         columns: &[u16],
         out: &mut [u8],
@@ -555,7 +556,7 @@ impl<M: Memory> TupleForm for Inlined<M> {
 
     fn key(
         &self,
-        layout: &TableLayout,
+        layout: &Arc<TableLayout>,
         stored: &[u8],
         index: usize,
     ) -> Result<TableKey, EngineError> {

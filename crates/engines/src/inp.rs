@@ -40,7 +40,7 @@ use pm::{Component, Environment, Flushed, Memory, Off, Range, fence_for, observe
 use storage::checkpoint::{self, CheckpointWriter};
 use storage::operation;
 use storage::wal::{LogStart, Wal, WalOptions};
-use storage::{Catalog, Image, Row, Tables, UndoEntry, Value, WorkDone, user_bytes};
+use storage::{Catalog, Image, Row, SlotLayout, Tables, UndoEntry, Value, WorkDone, user_bytes};
 
 use crate::contract::{
     Early, Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Syncer, Write,
@@ -105,14 +105,15 @@ impl<E: Environment> Inp<E> {
     fn volatile_tables(
         memory: E::Volatile,
         catalog: &Catalog,
-        options: &InpOptions,
+        (setup, options): (&Setup, &InpOptions),
     ) -> Result<(Tables<E::Volatile, Sorted>, Range), EngineError> {
         let heap = Heap::format(memory, HeapOptions { chunk_bytes: 1 << 20, lanes: 1 })?;
         let mut lane = heap.lane(0);
         let cells = Tables::<E::Volatile, Sorted>::cell_bytes(catalog);
         let cells = lane.allocate(cells, Purpose::Log)?;
         let buffer = lane.allocate(options.wal_buffer_bytes, Purpose::Log)?;
-        let tables = Tables::create(lane, catalog, Off::new(cells))?;
+        let layouts = SlotLayout::all(catalog);
+        let tables = Tables::create(lane, layouts, setup.node_bytes, Off::new(cells))?;
         Ok((tables, Range::new(buffer, options.wal_buffer_bytes)))
     }
 
@@ -288,7 +289,8 @@ impl<E: Environment> Method<E> for Inp<E> {
         setup: &Setup,
         options: &InpOptions,
     ) -> Result<Self, EngineError> {
-        let (tables, buffer) = Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
+        let volatile = resources.volatile.clone();
+        let (tables, buffer) = Self::volatile_tables(volatile, catalog, (setup, options))?;
         let files = resources.own_files()?;
         let wal = Wal::create(
             files.clone(),
@@ -308,8 +310,8 @@ impl<E: Environment> Method<E> for Inp<E> {
         setup: &Setup,
         options: &InpOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
-        let (mut tables, buffer) =
-            Self::volatile_tables(resources.volatile.clone(), catalog, options)?;
+        let volatile = resources.volatile.clone();
+        let (mut tables, buffer) = Self::volatile_tables(volatile, catalog, (setup, options))?;
         let files = resources.own_files()?;
         let mut start = LogStart { sequence: 0, txn: 1 };
         let (mut checkpoint_file_bytes, mut state_bytes, mut end_txn) = (0, 0, 0);

@@ -113,7 +113,7 @@ impl<E: Environment> Parts<E> {
     fn new(
         resources: &Resources<E>,
         catalog: &Catalog,
-        options: &LogOptions,
+        (setup, options): (&Setup, &LogOptions),
     ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let heap_options = HeapOptions { chunk_bytes: 1 << 20, lanes: TREE_LANES + 1 };
@@ -123,7 +123,8 @@ impl<E: Environment> Parts<E> {
             buffer.allocate(options.wal_buffer_bytes, Purpose::Log)?,
             options.wal_buffer_bytes,
         );
-        Ok(Self { files, trees: Arc::new(Trees::new(catalog)?), heap, buffer, range })
+        let trees = Arc::new(Trees::new(catalog, setup.node_bytes)?);
+        Ok(Self { files, trees, heap, buffer, range })
     }
 
     fn assemble(
@@ -221,7 +222,7 @@ impl<E: Environment> Method<E> for Log<E> {
         setup: &Setup,
         options: &LogOptions,
     ) -> Result<Self, EngineError> {
-        let parts = Parts::new(&resources, catalog, options)?;
+        let parts = Parts::new(&resources, catalog, (setup, options))?;
         let start = LogStart { sequence: 0, txn: 1 };
         let tree = LsmTree::create(
             parts.files.clone(),
@@ -248,7 +249,7 @@ impl<E: Environment> Method<E> for Log<E> {
         setup: &Setup,
         options: &LogOptions,
     ) -> Result<(Self, RecoveryReport), EngineError> {
-        let parts = Parts::new(&resources, catalog, options)?;
+        let parts = Parts::new(&resources, catalog, (setup, options))?;
         let mut tree = LsmTree::open(
             parts.files.clone(),
             resources.partition,

@@ -33,7 +33,7 @@ use index::cow::{PoolPages, PoolSource};
 use pm::{Bad, Component, Environment, Memory, observe};
 use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, TreePlace};
 use storage::{
-    Catalog, Row, SlotTuple, TableKey, TableLayout, TupleCopies, Value, WorkDone, user_bytes,
+    Catalog, Row, SlotLayout, SlotTuple, TableKey, TupleCopies, Value, WorkDone, user_bytes,
 };
 
 use crate::contract::{
@@ -58,7 +58,7 @@ pub use stats::NvmCowStats;
 /// A partition of NVM-CoW; see the module's comment.
 #[derive(Debug)]
 pub struct NvmCow<E: Environment> {
-    map: TreeMap,
+    map: TreeMap<SlotLayout>,
     tuples: InSlots<E::Durable>,
     core: Core<E>,
 }
@@ -141,7 +141,7 @@ impl<E: Environment> Core<E> {
         }
     }
 
-    fn tuple<'a>(&'a self, layout: &'a TableLayout, offset: u64) -> SlotTuple<'a, E::Durable> {
+    fn tuple<'a>(&'a self, layout: &'a SlotLayout, offset: u64) -> SlotTuple<'a, E::Durable> {
         SlotTuple { memory: &self.memory, layout, offset }
     }
 
@@ -157,7 +157,7 @@ impl<E: Environment> Core<E> {
 impl<E: Environment> NvmCow<E> {
     fn assemble(
         (heap, lane): (&Heap<E::Durable>, Lane<E::Durable>),
-        (map, places, sizes): (TreeMap, Vec<TreePlace>, Vec<u32>),
+        (map, places, sizes): (TreeMap<SlotLayout>, Vec<TreePlace>, Vec<u32>),
         master: PoolMaster,
         directory: Directory,
         setup: &Setup,
@@ -170,7 +170,7 @@ impl<E: Environment> NvmCow<E> {
                 PoolPages::open(heap, master.extents(at), *bytes, directory.marks[at])
             })
             .collect();
-        let columns = map.catalog.tables.iter().map(|table| table.schema.columns().len());
+        let columns = map.layouts().iter().map(|table| table.schema.columns().len());
         let spare_entries = columns.max().unwrap_or(0) as u64 + 1;
         let core = Core {
             memory: heap.memory().clone(),
@@ -221,7 +221,7 @@ impl<E: Environment> Method<E> for NvmCow<E> {
         options: &NvmCowOptions,
     ) -> Result<Self, EngineError> {
         let heap = &resources.durable;
-        let map = TreeMap::new(catalog);
+        let map = TreeMap::new(SlotLayout::all(catalog));
         let (places, sizes) = room::places(&map, options.tree_node_bytes)?;
         let mut lane = heap.lane(resources.partition);
         lane.recovered();
@@ -244,7 +244,7 @@ impl<E: Environment> Method<E> for NvmCow<E> {
         let (heap, name) = (&resources.durable, root_name(resources.partition));
         let root = heap.root(&name)?;
         let root = root.ok_or(EngineError::Missing { what: name })?;
-        let map = TreeMap::new(catalog);
+        let map = TreeMap::new(SlotLayout::all(catalog));
         let node_bytes = PoolMaster::parameter(heap.memory(), root)?;
         let node_bytes = u32::try_from(node_bytes)
             .map_err(|_| Bad::Damaged { what: "master record", at: root })?;
@@ -266,7 +266,7 @@ impl<E: Environment> Write for NvmCow<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
         let Self { map, core, .. } = self;
         core.state.usable(&core.memory)?;
-        let layout = &**map.layout(table);
+        let layout = map.layout(table);
         layout.check_tuple(values)?;
         let key = layout.primary_key_of(values)?;
         let (tree, mut narrow) = (map.tree(table, 0), [0; 8]);
@@ -307,7 +307,7 @@ impl<E: Environment> Write for NvmCow<E> {
             return Ok(());
         }
         let Self { map, core, .. } = self;
-        let layout = &**map.layout(table);
+        let layout = map.layout(table);
         layout.check_changes(changes)?;
         let tree = map.tree(table, 0);
         let indexes = || (1..layout.index_count()).filter(|at| layout.index_has(*at, changes));
@@ -341,7 +341,7 @@ impl<E: Environment> Write for NvmCow<E> {
         self.core.state.usable(&self.core.memory)?;
         let tuple = self.find_or_fail(table, key)?;
         let Self { map, core, .. } = self;
-        let (layout, tree) = (&**map.layout(table), map.tree(table, 0));
+        let (layout, tree) = (map.layout(table), map.tree(table, 0));
         let needs = core.needs(tree..tree + layout.index_count());
         core.reserve(&needs, layout.schema.columns().len() as u64 + 1, false)?;
         let key = layout.primary_key(key)?;
@@ -534,13 +534,14 @@ struct InSlots<M> {
 
 impl<M: Memory> InSlots<M> {
     #[inline]
-    fn tuple<'a>(&'a self, layout: &'a TableLayout, stored: &[u8]) -> SlotTuple<'a, M> {
+    fn tuple<'a>(&'a self, layout: &'a SlotLayout, stored: &[u8]) -> SlotTuple<'a, M> {
         SlotTuple { memory: &self.memory, layout, offset: pointer(stored) }
     }
 }
 
 impl<M: Memory> TupleForm for InSlots<M> {
     type Memory = M;
+    type Layout = SlotLayout;
 
     #[inline]
     fn memory(&self) -> &M {
@@ -550,7 +551,7 @@ impl<M: Memory> TupleForm for InSlots<M> {
     #[inline]
     fn read(
         &self,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         stored: &[u8],
         columns: Option<&[u16]>,
         row: &mut Row,
@@ -561,7 +562,7 @@ impl<M: Memory> TupleForm for InSlots<M> {
     #[inline]
     fn read_bytes(
         &self,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         stored: &[u8],
         columns: &[u16],
         out: &mut [u8],
@@ -571,7 +572,7 @@ impl<M: Memory> TupleForm for InSlots<M> {
 
     fn key(
         &self,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         stored: &[u8],
         index: usize,
     ) -> Result<TableKey, EngineError> {

@@ -40,8 +40,8 @@ use heap::Purpose;
 use index::Append;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for, observe};
 use storage::{
-    Catalog, FIELDS_PER_ENTRY, Image, MAX_COLUMNS, Row, Superseded, Tables, UNDO_HEAD_BYTES,
-    UndoEntry, UndoLog, UndoWork, Value, user_bytes,
+    Catalog, FIELDS_PER_ENTRY, Image, MAX_COLUMNS, Row, SlotLayout, Superseded, Tables,
+    UNDO_HEAD_BYTES, UndoEntry, UndoLog, UndoWork, Value, user_bytes,
 };
 
 use crate::contract::{Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Write};
@@ -141,7 +141,7 @@ impl<E: Environment> Method<E> for NvmInp<E> {
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        _: &Setup,
+        setup: &Setup,
         _: &NvmInpOptions,
     ) -> Result<Self, EngineError> {
         let mut lane = resources.durable.lane(resources.partition);
@@ -149,7 +149,8 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         let bytes = UNDO_HEAD_BYTES + Tables::<E::Durable, Append>::cell_bytes(catalog);
         let root = lane.allocate(bytes.next_multiple_of(UNDO_HEAD_BYTES), Purpose::Log)?;
         let log = UndoLog::create(&mut lane, root)?;
-        let tables = Tables::create(lane, &catalog.inlined(), Off::new(root + UNDO_HEAD_BYTES))?;
+        let (layouts, cells) = (SlotLayout::all_inlined(catalog), Off::new(root + UNDO_HEAD_BYTES));
+        let tables = Tables::create(lane, layouts, setup.node_bytes, cells)?;
         let mut partition = Self {
             memory: resources.durable.memory().clone(),
             tables,
@@ -182,7 +183,8 @@ impl<E: Environment> Method<E> for NvmInp<E> {
         // It comes from the medium: nothing is reckoned from it before.
         memory.view(Range::new(root, UNDO_HEAD_BYTES))?;
         let lane = resources.durable.lane(resources.partition);
-        let tables = Tables::open(lane, &catalog.inlined(), Off::new(root + UNDO_HEAD_BYTES));
+        let (layouts, cells) = (SlotLayout::all_inlined(catalog), Off::new(root + UNDO_HEAD_BYTES));
+        let tables = Tables::open(lane, layouts, setup.node_bytes, cells)?;
         let opened = UndoLog::open(memory, root, |statement| tables.is_complete(statement));
         let (log, work) = match opened {
             Err(_) if setup.salvage => (UndoLog::unreadable(root), UndoWork::default()),

@@ -270,7 +270,8 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         let bytes = UNDO_HEAD_BYTES + Runs::<E::Durable>::root_bytes(catalog);
         let root = lane.allocate(bytes.next_multiple_of(UNDO_HEAD_BYTES), Purpose::Log)?;
         let log = UndoLog::create(&mut lane, root)?;
-        let runs = Runs::create(lane, catalog, policy(options), root + UNDO_HEAD_BYTES)?;
+        let (nodes, directory) = (setup.node_bytes, root + UNDO_HEAD_BYTES);
+        let runs = Runs::create(lane, catalog, nodes, policy(options), directory)?;
         let memory = resources.durable.memory().clone();
         let mut partition = Self::assemble(memory, runs, log, root, setup.helped);
         let memory = &partition.memory;
@@ -301,8 +302,8 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         };
         let memtable_use = (log.noted(&memory, 0)?, log.noted(&memory, 1)?);
         let lane = resources.durable.lane(resources.partition);
-        let directory = root + UNDO_HEAD_BYTES;
-        let runs = Runs::open(lane, catalog, policy(options), directory, memtable_use)?;
+        let (nodes, directory) = (setup.node_bytes, root + UNDO_HEAD_BYTES);
+        let runs = Runs::open(lane, catalog, nodes, policy(options), directory, memtable_use)?;
         let mut partition = Self::assemble(memory, runs, log, root, setup.helped);
         if setup.salvage {
             let undone = partition.runs.undo_what_can_be(&work.open);

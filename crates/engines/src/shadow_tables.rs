@@ -3,13 +3,13 @@
 //! secondary tree from a secondary key to the primary one, which that ends with.
 
 use std::fmt::Display;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
 
 use index::cow::{PageBackend, PageSource};
 use pm::Bad;
 use storage::shadow::{Directory, Shadow, Trees};
-use storage::{Catalog, PrimaryBytes, StorageError, TableKey, TableLayout, Value};
+use storage::{PrimaryBytes, StorageError, TableKey, TableLayout, Value};
 
 use crate::contract::Scan;
 use crate::error::EngineError;
@@ -49,28 +49,41 @@ pub(crate) fn stop_after<B: PageBackend>(
     state.stop_after(error);
 }
 
-/// Which trees of a directory belong to which table.
-#[derive(Clone, Debug)]
-pub(crate) struct TreeMap {
-    pub(crate) catalog: Arc<Catalog>,
+/// Which trees of a directory belong to which table. `L` is the engine's layout of a table.
+#[derive(Debug)]
+pub(crate) struct TreeMap<L> {
+    layouts: Arc<[L]>,
     /// The primary tree of each table; the secondary ones follow it.
     first: Arc<[usize]>,
 }
 
-impl TreeMap {
-    pub(crate) fn new(catalog: &Arc<Catalog>) -> Self {
+// Not derived: a layout need not be one that can be cloned.
+impl<L> Clone for TreeMap<L> {
+    fn clone(&self) -> Self {
+        Self { layouts: self.layouts.clone(), first: self.first.clone() }
+    }
+}
+
+impl<L: Deref<Target = TableLayout>> TreeMap<L> {
+    pub(crate) fn new(layouts: impl IntoIterator<Item = L>) -> Self {
+        let layouts: Arc<[L]> = layouts.into_iter().collect();
         let mut next = 0;
-        let first = catalog.tables.iter().map(|table| {
+        let first = layouts.iter().map(|table| {
             let first = next;
             next += table.index_count();
             first
         });
-        Self { first: first.collect(), catalog: catalog.clone() }
+        Self { first: first.collect(), layouts }
     }
 
     #[inline]
-    pub(crate) fn layout(&self, table: u16) -> &Arc<TableLayout> {
-        &self.catalog.tables[usize::from(table)]
+    pub(crate) fn layout(&self, table: u16) -> &L {
+        &self.layouts[usize::from(table)]
+    }
+
+    /// The layouts of all tables.
+    pub(crate) fn layouts(&self) -> &[L] {
+        &self.layouts
     }
 
     /// The tree of a table's index; 0 is the primary one.
@@ -81,10 +94,15 @@ impl TreeMap {
 
     /// Each tree with its table, the table's number, and its index.
     pub(crate) fn trees(&self) -> impl Iterator<Item = (&TableLayout, u16, usize)> {
-        let tables = self.catalog.tables.iter().zip(0..);
+        let tables = self.layouts.iter().zip(0..);
         tables.flat_map(|(table, number)| {
             (0..table.index_count()).map(move |index| (&**table, number, index))
         })
+    }
+
+    /// How many trees there are.
+    pub(crate) fn tree_count(&self) -> usize {
+        self.layouts.iter().map(|table| table.index_count()).sum()
     }
 
     /// The table and the index of a tree.
@@ -103,7 +121,7 @@ impl TreeMap {
 
     /// An empty directory.
     pub(crate) fn directory(&self, stores: usize) -> Directory {
-        Directory::new(stores, self.catalog.index_count(), self.catalog.tables.len())
+        Directory::new(stores, self.tree_count(), self.layouts.len())
     }
 
     /// Calls `read` with what the primary tree has for the key with these values.
@@ -158,7 +176,7 @@ impl TreeMap {
     }
 }
 
-impl TreeMap {
+impl<L: Deref<Target = TableLayout>> TreeMap<L> {
     /// Compares how many records a check has found in each tree with the directory, and the trees
     /// of a table with each other. Returns the number of tuples.
     pub(crate) fn check_counts(

@@ -3,7 +3,7 @@
 //! leaf leads to. That is a [`TupleForm`].
 
 use std::fmt::Debug;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use index::IndexError;
@@ -22,12 +22,14 @@ use crate::version::Version;
 pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
     /// A memory that is asked whether it is still good: what is read from a bad one does not count.
     type Memory: Memory;
+    /// The layout of a table, with what the engine adds to what its declaration says.
+    type Layout: Deref<Target = TableLayout> + Debug + Send + Sync + 'static;
 
     fn memory(&self) -> &Self::Memory;
 
     fn read(
         &self,
-        layout: &TableLayout,
+        layout: &Self::Layout,
         stored: &[u8],
         columns: Option<&[u16]>,
         row: &mut Row,
@@ -35,7 +37,7 @@ pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
 
     fn read_bytes(
         &self,
-        layout: &TableLayout,
+        layout: &Self::Layout,
         stored: &[u8],
         columns: &[u16],
         out: &mut [u8],
@@ -44,7 +46,7 @@ pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
     /// The tuple's key in an index; 0 is the primary one.
     fn key(
         &self,
-        layout: &TableLayout,
+        layout: &Self::Layout,
         stored: &[u8],
         index: usize,
     ) -> Result<TableKey, EngineError>;
@@ -52,8 +54,8 @@ pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
 
 /// The tables of a directory.
 #[derive(Debug)]
-pub(crate) struct View<'a, S, T> {
-    pub(crate) map: &'a TreeMap,
+pub(crate) struct View<'a, S, T: TupleForm> {
+    pub(crate) map: &'a TreeMap<T::Layout>,
     pub(crate) trees: Trees<'a, S>,
     pub(crate) tuples: &'a T,
 }
@@ -126,13 +128,13 @@ impl<S: PageSource, T: TupleForm> View<'_, S, T> {
 /// has its keys in every index. Calls `also` with what the primary tree has for each tuple. Returns
 /// the number of tuples.
 pub(crate) fn check<B: PageBackend, T: TupleForm>(
-    map: &TreeMap,
+    map: &TreeMap<T::Layout>,
     shadow: &Shadow<B>,
     tuples: &T,
-    mut also: impl FnMut(&TableLayout, &[u8]) -> Result<(), EngineError>,
+    mut also: impl FnMut(&T::Layout, &[u8]) -> Result<(), EngineError>,
 ) -> Result<u64, EngineError> {
     let trees = shadow.trees();
-    let (mut counts, mut row) = (vec![0; map.catalog.index_count()], Row::new());
+    let (mut counts, mut row) = (vec![0; map.tree_count()], Row::new());
     let mut check = |tree: usize, key: &[u8], stored: &[u8]| -> Result<(), EngineError> {
         counts[tree] += 1;
         let (table, index) = map.owner(tree);
@@ -179,16 +181,16 @@ fn readable<M: Memory>(memory: &M, stopped: Option<&str>) -> Result<(), EngineEr
 
 /// Takes snapshots of a partition.
 #[derive(Debug)]
-pub(crate) struct ShadowSnapshots<S, T> {
+pub(crate) struct ShadowSnapshots<S, T: TupleForm> {
     pub(crate) snapshots: Snapshots<S>,
-    pub(crate) map: TreeMap,
+    pub(crate) map: TreeMap<T::Layout>,
     pub(crate) tuples: T,
 }
 
 impl<S: PageSource, T: TupleForm> ShadowSnapshots<S, T> {
     pub(crate) fn of<B: PageBackend<Source = S>>(
         shadow: &Shadow<B>,
-        map: &TreeMap,
+        map: &TreeMap<T::Layout>,
         tuples: &T,
     ) -> Arc<dyn SnapshotSource> {
         let (snapshots, map, tuples) = (shadow.snapshots().clone(), map.clone(), tuples.clone());
@@ -257,9 +259,9 @@ impl<S: PageSource, T: TupleForm> SnapshotSource for ShadowSnapshots<S, T> {
 
 /// A version of a partition. The memory of `tuples` keeps the pool open and locked.
 #[derive(Debug)]
-struct ShadowSnapshot<S, T> {
+struct ShadowSnapshot<S, T: TupleForm> {
     trees: SnapshotTrees<S>,
-    map: TreeMap,
+    map: TreeMap<T::Layout>,
     tuples: T,
 }
 

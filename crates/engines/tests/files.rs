@@ -23,7 +23,12 @@ fn catalog() -> Arc<Catalog> {
         .column("payload", ColumnType::Bytes { max: 200 })
         .key(&["id"])
         .index("by_version", &["version"]);
-    Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
+    Arc::new(Catalog::new(&Schema::new().table(table)).unwrap())
+}
+
+/// Small nodes, so that few tuples take several.
+fn setup() -> Setup {
+    Setup { node_bytes: 256, ..Setup::default() }
 }
 
 /// Small in every way, of an engine that has these options or some of them.
@@ -60,7 +65,7 @@ fn resources(heap: &Heap<Recording>, files: &RecordingFiles) -> Resources<Record
 
 impl<E: Method<Recorded>> Subject<E> {
     fn new(options: E::Options) -> Self {
-        Self::with(options, &Setup::default())
+        Self::with(options, &setup())
     }
 
     fn with(options: E::Options, setup: &Setup) -> Self {
@@ -76,8 +81,7 @@ impl<E: Method<Recorded>> Subject<E> {
     fn reopen(&mut self) {
         self.memory = Recording::from_image(&self.memory.contents(), LIMIT).unwrap();
         let heap = Heap::open(self.memory.clone()).unwrap();
-        let opened =
-            E::open(resources(&heap, &self.files), &self.catalog, &Setup::default(), &self.options);
+        let opened = E::open(resources(&heap, &self.files), &self.catalog, &setup(), &self.options);
         self.engine = opened.unwrap_or_else(|error| panic!("{}: {error}", E::KIND)).0;
     }
 
@@ -235,7 +239,7 @@ fn checkpoints(engine: &Inp<Recorded>) -> u64 {
 /// partition would not open after a crash.
 #[test]
 fn a_checkpoint_of_inp_makes_the_open_group_durable_before_it_counts() {
-    let setup = Setup { group: 1 << 20, helped: true, ..Setup::default() };
+    let setup = Setup { group: 1 << 20, helped: true, ..setup() };
     let mut subject = Subject::<Inp<Recorded>>::with(options(), &setup);
     let mut model = BTreeMap::new();
     let mut waiting_at_the_end = 0;

@@ -16,7 +16,7 @@ fn catalog() -> Arc<Catalog> {
         .column("text", ColumnType::Text { max: 40 })
         .key(&["id"])
         .inline_columns();
-    Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
+    Arc::new(Catalog::new(&Schema::new().table(table)).unwrap())
 }
 
 fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
@@ -33,7 +33,8 @@ fn a_statement_is_not_done_again_behind_two_operations() {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();
-    let (setup, options) = (Setup::default(), NvmInpOptions::default());
+    let (setup, options) =
+        (Setup { node_bytes: 256, ..Setup::default() }, NvmInpOptions::default());
     let mut engine = NvmInp::create(resources(&heap), &catalog, &setup, &options).unwrap();
     let key = [Value::U64(1)];
     let change = |text| [(1, Value::Text(text))];

@@ -29,7 +29,12 @@ fn catalog(text_key: bool) -> Arc<Catalog> {
         .column("d", ColumnType::Bytes { max: 6 })
         .key(&["id"])
         .index("by_c", &["c"]);
-    Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
+    Arc::new(Catalog::new(&Schema::new().table(table)).unwrap())
+}
+
+/// Small nodes, so that few tuples take several.
+fn setup() -> Setup {
+    Setup { node_bytes: 256, ..Setup::default() }
 }
 
 fn options() -> NvmLogOptions {
@@ -50,7 +55,7 @@ impl Subject {
         let memory = Recording::pool(64 << 10, 32 << 20).unwrap();
         let heap =
             Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
-        let engine = NvmLog::create(resources(&heap), catalog, &Setup::default(), options).unwrap();
+        let engine = NvmLog::create(resources(&heap), catalog, &setup(), options).unwrap();
         Self { memory, heap, engine }
     }
 
@@ -58,8 +63,7 @@ impl Subject {
     fn reopened(&self, catalog: &Arc<Catalog>) -> Self {
         let memory = Recording::from_image(&self.memory.contents(), 32 << 20).unwrap();
         let heap = Heap::open(memory.clone()).unwrap();
-        let (engine, _) =
-            NvmLog::open(resources(&heap), catalog, &Setup::default(), &options()).unwrap();
+        let (engine, _) = NvmLog::open(resources(&heap), catalog, &setup(), &options()).unwrap();
         Self { memory, heap, engine }
     }
 
@@ -412,8 +416,7 @@ fn undoing_a_transaction_again_makes_no_node() {
         let memory = Recording::from_image(&image, 32 << 20).unwrap();
         let heap = Heap::open(memory.clone()).unwrap();
         let (engine, report) =
-            NvmLog::open(resources(&heap), &catalog, &Setup::default(), &NvmLogOptions::default())
-                .unwrap();
+            NvmLog::open(resources(&heap), &catalog, &setup(), &NvmLogOptions::default()).unwrap();
         assert_eq!(report.undone, 3);
         let again = Subject { memory, heap, engine };
         assert_eq!(again.check(), tuples);

@@ -28,7 +28,7 @@ fn catalog() -> Arc<Catalog> {
             table = table.index(format!("by_{name}"), &[&name]);
         }
     }
-    Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap())
+    Arc::new(Catalog::new(&Schema::new().table(table)).unwrap())
 }
 
 fn values(id: u64) -> Vec<Value<'static>> {
@@ -40,6 +40,11 @@ struct Subject<E> {
     catalog: Arc<Catalog>,
     memory: Recording,
     engine: E,
+}
+
+/// Small nodes, so that few tuples take several.
+fn setup() -> Setup {
+    Setup { node_bytes: 256, ..Setup::default() }
 }
 
 fn options<O: OwnOptions>() -> O {
@@ -57,9 +62,7 @@ fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
 
 fn open<E: Method<Recorded>>(image: &[u8], catalog: &Arc<Catalog>) -> E {
     let memory = Recording::from_image(image, LIMIT).unwrap();
-    E::open(resources(&Heap::open(memory).unwrap()), catalog, &Setup::default(), &options())
-        .unwrap()
-        .0
+    E::open(resources(&Heap::open(memory).unwrap()), catalog, &setup(), &options()).unwrap().0
 }
 
 fn ids<E: Method<Recorded>>(engine: &E) -> BTreeSet<u64> {
@@ -79,7 +82,7 @@ impl<E: Method<Recorded>> Subject<E> {
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
         let heap_options = HeapOptions { chunk_bytes: 8 << 10, lanes: 1 };
         let heap = Heap::format(memory.clone(), heap_options).unwrap();
-        let engine = E::create(resources(&heap), &catalog, &Setup::default(), &options()).unwrap();
+        let engine = E::create(resources(&heap), &catalog, &setup(), &options()).unwrap();
         Self { catalog, memory, engine }
     }
 

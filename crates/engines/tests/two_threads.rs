@@ -19,6 +19,11 @@ const IDS: u64 = 4;
 const ROUNDS: i64 = if cfg!(miri) { 6 } else { 300 };
 const LIMIT: u64 = 16 << 20;
 
+/// Small nodes, so that few tuples take several.
+fn setup() -> Setup {
+    Setup { node_bytes: 256, ..Setup::default() }
+}
+
 fn engine<E: Method<Recorded>>() -> E {
     let table = TableSchema::new("t")
         .column("id", ColumnType::U64)
@@ -26,7 +31,7 @@ fn engine<E: Method<Recorded>>() -> E {
         .column("payload", ColumnType::Bytes { max: 100 })
         .key(&["id"])
         .index("by_version", &["version"]);
-    let catalog = Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap());
+    let catalog = Arc::new(Catalog::new(&Schema::new().table(table)).unwrap());
     let mut options = E::Options::default();
     for (name, value) in [
         ("checkpoint_bytes", 3 << 10),
@@ -46,7 +51,7 @@ fn engine<E: Method<Recorded>>() -> E {
     let volatile = Dram::new(16 << 20).unwrap();
     let files = Some(RecordingFiles::new());
     let resources = Resources { partition: 0, volatile, durable: heap, files };
-    let mut engine = E::create(resources, &catalog, &Setup::default(), &options).unwrap();
+    let mut engine = E::create(resources, &catalog, &setup(), &options).unwrap();
     for id in 0..IDS {
         let values = [Value::U64(id), Value::I64(0), Value::Bytes(&[0; 60])];
         engine.insert(0, &values).unwrap();

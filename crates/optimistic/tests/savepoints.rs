@@ -13,12 +13,14 @@ use optimistic::Optimistic;
 
 fn root() -> Box<dyn Engine> {
     let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
-    let catalog = Arc::new(Catalog::new(&Schema::new().table(table), 256).unwrap());
+    let catalog = Arc::new(Catalog::new(&Schema::new().table(table)).unwrap());
     let memory = Recording::pool(64 << 10, 4 << 20).unwrap();
     let heap = Heap::format(memory, HeapOptions { chunk_bytes: 8 << 10, lanes: 1 }).unwrap();
     let volatile = Dram::new(1 << 20).unwrap();
     let resources = Resources::<Recorded> { partition: 0, volatile, durable: heap, files: None };
-    Optimistic::new().create(resources, &catalog, &Setup::default()).unwrap()
+    Optimistic::new()
+        .create(resources, &catalog, &Setup { node_bytes: 256, ..Setup::default() })
+        .unwrap()
 }
 
 fn begin() -> Begin {

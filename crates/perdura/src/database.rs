@@ -18,8 +18,8 @@ use engines::below::{
     Schema, Value,
 };
 use engines::{
-    Concurrency, DurableIn, EngineKind, EngineOptions, EngineTraits, Maker, NODE_BYTES,
-    RecoveryReport, Resources, Setup, SnapshotSource,
+    Concurrency, DurableIn, EngineKind, EngineOptions, EngineTraits, Maker, RecoveryReport,
+    Resources, Setup, SnapshotSource,
 };
 
 use crate::any_engine::{AnyEngine, Hosted, Which};
@@ -112,7 +112,7 @@ impl Database<Native> {
         options: &Options,
     ) -> Result<Self, Error> {
         options.check()?;
-        let catalog = Catalog::new(schema, NODE_BYTES)?;
+        let catalog = Catalog::new(schema)?;
         let partitions = options.partitions.unwrap_or(1);
         if partitions == 0 || partitions > 256 {
             return Err(Error::Options(format!("{partitions} partitions; choose 1 to 256")));
@@ -310,7 +310,7 @@ impl<E: Hosted> Database<E> {
         options: &Options,
     ) -> Result<Self, Error> {
         let node_bytes = options.node_bytes(which);
-        let catalog = Arc::new(Catalog::new(schema, node_bytes)?);
+        let catalog = Arc::new(Catalog::new(schema)?);
         let partitions = options.partitions.unwrap_or(1);
         // Where the data lie in files the pool holds only its description.
         let chunk_bytes = options.chunk_bytes.unwrap_or(match which.traits().durable_in {
@@ -405,7 +405,7 @@ impl<E: Hosted> Database<E> {
         {
             return Err(Error::WrongPartitions { found: description.partitions, wanted });
         }
-        let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+        let catalog = Arc::new(Catalog::new(&description.schema)?);
         let describe = watch.lap();
         let identity = Identity::of(which);
         begin(&mut media, &identity)?;

@@ -161,7 +161,7 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let (heap, description) = describe(&media)?;
     let engine = agreed_engine(&description, options, &media.name)?;
     let kind = engine.kind();
-    let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+    let catalog = Arc::new(Catalog::new(&description.schema)?);
     let mut paired = None;
     if kind.traits().needs_files() {
         let own = paired.insert(Paired::of(&pool, files_of(&pool, kind.name())?)?);

@@ -100,7 +100,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
         other = pair(&pool, &source).err();
         media.attach(copied.take(&source, to)?, Options::new().volatile_bytes);
     }
-    let catalog = Arc::new(Catalog::new(&description.schema, description.node_bytes)?);
+    let catalog = Arc::new(Catalog::new(&description.schema)?);
     let options = Options::new()
         .engine(kind)
         .partitions(description.partitions)

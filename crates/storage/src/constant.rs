@@ -168,7 +168,7 @@ mod tests {
              {{\"name\": \"c\", \"kind\": {kind}, \"default\": {default}}}], \"key\": [\"k\"]}}]}}"
         );
         let schema = Schema::from_json(json.as_bytes()).map_err(|error| error.to_string())?;
-        let catalog = Catalog::new(&schema, 512).map_err(|error| error.to_string())?;
+        let catalog = Catalog::new(&schema).map_err(|error| error.to_string())?;
         let again = serde_json::to_vec(&catalog.schema).unwrap();
         assert_eq!(Schema::from_json(&again).unwrap(), catalog.schema);
         Ok(catalog)

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use crate::error::StorageError;
 use crate::key::TableKey;
-use crate::schema::{FieldForm, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::table::{key_of_words, write_value};
 use crate::tuple::{owned_slot, read_tuple, read_tuple_bytes, slot_range};
 use crate::value::{Row, Value};
@@ -34,7 +34,7 @@ impl TupleCopies {
     pub fn write<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         values: &[Value<'_>],
     ) -> Result<u64, StorageError> {
         observe!(M: lane.memory().enter(Component::Storage));
@@ -55,7 +55,7 @@ impl TupleCopies {
     pub fn copy<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         tuple: u64,
         changes: &[(u16, Value<'_>)],
     ) -> Result<u64, StorageError> {
@@ -86,7 +86,7 @@ impl TupleCopies {
     fn set<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         column: usize,
         value: &Value<'_>,
     ) -> Result<(), StorageError> {
@@ -105,7 +105,7 @@ impl TupleCopies {
     fn place<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
-        layout: &TableLayout,
+        layout: &SlotLayout,
     ) -> Result<u64, StorageError> {
         let offset = match lane.allocate(layout.tuple_bytes(), Purpose::Table) {
             Ok(offset) => offset,
@@ -131,7 +131,7 @@ pub struct SlotTuple<'a, M> {
     /// The memory.
     pub memory: &'a M,
     /// The table.
-    pub layout: &'a TableLayout,
+    pub layout: &'a SlotLayout,
     /// Where the tuple's words lie.
     pub offset: u64,
 }

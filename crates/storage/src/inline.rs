@@ -28,7 +28,7 @@ impl<'a> InlineRow<'a> {
     /// They are none of this table.
     #[inline]
     pub fn new(layout: &'a TableLayout, bytes: &'a [u8]) -> Result<Self, Bad> {
-        if bytes.len() < layout.forms.len() * 8 {
+        if bytes.len() < layout.schema.columns().len() * 8 {
             Err(damaged())
         } else {
             Ok(Self { layout, bytes })
@@ -94,7 +94,7 @@ impl<'a> InlineRow<'a> {
             Ok(())
         };
         match columns {
-            None => (0..self.layout.forms.len()).try_for_each(add),
+            None => (0..self.layout.schema.columns().len()).try_for_each(add),
             Some(columns) => columns.iter().try_for_each(|column| add(usize::from(*column))),
         }
     }
@@ -149,7 +149,7 @@ impl<'a> InlineRow<'a> {
     /// # Errors
     /// Damage.
     pub fn with_changes(&self, changes: &[(u16, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Bad> {
-        put(self.layout.forms.len(), out, |column| {
+        put(self.layout.schema.columns().len(), out, |column| {
             let change = changes.iter().rev().find(|(changed, _)| usize::from(*changed) == column);
             match change {
                 Some((_, value)) => Ok(Part::of(value)),
@@ -269,7 +269,7 @@ mod tests {
             .column("score", ColumnType::F64)
             .key(&["id"])
             .index("by_name", &["name"]);
-        let catalog = Catalog::new(&Schema::new().table(table), 512).unwrap();
+        let catalog = Catalog::new(&Schema::new().table(table)).unwrap();
         let layout = &catalog.tables[0];
         let values = [Value::I64(-3), Value::Text("Ada"), Value::Bytes(b""), Value::F64(0.5)];
         let (mut bytes, mut changed, mut row) = (Vec::new(), Vec::new(), Row::new());

@@ -487,7 +487,7 @@ mod tests {
             .column("c", ColumnType::F64)
             .column("d", ColumnType::U64)
             .key(&["a", "b", "c", "d"]);
-        Catalog::new(&Schema::new().table(table), 512).unwrap()
+        Catalog::new(&Schema::new().table(table)).unwrap()
     }
 
     fn bytes_of(key: TableKey) -> Vec<u8> {
@@ -540,7 +540,7 @@ mod tests {
             .column("c", ColumnType::I32)
             .column("d", ColumnType::U32);
         let key: &[&str] = if more { &["a", "b", "c", "d"] } else { &["a", "b", "c"] };
-        Catalog::new(&Schema::new().table(table.key(key).index("by_b", &["b"])), 512).unwrap()
+        Catalog::new(&Schema::new().table(table.key(key).index("by_b", &["b"]))).unwrap()
     }
 
     proptest! {

@@ -2,7 +2,8 @@
 //!
 //! | part | modules |
 //! |---|---|
-//! | schema, values, keys, tuple layout | [`Schema`], [`Value`], [`Row`] |
+//! | schema, values, keys | [`Schema`], [`Catalog`], [`Value`], [`Row`] |
+//! | tuples in slots | [`SlotLayout`] |
 //! | table heap with indexes, undo of its operations | [`Tables`] |
 //! | undo log in non-volatile memory | [`UndoLog`] |
 //! | slots on their way out under such a log | [`Superseded`] |
@@ -35,6 +36,7 @@ mod owned;
 pub mod runs;
 mod schema;
 pub mod shadow;
+mod slots;
 mod superseded;
 mod table;
 pub mod text;
@@ -56,9 +58,10 @@ pub use key::{TableKey, compare_floats};
 pub use nulls::StoredColumns;
 pub use owned::OwnedValue;
 pub use schema::{
-    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_INLINE_BYTES, MAX_INLINE_TUPLE,
-    MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALUE_BYTES, Schema, TableLayout, TableSchema,
+    Catalog, Column, IndexSchema, MAX_COLUMNS, MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALUE_BYTES,
+    Schema, TableLayout, TableSchema,
 };
+pub use slots::{MAX_INLINE_BYTES, MAX_INLINE_TUPLE, SlotLayout};
 pub use superseded::Superseded;
 pub use table::{Image, NewField, NewFields, NewTuple, Tables};
 pub use tree_key::PrimaryBytes;

@@ -17,7 +17,8 @@ use pm::{Bad, Memory, Off, Range};
 
 use crate::error::StorageError;
 use crate::key::TableKey;
-use crate::schema::{FieldForm, KeyLayout, TableLayout};
+use crate::schema::KeyLayout;
+use crate::slots::{FieldForm, SlotLayout};
 use crate::table::{TableIndex, Tables};
 use crate::tuple::slot_range;
 
@@ -42,7 +43,7 @@ pub(crate) fn is_zero<M: Memory>(memory: &M, range: Range) -> Result<bool, Bad> 
 /// Whether a column of a key has bytes outside of its word, and none but zeros are left of them.
 pub(crate) fn is_key_lost<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     key: &KeyLayout,
     word: impl Fn(u16) -> Result<Option<u64>, Bad>,
 ) -> Result<bool, Bad> {

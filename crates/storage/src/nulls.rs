@@ -312,7 +312,7 @@ mod tests {
             let kind = [ColumnType::I32, ColumnType::Text { max: 9 }, ColumnType::Uuid][number % 3];
             table = table.column(format!("c{number}"), kind).nullable();
         }
-        Catalog::new(&Schema::new().table(table), 512).unwrap().tables[0].clone()
+        Catalog::new(&Schema::new().table(table)).unwrap().tables[0].clone()
     }
 
     #[test]
@@ -373,12 +373,12 @@ mod tests {
     #[test]
     fn a_table_without_such_columns_is_stored_as_it_is_declared() {
         let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
-        let catalog = Catalog::new(&Schema::new().table(table.clone()), 512).unwrap();
+        let catalog = Catalog::new(&Schema::new().table(table.clone())).unwrap();
         let layout = &catalog.tables[0];
         assert_eq!((&layout.schema, &layout.declared), (&table, &table));
-        assert!(!layout.has_nulls() && layout.tuple_bytes() == 8);
+        assert!(!layout.has_nulls() && crate::SlotLayout::new(layout).tuple_bytes() == 8);
         let nullable = TableSchema::new("t").column("id", ColumnType::U64).nullable().key(&["id"]);
-        let error = Catalog::new(&Schema::new().table(nullable), 512).unwrap_err().to_string();
+        let error = Catalog::new(&Schema::new().table(nullable)).unwrap_err().to_string();
         assert!(
             error.contains("`id` belongs to the primary key and cannot be nullable"),
             "{error}"

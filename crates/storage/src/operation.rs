@@ -248,7 +248,7 @@ mod tests {
             .column("b", ColumnType::Text { max: 5 })
             .column("c", ColumnType::F64)
             .key(&["b", "a"]);
-        let catalog = Catalog::new(&Schema::new().table(table), 512).unwrap();
+        let catalog = Catalog::new(&Schema::new().table(table)).unwrap();
         let values = [Value::U64(1), Value::Text("two"), Value::F64(3.0)];
         let key = [Value::Text("two"), Value::U64(1)];
         let (mut record, mut one) = (Vec::new(), Vec::new());

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use index::{MAX_KEY_BYTES, NodeShape, WIDE_KEY_BYTES};
-use pm::Range;
+use index::{MAX_KEY_BYTES, WIDE_KEY_BYTES};
 use serde::{Deserialize, Serialize};
 
 use crate::by_hand::{did_you_mean, json_error, without_mark};
@@ -22,15 +21,8 @@ pub const MAX_TUPLE_BYTES: u64 = 128 << 20;
 /// primary key behind them; encoded.
 pub const MAX_OWN_KEY_BYTES: usize = 1024;
 const _: () = assert!(2 * MAX_OWN_KEY_BYTES <= MAX_KEY_BYTES);
-/// The largest node of an index.
-const MAX_NODE_BYTES: u32 = 16 << 10;
 /// How many columns a table can have.
 pub const MAX_COLUMNS: usize = 1024;
-/// The longest column, by its declaration, that a table with inlined columns inlines, in bytes.
-pub const MAX_INLINE_BYTES: u32 = 1 << 10;
-/// Bytes of a tuple up to which columns are inlined.
-pub const MAX_INLINE_TUPLE: u64 = 4 << 10;
-
 /// A column of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -154,8 +146,9 @@ impl TableSchema {
     /// Keeps text and bytes within the tuple instead of in slots of their own, in engines that can
     /// do so (`nvm-inp`; the others do as without it). A tuple is then read from one place, and its
     /// columns need no bits and no pointers of their own; in turn each tuple takes as much as its
-    /// columns may hold. Inlined are, in their order, the columns of at most [`MAX_INLINE_BYTES`] that
-    /// neither the key nor an index has, as long as the tuple has at most [`MAX_INLINE_TUPLE`] bytes.
+    /// columns may hold. Inlined are, in their order, the columns of at most
+    /// [`crate::MAX_INLINE_BYTES`] that neither the key nor an index has, as long as the tuple has at
+    /// most [`crate::MAX_INLINE_TUPLE`] bytes.
     #[must_use]
     pub fn inline_columns(mut self) -> Self {
         self.inline = true;
@@ -241,27 +234,6 @@ impl Schema {
     }
 }
 
-/// How the word of a field keeps its value (P1 3.1: what is larger than 8 bytes lies in a slot of
-/// its own, whose location stands in the field).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FieldForm {
-    /// A number.
-    Word,
-    /// Up to seven bytes, with their number in the highest byte.
-    Short,
-    /// A variable-length slot.
-    Slot,
-    /// A place of its own within the tuple. The word says the same as that of a slot.
-    Inline,
-}
-
-impl FieldForm {
-    /// Whether the word leads to the value.
-    pub(crate) fn is_long(self) -> bool {
-        matches!(self, Self::Slot | Self::Inline)
-    }
-}
-
 /// The key of the primary or of a secondary index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct KeyLayout {
@@ -284,7 +256,6 @@ pub(crate) struct KeyLayout {
     /// Whether it is made of numbers that fit together into eight bytes, for which the tree has a
     /// fast path.
     pub(crate) narrow: bool,
-    pub(crate) shape: NodeShape,
 }
 
 /// A table with all that follows from its declaration.
@@ -298,10 +269,6 @@ pub struct TableLayout {
     /// For each column the bit that says whether it is NULL, if it can be. Empty if none can.
     pub(crate) nulls: Vec<Option<NullBit>>,
     pub(crate) number: u16,
-    pub(crate) forms: Vec<FieldForm>,
-    /// Where in the tuple the columns that are inlined have their places: empty if none is.
-    places: Vec<Range>,
-    tuple_bytes: u64,
     pub(crate) primary: KeyLayout,
     pub(crate) secondary: Vec<KeyLayout>,
     /// For each column, whether it belongs to the primary key.
@@ -309,8 +276,6 @@ pub struct TableLayout {
     /// For each column, whether a secondary index has it.
     pub(crate) indexed: Vec<bool>,
     pub(crate) has_text: bool,
-    /// Whether a value may be so long that its word has the other form (`tuple.rs`).
-    pub(crate) has_large: bool,
     /// Whether the table has no column that may be NULL, and no unique index.
     pub(crate) plain: bool,
     /// For each column the default, if it has one. Empty if none has.
@@ -321,59 +286,6 @@ impl TableLayout {
     /// The places of the primary key's columns, in the key's order.
     pub fn key_columns(&self) -> impl Iterator<Item = usize> {
         self.primary.columns.iter().map(|column| usize::from(*column))
-    }
-
-    /// Bytes of a tuple's slot: a word for each column, then the places of those that are inlined.
-    #[inline]
-    pub fn tuple_bytes(&self) -> u64 {
-        self.tuple_bytes
-    }
-
-    /// Bytes of a tuple's words, one for each column.
-    #[inline]
-    pub(crate) fn words_bytes(&self) -> u64 {
-        self.forms.len() as u64 * 8
-    }
-
-    /// Whether there are inlined columns.
-    #[inline]
-    pub(crate) fn inlines(&self) -> bool {
-        !self.places.is_empty()
-    }
-
-    /// Where column `column`, which is inlined, has its place in the tuple at `tuple`, and how many
-    /// bytes fit.
-    #[inline]
-    pub(crate) fn place(&self, tuple: u64, column: u16) -> Range {
-        let place = self.places[usize::from(column)];
-        Range::new(tuple.saturating_add(place.start), place.len)
-    }
-
-    /// The same table with its columns inlined if its declaration asks for it.
-    fn inlined(&self) -> Self {
-        let mut layout = self.clone();
-        if !self.schema.inline {
-            return layout;
-        }
-        layout.places = vec![Range::new(0, 0); self.forms.len()];
-        for (column, form) in layout.forms.iter_mut().enumerate() {
-            let bytes = u64::from(self.schema.columns[column].kind.max_bytes().unwrap_or(0));
-            let end = layout.tuple_bytes + bytes.next_multiple_of(8);
-            if *form == FieldForm::Slot
-                && !self.in_key[column]
-                && !self.indexed[column]
-                && bytes <= u64::from(MAX_INLINE_BYTES)
-                && end <= MAX_INLINE_TUPLE
-            {
-                *form = FieldForm::Inline;
-                layout.places[column] = Range::new(layout.tuple_bytes, bytes);
-                layout.tuple_bytes = end;
-            }
-        }
-        if layout.tuple_bytes == self.tuple_bytes {
-            layout.places.clear();
-        }
-        layout
     }
 
     /// Returns the value that the column number `column` gets where an insert does not name it: its
@@ -395,7 +307,7 @@ impl TableLayout {
         self.schema.indexes.iter().position(|index| index.name == name)
     }
 
-    fn new(schema: &TableSchema, number: u16, node_bytes: u32) -> Result<Self, StorageError> {
+    fn new(schema: &TableSchema, number: u16) -> Result<Self, StorageError> {
         let wrong = |why: String| StorageError::Schema(format!("table `{}`: {why}", schema.name));
         if schema.name.is_empty() || schema.name.len() > 255 {
             return Err(wrong("its name must have 1 to 255 bytes".into()));
@@ -432,15 +344,6 @@ impl TableLayout {
                 "a tuple may have {tuple} bytes, at most {MAX_TUPLE_BYTES} are possible; declare less"
             )));
         }
-        let forms: Vec<FieldForm> = schema
-            .columns
-            .iter()
-            .map(|column| match column.kind.max_bytes() {
-                None => FieldForm::Word,
-                Some(max) if max <= 7 => FieldForm::Short,
-                Some(_) => FieldForm::Slot,
-            })
-            .collect();
         let number_of = |name: &String| {
             let found = schema.columns.iter().position(|column| column.name == *name);
             found.map(|at| at as u16).ok_or_else(|| {
@@ -470,7 +373,7 @@ impl TableLayout {
         }
         let key_layout = |what: String, own: &[u16], more: &[u16]| {
             let columns: Vec<u16> = own.iter().chain(more).copied().collect();
-            KeyLayout::new(&schema, &nulls, (what, columns, own.len()), node_bytes)
+            KeyLayout::new(&schema, &nulls, (what, columns, own.len()))
         };
         let primary = key_layout(format!("the primary key of table `{}`", schema.name), &key, &[])?;
         let mut indexed = vec![false; schema.columns.len()];
@@ -497,9 +400,6 @@ impl TableLayout {
         key.iter().for_each(|column| in_key[usize::from(*column)] = true);
         let has_text =
             schema.columns.iter().any(|column| matches!(column.kind, ColumnType::Text { .. }));
-        let is_large = |max| u64::from(max) >= crate::tuple::LARGE_LEN;
-        let has_large =
-            schema.columns.iter().any(|column| column.kind.max_bytes().is_some_and(is_large));
         Ok(Self {
             plain: nulls.is_empty() && !schema.indexes.iter().any(|index| index.unique),
             defaults: defaults(declared)?,
@@ -507,15 +407,11 @@ impl TableLayout {
             schema,
             nulls,
             number,
-            tuple_bytes: forms.len() as u64 * 8,
-            forms,
-            places: Vec::new(),
             primary,
             secondary,
             in_key,
             indexed,
             has_text,
-            has_large,
         })
     }
 }
@@ -546,7 +442,6 @@ impl KeyLayout {
         schema: &TableSchema,
         nulls: &[Option<NullBit>],
         (what, columns, own_columns): (String, Vec<u16>, usize),
-        node_bytes: u32,
     ) -> Result<Self, StorageError> {
         let declared = || columns.iter().map(|column| &schema.columns[usize::from(*column)]);
         let kinds: Vec<ColumnType> = declared().map(|column| column.kind).collect();
@@ -571,23 +466,7 @@ impl KeyLayout {
         let width = bytes.next_multiple_of(8);
         let numbers = kinds.iter().all(|kind| kind.number_bytes().is_some());
         let narrow = width == 8 && numbers && nulls.is_empty();
-        // A node of a wide key has room for a dozen of them at least;
-        // for the widest that is more than a node can have, and at least seven do.
-        let wanted = (24 + 12 * (width as u32 + 8)).next_power_of_two().min(MAX_NODE_BYTES);
-        let node_bytes = if narrow { node_bytes } else { node_bytes.max(wanted) };
-        let shape = NodeShape::new(node_bytes, width as u32)?;
-        Ok(Self {
-            what,
-            columns,
-            nulls,
-            own_columns,
-            kinds,
-            own_bytes,
-            bytes,
-            width,
-            narrow,
-            shape,
-        })
+        Ok(Self { what, columns, nulls, own_columns, kinds, own_bytes, bytes, width, narrow })
     }
 
     /// Whether keys are too wide for [`index::WideKey`].
@@ -612,7 +491,9 @@ pub(crate) fn encoded_bytes(kind: ColumnType) -> usize {
     }
 }
 
-/// A schema that has been found to make sense, with all that follows from it.
+/// A schema that has been found to make sense, with all that follows from it alone: tables, columns,
+/// keys and their encodings. How tuples and indexes lie in a memory or a file belongs to the engine,
+/// which derives it from this; [`crate::SlotLayout`] is one way.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     /// The tables, in the order in which they were declared.
@@ -622,11 +503,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Checks a schema. `node_bytes` is the size of index nodes.
+    /// Checks a schema.
     ///
     /// # Errors
     /// What is wrong with the schema.
-    pub fn new(schema: &Schema, node_bytes: u32) -> Result<Self, StorageError> {
+    pub fn new(schema: &Schema) -> Result<Self, StorageError> {
         if schema.tables.is_empty() || schema.tables.len() > 1024 {
             return Err(StorageError::Schema("a schema has 1 to 1024 tables".into()));
         }
@@ -640,16 +521,9 @@ impl Catalog {
                     table.name
                 )));
             }
-            tables.push(Arc::new(TableLayout::new(table, number as u16, node_bytes)?));
+            tables.push(Arc::new(TableLayout::new(table, number as u16)?));
         }
         Ok(Self { tables, schema: schema.clone() })
-    }
-
-    /// The same with columns inlined in the tables that ask for it: for engines that can do so.
-    #[must_use]
-    pub fn inlined(&self) -> Self {
-        let tables = self.tables.iter().map(|table| Arc::new(table.inlined())).collect();
-        Self { tables, schema: self.schema.clone() }
     }
 
     /// A number that differs between schemas, to tell files of one database from those of another.

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Acquire;
 use heap::LARGE_ALIGN;
 use pm::{Bad, Component, LineSet, Memory, Off, Range, View, observe};
 
-use crate::schema::{FieldForm, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::value::{ColumnType, Row, RowField};
 
 const OFFSET_BITS: u32 = 45;
@@ -61,7 +61,7 @@ pub(crate) fn slot_range(word: u64) -> Range {
     small_range(word)
 }
 
-/// As [`slot_range`], of a table without large values ([`TableLayout::has_large`]).
+/// As [`slot_range`], of a table without large values ([`SlotLayout::has_large`]).
 #[inline]
 fn small_range(word: u64) -> Range {
     Range::new((word & ((1 << OFFSET_BITS) - 1)) << 3, word >> OFFSET_BITS)
@@ -105,7 +105,7 @@ pub(crate) fn field_at(tuple: u64, column: u16) -> Off<u64> {
 #[inline]
 fn prefetch_inlined<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     tuple: u64,
     columns: Option<&[u16]>,
 ) {
@@ -130,7 +130,7 @@ fn prefetch_inlined<M: Memory>(
 /// The word says something else.
 #[inline]
 pub(crate) fn inlined_range(
-    layout: &TableLayout,
+    layout: &SlotLayout,
     tuple: u64,
     column: u16,
     word: u64,
@@ -151,7 +151,7 @@ pub(crate) fn inlined_range(
 pub(crate) fn put_inlined<M: Memory>(
     memory: &M,
     lines: &mut LineSet,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     (tuple, column): (u64, u16),
     bytes: &[u8],
 ) -> Result<(), Bad> {
@@ -180,7 +180,7 @@ pub(crate) fn put_inlined<M: Memory>(
 #[inline]
 pub(crate) fn read_tuple<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     tuple: u64,
     columns: Option<&[u16]>,
     row: &mut Row,
@@ -194,7 +194,7 @@ pub(crate) fn read_tuple<M: Memory>(
 #[inline]
 pub(crate) fn read_words<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     word_of: impl Fn(usize) -> u64,
     columns: Option<&[u16]>,
     row: &mut Row,
@@ -212,7 +212,7 @@ pub(crate) fn read_words<M: Memory>(
 #[inline(never)]
 fn read_large_words<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     word_of: &dyn Fn(usize) -> u64,
     columns: Option<&[u16]>,
     row: &mut Row,
@@ -241,7 +241,7 @@ fn read_large_words<M: Memory>(
 #[inline]
 fn read_words_at<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     (word_of, range_of, never): (impl Fn(usize) -> u64, impl Fn(u64) -> Range, u64),
     columns: Option<&[u16]>,
     row: &mut Row,
@@ -299,7 +299,7 @@ const RUNS: usize = 16;
 #[inline]
 pub(crate) fn read_tuple_bytes<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     tuple: u64,
     columns: &[u16],
     out: &mut [u8],
@@ -313,7 +313,7 @@ pub(crate) fn read_tuple_bytes<M: Memory>(
 #[inline]
 pub(crate) fn read_word_bytes<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     word_of: impl Fn(usize) -> u64,
     columns: &[u16],
     out: &mut [u8],
@@ -331,7 +331,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
 #[inline(never)]
 fn read_large_word_bytes<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     word_of: &dyn Fn(usize) -> u64,
     columns: &[u16],
     out: &mut [u8],
@@ -344,7 +344,7 @@ fn read_large_word_bytes<M: Memory>(
 #[inline]
 fn read_word_bytes_at<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     (word_of, range_of, never): (impl Fn(usize) -> u64, impl Fn(u64) -> Range, u64),
     columns: &[u16],
     out: &mut [u8],
@@ -441,8 +441,8 @@ mod tests {
         let layout = |max| {
             let table = TableSchema::new("t").column("k", ColumnType::U64);
             let table = table.column("v", ColumnType::Bytes { max }).key(&["k"]);
-            let catalog = Catalog::new(&Schema::new().table(table), 512).unwrap();
-            catalog.tables[0].clone()
+            let catalog = Catalog::new(&Schema::new().table(table)).unwrap();
+            SlotLayout::new(&catalog.tables[0])
         };
         let memory = pm::Dram::new(2 << 20).unwrap();
         memory.grow(2 << 20).unwrap();

@@ -17,7 +17,7 @@ use pm::{Bad, Memory, Off};
 use index::LeafLayout;
 
 use crate::error::StorageError;
-use crate::schema::FieldForm;
+use crate::slots::FieldForm;
 use crate::table::{NewField, Tables};
 use crate::tuple::{field_at, owned_slot};
 use crate::undo_log::{UndoEntry, UndoKind};

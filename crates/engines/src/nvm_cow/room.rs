@@ -5,7 +5,7 @@ use heap::{HeapError, Lane};
 use index::cow::{Records, TreeShape};
 use pm::Environment;
 use storage::shadow::{Needs, TreePlace};
-use storage::{StorageError, TupleCopies};
+use storage::{SlotLayout, StorageError, TupleCopies};
 
 use super::Core;
 use crate::error::EngineError;
@@ -13,7 +13,7 @@ use crate::shadow_tables::TreeMap;
 
 /// The trees' shapes, and the sizes of pages among them: a node has room for seven keys at least.
 pub(super) fn places(
-    map: &TreeMap,
+    map: &TreeMap<SlotLayout>,
     node_bytes: u32,
 ) -> Result<(Vec<TreePlace>, Vec<u32>), EngineError> {
     let mut sizes = Vec::new();

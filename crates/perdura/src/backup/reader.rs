@@ -75,7 +75,7 @@ impl Reader {
         let description: Description = serde_json::from_slice(&contents).map_err(|error| {
             BackupError::Unknown { path: self.path.clone(), why: json_error(&error) }
         })?;
-        if let Err(error) = Catalog::new(&description.schema, description.node_bytes) {
+        if let Err(error) = Catalog::new(&description.schema) {
             return Err(self.damaged(at, &format!("the schema makes no sense: {error}")));
         }
         if !(1..=256).contains(&description.partitions) {

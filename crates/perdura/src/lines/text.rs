@@ -321,7 +321,7 @@ mod tests {
             .column("h", ColumnType::Timestamp)
             .column("i", ColumnType::Uuid)
             .key(&["a"]);
-        Catalog::new(&Schema::new().table(table), 512).unwrap()
+        Catalog::new(&Schema::new().table(table)).unwrap()
     }
 
     fn read<'t>(layout: &TableLayout, text: &'t str) -> Result<Vec<OwnedValue<'t>>, String> {

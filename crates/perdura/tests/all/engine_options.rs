@@ -118,6 +118,21 @@ fn an_option_that_the_engine_does_not_have_is_refused_and_nothing_is_made() {
 }
 
 #[test]
+fn a_size_that_no_node_can_have_is_refused_and_nothing_is_left() {
+    for engine in EngineKind::ALL {
+        if !engine.options().iter().any(|option| option.name == "node_bytes") {
+            continue;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let options = small(engine).set("node_bytes", 100);
+        let error = Database::create(directory.path().join("db"), &schema(), &options).unwrap_err();
+        assert_eq!(error.to_string(), "nodes of 100 bytes cannot hold keys of 8 bytes", "{engine}");
+        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+        assert!(left.is_empty(), "{engine}: {left:?}");
+    }
+}
+
+#[test]
 fn options_of_another_engine_than_the_databases_are_refused_with_the_way_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");

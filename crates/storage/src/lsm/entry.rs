@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use index::WIDE_KEY_BYTES;
+use index::{NodeShape, WIDE_KEY_BYTES};
 use pm::{Bad, Memory};
 
 use super::cache::Found;
@@ -14,32 +14,41 @@ use super::record::{MALFORMED, Record};
 use crate::error::StorageError;
 use crate::key::TableKey;
 use crate::schema::{Catalog, KeyLayout, TableLayout};
+use crate::slots::SlotLayout;
+use crate::table::node_shape;
 use crate::value::{ColumnType, Row, RowField};
 
 /// The ordered sets of keys of a partition: one for each index of each table, the primary index
 /// of a table before its secondary ones. A run holds entries of all of them, since their numbers
-/// stand before their keys.
+/// stand before their keys. A MemTable has a B+tree for each, and its tuples in slots.
 #[derive(Debug)]
 pub struct Trees {
-    trees: Vec<(Arc<TableLayout>, usize)>,
+    trees: Vec<(Arc<SlotLayout>, usize)>,
+    /// For each tree the shape of its nodes in a MemTable.
+    shapes: Vec<NodeShape>,
     first: Vec<u16>,
 }
 
 impl Trees {
-    /// The trees of a catalog's tables.
+    /// The trees of a catalog's tables; MemTables have them in nodes of `node_bytes`.
     ///
     /// # Errors
-    /// There are more than 65,000.
-    pub fn new(catalog: &Catalog) -> Result<Self, StorageError> {
+    /// There are more than 65,000, or no node can have so many bytes.
+    pub fn new(catalog: &Catalog, node_bytes: u32) -> Result<Self, StorageError> {
         if catalog.index_count() > 65_000 {
             return Err(StorageError::Schema("a schema has at most 65000 indexes".into()));
         }
         let (mut trees, mut first) = (Vec::new(), Vec::new());
+        let mut shapes = Vec::new();
         for table in &catalog.tables {
             first.push(trees.len() as u16);
-            trees.extend((0..=table.secondary.len()).map(|index| (table.clone(), index)));
+            let table = Arc::new(SlotLayout::new(table));
+            for index in 0..table.index_count() {
+                shapes.push(node_shape(table.key_layout(index), node_bytes)?);
+                trees.push((table.clone(), index));
+            }
         }
-        Ok(Self { trees, first })
+        Ok(Self { trees, shapes, first })
     }
 
     /// How many there are.
@@ -60,7 +69,7 @@ impl Trees {
 
     /// The layout of a tree's table.
     #[inline]
-    pub fn table(&self, tree: u16) -> &Arc<TableLayout> {
+    pub fn table(&self, tree: u16) -> &Arc<SlotLayout> {
         &self.trees[usize::from(tree)].0
     }
 
@@ -73,6 +82,11 @@ impl Trees {
     pub(crate) fn keys(&self, tree: u16) -> &KeyLayout {
         let (table, index) = &self.trees[usize::from(tree)];
         table.key_layout(*index)
+    }
+
+    /// The shape of a tree's nodes in a MemTable.
+    pub(crate) fn shape(&self, tree: u16) -> NodeShape {
+        self.shapes[usize::from(tree)]
     }
 }
 
@@ -267,7 +281,7 @@ impl<'a> Assembly<'a> {
                     row.fields.push(field);
                     Ok::<_, LsmError>(())
                 };
-                let all = layout.forms.len() as u16;
+                let all = layout.schema.columns().len() as u16;
                 if let Entry::Stored(record) = entry {
                     match *columns {
                         None => record.read_together(0, all.saturating_sub(1)),
@@ -294,7 +308,7 @@ impl<'a> Assembly<'a> {
 
     #[cold]
     fn add_part<M: Memory>(&mut self, entry: &Entry<'_, M>) -> Result<bool, LsmError> {
-        let all = self.layout.forms.len();
+        let all = self.layout.schema.columns().len();
         if matches!(self.state, State::New) {
             let wanted = match self.columns {
                 None => ColumnSet::first(all),

@@ -25,7 +25,7 @@ use super::change::ColumnSet;
 use super::entry::Trees;
 use super::error::LsmError;
 use crate::key::TableKey;
-use crate::schema::{FieldForm, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::table::{TableIndex, long, narrow, publish_entry, wide, write_value};
 use crate::tuple::{owned_slot, slot_range};
 use crate::value::Value;
@@ -39,7 +39,7 @@ const TOMBSTONE: u64 = 1;
 const PRESENT: u64 = 2;
 
 /// Words of an entry that say which columns it has.
-fn set_words(layout: &TableLayout) -> u64 {
+fn set_words(layout: &SlotLayout) -> u64 {
     layout.forms.len().div_ceil(64) as u64
 }
 
@@ -96,7 +96,7 @@ impl<M: Memory> Slots<M> {
     }
 
     /// As [`Self::supersede`], for all slots of the entry that a tree's value leads to.
-    fn supersede_entry(&mut self, layout: &TableLayout, value: u64) -> Result<(), LsmError> {
+    fn supersede_entry(&mut self, layout: &SlotLayout, value: u64) -> Result<(), LsmError> {
         if value <= PRESENT {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl<M: Memory> Slots<M> {
     /// Writes an entry with these columns into a slot.
     fn write_entry<'v>(
         &mut self,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         kind: u64,
         set: &ColumnSet,
         values: impl Iterator<Item = (u16, Value<'v>)>,
@@ -197,8 +197,8 @@ impl<M: Memory> MemTable<M> {
         let cells = self.slots.lane.allocate(self.layouts.len() as u64 * 8, Purpose::Index)?;
         for tree in 0..self.layouts.len() {
             let cell = Off::new(cells + tree as u64 * 8);
-            let key = self.layouts.keys(tree as u16);
-            self.trees.push(TableIndex::create(&mut self.slots.lane, cell, key)?);
+            let (key, shape) = (self.layouts.keys(tree as u16), self.layouts.shape(tree as u16));
+            self.trees.push(TableIndex::create(&mut self.slots.lane, cell, key, shape)?);
         }
         Ok(())
     }

@@ -61,8 +61,8 @@ impl<M: Memory> Runs<M> {
     }
 
     pub(crate) fn open_run(&self, at: u64) -> Result<Run, Bad> {
-        read_header(self.memory(), at, self.catalog.tables.len())?;
-        Run::open(self.memory(), &self.catalog, at, 0)
+        read_header(self.memory(), at, self.tables.tables.len())?;
+        Run::open(self.memory(), &self.tables.tables, at, 0)
     }
 
     /// The entries of a tree, if it exists; its nodes are reachable.

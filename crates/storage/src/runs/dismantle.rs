@@ -48,9 +48,9 @@ impl<M: Memory> Runs<M> {
             lane.settle();
             return Ok(1);
         };
-        let mut run = Run::open(self.memory(), &self.catalog, input, 0)?;
-        for table in (0..self.catalog.tables.len()).rev() {
-            let layout = self.catalog.tables[table].clone();
+        let mut run = Run::open(self.memory(), &self.tables.tables, input, 0)?;
+        for table in (0..self.tables.tables.len()).rev() {
+            let layout = self.tables.tables[table].layout.clone();
             let done = by_layout!(layout.primary, Form => {
                 self.drop_leaf::<Form>(table, &mut run, result)
             })?;

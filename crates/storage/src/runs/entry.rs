@@ -11,7 +11,7 @@ use pm::{Bad, Memory, Off, Range, View};
 use crate::key::TableKey;
 use crate::lsm::change::{Change, ColumnSet};
 use crate::runs::keys::{RunKey, by_layout};
-use crate::schema::{FieldForm, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::table::key_of_words;
 use crate::tuple::owned_slot;
 
@@ -59,12 +59,12 @@ impl Entry {
 }
 
 /// Words of a set of columns.
-fn set_words(layout: &TableLayout) -> usize {
+fn set_words(layout: &SlotLayout) -> usize {
     layout.forms.len().div_ceil(64)
 }
 
 /// Words before the fields of a partial entry: the set of columns and the key.
-pub(crate) fn head_words(layout: &TableLayout) -> usize {
+pub(crate) fn head_words(layout: &SlotLayout) -> usize {
     set_words(layout) + layout.primary.width / 8
 }
 
@@ -82,7 +82,7 @@ impl<V: View> Fields<V> {
     #[inline]
     pub(crate) fn of<'m, M: Memory<View<'m> = V>>(
         memory: &'m M,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         entry: Entry,
     ) -> Result<Self, Bad> {
         match entry {
@@ -136,7 +136,7 @@ impl<V: View> Fields<V> {
     }
 
     /// All bytes of the entry's own slot.
-    pub(crate) fn bytes(&self, layout: &TableLayout) -> &[u8] {
+    pub(crate) fn bytes(&self, layout: &SlotLayout) -> &[u8] {
         let words = match &self.change {
             Change::Whole => layout.forms.len(),
             Change::Partial(set) => self.first / 8 + set.len(),
@@ -148,7 +148,7 @@ impl<V: View> Fields<V> {
 
 /// The words of a partial entry: columns `set`, of which `words` has the words by column.
 pub(crate) fn partial_words(
-    layout: &TableLayout,
+    layout: &SlotLayout,
     set: &ColumnSet,
     key: &impl RunKey,
     words: &[u64],
@@ -163,7 +163,7 @@ pub(crate) fn partial_words(
 /// The key of an entry that has a slot.
 pub(crate) fn key_of_entry<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     entry: Entry,
 ) -> Result<TableKey, Bad> {
     let fields = Fields::of(memory, layout, entry)?;
@@ -186,7 +186,7 @@ pub(crate) fn key_of_entry<M: Memory>(
 /// and not to the entry `other` of the same key; zero is no entry.
 pub(crate) fn owned_apart<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     word: u64,
     other: u64,
     mut visit: impl FnMut(u64, u64),

@@ -49,8 +49,8 @@ impl<M: Memory> Runs<M> {
             Some(begun) => self.fillings.swap_remove(begun),
             None => self.begin_filter(run)?,
         };
-        if filling.table < self.catalog.tables.len() {
-            let layout = self.catalog.tables[filling.table].clone();
+        if filling.table < self.tables.tables.len() {
+            let layout = self.tables.tables[filling.table].layout.clone();
             let done = by_layout!(layout.primary, Form => self.fill_from::<Form>(&mut filling))?;
             self.fillings.push(filling);
             return Ok(done);

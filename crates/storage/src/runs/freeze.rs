@@ -36,8 +36,8 @@ impl<M: Memory> Runs<M> {
     /// Damage.
     pub fn freeze(&mut self, engine: &[(Off<u64>, u64)]) -> Result<bool, StorageError> {
         let mut lines = LineSet::new();
-        let lane = &mut self.tables.lane;
-        let at = match Self::write_run(lane, &self.catalog, &mut lines, None) {
+        let (tables, lane) = (self.tables.tables.len(), &mut self.tables.lane);
+        let at = match Self::write_run(lane, tables, &mut lines, None) {
             Ok(at) => at,
             Err(StorageError::Heap(HeapError::Full(_))) => return Ok(false),
             Err(error) => return Err(error),
@@ -53,7 +53,7 @@ impl<M: Memory> Runs<M> {
         // The next fence comes before the engine's words change: only they are changed by anything but
         // other mini-transactions.
         self.tables.lane.mini_commit(&mut lines);
-        let fresh = trees_of(&self.catalog, at);
+        let fresh = trees_of(&self.tables.tables, at);
         let memtable = self.tables.tables.iter_mut().map(|table| &mut table.indexes[0]);
         let trees: Vec<TableIndex<Append>> =
             memtable.zip(fresh).map(|(old, new)| std::mem::replace(old, new)).collect();

@@ -40,6 +40,7 @@ use crate::runs::read::take_words;
 use crate::runs::run::Run;
 use crate::runs::scan::next_of_all;
 use crate::runs::{Runs, word_at};
+use crate::table::Table;
 
 /// Entries of a leaf at most that are written anew: each is a line or more of the mini-transaction.
 pub(crate) const NEW_ENTRIES_A_STEP: usize = 32;
@@ -92,8 +93,8 @@ impl<M: Memory> Runs<M> {
         let bytes = bytes.fold(0u64, u64::saturating_add);
         let plan = merge.into as u64 | if merge.to_bottom { TO_BOTTOM } else { 0 };
         let mut lines = LineSet::new();
-        let lane = &mut self.tables.lane;
-        let at = Self::write_run(lane, &self.catalog, &mut lines, Some((plan, bytes, &inputs)))?;
+        let (tables, lane) = (self.tables.tables.len(), &mut self.tables.lane);
+        let at = Self::write_run(lane, tables, &mut lines, Some((plan, bytes, &inputs)))?;
         lane.mini_store(word_at(self.directory, BUILDING), at);
         lane.mini_persist(at)?;
         lane.mini_commit(&mut lines);
@@ -104,12 +105,12 @@ impl<M: Memory> Runs<M> {
     pub(crate) fn resume_merge(&mut self, at: u64) -> Result<(), StorageError> {
         let memory = self.memory();
         let damaged = Bad::Damaged { what: "merge of runs", at };
-        let plan = read_header(memory, at, self.catalog.tables.len())?.plan;
+        let plan = read_header(memory, at, self.tables.tables.len())?.plan;
         let level = (plan & !TO_BOTTOM) as usize;
         if level > MAX_LEVEL {
             return Err(damaged.into());
         }
-        let result = Run::open(memory, &self.catalog, at, level)?;
+        let result = Run::open(memory, &self.tables.tables, at, level)?;
         let mut inputs = Vec::new();
         for number in 0..MAX_RUNS {
             let input = memory.load(input_at(at, number), Acquire)?;
@@ -122,7 +123,7 @@ impl<M: Memory> Runs<M> {
         // What is built is in order of the tables: the last that has a tree is the one to go on
         // with, and those before it are done.
         let mut table = 0;
-        for (number, layout) in self.catalog.tables.iter().enumerate() {
+        for (number, Table { layout, .. }) in self.tables.tables.iter().enumerate() {
             let tree = &result.trees[number];
             let there = by_layout!(layout.primary, Form => Form::tree(tree).exists(memory))?;
             if there {
@@ -137,7 +138,7 @@ impl<M: Memory> Runs<M> {
     /// Does a step of the merge that is being built; returns how many entries it looked at.
     pub(crate) fn merge_step(&mut self) -> Result<u64, StorageError> {
         let Some(mut merging) = self.merging.take() else { return Ok(0) };
-        if merging.table == self.catalog.tables.len() {
+        if merging.table == self.tables.tables.len() {
             let (at, filter) = (merging.result.at, merging.result.filter.is_some());
             let empty = merging.result.keys == 0;
             self.merging = Some(merging);
@@ -147,7 +148,7 @@ impl<M: Memory> Runs<M> {
             self.replace_inputs()?;
             return Ok(1);
         }
-        let layout = self.catalog.tables[merging.table].clone();
+        let layout = self.tables.tables[merging.table].layout.clone();
         // On an error the merge is taken up again from what is there.
         let done = by_layout!(layout.primary, Form => self.merge_leaf::<Form>(&mut merging))?;
         self.merging = Some(merging);

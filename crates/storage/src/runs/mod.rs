@@ -42,7 +42,6 @@ mod scan;
 mod undo;
 mod work;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
@@ -52,7 +51,8 @@ use pm::{Bad, LineSet, Memory, Off, Range};
 use crate::error::StorageError;
 use crate::key::TableKey;
 use crate::lsm::levels::LevelPolicy;
-use crate::schema::{Catalog, TableLayout};
+use crate::schema::Catalog;
+use crate::slots::SlotLayout;
 use crate::table::Tables;
 
 pub use change::{Replacement, Update};
@@ -75,7 +75,6 @@ use work::Pace;
 pub struct Runs<M: Memory> {
     /// Secondary indexes, and as primary ones the trees of the MemTable.
     pub tables: Tables<M, Append>,
-    catalog: Arc<Catalog>,
     policy: LevelPolicy,
     directory: u64,
     memtable: u64,
@@ -116,29 +115,31 @@ impl<M: Memory> Runs<M> {
     /// pointers behind it. Nothing leads to them yet.
     ///
     /// # Errors
-    /// The memory is full.
+    /// The memory is full, or no node can have so many bytes.
     pub fn create(
         mut lane: Lane<M>,
-        catalog: &Arc<Catalog>,
+        catalog: &Catalog,
+        node_bytes: u32,
         policy: LevelPolicy,
         directory: u64,
     ) -> Result<Self, StorageError> {
         let memory = lane.memory().clone();
+        let tables = catalog.tables.len();
         let bytes = Self::root_bytes(catalog);
         memory.copy(Off::new(directory), &vec![0; bytes as usize]);
         memory.flush(Range::new(directory, bytes));
-        let memtable = Self::write_run(&mut lane, catalog, &mut LineSet::new(), None)?;
+        let memtable = Self::write_run(&mut lane, tables, &mut LineSet::new(), None)?;
         let word = word_at(directory, MEMTABLE);
         lane.mini_store(word, memtable);
         lane.mini_persist(memtable)?;
         let mut lines = LineSet::new();
-        lines.add(Range::new(memtable, run_bytes(catalog.tables.len())));
+        lines.add(Range::new(memtable, run_bytes(tables)));
         lane.mini_commit(&mut lines);
         memory.fence();
-        let mut runs = Self::assemble(lane, catalog, policy, directory, memtable);
-        for table in 0..catalog.tables.len() {
-            for index in 0..catalog.tables[table].secondary.len() {
-                runs.tables.create_index(table as u16, index + 1)?;
+        let mut runs = Self::assemble(lane, (catalog, node_bytes), policy, directory, memtable)?;
+        for table in 0..tables {
+            for index in 1..catalog.tables[table].index_count() {
+                runs.tables.create_index(table as u16, index)?;
             }
         }
         Ok(runs)
@@ -148,10 +149,11 @@ impl<M: Memory> Runs<M> {
     /// MemTable's size. Reads what stands in the directory, and nothing that grows with the data.
     ///
     /// # Errors
-    /// Damage.
+    /// Damage, or no node can have so many bytes.
     pub fn open(
         lane: Lane<M>,
-        catalog: &Arc<Catalog>,
+        catalog: &Catalog,
+        node_bytes: u32,
         policy: LevelPolicy,
         directory: u64,
         (bytes, keys): (u64, u64),
@@ -160,7 +162,7 @@ impl<M: Memory> Runs<M> {
         let memtable = memory.load(word_at(directory, MEMTABLE), Acquire)?;
         layout::read_header(&memory, memtable, catalog.tables.len())?;
         run::check_size(&memory, memtable, bytes, keys)?;
-        let mut runs = Self::assemble(lane, catalog, policy, directory, memtable);
+        let mut runs = Self::assemble(lane, (catalog, node_bytes), policy, directory, memtable)?;
         (runs.bytes, runs.keys) = (bytes, keys);
         for number in 0..MAX_RUNS as u64 {
             let word = memory.load(word_at(directory, FIRST_RUN + number), Acquire)?;
@@ -172,7 +174,8 @@ impl<M: Memory> Runs<M> {
             if newer > level || level > MAX_LEVEL {
                 return Err(Bad::Damaged { what: "directory of runs", at: directory }.into());
             }
-            runs.runs.push(Run::open(&memory, catalog, at, level)?);
+            let run = Run::open(&memory, &runs.tables.tables, at, level)?;
+            runs.runs.push(run);
         }
         runs.pace.wake();
         if !runs.is_crowded() {
@@ -183,23 +186,23 @@ impl<M: Memory> Runs<M> {
 
     fn assemble(
         lane: Lane<M>,
-        catalog: &Arc<Catalog>,
+        (catalog, node_bytes): (&Catalog, u32),
         policy: LevelPolicy,
         directory: u64,
         memtable: u64,
-    ) -> Self {
+    ) -> Result<Self, StorageError> {
         let mut secondary = directory + DIRECTORY_BYTES;
-        let tables = Tables::open_at(lane, catalog, |table, index| {
-            if index == 0 {
-                return cell_at(memtable, table);
-            }
-            secondary += 8;
-            Off::new(secondary - 8)
-        });
+        let tables =
+            Tables::open_at(lane, SlotLayout::all(catalog), node_bytes, |table, index| {
+                if index == 0 {
+                    return cell_at(memtable, table);
+                }
+                secondary += 8;
+                Off::new(secondary - 8)
+            })?;
         let level0_runs = policy.level0_runs.min(MAX_LEVEL0_RUNS);
-        Self {
+        Ok(Self {
             tables,
-            catalog: catalog.clone(),
             policy: LevelPolicy { level0_runs, ..policy },
             directory,
             memtable,
@@ -219,7 +222,7 @@ impl<M: Memory> Runs<M> {
             relief: Relief::default(),
             pace: Pace::default(),
             stats: RunsStats::default(),
-        }
+        })
     }
 
     /// The memory under the tables.
@@ -241,7 +244,7 @@ impl<M: Memory> Runs<M> {
     }
 
     #[inline]
-    fn layout(&self, table: usize) -> &TableLayout {
+    fn layout(&self, table: usize) -> &SlotLayout {
         &self.tables.tables[table].layout
     }
 
@@ -284,15 +287,15 @@ impl<M: Memory> Runs<M> {
         self.runs.iter().map(|run| run.at | run.level as u64)
     }
 
-    /// Writes the descriptor of an empty run; `inputs` are those of a merge, with its plan and their
-    /// bytes.
+    /// Writes the descriptor of an empty run of so many tables; `inputs` are those of a merge, with
+    /// its plan and their bytes.
     fn write_run(
         lane: &mut Lane<M>,
-        catalog: &Catalog,
+        tables: usize,
         lines: &mut LineSet,
         merge: Option<(u64, u64, &[u64])>,
     ) -> Result<u64, StorageError> {
-        let bytes = run_bytes(catalog.tables.len());
+        let bytes = run_bytes(tables);
         let at = lane.allocate(bytes, Purpose::Log)?;
         assert!(at.is_multiple_of(64), "a slot of whole lines starts on one");
         let mut image = vec![0u8; bytes as usize];

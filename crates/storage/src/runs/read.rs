@@ -9,7 +9,7 @@ use crate::lsm::change::{Change, Coalescing, ColumnSet};
 use crate::runs::Runs;
 use crate::runs::entry::{Entry, Fields};
 use crate::runs::keys::{RunKey, by_form, filter_hash};
-use crate::schema::TableLayout;
+use crate::slots::SlotLayout;
 use crate::tuple::{read_tuple, read_tuple_bytes, read_word_bytes, read_words};
 use crate::value::{Row, Value};
 
@@ -200,7 +200,7 @@ impl<M: Memory> Runs<M> {
 /// Takes the columns that a tuple still lacks from its next older entry.
 pub(crate) fn take_words<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     value: u64,
     tuple: &mut Coalescing,
     words: &mut [u64],
@@ -215,7 +215,7 @@ pub(crate) fn take_words<M: Memory>(
 }
 
 /// The columns that are asked for.
-pub(crate) fn wanted(layout: &TableLayout, columns: Option<&[u16]>) -> ColumnSet {
+pub(crate) fn wanted(layout: &SlotLayout, columns: Option<&[u16]>) -> ColumnSet {
     match columns {
         None => ColumnSet::first(layout.forms.len()),
         Some(columns) => columns.iter().copied().collect(),

@@ -105,8 +105,8 @@ impl<M: Memory> Runs<M> {
         if self.runs.is_empty() {
             return Ok(());
         }
-        for table in 0..self.catalog.tables.len() {
-            let bytes = self.catalog.tables[table].primary.shape.node_bytes as u64;
+        for table in 0..self.tables.tables.len() {
+            let bytes = self.tables.tables[table].indexes[0].shape().node_bytes as u64;
             self.tables.lane.keep(bytes, Purpose::Index, KEPT_NODES, grow)?;
         }
         Ok(())
@@ -262,14 +262,14 @@ impl<M: Memory> Runs<M> {
     /// A step of the walk: looks for dead keys, in all tables, then joins leaves, in all trees.
     fn walk_step(&mut self) -> Result<u64, StorageError> {
         let Some(mut walk) = self.relief.walk.take() else { return Ok(0) };
-        if walk.table == self.catalog.tables.len() {
+        if walk.table == self.tables.tables.len() {
             if !std::mem::replace(&mut walk.joins, true) {
                 walk.table = 0;
                 self.relief.walk = Some(walk);
             }
             return Ok(1);
         }
-        let layout = self.catalog.tables[walk.table].clone();
+        let layout = self.tables.tables[walk.table].layout.clone();
         let done = if walk.joins {
             let index = if walk.tree <= layout.secondary.len() { walk.tree } else { 0 };
             by_layout!(layout.key_layout(index), Form => self.join_leaves::<Form>(&mut walk))?
@@ -336,8 +336,8 @@ impl<M: Memory> Runs<M> {
         self.merging = None;
         self.give_up_fillings();
         let mut run = self.open_run(result)?;
-        for table in (0..self.catalog.tables.len()).rev() {
-            let layout = self.catalog.tables[table].clone();
+        for table in (0..self.tables.tables.len()).rev() {
+            let layout = self.tables.tables[table].layout.clone();
             let done =
                 by_layout!(layout.primary, Form => self.drop_built::<Form>(table, &mut run))?;
             if done > 0 {

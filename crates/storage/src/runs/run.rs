@@ -9,8 +9,7 @@ use pm::{Bad, Memory, Off};
 
 use crate::runs::keys::{RunKey, filter_hash};
 use crate::runs::layout::{cell_at, read_header};
-use crate::schema::Catalog;
-use crate::table::TableIndex;
+use crate::table::{Table, TableIndex};
 
 /// Bits of a filter for each key: one false positive in a hundred.
 pub(crate) const FILTER_BITS: u32 = 10;
@@ -64,21 +63,21 @@ pub(crate) struct Run {
     pub(crate) trees: Vec<TableIndex<Append>>,
 }
 
-/// The trees of the run at `at`.
-pub(crate) fn trees_of(catalog: &Catalog, at: u64) -> Vec<TableIndex<Append>> {
-    let tables = catalog.tables.iter().enumerate();
-    tables.map(|(table, layout)| TableIndex::open(cell_at(at, table), &layout.primary)).collect()
+/// The trees of the run at `at`: as those of the MemTable, which `tables` have.
+pub(crate) fn trees_of(tables: &[Table<Append>], at: u64) -> Vec<TableIndex<Append>> {
+    let memtable = tables.iter().map(|table| &table.indexes[0]);
+    memtable.enumerate().map(|(table, tree)| tree.open_like(cell_at(at, table))).collect()
 }
 
 impl Run {
     /// The run at `at`.
     pub(crate) fn open<M: Memory>(
         memory: &M,
-        catalog: &Catalog,
+        tables: &[Table<Append>],
         at: u64,
         level: usize,
     ) -> Result<Self, Bad> {
-        let header = read_header(memory, at, catalog.tables.len())?;
+        let header = read_header(memory, at, tables.len())?;
         check_size(memory, at, header.bytes, header.keys)?;
         let mut filter = None;
         if header.filter != 0 {
@@ -101,7 +100,7 @@ impl Run {
                 bloom: Bloom::new(header.filter_bits as u32),
             });
         }
-        let trees = trees_of(catalog, at);
+        let trees = trees_of(tables, at);
         Ok(Self { at, level, bytes: header.bytes, keys: header.keys, filter, trees })
     }
 

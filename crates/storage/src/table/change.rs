@@ -13,7 +13,8 @@ use super::{
 };
 use crate::error::StorageError;
 use crate::key::{TableKey, check_value};
-use crate::schema::{FieldForm, MAX_COLUMNS, TableLayout};
+use crate::schema::{MAX_COLUMNS, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::tuple::{field_at, object_bytes, owned_slot, put_inlined, short_word, slot_word};
 use crate::value::Value;
 
@@ -211,7 +212,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// The keys of a secondary index before and after a change of fields.
     fn keys_around(
         &self,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         index: usize,
         tuple: u64,
         fields: &[NewField],
@@ -478,7 +479,7 @@ pub(crate) fn check_tuple(layout: &TableLayout, values: &[Value<'_>]) -> Result<
 pub(crate) fn write_words<M: Memory>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     values: &[Value<'_>],
     words: &mut Vec<u64>,
 ) -> Result<u64, StorageError> {
@@ -506,7 +507,7 @@ pub(crate) fn write_words<M: Memory>(
 fn write_inlining<M: Memory>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     tuple: u64,
     values: &[Value<'_>],
     words: &mut Vec<u64>,
@@ -563,7 +564,7 @@ pub(super) fn write_slot<M: Memory>(
 }
 
 /// Gives the slots back that these words own.
-pub(crate) fn release_words<M: Memory>(lane: &mut Lane<M>, layout: &TableLayout, words: &[u64]) {
+pub(crate) fn release_words<M: Memory>(lane: &mut Lane<M>, layout: &SlotLayout, words: &[u64]) {
     for (form, word) in layout.forms.iter().zip(words) {
         if let Some(slot) = owned_slot(*form, *word) {
             lane.release(slot);

@@ -1,13 +1,30 @@
 //! Entries of a table's indexes, whichever form their keys have.
 
 use heap::Lane;
-use index::{BTree, IndexError, LeafLayout, LongKey, Prepared, WIDE_KEY_BYTES, WideKey};
+use index::{BTree, IndexError, LeafLayout, LongKey, NodeShape, Prepared, WIDE_KEY_BYTES, WideKey};
 use pm::{Bad, Component, Durable, LineSet, Memory, Off, observe};
 
 use crate::error::StorageError;
 use crate::key::{TableKey, key_of_fields, packed_words};
-use crate::schema::{FieldForm, KeyLayout, TableLayout};
+use crate::schema::{KeyLayout, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::tuple::{short_bytes, slot_range};
+
+/// The largest node of an index.
+const MAX_NODE_BYTES: u32 = 16 << 10;
+
+/// Returns the shape of the nodes of a B+tree with such keys: of `node_bytes`, or more where the
+/// keys are wide. A node of wide keys has room for a dozen of them at least; for the widest that is
+/// more than a node can have, and at least seven do.
+///
+/// # Errors
+/// No node can have so many bytes.
+pub(crate) fn node_shape(key: &KeyLayout, node_bytes: u32) -> Result<NodeShape, IndexError> {
+    let width = key.width as u32;
+    let wanted = (24 + 12 * (width + 8)).next_power_of_two().min(MAX_NODE_BYTES);
+    let node_bytes = if key.narrow { node_bytes } else { node_bytes.max(wanted) };
+    NodeShape::new(node_bytes, width)
+}
 
 /// An index of a table, with the fast path for keys of one number.
 #[derive(Debug)]
@@ -19,13 +36,22 @@ pub(crate) enum TableIndex<L> {
 
 impl<L: LeafLayout> TableIndex<L> {
     /// The index whose root pointer lives at `cell`. Reads nothing.
-    pub(crate) fn open(cell: Off<u64>, key: &KeyLayout) -> Self {
+    pub(crate) fn open(cell: Off<u64>, key: &KeyLayout, shape: NodeShape) -> Self {
         if key.narrow {
-            Self::Narrow(BTree::open(cell, key.shape))
+            Self::Narrow(BTree::open(cell, shape))
         } else if key.is_long() {
-            Self::Long(BTree::open(cell, key.shape))
+            Self::Long(BTree::open(cell, shape))
         } else {
-            Self::Wide(BTree::open(cell, key.shape))
+            Self::Wide(BTree::open(cell, shape))
+        }
+    }
+
+    /// Another index of such keys and nodes, whose root pointer lives at `cell`. Reads nothing.
+    pub(crate) fn open_like(&self, cell: Off<u64>) -> Self {
+        match self {
+            Self::Narrow(tree) => Self::Narrow(BTree::open(cell, *tree.shape())),
+            Self::Wide(tree) => Self::Wide(BTree::open(cell, *tree.shape())),
+            Self::Long(tree) => Self::Long(BTree::open(cell, *tree.shape())),
         }
     }
 
@@ -34,8 +60,8 @@ impl<L: LeafLayout> TableIndex<L> {
         lane: &mut Lane<M>,
         cell: Off<u64>,
         key: &KeyLayout,
+        shape: NodeShape,
     ) -> Result<Self, IndexError> {
-        let shape = key.shape;
         Ok(if key.narrow {
             Self::Narrow(BTree::create(lane, cell, shape)?)
         } else if key.is_long() {
@@ -51,6 +77,15 @@ impl<L: LeafLayout> TableIndex<L> {
             Self::Narrow(tree) => tree.root_cell(),
             Self::Wide(tree) => tree.root_cell(),
             Self::Long(tree) => tree.root_cell(),
+        }
+    }
+
+    /// The sizes of its nodes.
+    pub(crate) fn shape(&self) -> &NodeShape {
+        match self {
+            Self::Narrow(tree) => tree.shape(),
+            Self::Wide(tree) => tree.shape(),
+            Self::Long(tree) => tree.shape(),
         }
     }
 }
@@ -100,7 +135,7 @@ pub(crate) fn publish_entry<M: Memory, L: LeafLayout>(
 pub(crate) fn prepare_for_words<M: Memory, L: LeafLayout>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     (index, tree): (usize, &mut TableIndex<L>),
     words: &[u64],
     offset: u64,
@@ -120,7 +155,7 @@ pub(crate) fn prepare_for_words<M: Memory, L: LeafLayout>(
 pub(crate) fn prepare_entry<M: Memory, L: LeafLayout>(
     lane: &mut Lane<M>,
     lines: &mut LineSet,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     index: &mut TableIndex<L>,
     key: &TableKey,
     tuple: u64,
@@ -151,7 +186,7 @@ fn duplicate<T>(layout: &TableLayout, prepared: Result<T, IndexError>) -> Result
 /// The key of a tuple whose words `word` gives.
 pub(crate) fn key_of_words<M: Memory>(
     memory: &M,
-    layout: &TableLayout,
+    layout: &SlotLayout,
     key: &KeyLayout,
     word: impl FnMut(u16) -> Result<u64, Bad>,
 ) -> Result<TableKey, Bad> {
@@ -177,4 +212,45 @@ pub(crate) fn key_of_words<M: Memory>(
         builder.bytes(max, bytes);
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Catalog, Schema, TableSchema};
+    use crate::value::ColumnType;
+
+    fn catalog(text: u32) -> Catalog {
+        let table = TableSchema::new("t")
+            .column("id", ColumnType::U64)
+            .column("text", ColumnType::Text { max: text })
+            .key(&["id"])
+            .index("by_text", &["text"]);
+        Catalog::new(&Schema::new().table(table)).unwrap()
+    }
+
+    #[test]
+    fn nodes_of_wide_keys_are_larger_than_the_others() {
+        let of = |text, index, node_bytes| {
+            let catalog = catalog(text);
+            let shape = node_shape(catalog.tables[0].key_layout(index), node_bytes).unwrap();
+            (shape.node_bytes, shape.leaf_capacity)
+        };
+        assert_eq!(of(20, 0, 64), (64, 3));
+        assert_eq!(of(20, 1, 64), (512, 12));
+        assert_eq!(of(20, 1, 4096).0, 4096);
+        // The key's column, its length, the primary key.
+        assert_eq!(of(1022, 1, 512), (16 << 10, 15));
+    }
+
+    #[test]
+    fn a_size_that_no_node_can_have_is_refused() {
+        let catalog = catalog(20);
+        for impossible in [0, 32, 100, 32 << 10] {
+            let refused = node_shape(catalog.tables[0].key_layout(0), impossible);
+            let refused = StorageError::from(refused.unwrap_err()).to_string();
+            let told = format!("nodes of {impossible} bytes cannot hold keys of 8 bytes");
+            assert_eq!(refused, told);
+        }
+    }
 }

@@ -15,7 +15,7 @@ use pm::{Bad, Memory, Off, Range};
 use super::change::write_slot;
 use super::{NewField, Tables};
 use crate::error::StorageError;
-use crate::schema::{FieldForm, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::tuple::{field_at, inlined_range, put_inlined, slot_range};
 use crate::value::Value;
 
@@ -95,7 +95,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[track_caller]
     pub(crate) fn restore_image(
         &mut self,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         (tuple, column): (u64, u16),
         word: u64,
         expected: u32,
@@ -124,7 +124,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     #[track_caller]
     pub(crate) fn put_image(
         &mut self,
-        layout: &TableLayout,
+        layout: &SlotLayout,
         (tuple, column): (u64, u16),
         word: u64,
     ) -> Result<(), Bad> {

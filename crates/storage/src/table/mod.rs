@@ -30,7 +30,8 @@ use pm::{Bad, LineSet, Memory, Off};
 
 use crate::error::StorageError;
 use crate::key::{TableKey, encode_key, narrow_key};
-use crate::schema::{Catalog, TableLayout};
+use crate::schema::Catalog;
+use crate::slots::SlotLayout;
 use crate::tuple::{field_at, read_tuple, read_tuple_bytes};
 use crate::value::{Row, Value};
 
@@ -40,7 +41,7 @@ pub use image::Image;
 
 #[derive(Debug)]
 pub(crate) struct Table<L> {
-    pub(crate) layout: Arc<TableLayout>,
+    pub(crate) layout: Arc<SlotLayout>,
     /// The primary index, then the secondary ones.
     pub(crate) indexes: Vec<TableIndex<L>>,
 }
@@ -118,14 +119,19 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         catalog.index_count() as u64 * 8
     }
 
-    /// Creates empty tables, whose root pointers will live at `cells`.
+    /// Creates empty tables with indexes of such nodes, whose root pointers will live at `cells`.
     ///
     /// # Errors
-    /// The memory is full.
-    pub fn create(lane: Lane<M>, catalog: &Catalog, cells: Off<u64>) -> Result<Self, StorageError> {
-        let mut tables = Self::open(lane, catalog, cells);
-        for (table, layout) in catalog.tables.iter().enumerate() {
-            for index in 0..=layout.secondary.len() {
+    /// The memory is full, or no node can have so many bytes.
+    pub fn create(
+        lane: Lane<M>,
+        layouts: Vec<SlotLayout>,
+        node_bytes: u32,
+        cells: Off<u64>,
+    ) -> Result<Self, StorageError> {
+        let mut tables = Self::open(lane, layouts, node_bytes, cells)?;
+        for table in 0..tables.tables.len() {
+            for index in 0..tables.tables[table].indexes.len() {
                 tables.create_index(table as u16, index)?;
             }
         }
@@ -138,15 +144,24 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// The memory is full; nothing has changed then.
     pub(crate) fn create_index(&mut self, table: u16, index: usize) -> Result<(), StorageError> {
         let Table { layout, indexes } = &mut self.tables[usize::from(table)];
-        let cell = indexes[index].root_cell();
-        indexes[index] = TableIndex::create(&mut self.lane, cell, layout.key_layout(index))?;
+        let (cell, shape) = (indexes[index].root_cell(), *indexes[index].shape());
+        let key = layout.key_layout(index);
+        indexes[index] = TableIndex::create(&mut self.lane, cell, key, shape)?;
         Ok(())
     }
 
     /// The tables whose root pointers live at `cells`. Reads nothing.
-    pub fn open(lane: Lane<M>, catalog: &Catalog, cells: Off<u64>) -> Self {
+    ///
+    /// # Errors
+    /// No node can have so many bytes.
+    pub fn open(
+        lane: Lane<M>,
+        layouts: Vec<SlotLayout>,
+        node_bytes: u32,
+        cells: Off<u64>,
+    ) -> Result<Self, StorageError> {
         let mut cell = cells;
-        Self::open_at(lane, catalog, |_, _| {
+        Self::open_at(lane, layouts, node_bytes, |_, _| {
             let at = cell;
             cell = cell.plus(8);
             at
@@ -155,26 +170,26 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
 
     /// The tables of which `cell` says where the root pointer of an index of a table lives; it is
     /// asked in order. Reads nothing.
+    ///
+    /// # Errors
+    /// No node can have so many bytes.
     pub(crate) fn open_at(
         lane: Lane<M>,
-        catalog: &Catalog,
+        layouts: Vec<SlotLayout>,
+        node_bytes: u32,
         mut cell: impl FnMut(usize, usize) -> Off<u64>,
-    ) -> Self {
-        let tables = catalog
-            .tables
-            .iter()
-            .map(|layout| Table {
-                layout: layout.clone(),
-                indexes: std::iter::once(&layout.primary)
-                    .chain(&layout.secondary)
-                    .enumerate()
-                    .map(|(index, key)| {
-                        TableIndex::open(cell(usize::from(layout.number), index), key)
-                    })
-                    .collect(),
-            })
-            .collect();
-        Self {
+    ) -> Result<Self, StorageError> {
+        let mut tables = Vec::with_capacity(layouts.len());
+        for (table, layout) in layouts.into_iter().enumerate() {
+            let mut indexes = Vec::with_capacity(layout.index_count());
+            for index in 0..layout.index_count() {
+                let key = layout.key_layout(index);
+                let shape = node_shape(key, node_bytes)?;
+                indexes.push(TableIndex::open(cell(table, index), key, shape));
+            }
+            tables.push(Table { layout: Arc::new(layout), indexes });
+        }
+        Ok(Self {
             lane,
             tables,
             lines: LineSet::new(),
@@ -187,7 +202,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
             removed: Vec::new(),
             words: Vec::new(),
             unsettled: false,
-        }
+        })
     }
 
     /// The memory under the tables.
@@ -197,7 +212,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// The layout of table `table`.
-    pub fn layout(&self, table: u16) -> &Arc<TableLayout> {
+    pub fn layout(&self, table: u16) -> &Arc<SlotLayout> {
         &self.tables[usize::from(table)].layout
     }
 

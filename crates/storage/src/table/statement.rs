@@ -10,7 +10,7 @@ use pm::{Bad, Memory, Off};
 
 use super::Tables;
 use crate::error::StorageError;
-use crate::schema::{FieldForm, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::tuple::{field_at, owned_slot, slot_range};
 use crate::undo_log::{FIELDS_PER_ENTRY, UndoEntry, UndoKind};
 use crate::value::Value;
@@ -90,7 +90,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(())
     }
 
-    fn layout_of_statement(&self, entry: &UndoEntry) -> Result<&Arc<TableLayout>, Bad> {
+    fn layout_of_statement(&self, entry: &UndoEntry) -> Result<&Arc<SlotLayout>, Bad> {
         let damaged = Bad::Damaged { what: "log entry", at: entry.tuple() };
         let table = self.tables.get(usize::from(entry.table())).ok_or(damaged)?;
         let columns = table.layout.forms.len();

@@ -1,11 +1,11 @@
 //! The encodings of keys and of tuples as literals: what `docs/format/keys.md` and `tuple.md` say.
 
 use storage::{
-    Catalog, ColumnType, InlineRow, Schema, TableLayout, TableSchema, Value, encode_row,
+    Catalog, ColumnType, InlineRow, Schema, SlotLayout, TableLayout, TableSchema, Value, encode_row,
 };
 
 fn layout(table: TableSchema) -> std::sync::Arc<TableLayout> {
-    let catalog = Catalog::new(&Schema::new().table(table), 512).expect("a schema");
+    let catalog = Catalog::new(&Schema::new().table(table)).expect("a schema");
     catalog.tables[0].clone()
 }
 
@@ -154,7 +154,8 @@ fn a_table_without_nulls_has_no_null_word() {
         .key(&["id"])
         .index("by_n", &["n"]);
     let layout = layout(table);
-    assert_eq!((layout.tuple_bytes(), layout.key_bytes(0), layout.key_bytes(1)), (16, 8, 8));
+    let tuple_bytes = SlotLayout::new(&layout).tuple_bytes();
+    assert_eq!((tuple_bytes, layout.key_bytes(0), layout.key_bytes(1)), (16, 8, 8));
     let mut row = Vec::new();
     encode_row(&layout, &[Value::U64(9), Value::I64(-1)], &mut row).expect("a row");
     assert_eq!(row, [9, u64::MAX].map(u64::to_le_bytes).concat());

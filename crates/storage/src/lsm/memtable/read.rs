@@ -13,14 +13,14 @@ use crate::lsm::entry::TreeKey;
 use crate::lsm::error::LsmError;
 use crate::lsm::record::{Encoder, KEY_ONLY};
 use crate::lsm::sstable::Cursor;
-use crate::schema::{FieldForm, TableLayout};
+use crate::slots::{FieldForm, SlotLayout};
 use crate::tuple::{short_bytes, slot_range};
 
 /// An entry of a MemTable.
 #[derive(Debug)]
 pub struct MemEntry<'a, M: Memory> {
     pub(super) memory: &'a M,
-    pub(super) layout: &'a TableLayout,
+    pub(super) layout: &'a SlotLayout,
     pub(super) value: u64,
 }
 
