@@ -36,7 +36,9 @@ impl<E: Environment> Tx<'_, E> {
     /// an undo log in the pool (`nvm-inp`, `nvm-log`), where it costs nothing.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] in the other engines.
+    /// [`Error::Unsupported`] in the other engines. `inp` and `log` would have to take the end of the
+    /// transaction's redo record back out of their log, which can only drop it whole; `cow` and
+    /// `nvm-cow` change in place what the transaction has copied before, and keep no state between.
     pub fn savepoint(&mut self) -> Result<Savepoint, Error> {
         Ok(Savepoint { number: self.engine.savepoint()?, partition: self.partition })
     }
