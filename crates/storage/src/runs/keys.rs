@@ -38,45 +38,77 @@ pub(crate) enum Cursors {
     Long(Vec<Cursor<LongKey>>),
 }
 
+/// The part of [`RunKey`] that only takes apart and puts together enums by their variant for a form.
+macro_rules! by_variant {
+    ($variant:ident) => {
+        #[inline]
+        fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
+            match index {
+                TableIndex::$variant(tree) => tree,
+                _ => unreachable!("a key has the form of its index"),
+            }
+        }
+
+        #[inline]
+        fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
+            match index {
+                TableIndex::$variant(tree) => tree,
+                _ => unreachable!("a key has the form of its index"),
+            }
+        }
+
+        fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
+            match cursors {
+                Cursors::$variant(cursors) => cursors,
+                _ => unreachable!("a cursor has the form of its tree"),
+            }
+        }
+
+        fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors {
+            Cursors::$variant(cursors)
+        }
+
+        fn of(key: TableKey) -> Self {
+            match key {
+                TableKey::$variant(key) => key,
+                _ => unreachable!("a key has the form of its index"),
+            }
+        }
+
+        fn table_key(&self) -> TableKey {
+            TableKey::$variant(Self::clone(self))
+        }
+    };
+}
+
+/// The part of [`RunKey`] that deals with a key's bytes, for forms that are nothing but bytes.
+macro_rules! by_bytes {
+    () => {
+        fn hash(&self) -> u64 {
+            bloom::hash(self.as_bytes())
+        }
+
+        fn push_words(&self, out: &mut Vec<u64>) {
+            let (words, _) = self.as_bytes().as_chunks::<8>();
+            out.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+        }
+
+        fn from_stored(bytes: &[u8], width: usize) -> Self {
+            Self::new(bytes, width)
+        }
+
+        fn from_encoded(bytes: &[u8], width: usize) -> Self {
+            Self::new(bytes, width)
+        }
+    };
+}
+
 impl RunKey for u64 {
-    #[inline]
-    fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
-        match index {
-            TableIndex::Narrow(tree) => tree,
-            _ => unreachable!("a key has the form of its index"),
-        }
-    }
-
-    #[inline]
-    fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
-        match index {
-            TableIndex::Narrow(tree) => tree,
-            _ => unreachable!("a key has the form of its index"),
-        }
-    }
-
-    fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
-        match cursors {
-            Cursors::Narrow(cursors) => cursors,
-            _ => unreachable!("a cursor has the form of its tree"),
-        }
-    }
-
-    fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors {
-        Cursors::Narrow(cursors)
-    }
+    by_variant!(Narrow);
 
     #[inline]
     fn hash(&self) -> u64 {
         bloom::hash(&self.to_be_bytes())
-    }
-
-    fn of(key: TableKey) -> Self {
-        crate::table::narrow(key)
-    }
-
-    fn table_key(&self) -> TableKey {
-        TableKey::Narrow(*self)
     }
 
     fn push_words(&self, out: &mut Vec<u64>) {
@@ -95,107 +127,13 @@ impl RunKey for u64 {
 }
 
 impl RunKey for WideKey {
-    fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
-        match index {
-            TableIndex::Wide(tree) => tree,
-            _ => unreachable!("a key has the form of its index"),
-        }
-    }
-
-    fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
-        match index {
-            TableIndex::Wide(tree) => tree,
-            _ => unreachable!("a key has the form of its index"),
-        }
-    }
-
-    fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
-        match cursors {
-            Cursors::Wide(cursors) => cursors,
-            _ => unreachable!("a cursor has the form of its tree"),
-        }
-    }
-
-    fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors {
-        Cursors::Wide(cursors)
-    }
-
-    fn hash(&self) -> u64 {
-        bloom::hash(self.as_bytes())
-    }
-
-    fn of(key: TableKey) -> Self {
-        crate::table::wide(key)
-    }
-
-    fn table_key(&self) -> TableKey {
-        TableKey::Wide(*self)
-    }
-
-    fn push_words(&self, out: &mut Vec<u64>) {
-        let (words, _) = self.as_bytes().as_chunks::<8>();
-        out.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
-    }
-
-    fn from_stored(bytes: &[u8], width: usize) -> Self {
-        Self::new(bytes, width)
-    }
-
-    fn from_encoded(bytes: &[u8], width: usize) -> Self {
-        Self::new(bytes, width)
-    }
+    by_variant!(Wide);
+    by_bytes!();
 }
 
 impl RunKey for LongKey {
-    fn tree(index: &TableIndex<Append>) -> &BTree<Self, Append> {
-        match index {
-            TableIndex::Long(tree) => tree,
-            _ => unreachable!("a key has the form of its index"),
-        }
-    }
-
-    fn tree_mut(index: &mut TableIndex<Append>) -> &mut BTree<Self, Append> {
-        match index {
-            TableIndex::Long(tree) => tree,
-            _ => unreachable!("a key has the form of its index"),
-        }
-    }
-
-    fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>> {
-        match cursors {
-            Cursors::Long(cursors) => cursors,
-            _ => unreachable!("a cursor has the form of its tree"),
-        }
-    }
-
-    fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors {
-        Cursors::Long(cursors)
-    }
-
-    fn hash(&self) -> u64 {
-        bloom::hash(self.as_bytes())
-    }
-
-    fn of(key: TableKey) -> Self {
-        crate::table::long(key)
-    }
-
-    fn table_key(&self) -> TableKey {
-        TableKey::Long(self.clone())
-    }
-
-    fn push_words(&self, out: &mut Vec<u64>) {
-        let (words, _) = self.as_bytes().as_chunks::<8>();
-        out.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
-    }
-
-    fn from_stored(bytes: &[u8], width: usize) -> Self {
-        Self::new(bytes, width)
-    }
-
-    fn from_encoded(bytes: &[u8], width: usize) -> Self {
-        Self::new(bytes, width)
-    }
+    by_variant!(Long);
+    by_bytes!();
 }
 
 /// What the filter of a run knows a key of table `table` by.
