@@ -57,7 +57,7 @@ pub use version::{Version, VersionReader};
 
 /// What the layers above need of the layers below.
 pub mod below {
-    pub use heap::{Heap, HeapError, HeapOptions, Lane, Purpose};
+    pub use heap::{Heap, HeapError, HeapOptions, Lane, Lanes, Purpose};
     pub use index::Direction;
     pub use pm::{
         Access, AroundPath, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram,

@@ -20,6 +20,12 @@ pub enum HeapError {
     /// The medium holds something impossible.
     #[error(transparent)]
     Bad(#[from] Bad),
+    /// All lanes that there can be have been handed out.
+    #[error("a heap has at most {max} lanes, and all of them have an owner")]
+    NoLaneLeft {
+        /// How many lanes there can be, the fixed ones among them.
+        max: u32,
+    },
     /// All entries of the root directory are taken.
     #[error("the root directory is full: at most {max} names")]
     NamesFull {

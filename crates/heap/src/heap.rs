@@ -4,16 +4,19 @@
 //! the same time for every size of data. What is in the chunks is found out when they are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use pm::{Bad, Memory, Off, Range};
 use zerocopy::IntoBytes;
 
+use crate::block::Block;
 use crate::classes::{CLASSES, Shape};
 use crate::error::HeapError;
 use crate::lane::{Lane, Purpose};
+use crate::lanes::HandedOut;
 use crate::layout::{
-    ChunkTag, HIGH_WATER, LANE_AREA_BYTES, NAME_BYTES, NAME_SET, NameEntry, SPAN_CLASS,
+    BLOCK_CLASS, ChunkTag, HIGH_WATER, LANE_AREA_BYTES, NAME_BYTES, NAME_SET, NameEntry,
     SUPERBLOCK_AT, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock, TAKEN_AT, directory_names,
     lanes_at, name_at,
 };
@@ -30,8 +33,8 @@ pub struct HeapOptions {
     /// Bytes of a chunk: a power of two from 8 KiB to 4 MiB. An object that is larger takes
     /// neighbouring chunks.
     pub chunk_bytes: u64,
-    /// How many lanes there are: one for each partition. There is room for as many names, and for
-    /// 62 at least.
+    /// How many lanes there are from the start: one for each partition. There is room for as many
+    /// names, and for 62 at least. [`crate::Lanes`] has more.
     pub lanes: u32,
 }
 
@@ -44,9 +47,11 @@ impl Default for HeapOptions {
 /// How much of the memory is used for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkUse {
-    /// What the slots of the chunk are for; `None` for a chunk that is free.
+    /// What the slots of the chunk are for; `None` for a chunk that is free, or holds lanes.
     pub purpose: Option<Purpose>,
-    /// The lane that the chunk belongs to.
+    /// How many lanes lie in the block of lanes that the chunk is part of; 0 where it is of none.
+    pub lanes: u32,
+    /// The lane that the chunk belongs to; in a block of lanes, the first one.
     pub lane: u16,
     /// Bytes of each slot.
     pub slot_bytes: u64,
@@ -63,6 +68,8 @@ pub(crate) struct Supply {
     pub(crate) free: BTreeSet<u32>,
     /// The spans that this process has taken: their first chunks, and how many there are.
     pub(crate) spans: BTreeMap<u32, u32>,
+    /// The blocks of lanes, in the order of their list.
+    pub(crate) blocks: Vec<Block>,
 }
 
 #[derive(Debug)]
@@ -78,6 +85,9 @@ pub(crate) struct Shared<M> {
     pub(crate) shapes: Box<[Shape; CLASSES]>,
     supply: Mutex<Supply>,
     lent: Mutex<Vec<bool>>,
+    /// How many lanes there are, those in blocks among them.
+    pub(crate) all_lanes: AtomicU32,
+    pub(crate) handed_out: Mutex<HandedOut>,
 }
 
 /// A formatted memory. Clones share it.
@@ -156,8 +166,8 @@ impl<M: Memory> Heap<M> {
     }
 
     /// A killed process may have stored what is not durable. What the heap goes by from now on
-    /// becomes so, before anything is made that needs it: the mark, names, tags of chunks that
-    /// were just taken, mini-transactions.
+    /// becomes so, before anything is made that needs it: the mark, names, blocks of lanes, tags of
+    /// chunks that were just taken, mini-transactions.
     fn settle(&self) -> Result<(), HeapError> {
         let (memory, high_water) = (&self.0.memory, self.supply().high_water);
         memory.flush_word(HIGH_WATER);
@@ -169,14 +179,19 @@ impl<M: Memory> Heap<M> {
             }
             memory.flush(name_at(index).range());
         }
-        for lane in 0..self.0.lanes {
-            mini::finish(memory, self.lane_at(lane))?;
-            let taken = memory.load(self.taken_at(lane), Acquire)?;
+        let blocks = self.read_blocks()?;
+        let fixed = (0..self.0.lanes).map(|lane| self.lane_at(lane));
+        let in_blocks =
+            blocks.iter().flat_map(|block| block.numbers().map(|lane| self.area_in(*block, lane)));
+        for area in fixed.chain(in_blocks) {
+            mini::finish(memory, area)?;
+            let taken = memory.load(Off::new(area.start + TAKEN_AT), Acquire)?;
             if (1..=high_water).contains(&taken) {
                 memory.flush_word(Off::<u64>::new(self.chunk_at(taken as u32 - 1)));
             }
         }
         memory.fence();
+        self.hand_out_later(blocks);
         Ok(())
     }
 
@@ -198,8 +213,11 @@ impl<M: Memory> Heap<M> {
                 high_water,
                 free: BTreeSet::new(),
                 spans: BTreeMap::new(),
+                blocks: Vec::new(),
             }),
             lent: Mutex::new(vec![false; superblock.lanes as usize]),
+            all_lanes: AtomicU32::new(superblock.lanes),
+            handed_out: Mutex::new(HandedOut::default()),
         }))
     }
 
@@ -208,7 +226,7 @@ impl<M: Memory> Heap<M> {
         &self.0.memory
     }
 
-    /// How many lanes there are.
+    /// How many lanes there are for [`Self::lane`]. Those in blocks are [`crate::Lanes`]' affair.
     pub fn lanes(&self) -> u32 {
         self.0.lanes
     }
@@ -220,7 +238,7 @@ impl<M: Memory> Heap<M> {
         self.0.shapes.iter().rev().find(fits).map_or(0, |shape| u64::from(shape.slot_bytes))
     }
 
-    /// The lane numbered `number`.
+    /// The lane numbered `number`, one of those that the heap was formatted with.
     ///
     /// # Panics
     /// There is no such lane, or somebody has it already.
@@ -240,16 +258,10 @@ impl<M: Memory> Heap<M> {
         self.0.supply.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The area of a lane.
+    /// The area of a lane that is not in a block.
     pub(crate) fn lane_at(&self, lane: u32) -> Range {
         let start = lanes_at(self.0.names) + u64::from(lane) * LANE_AREA_BYTES;
         Range::new(start, LANE_AREA_BYTES)
-    }
-
-    /// Where a lane says which chunk it took last. Nothing makes the word durable: it is for the
-    /// process after a kill, which sees it and not whether the chunk's tag is durable.
-    pub(crate) fn taken_at(&self, lane: u32) -> Off<u64> {
-        Off::new(self.lane_at(lane).start + TAKEN_AT)
     }
 
     /// Where chunk `number` starts.
@@ -272,9 +284,9 @@ impl<M: Memory> Heap<M> {
             return if word == 0 { Ok(None) } else { Err(Bad::Damaged { what: "chunk tag", at }) };
         };
         let shape = self.0.shapes.get(usize::from(tag.class));
-        let sound = (tag.class == SPAN_CLASS || shape.is_some_and(|shape| shape.slots > 0))
+        let sound = (tag.class >= BLOCK_CLASS || shape.is_some_and(|shape| shape.slots > 0))
             && Purpose::from_number(tag.purpose).is_some()
-            && u32::from(tag.lane) < self.0.lanes;
+            && u32::from(tag.lane) < self.0.all_lanes.load(Relaxed);
         if sound { Ok(Some(tag)) } else { Err(Bad::Damaged { what: "chunk tag", at }) }
     }
 
@@ -335,7 +347,7 @@ impl<M: Memory> Heap<M> {
     }
 
     /// Returns the use of each chunk, in their order in the memory. Those behind the first one of a
-    /// span have no slots.
+    /// span have no slots. Blocks of lanes have none at all.
     ///
     /// # Errors
     /// A chunk is damaged.
@@ -344,7 +356,8 @@ impl<M: Memory> Heap<M> {
             let supply = self.supply();
             (supply.high_water as u32, supply.free.clone())
         };
-        let nothing = ChunkUse { purpose: None, lane: 0, slot_bytes: 0, slots: 0, persisted: 0 };
+        let nothing =
+            ChunkUse { purpose: None, lanes: 0, lane: 0, slot_bytes: 0, slots: 0, persisted: 0 };
         let mut uses = Vec::with_capacity(chunks as usize);
         while uses.len() < chunks as usize {
             let chunk = uses.len() as u32;
@@ -359,8 +372,11 @@ impl<M: Memory> Heap<M> {
                 let at = bitmap_word(self.chunk_at(chunk), word * 64);
                 persisted += u64::from(self.0.memory.load(at, Acquire)?.count_ones());
             }
+            let block = self.block_of(tag.lane).filter(|_| tag.class == BLOCK_CLASS);
+            let lanes = block.map_or(0, |block| block.lanes);
             let here = ChunkUse {
-                purpose: Purpose::from_number(tag.purpose),
+                purpose: Purpose::from_number(tag.purpose).filter(|_| lanes == 0),
+                lanes,
                 lane: tag.lane,
                 slot_bytes: u64::from(shape.slot_bytes),
                 slots: u64::from(shape.slots),

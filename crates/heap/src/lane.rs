@@ -1,4 +1,4 @@
-//! A lane: the allocator of one partition.
+//! A lane: the allocator of one partition, or of one thread.
 //!
 //! Life of an object, in P1's durability states (P1 4.1):
 //!
@@ -24,7 +24,10 @@ use crate::chunk::Chunk;
 use crate::classes::{CLASSES, class_of};
 use crate::error::HeapError;
 use crate::heap::{Heap, bitmap_word};
-use crate::layout::{ChunkTag, HIGH_WATER, HINT_CLASSES, MINI_LOG_AT, MiniEntry, SPAN_CLASS};
+use crate::lanes::Home;
+use crate::layout::{
+    BLOCK_CLASS, ChunkTag, HIGH_WATER, HINT_CLASSES, MINI_LOG_AT, MiniEntry, SPAN_CLASS, TAKEN_AT,
+};
 use crate::mini;
 use crate::span::SPAN_INDEX;
 
@@ -53,7 +56,7 @@ pub(crate) const DISCOVER_STEP: usize = 32;
 const SPARE_CHUNKS: u64 = 2;
 
 #[derive(Default, Debug)]
-struct Class {
+pub(crate) struct Class {
     /// The lane's known chunks of this class; `GONE` where one was given back.
     chunks: Vec<u32>,
     /// A bit for each position in `chunks`, set while that chunk has a free slot.
@@ -69,43 +72,60 @@ struct Class {
 
 const GONE: u32 = u32::MAX;
 
-/// The allocator of one partition; see the module's comment.
+/// The classes of a lane that knows no chunk.
+pub(crate) fn no_classes() -> Vec<Class> {
+    (0..SPAN_INDEX + 3).map(|_| Class::default()).collect()
+}
+
+/// The allocator of one partition, or of one thread; see the module's comment.
 #[derive(Debug)]
 pub struct Lane<M: Memory> {
-    heap: Heap<M>,
-    number: u32,
-    area: Range,
-    classes: Vec<Class>,
+    pub(crate) heap: Heap<M>,
+    pub(crate) number: u32,
+    pub(crate) area: Range,
+    pub(crate) classes: Vec<Class>,
     /// What is known of the lane's chunks, by chunk number.
-    chunks: Vec<Option<Box<Chunk>>>,
+    pub(crate) chunks: Vec<Option<Box<Chunk>>>,
     /// The next chunk that was there when the heap was opened and has not been looked at.
-    undiscovered: std::ops::Range<u32>,
+    pub(crate) undiscovered: std::ops::Range<u32>,
     /// Nothing durable names a slot that is not persisted, so that an empty chunk is nobody's.
-    recovered: bool,
-    mini: Vec<MiniEntry>,
+    pub(crate) recovered: bool,
+    pub(crate) mini: Vec<MiniEntry>,
     mini_freed: Vec<u64>,
     /// The end of a mini-transaction has been flushed and not been fenced.
     unfenced: bool,
     /// Slots that are kept for when there is no room, by class, and whether they may be used.
-    kept: Vec<(usize, Vec<u64>)>,
+    pub(crate) kept: Vec<(usize, Vec<u64>)>,
     uses_kept: bool,
+    pub(crate) home: Home,
 }
 
 impl<M: Memory> Lane<M> {
     pub(crate) fn new(heap: Heap<M>, number: u32) -> Self {
         let there = heap.supply().high_water as u32;
+        let area = heap.lane_at(number);
+        let mut lane = Self::bare(heap, number, area, Home::Fixed);
+        lane.classes = no_classes();
+        lane.undiscovered = 0..there;
+        lane.recovered = there == 0;
+        lane
+    }
+
+    /// A lane without classes.
+    pub(crate) fn bare(heap: Heap<M>, number: u32, area: Range, home: Home) -> Self {
         Self {
             number,
-            area: heap.lane_at(number),
-            classes: (0..SPAN_INDEX + 3).map(|_| Class::default()).collect(),
+            area,
+            classes: Vec::new(),
             chunks: Vec::new(),
-            undiscovered: 0..there,
-            recovered: there == 0,
+            undiscovered: 0..0,
+            recovered: false,
             mini: Vec::new(),
             mini_freed: Vec::new(),
             unfenced: false,
             kept: Vec::new(),
             uses_kept: false,
+            home,
             heap,
         }
     }
@@ -224,6 +244,7 @@ impl<M: Memory> Lane<M> {
 
     fn find_more(&mut self, class: usize, purpose: Purpose) -> Result<(), HeapError> {
         let index = purpose as usize * CLASSES + class;
+        self.free_given_back()?;
         if self.look_around(class, purpose)? {
             return Ok(());
         }
@@ -236,7 +257,10 @@ impl<M: Memory> Lane<M> {
             return Ok(());
         }
         self.give_back_empty();
-        self.carve(class, purpose)
+        match self.carve(class, purpose) {
+            Err(HeapError::Full(_)) if self.heap.empty_idle_lanes()? => self.carve(class, purpose),
+            done => done,
+        }
     }
 
     /// Gives all empty chunks back: what is kept for other sizes, nobody can use otherwise.
@@ -247,11 +271,6 @@ impl<M: Memory> Lane<M> {
                 self.give_back(number);
             }
         }
-    }
-
-    /// The lane's number.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
     }
 
     /// Keeps so many slots for `bytes` bytes back, as far as there is room, for when there is none:
@@ -344,12 +363,12 @@ impl<M: Memory> Lane<M> {
         if let Some(Some(chunk)) = self.chunks.get(number as usize) {
             return Ok(number + self.heap.chunks_of(chunk));
         }
-        let tag = match self.tag_or_end(number)? {
+        let tag = match self.heap.tag_or_end(number)? {
             Ok(tag) => tag,
             Err(next) => return Ok(next),
         };
         let (shape, many) = self.heap.shape_of(number, tag)?;
-        if u32::from(tag.lane) != self.number {
+        if u32::from(tag.lane) != self.number || tag.class == BLOCK_CLASS {
             return Ok(number + many);
         }
         let start = self.heap.chunk_at(number);
@@ -422,7 +441,7 @@ impl<M: Memory> Lane<M> {
             number
         };
         // Before the tag: whoever sees that one stored knows that it may not be durable.
-        memory.store(heap.taken_at(self.number), u64::from(number) + 1);
+        memory.store(self.taken_at(), u64::from(number) + 1);
         let at = Off::<u64>::new(heap.chunk_at(number));
         memory.store(at, tag.encode());
         memory.flush_word(at);
@@ -434,6 +453,12 @@ impl<M: Memory> Lane<M> {
         let index = purpose as usize * CLASSES + class;
         self.adopt(number, Chunk::new(shape, index as u16, vec![0; shape.words()]));
         Ok(())
+    }
+
+    /// Where the lane says which chunk it took last. Nothing makes the word durable: it is for the
+    /// process after a kill, which sees it and not whether the chunk's tag is durable.
+    pub(crate) fn taken_at(&self) -> Off<u64> {
+        Off::new(self.area.start + TAKEN_AT)
     }
 
     fn hint(&self, class: usize, purpose: Purpose) -> Off<u64> {
@@ -564,11 +589,7 @@ impl<M: Memory> Lane<M> {
         class.with_space[position / 64] &= !(1 << (position % 64));
         // Another lane may take the chunk at once. What a mini-transaction of this one has
         // changed in it must not be changed once more by a record that is not durably gone.
-        // Another thread may have flushed its end: this one's fence does not cover that.
-        if self.unfenced {
-            self.memory().flush_word(Off::<u64>::new(self.area.start + MINI_LOG_AT));
-            self.settle();
-        }
+        self.end_mini();
         if usize::from(chunk.class) >= SPAN_INDEX {
             return self.give_back_span(number, self.heap.chunks_of(&chunk));
         }
@@ -667,6 +688,15 @@ impl<M: Memory> Lane<M> {
         }
     }
 
+    /// As [`Self::settle`], where another thread may have committed the last mini-transaction and
+    /// flushed its end: this one's fence does not cover that.
+    pub(crate) fn end_mini(&mut self) {
+        if self.unfenced {
+            self.memory().flush_word(Off::<u64>::new(self.area.start + MINI_LOG_AT));
+            self.settle();
+        }
+    }
+
     /// Says that something has been flushed which [`Self::settle`] is to fence.
     pub fn flushed(&mut self) {
         self.unfenced = M::DURABLE;
@@ -682,12 +712,6 @@ impl<M: Memory> Lane<M> {
     pub fn mini_cancel(&mut self) {
         self.mini.clear();
         self.mini_freed.clear();
-    }
-}
-
-impl<M: Memory> Drop for Lane<M> {
-    fn drop(&mut self) {
-        self.heap.return_lane(self.number);
     }
 }
 

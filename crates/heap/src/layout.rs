@@ -41,6 +41,19 @@ pub(crate) struct Superblock {
 /// A word of its own line: how many chunks have been taken from the memory so far.
 pub(crate) const HIGH_WATER: Off<u64> = Off::new(SUPERBLOCK_AT + 64);
 
+/// In the same line: the link to the first block of lanes; zero where there is none.
+pub(crate) const FIRST_BLOCK: Off<u64> = Off::new(SUPERBLOCK_AT + 72);
+
+/// The class in the tag of a block's first chunk; the word with its length stands where a span has
+/// it, the link to the next block behind that.
+pub(crate) const BLOCK_CLASS: u8 = 254;
+pub(crate) const NEXT_BLOCK_AT: u64 = 16;
+/// A block of lanes takes so many bytes, in whole chunks; where a chunk is larger, one chunk.
+pub(crate) const BLOCK_BYTES: u64 = 64 << 10;
+/// Bytes at the start of a lane's area that are zero when the lane is made: the hints, and the line
+/// with the header word of the mini-transaction.
+pub(crate) const FRESH_BYTES: u64 = MINI_LOG_AT + 64;
+
 /// The class in the tag of a span's first chunk, and where the word with its length stands there.
 pub(crate) const SPAN_CLASS: u8 = 255;
 pub(crate) const SPAN_WORD_AT: u64 = 8;
@@ -69,6 +82,7 @@ const _: () = assert!(size_of::<NameEntry>() == 64);
 const _: () = assert!(size_of::<MiniEntry>() == 16);
 const _: () = assert!(directory_names(1) == 62 && lanes_at(62) == SUPERBLOCK_AT + SUPERBLOCK_BYTES);
 const _: () = assert!(MINI_LOG_WORDS == 316);
+const _: () = assert!(FIRST_BLOCK.get() / 64 == HIGH_WATER.get() / 64);
 
 /// How many names the root directory of a heap with so many lanes has room for: at least one a
 /// lane, and as many as fit into the superblock's pages.

@@ -26,7 +26,7 @@ use crate::error::HeapError;
 use crate::heap::{Heap, Supply, bitmap_word};
 use crate::lane::{DISCOVER_STEP, Lane, Purpose};
 use crate::layout::{
-    CHUNK_HEADER_BYTES, ChunkTag, HIGH_WATER, HINT_CLASSES, SPAN_CLASS, SPAN_WORD_AT,
+    BLOCK_CLASS, CHUNK_HEADER_BYTES, ChunkTag, HIGH_WATER, HINT_CLASSES, SPAN_CLASS, SPAN_WORD_AT,
 };
 
 /// Bytes of the largest object.
@@ -49,9 +49,9 @@ fn span_word(number: u32, chunks: u32) -> u64 {
 }
 
 impl Supply {
-    /// The chunk behind the span of this process that `number` lies in, if it does.
+    /// The chunk behind the span of this process that `number` lies in and does not begin, if it does.
     fn end_of_span(&self, number: u32) -> Option<u32> {
-        let (start, chunks) = self.spans.range(..=number).next_back()?;
+        let (start, chunks) = self.spans.range(..number).next_back()?;
         Some(start + chunks).filter(|end| number < *end)
     }
 
@@ -78,9 +78,21 @@ impl Supply {
 impl<M: Memory> Heap<M> {
     /// How the slots of a chunk with this tag lie, and how many chunks it is.
     pub(crate) fn shape_of(&self, number: u32, tag: ChunkTag) -> Result<(Shape, u32), Bad> {
-        if tag.class != SPAN_CLASS {
+        if tag.class < BLOCK_CLASS {
             return Ok((self.0.shapes[usize::from(tag.class)], 1));
         }
+        let chunks = self.length_of(number)?;
+        if tag.class == SPAN_CLASS {
+            return Ok((self.span_shape(chunks), chunks));
+        }
+        if self.block_of(tag.lane).is_none_or(|block| block.chunk != number) {
+            return Err(Bad::Damaged { what: "block of lanes", at: self.chunk_at(number) });
+        }
+        Ok((Shape::default(), chunks))
+    }
+
+    /// How many chunks the span, or the block of lanes, is that begins with this one.
+    pub(crate) fn length_of(&self, number: u32) -> Result<u32, Bad> {
         let at = self.chunk_at(number);
         let word = self.memory().load(Off::new(at + SPAN_WORD_AT), Acquire)?;
         let chunks = word as u32;
@@ -88,7 +100,7 @@ impl<M: Memory> Heap<M> {
         if word != span_word(number, chunks) || chunks == 0 || end > self.supply().high_water {
             return Err(Bad::Damaged { what: "span of chunks", at });
         }
-        Ok((self.span_shape(chunks), chunks))
+        Ok(chunks)
     }
 
     fn span_shape(&self, chunks: u32) -> Shape {
@@ -107,17 +119,88 @@ impl<M: Memory> Heap<M> {
 
     /// Takes hints away, of whichever lane, that name one of these chunks: what lies in a span is
     /// never to be taken for a chunk. The caller fences.
-    fn forget_hints(&self, chunks: std::ops::Range<u64>) -> Result<(), Bad> {
+    fn forget_hints(&self, supply: &Supply, chunks: std::ops::Range<u64>) -> Result<(), Bad> {
         let named = chunks.start + 1..chunks.end + 1;
-        for lane in 0..self.lanes() {
-            let area = self.lane_at(lane).start;
+        let fixed = (0..self.lanes()).map(|lane| self.lane_at(lane));
+        let handed_out = supply
+            .blocks
+            .iter()
+            .flat_map(|block| block.numbers().map(|lane| self.area_in(*block, lane)));
+        for area in fixed.chain(handed_out) {
             for hint in 0..3 * HINT_CLASSES {
-                let at = Off::<u64>::new(area + hint * 8);
+                let at = Off::<u64>::new(area.start + hint * 8);
                 if named.contains(&self.memory().load(at, Acquire)?) {
                     self.memory().store(at, 0);
                     self.memory().flush_word(at);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes so many neighbouring chunks from the supply, which is locked, and writes their length
+    /// into the first one. Returns its number, and whether all of them are fresh: none of their bytes
+    /// but tags was ever stored to. Nothing of it is durable, and the first chunk is not flushed.
+    ///
+    /// # Errors
+    /// There is no room; nothing has changed.
+    #[track_caller]
+    pub(crate) fn take_chunks(
+        &self,
+        supply: &mut Supply,
+        chunks: u32,
+    ) -> Result<(u32, bool), HeapError> {
+        let memory = self.memory();
+        let start = supply.neighbours(chunks);
+        let end = start + u64::from(chunks);
+        if end >= u64::from(u32::MAX) {
+            return Err(HeapError::Options { what: "more than 2^32 chunks".into() });
+        }
+        let (number, fresh) = (start as u32, start >= supply.high_water);
+        if end > supply.high_water {
+            memory.grow(self.chunk_at(end as u32 - 1) + self.chunk_bytes())?;
+        }
+        if !fresh {
+            self.forget_hints(supply, start..end)?;
+        }
+        if end > supply.high_water {
+            supply.high_water = end;
+            memory.store(HIGH_WATER, end);
+            memory.flush_word(HIGH_WATER);
+        }
+        for free in number..end as u32 {
+            supply.free.remove(&free);
+        }
+        supply.spans.insert(number, chunks);
+        let at = self.chunk_at(number);
+        memory.store(Off::new(at + SPAN_WORD_AT), span_word(number, chunks));
+        Ok((number, fresh))
+    }
+
+    /// Reads a chunk's tag, where nobody else changes it: `Err` is the chunk behind it, if it is
+    /// free, or within a span of this process.
+    pub(crate) fn tag_or_end(&self, number: u32) -> Result<Result<ChunkTag, u32>, Bad> {
+        let mut supply = self.supply();
+        if let Some(end) = supply.end_of_span(number) {
+            return Ok(Err(end));
+        }
+        // Without a tag below the high-water mark it is free: it was given back, or a crash has ended
+        // the taking half-way.
+        let tag = self.tag(number)?;
+        if tag.is_none() {
+            supply.free.insert(number);
+        }
+        Ok(tag.ok_or(number + 1))
+    }
+
+    /// Finds all chunks that are free.
+    pub(crate) fn find_free_chunks(&self) -> Result<(), Bad> {
+        let (mut next, end) = (0, self.supply().high_water as u32);
+        while next < end {
+            next = match self.tag_or_end(next)? {
+                Ok(tag) => next + self.shape_of(next, tag)?.1,
+                Err(behind) => behind,
+            };
         }
         Ok(())
     }
@@ -132,12 +215,18 @@ impl<M: Memory> Lane<M> {
         }
         let object_at = self.heap().0.span_object_at;
         let chunks = (bytes + u64::from(object_at)).div_ceil(self.heap().chunk_bytes()) as u32;
+        self.free_given_back()?;
         self.discover(DISCOVER_STEP)?;
         let number = match self.take_span(chunks, purpose) {
             Err(HeapError::Full(_)) => {
                 while self.discover(DISCOVER_STEP)? {}
                 self.give_back_empty();
-                self.take_span(chunks, purpose)?
+                match self.take_span(chunks, purpose) {
+                    Err(HeapError::Full(_)) if self.heap().empty_idle_lanes()? => {
+                        self.take_span(chunks, purpose)?
+                    }
+                    taken => taken?,
+                }
             }
             taken => taken?,
         };
@@ -156,56 +245,18 @@ impl<M: Memory> Lane<M> {
         let heap = self.heap().clone();
         let memory = heap.memory();
         let mut supply = heap.supply();
-        let start = supply.neighbours(chunks);
-        let end = start + u64::from(chunks);
-        if end >= u64::from(u32::MAX) {
-            return Err(HeapError::Options { what: "more than 2^32 chunks".into() });
-        }
-        let number = start as u32;
-        if end > supply.high_water {
-            memory.grow(heap.chunk_at(end as u32 - 1) + heap.chunk_bytes())?;
-        }
-        if start < supply.high_water {
-            heap.forget_hints(start..end)?;
-        }
-        if end > supply.high_water {
-            supply.high_water = end;
-            memory.store(HIGH_WATER, end);
-            memory.flush_word(HIGH_WATER);
-        }
-        for free in number..end as u32 {
-            supply.free.remove(&free);
-        }
-        supply.spans.insert(number, chunks);
+        let (number, _) = heap.take_chunks(&mut supply, chunks)?;
         let at = heap.chunk_at(number);
-        memory.store(Off::new(at + SPAN_WORD_AT), span_word(number, chunks));
         memory.store(bitmap_word(at, 0), 0);
         memory.flush(Range::new(at, CHUNK_HEADER_BYTES + 8));
         memory.fence();
         // Before the tag: whoever sees that one stored knows that it may not be durable.
-        memory.store(heap.taken_at(self.number()), start + 1);
-        let tag =
-            ChunkTag { class: SPAN_CLASS, purpose: purpose as u8, lane: self.number() as u16 };
+        memory.store(self.taken_at(), u64::from(number) + 1);
+        let tag = ChunkTag { class: SPAN_CLASS, purpose: purpose as u8, lane: self.number as u16 };
         memory.store(Off::new(at), tag.encode());
         memory.flush_word(Off::<u64>::new(at));
         memory.fence();
         Ok(number)
-    }
-
-    /// Reads a chunk's tag, where nobody else changes it: `Err` is the chunk behind it, if it is
-    /// free, or within a span of this process.
-    pub(crate) fn tag_or_end(&self, number: u32) -> Result<Result<ChunkTag, u32>, Bad> {
-        let mut supply = self.heap().supply();
-        if let Some(end) = supply.end_of_span(number) {
-            return Ok(Err(end));
-        }
-        // Without a tag below the high-water mark it is free: it was given back, or a crash has ended
-        // the taking half-way.
-        let tag = self.heap().tag(number)?;
-        if tag.is_none() {
-            supply.free.insert(number);
-        }
-        Ok(tag.ok_or(number + 1))
     }
 
     /// Makes the chunks of an empty span free.
@@ -239,6 +290,7 @@ mod tests {
             high_water,
             free: free.iter().copied().collect::<BTreeSet<_>>(),
             spans: BTreeMap::new(),
+            blocks: Vec::new(),
         };
         let many = supply(&[1, 2, 3, 5, 6, 8, 9, 10, 11, 18, 19], 20);
         assert_eq!([1, 2, 3, 4].map(|chunks| many.neighbours(chunks)), [5, 5, 1, 8]);

@@ -8,6 +8,8 @@
 
 #![expect(unreachable_pub, dead_code, reason = "modules of a crate, compiled into a test")]
 
+#[path = "../src/block.rs"]
+mod block;
 #[path = "../src/chunk.rs"]
 mod chunk;
 #[path = "../src/classes.rs"]
@@ -18,6 +20,8 @@ mod error;
 mod heap;
 #[path = "../src/lane.rs"]
 mod lane;
+#[path = "../src/lanes.rs"]
+mod lanes;
 #[path = "../src/layout.rs"]
 mod layout;
 #[path = "../src/mini.rs"]
@@ -40,6 +44,7 @@ use shuttle::{Config, MaxSteps, Runner, thread};
 
 use crate::heap::{Heap, HeapOptions};
 use crate::lane::{Lane, Purpose};
+use crate::lanes::Lanes;
 
 const LIMIT: u64 = 1 << 20;
 
@@ -219,8 +224,9 @@ fn objects_are_there(heap: &Found, objects: &BTreeMap<u64, (u64, u64)>, lanes: u
         heap.memory().read_into(Off::new(*at), &mut found).unwrap();
         assert!(found == contents(*stamp, *bytes), "{at:#x} is not whole");
     }
-    for lane in 0..lanes {
-        let mut lane = heap.lane(lane);
+    let handed_out = ::heap::Lanes::of(heap);
+    let handed_out: Vec<_> = (0..3).map(|_| handed_out.take().unwrap()).collect();
+    for mut lane in (0..lanes).map(|lane| heap.lane(lane)).chain(handed_out) {
         for bytes in [3000, 100, 3000] {
             let at = lane.allocate(bytes, ::heap::Purpose::Table).unwrap();
             let before = taken.range(..at + bytes).next_back();
@@ -424,5 +430,58 @@ fn names_at_once() {
 #[test]
 fn names_that_are_set_at_once_are_all_set() {
     let schedules = interleave(60, names_at_once);
+    println!("{schedules} schedules");
+}
+
+/// Lanes are taken and dropped by three threads at once; each frees what another one has made.
+fn lanes_are_handed_out() {
+    let (memory, heap) = formatted(1);
+    let ledger = Mutex::new(Ledger::default());
+    let made = Mutex::new(Vec::new());
+    memory.memory.start();
+    thread::scope(|scope| {
+        for number in 0..3u64 {
+            let (heap, memory, ledger, made) = (&heap, &memory, &ledger, &made);
+            scope.spawn(move || {
+                let lanes = Lanes::of(heap);
+                for round in 0..3 {
+                    let mut lane = lanes.take().unwrap();
+                    for step in 0..2 {
+                        let (stamp, bytes) =
+                            (number * 100 + round * 10 + step + 1, [3000, 100][step as usize]);
+                        let at = durable_object(&mut lane, stamp, bytes);
+                        Ledger::note(ledger, memory, |now| {
+                            assert!(now.insert(at, (stamp, bytes)).is_none(), "{at:#x} twice");
+                        });
+                        made.try_lock().unwrap().push(at);
+                    }
+                    let mut all = made.try_lock().unwrap();
+                    let middle = all.len() / 2;
+                    let freed = all.swap_remove(middle);
+                    drop(all);
+                    Ledger::note(ledger, memory, |now| {
+                        now.remove(&freed);
+                    });
+                    lanes.give_back(freed).unwrap();
+                }
+            });
+        }
+    });
+    let lanes = Lanes::of(&heap);
+    assert_eq!((lanes.count(), lanes.collect().unwrap()), (7, 0));
+    let mut there = 0;
+    heap.for_each_persisted(|_, _| there += 1).unwrap();
+    let trace = memory.memory.stop();
+    let Ledger { now, moments } = ledger.into_inner().unwrap();
+    assert_eq!(there, now.len(), "what was given back is free");
+    every_crash(&trace, |heap, noted| {
+        let nothing = BTreeMap::new();
+        objects_are_there(heap, noted.checked_sub(1).map_or(&nothing, |at| &moments[at]), 1);
+    });
+}
+
+#[test]
+fn threads_that_are_handed_lanes_at_once_keep_what_is_theirs() {
+    let schedules = interleave(40, lanes_are_handed_out);
     println!("{schedules} schedules");
 }

@@ -1,6 +1,6 @@
 //! What lanes share, in two threads: Miri is to see it (`scripts/miri`).
 
-use heap::{Heap, HeapOptions, Purpose};
+use heap::{Heap, HeapOptions, Lanes, Purpose};
 use pm::{Dram, LineSet, Memory, Off};
 
 const ROUNDS: u64 = if cfg!(miri) { 8 } else { 40 };
@@ -58,4 +58,34 @@ fn two_lanes_take_chunks_and_give_them_back() {
             });
         }
     });
+}
+
+/// Each thread takes lanes and drops them, and frees what the other one has made.
+#[test]
+fn two_threads_take_lanes_and_free_each_others_objects() {
+    let heap = heap();
+    let lanes = Lanes::of(&heap);
+    let (to_first, first) = std::sync::mpsc::channel();
+    let (to_second, second) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for (to_other, made) in [(to_second, first), (to_first, second)] {
+            let lanes = &lanes;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let mut lane = lanes.take().unwrap();
+                    for bytes in [100, 3000] {
+                        let at = lane.allocate(bytes, Purpose::Table).unwrap();
+                        lane.memory().store(Off::new(at), round);
+                        // The other one may have ended.
+                        let _ended = to_other.send((at, round));
+                    }
+                    for (at, stamp) in made.try_iter() {
+                        assert_eq!(lane.memory().read::<u64>(Off::new(at)).unwrap(), stamp);
+                        lanes.give_back(at).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((lanes.count(), lanes.collect().unwrap()), (7, 0));
 }

@@ -16,15 +16,41 @@
 //! publish(flushed); // not fenced yet: a Flushed is no Durable
 //! ```
 
+use std::marker::PhantomData;
+
 use crate::line_set::LineSet;
 use crate::memory::Memory;
 
-/// `T` has been written and its lines flushed; a fence is still missing.
+/// `T` has been written and its lines flushed; a fence is still missing, of the same thread: a fence
+/// covers what its own thread has flushed. So this stays with its thread.
+///
+/// ```compile_fail,E0277
+/// use pm::{Dram, Flushed, LineSet, Memory, Off, fence_for};
+/// let memory = Dram::new(4096).unwrap();
+/// let mut lines = LineSet::new();
+/// memory.store(Off::new(64), 7);
+/// lines.add(Off::<u64>::new(64).range());
+/// let flushed = Flushed::lines(&memory, &mut lines, 7u64);
+/// // The fence of another thread covers nothing of it.
+/// std::thread::spawn(move || fence_for(&memory, flushed));
+/// ```
 #[must_use = "a flushed object becomes durable only by a fence"]
 #[derive(Debug)]
-pub struct Flushed<T>(T);
+pub struct Flushed<T>(T, PhantomData<*const ()>);
 
-/// `T` is durable in the domain of its memory.
+/// `T` is durable in the domain of its memory, whichever thread has this.
+///
+/// ```
+/// use pm::{Dram, Durable, Flushed, LineSet, Memory, Off, fence_for};
+/// let memory = Dram::new(4096).unwrap();
+/// memory.grow(4096).unwrap();
+/// let mut lines = LineSet::new();
+/// memory.store(Off::new(64), 7);
+/// lines.add(Off::<u64>::new(64).range());
+/// let durable = fence_for(&memory, Flushed::lines(&memory, &mut lines, 64u64));
+/// let published = std::thread::spawn(move || durable.into_inner());
+/// assert_eq!(published.join().unwrap(), 64);
+/// ```
 #[must_use = "a durable object that nothing publishes is lost at the next crash"]
 #[derive(Debug)]
 pub struct Durable<T>(T);
@@ -44,7 +70,7 @@ impl<T> Flushed<T> {
             "a receipt for an object of which no line was written"
         );
         lines.flush(memory);
-        Self(object)
+        Self(object, PhantomData)
     }
 
     /// What was flushed.

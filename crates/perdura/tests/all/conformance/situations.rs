@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use engines::below::{Heap, Purpose};
+use engines::below::{Heap, Lanes, Purpose};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     Commit, Database, EngineKind, Error, Media, Options, Recorded, Row, Scan, Snapshot, Table,
@@ -356,7 +356,8 @@ fn a_column_that_an_update_names_twice_is_refused_and_nothing_is_changed() {
     });
 }
 
-/// Objects that the allocator has as persisted and nothing leads to: as many as there are.
+/// Objects that the allocator has as persisted and nothing leads to: as many as there are, in the lane
+/// of a partition and in one that is handed out.
 #[test]
 fn a_check_reports_what_has_leaked() {
     const LIMIT: u64 = 8 << 20;
@@ -376,11 +377,14 @@ fn a_check_reports_what_has_leaked() {
         let sound = db.check().unwrap();
         assert_eq!((sound.leaked, sound.dangling), (0, 0));
         db.close().unwrap();
-        for (lost, bytes, purpose) in
-            [(1, 40, Purpose::Table), (2, 3000, Purpose::Log), (3, 40_000, Purpose::Index)]
-        {
+        for (lost, bytes, purpose, handed_out) in [
+            (1, 40, Purpose::Table, false),
+            (2, 3000, Purpose::Log, false),
+            (3, 40_000, Purpose::Index, true),
+            (4, 40, Purpose::Table, true),
+        ] {
             let heap = Heap::open(memory.clone()).unwrap();
-            let mut lane = heap.lane(0);
+            let mut lane = if handed_out { Lanes::of(&heap).take().unwrap() } else { heap.lane(0) };
             let at = lane.allocate(bytes, purpose).unwrap();
             lane.mark_persisted(at, &mut Default::default());
             drop((lane, heap));
@@ -389,6 +393,9 @@ fn a_check_reports_what_has_leaked() {
             assert_eq!((report.leaked, report.dangling, report.tuples), (lost, 0, lost * 30));
             let found = db.examine().unwrap();
             assert_eq!((found.report, found.findings.total()), (report, 0), "{found:?}");
+            // Lanes are no data, and no chunk is counted twice.
+            let bytes: u64 = db.footprint().unwrap().other;
+            assert!(!handed_out || bytes >= 64 << 10, "{bytes}");
             // It is never given out, and is not in the way.
             fill(lost * 30, &db);
             assert_eq!(db.check().unwrap().leaked, lost);
