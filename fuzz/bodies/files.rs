@@ -322,8 +322,8 @@ fn sound_table(many: u32, file: &dyn Fn(&RecordingFiles, u8) -> Vec<u8>) -> Vec<
     for number in 0..many {
         let mut encoder = storage::lsm::record::Encoder::default();
         let kind = encoder.start(&storage::lsm::change::Change::Whole, 2, 11);
-        encoder.field(&number.to_le_bytes());
-        encoder.field(b"content");
+        encoder.field(number.to_le_bytes()[..].into());
+        encoder.field(b"content"[..].into());
         writer.add(kind, format!("key {number:05}").as_bytes(), encoder.body()).expect("added");
     }
     writer.finish().expect("finished");

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use heap::HeapError;
 use index::cow::{FilePages, PageBackend, Records, TreeShape};
 use index::{IndexError, WIDE_KEY_BYTES};
-use pm::{Bad, Component, Environment, Files, Memory, observe};
+use pm::{Bad, Bytes, Component, Environment, Files, Memory, observe};
 use storage::shadow::{Directory, FileMaster, MasterError, Needs, Shadow, TreePlace};
 use storage::{
     Catalog, InlineRow, Row, TableKey, TableLayout, Value, WorkDone, encode_row, user_bytes,
@@ -196,7 +196,7 @@ impl<E: Environment> Cow<E> {
         let mut old = std::mem::take(&mut self.old);
         let found = self.map.find(self.shadow.trees(), table, key, |row| {
             old.clear();
-            old.extend_from_slice(row);
+            row.append_to(&mut old);
         });
         self.old = old;
         found?.ok_or_else(|| self.map.missing(table))
@@ -296,7 +296,7 @@ impl<E: Environment> Write for Cow<E> {
             // The trees' pages hold the tuples.
             observe!(E::Durable: this.tuples.pool.enter(Component::Storage));
             this.shadow.insert(tree, key, &this.new)?;
-            let row = InlineRow::new(&layout, &this.new)?;
+            let row = InlineRow::new(&layout, Bytes::from(&this.new))?;
             for index in 1..layout.index_count() {
                 this.shadow.insert(tree + index, row.key(index)?.bytes(&mut [0; 8]), &[])?;
             }
@@ -318,7 +318,7 @@ impl<E: Environment> Write for Cow<E> {
         }
         let layout = self.map.layout(table).clone();
         layout.check_changes(changes)?;
-        InlineRow::new(&layout, &self.old)?.with_changes(changes, &mut self.new)?;
+        InlineRow::new(&layout, Bytes::from(&self.old))?.with_changes(changes, &mut self.new)?;
         let indexes = || (1..layout.index_count()).filter(|at| layout.index_has(*at, changes));
         let needs = self.needs(table, indexes().chain(indexes()), self.new.len());
         self.reserve(&needs, true)?;
@@ -329,8 +329,8 @@ impl<E: Environment> Write for Cow<E> {
             observe!(E::Durable: this.tuples.pool.enter(Component::Storage));
             this.shadow.replace(tree, key.bytes(&mut [0; 8]), &this.new)?;
             for index in indexes() {
-                let before = InlineRow::new(&layout, &this.old)?.key(index)?;
-                let after = InlineRow::new(&layout, &this.new)?.key(index)?;
+                let before = InlineRow::new(&layout, Bytes::from(&this.old))?.key(index)?;
+                let after = InlineRow::new(&layout, Bytes::from(&this.new))?.key(index)?;
                 if before != after {
                     this.shadow.remove(tree + index, before.bytes(&mut [0; 8]))?;
                     this.shadow.insert(tree + index, after.bytes(&mut [0; 8]), &[])?;
@@ -351,7 +351,7 @@ impl<E: Environment> Write for Cow<E> {
             // The trees' pages hold the tuples.
             observe!(E::Durable: this.tuples.pool.enter(Component::Storage));
             this.shadow.remove(tree, key.bytes(&mut [0; 8]))?;
-            let row = InlineRow::new(&layout, &this.old)?;
+            let row = InlineRow::new(&layout, Bytes::from(&this.old))?;
             for index in 1..layout.index_count() {
                 this.shadow.remove(tree + index, row.key(index)?.bytes(&mut [0; 8]))?;
             }
@@ -536,7 +536,7 @@ impl<M: Memory> TupleForm for Inlined<M> {
     fn read(
         &self,
         layout: &Arc<TableLayout>,
-        stored: &[u8],
+        stored: Bytes<'_>,
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<(), EngineError> {
@@ -547,7 +547,7 @@ impl<M: Memory> TupleForm for Inlined<M> {
     fn read_bytes(
         &self,
         layout: &Arc<TableLayout>,
-        stored: &[u8],
+        stored: Bytes<'_>,
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<usize, EngineError> {
@@ -557,7 +557,7 @@ impl<M: Memory> TupleForm for Inlined<M> {
     fn key(
         &self,
         layout: &Arc<TableLayout>,
-        stored: &[u8],
+        stored: Bytes<'_>,
         index: usize,
     ) -> Result<TableKey, EngineError> {
         Ok(InlineRow::new(layout, stored)?.key(index)?)

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use heap::{Heap, Lane};
 use index::cow::{PoolPages, PoolSource};
-use pm::{Bad, Component, Environment, Memory, observe};
+use pm::{Bad, Bytes, Component, Environment, Memory, observe};
 use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, TreePlace};
 use storage::{
     Catalog, Row, SlotLayout, SlotTuple, TableKey, TupleCopies, Value, WorkDone, user_bytes,
@@ -522,8 +522,8 @@ impl<E: Environment> Engine for NvmCow<E> {
 
 /// The tuple's place, as a leaf has it.
 #[inline]
-fn pointer(stored: &[u8]) -> u64 {
-    stored.try_into().map_or(u64::MAX, u64::from_le_bytes)
+fn pointer(stored: Bytes<'_>) -> u64 {
+    stored.whole().map_or(u64::MAX, u64::from_le_bytes)
 }
 
 /// Tuples in slots of the pool, to which leaves lead.
@@ -534,7 +534,7 @@ struct InSlots<M> {
 
 impl<M: Memory> InSlots<M> {
     #[inline]
-    fn tuple<'a>(&'a self, layout: &'a SlotLayout, stored: &[u8]) -> SlotTuple<'a, M> {
+    fn tuple<'a>(&'a self, layout: &'a SlotLayout, stored: Bytes<'_>) -> SlotTuple<'a, M> {
         SlotTuple { memory: &self.memory, layout, offset: pointer(stored) }
     }
 }
@@ -552,7 +552,7 @@ impl<M: Memory> TupleForm for InSlots<M> {
     fn read(
         &self,
         layout: &SlotLayout,
-        stored: &[u8],
+        stored: Bytes<'_>,
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<(), EngineError> {
@@ -563,7 +563,7 @@ impl<M: Memory> TupleForm for InSlots<M> {
     fn read_bytes(
         &self,
         layout: &SlotLayout,
-        stored: &[u8],
+        stored: Bytes<'_>,
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<usize, EngineError> {
@@ -573,7 +573,7 @@ impl<M: Memory> TupleForm for InSlots<M> {
     fn key(
         &self,
         layout: &SlotLayout,
-        stored: &[u8],
+        stored: Bytes<'_>,
         index: usize,
     ) -> Result<TableKey, EngineError> {
         Ok(self.tuple(layout, stored).key(index)?)

@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
 
 use index::cow::{PageBackend, PageSource};
-use pm::Bad;
+use pm::{Bad, Bytes};
 use storage::shadow::{Directory, Shadow, Trees};
 use storage::{PrimaryBytes, StorageError, TableKey, TableLayout, Value};
 
@@ -131,7 +131,7 @@ impl<L: Deref<Target = TableLayout>> TreeMap<L> {
         trees: Trees<'_, S>,
         table: u16,
         key: &[Value<'_>],
-        read: impl FnOnce(&[u8]) -> R,
+        read: impl FnOnce(Bytes<'_>) -> R,
     ) -> Result<Option<R>, EngineError> {
         let key = self.layout(table).primary_key(key)?;
         Ok(trees.get(self.tree(table, 0), key.bytes(&mut [0; 8]), read)?)
@@ -143,7 +143,7 @@ impl<L: Deref<Target = TableLayout>> TreeMap<L> {
         trees: Trees<'_, S>,
         table: u16,
         scan: &Scan<'_>,
-        mut visit: impl FnMut(&[u8]) -> Result<ControlFlow<()>, EngineError>,
+        mut visit: impl FnMut(Bytes<'_>) -> Result<ControlFlow<()>, EngineError>,
     ) -> Result<(), EngineError> {
         let layout = self.layout(table);
         let index = scan.index.map_or(0, |index| index + 1);
@@ -151,7 +151,7 @@ impl<L: Deref<Target = TableLayout>> TreeMap<L> {
         let (mut low_bytes, mut high_bytes) = ([0; 8], [0; 8]);
         let range = (bytes(&low, &mut low_bytes), bytes(&high, &mut high_bytes));
         let primary = self.tree(table, 0);
-        let mut show = |value: &[u8]| match visit(value) {
+        let mut show = |value: Bytes<'_>| match visit(value) {
             Ok(ControlFlow::Continue(())) => ControlFlow::Continue(()),
             Ok(ControlFlow::Break(())) => ControlFlow::Break(Ok(())),
             Err(error) => ControlFlow::Break(Err(error)),

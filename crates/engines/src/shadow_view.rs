@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use index::IndexError;
 use index::cow::{PageBackend, PageSource};
-use pm::{Component, Memory, observe};
+use pm::{Bytes, Component, Memory, observe};
 use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
 use storage::{Row, TableKey, TableLayout, Value};
 
@@ -30,7 +30,7 @@ pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
     fn read(
         &self,
         layout: &Self::Layout,
-        stored: &[u8],
+        stored: Bytes<'_>,
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<(), EngineError>;
@@ -38,7 +38,7 @@ pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
     fn read_bytes(
         &self,
         layout: &Self::Layout,
-        stored: &[u8],
+        stored: Bytes<'_>,
         columns: &[u16],
         out: &mut [u8],
     ) -> Result<usize, EngineError>;
@@ -47,7 +47,7 @@ pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
     fn key(
         &self,
         layout: &Self::Layout,
-        stored: &[u8],
+        stored: Bytes<'_>,
         index: usize,
     ) -> Result<TableKey, EngineError>;
 }
@@ -131,11 +131,11 @@ pub(crate) fn check<B: PageBackend, T: TupleForm>(
     map: &TreeMap<T::Layout>,
     shadow: &Shadow<B>,
     tuples: &T,
-    mut also: impl FnMut(&T::Layout, &[u8]) -> Result<(), EngineError>,
+    mut also: impl FnMut(&T::Layout, Bytes<'_>) -> Result<(), EngineError>,
 ) -> Result<u64, EngineError> {
     let trees = shadow.trees();
     let (mut counts, mut row) = (vec![0; map.tree_count()], Row::new());
-    let mut check = |tree: usize, key: &[u8], stored: &[u8]| -> Result<(), EngineError> {
+    let mut check = |tree: usize, key: &[u8], stored: Bytes<'_>| -> Result<(), EngineError> {
         counts[tree] += 1;
         let (table, index) = map.owner(tree);
         let layout = map.layout(table);

@@ -138,7 +138,7 @@ fn header_word<M: Memory>(memory: &M, entries: &[MiniEntry], words: usize) -> Re
         for index in 0..run.value {
             let start = index * LINE_BYTES;
             let mut line = [0u8; LINE_BYTES as usize];
-            line.copy_from_slice(view.bytes(start as usize, LINE_BYTES as usize));
+            view.bytes(start as usize, LINE_BYTES as usize).copy_to(&mut line);
             for word in &entries[..words] {
                 let within = word.at.wrapping_sub(run.at + start);
                 if within < LINE_BYTES {

@@ -131,7 +131,9 @@ impl WideKey {
 
 impl Key for WideKey {
     fn read<V: View>(node: &V, at: usize, width: usize) -> Self {
-        Self::new(node.bytes(at, width), width)
+        let mut key = Self::zeros(width);
+        node.bytes(at, width).copy_to(key.bytes_mut());
+        key
     }
 
     #[inline]
@@ -227,11 +229,13 @@ impl LongKey {
 
 impl Key for LongKey {
     fn read<V: View>(node: &V, at: usize, width: usize) -> Self {
-        Self::new(node.bytes(at, width), width)
+        let mut key = Self::zeros(width);
+        node.bytes(at, width).copy_to(key.bytes_mut());
+        key
     }
 
     fn stored_cmp<V: View>(&self, node: &V, at: usize, width: usize) -> Ordering {
-        node.bytes(at, width).cmp(self.as_bytes())
+        node.bytes(at, width).compare(self.as_bytes())
     }
 
     fn write(&self, out: &mut [u8]) {

@@ -136,9 +136,9 @@ fn without_memory_for_more_frames_those_there_are_used_again() {
     assert!(story.pages.backend().mark() > 60, "more pages than frames");
     for key in 0..2000u64 {
         let found =
-            story
-                .shape
-                .get(story.pages.source(), story.root, &key.to_be_bytes(), |value| value == [7; 8]);
+            story.shape.get(story.pages.source(), story.root, &key.to_be_bytes(), |value| {
+                value.equal(&[7; 8])
+            });
         assert_eq!(found.unwrap(), Some(true));
     }
     story.pages.source().with(1, |_| ()).unwrap();

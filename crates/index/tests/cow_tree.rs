@@ -9,7 +9,7 @@ use index::cow::{
     ExtentList, FilePages, PageBackend, Pages, PoolPages, Records, Root, TreeBuffers, TreeShape,
 };
 use index::{Direction, IndexError};
-use pm::{Dram, File, Files, Memory, Off, RecordedFile, Recording, RecordingFiles};
+use pm::{Bytes, Dram, File, Files, Memory, Off, RecordedFile, Recording, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -249,7 +249,7 @@ impl<B: Store> Test<B> {
             .unwrap();
         assert_eq!(found, *model);
         for (key, value) in model.iter().step_by(7) {
-            let same = shape.get(source, root, key, |found| found == value).unwrap();
+            let same = shape.get(source, root, key, |found| found.equal(value)).unwrap();
             assert_eq!(same, Some(true));
         }
     }
@@ -273,7 +273,7 @@ impl<B: Store> Test<B> {
                 let mut found = Vec::new();
                 let range =
                     (range.0.as_ref().map(Vec::as_slice), range.1.as_ref().map(Vec::as_slice));
-                let mut visit = |key: &[u8], _: &[u8]| {
+                let mut visit = |key: Bytes<'_>, _: Bytes<'_>| {
                     found.push(key.to_vec());
                     ControlFlow::<()>::Continue(())
                 };

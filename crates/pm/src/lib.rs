@@ -20,6 +20,7 @@
 //! [`Environment`] names one choice of each; [`Native`] is the one that ships.
 
 mod bulk;
+mod bytes;
 mod counters;
 mod crash;
 mod domain;
@@ -50,6 +51,7 @@ mod sync;
 mod unfinished;
 mod watched;
 
+pub use bytes::{Arrays, Bytes};
 pub use counters::Counters;
 pub use crash::{CHOICES, CrashPoint, CrashStates, LineChoice, Replay};
 pub use domain::{Domain, ParseDomainError};

@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
 use crate::bulk;
+use crate::bytes::Bytes;
 use crate::error::Bad;
 use crate::limits::page_bytes;
 use crate::memory::{Pod, View, checked_range};
@@ -405,16 +406,16 @@ impl View for NativeView<'_> {
     #[inline]
     fn word(&self, at: usize) -> u64 {
         assert!(at + 8 <= self.len, "within the view");
-        // SAFETY: within the view, which is mapped as long as its memory lives.
+        // SAFETY: within the view, which is mapped as long as its memory lives. Words in slotted pages
+        // are not aligned, so this is no atomic load.
         u64::from_le(unsafe { self.start.add(at).cast::<u64>().read_unaligned() })
     }
 
     #[inline]
-    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+    fn bytes(&self, at: usize, len: usize) -> Bytes<'_> {
         assert!(at <= self.len && len <= self.len - at, "within the view");
-        // SAFETY: within the view; the owner of the bytes does not store to them while the caller
-        // holds the slice, which lives no longer than this short-lived view.
-        unsafe { std::slice::from_raw_parts(self.start.add(at), len) }
+        // SAFETY: within the view, which is mapped as long as its memory lives.
+        unsafe { Bytes::new(self.start.add(at), len) }
     }
 
     #[inline]

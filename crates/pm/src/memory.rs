@@ -1,11 +1,13 @@
 //! The seam through which every structure reads and writes: [`Memory`].
 //!
-//! No `&mut T` into a memory is ever handed out. A value is built on the stack and copied in, and
-//! stores whose order matters are 8-byte stores: that is the only way in which every store can be
-//! seen, recorded and counted, and it makes the crash model (`docs/format/crash-model.md`) exact.
+//! No reference into a memory is ever handed out: whoever reads gets copies. A value is built on the
+//! stack and copied in, and stores whose order matters are 8-byte stores: that is the only way in
+//! which every store can be seen, recorded and counted, and it makes the crash model
+//! (`docs/format/crash-model.md`) exact.
 
 use std::sync::atomic::Ordering;
 
+use crate::bytes::Bytes;
 use crate::error::{Bad, GrowError};
 use crate::offset::{Line, Off, Range};
 
@@ -46,20 +48,27 @@ impl Component {
 
 /// One node or record, validated once and then read field by field.
 ///
-/// Natively a bounds-checked slice; an emulated memory counts the lines that the reads touch.
+/// Natively a checked range of addresses; an emulated memory counts the lines that the reads touch.
+///
+/// Whoever holds the view keeps stores away from what is read: by the lock of the bytes' owner, or by
+/// a snapshot, which keeps what it leads to from being used again. Types do not check that; the tests
+/// called `two_threads` do, under Miri. Where it fails, the processor gives aligned words that are old
+/// or new and, of longer reads, a mixture of them, and in the letter of the language it is a data race,
+/// as [`Memory::read_into`] would be. But no slice of a memory exists whose bytes could change
+/// (`docs/decisions/0024-views-are-sound.md`).
 pub trait View: Copy {
-    /// The 8-byte little-endian word at byte `at` of the view.
+    /// The 8-byte little-endian word at byte `at` of the view. It need not be aligned; one that is, is
+    /// read by one instruction. [`Memory::load`] is atomic.
     ///
     /// # Panics
     /// If the word does not lie within the view: the caller validated the range.
     fn word(&self, at: usize) -> u64;
-    /// `len` bytes from byte `at` on. Whoever holds the view keeps stores away from them: by the lock
-    /// of their owner, or by a snapshot, which keeps what it leads to from being used again. Types
-    /// do not check that; the tests called `two_threads` do, under Miri.
+    /// `len` bytes from byte `at` on, to be copied or compared. An emulated memory counts their
+    /// lines now, as read all together, and no more when they are copied.
     ///
     /// # Panics
     /// As [`View::word`].
-    fn bytes(&self, at: usize, len: usize) -> &[u8];
+    fn bytes(&self, at: usize, len: usize) -> Bytes<'_>;
     /// How many of the `count` ascending words from byte `at` on are at most `key`.
     ///
     /// # Panics
@@ -138,12 +147,14 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// [`Bad::Poisoned`] after a media error or a failed sync.
     fn healthy(&self) -> Result<(), Bad>;
 
-    /// A copy of the value at `at`.
+    /// A copy of the value at `at`. No atomic load: the lock of whoever owns the bytes keeps stores
+    /// away, as for a [`View`].
     ///
     /// # Errors
     /// The value does not lie within the memory.
     fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad>;
-    /// Copies `out.len()` bytes from `at` on.
+    /// Copies `out.len()` bytes from `at` on. Beside a store to them, which their owner's lock keeps
+    /// away, it would be a mixture of old and new words: see [`View`].
     ///
     /// # Errors
     /// The bytes do not lie within the memory.
@@ -154,7 +165,7 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The range does not lie within the memory.
     fn view(&self, at: Range) -> Result<Self::View<'_>, Bad>;
     /// Copies several ranges one behind the other into `out`, whose length is their sum. The
-    /// cache misses of the ranges overlap.
+    /// cache misses of the ranges overlap. Beside a store as [`Memory::read_into`].
     ///
     /// # Errors
     /// A range does not lie within the memory.

@@ -35,7 +35,7 @@ fn write<M: Memory>(memory: &M, at: u64, round: u64) {
 fn read<M: Memory>(memory: &M, at: u64) -> u64 {
     let (range, last) = (Range::new(at, BYTES), WORDS - 1);
     let view = memory.view(range).unwrap();
-    // They are held while everything else is read.
+    // They are looked at again when everything else has been read.
     let held = view.bytes(0, BYTES as usize);
     let round = view.word(0) / 1000;
     let newest = round * 1000 + last;
@@ -48,7 +48,12 @@ fn read<M: Memory>(memory: &M, at: u64) -> u64 {
     memory.read_into(Off::new(at), &mut copied).unwrap();
     let parts = [Range::new(at, 100), Range::new(at + 100, BYTES - 100)];
     memory.gather(&parts, &mut gathered).unwrap();
-    assert_eq!((held, held), (&copied[..], &gathered[..]));
+    assert!(held.equal(&copied) && held.equal(&gathered) && held.compare(&copied).is_eq());
+    assert_eq!((held.to_vec(), held.byte(9)), (copied.clone(), copied[9]));
+    assert_eq!(held.array::<12>(28), copied[28..40]);
+    assert_eq!(held.arrays::<8>().map(u64::from_le_bytes).last(), Some(newest));
+    held.get(8, BYTES as usize - 8).unwrap().copy_to(&mut gathered[8..]);
+    assert_eq!(gathered, copied);
     round
 }
 

@@ -3,7 +3,7 @@
 //! A row begins with a word for each column. A number stands in its word; of text and bytes the
 //! word says where in the row they lie, `start | length << 32`.
 
-use pm::Bad;
+use pm::{Bad, Bytes};
 
 use crate::error::StorageError;
 use crate::key::{TableKey, check_value, key_of_fields};
@@ -18,7 +18,7 @@ fn damaged() -> Bad {
 #[derive(Clone, Copy, Debug)]
 pub struct InlineRow<'a> {
     layout: &'a TableLayout,
-    bytes: &'a [u8],
+    bytes: Bytes<'a>,
 }
 
 impl<'a> InlineRow<'a> {
@@ -27,7 +27,7 @@ impl<'a> InlineRow<'a> {
     /// # Errors
     /// They are none of this table.
     #[inline]
-    pub fn new(layout: &'a TableLayout, bytes: &'a [u8]) -> Result<Self, Bad> {
+    pub fn new(layout: &'a TableLayout, bytes: Bytes<'a>) -> Result<Self, Bad> {
         if bytes.len() < layout.schema.columns().len() * 8 {
             Err(damaged())
         } else {
@@ -37,38 +37,17 @@ impl<'a> InlineRow<'a> {
 
     #[inline]
     fn word(&self, column: usize) -> u64 {
-        let mut word = [0; 8];
-        word.copy_from_slice(&self.bytes[column * 8..column * 8 + 8]);
-        u64::from_le_bytes(word)
+        u64::from_le_bytes(self.bytes.array(column * 8))
     }
 
     #[inline]
-    fn part(&self, word: u64) -> Result<&'a [u8], Bad> {
+    fn part(&self, word: u64) -> Result<Bytes<'a>, Bad> {
         let (start, len) = ((word & 0xffff_ffff) as usize, (word >> 32) as usize);
-        self.bytes.get(start..start.saturating_add(len)).ok_or_else(damaged)
+        self.bytes.get(start, len).ok_or_else(damaged)
     }
 
     fn kind(&self, column: usize) -> ColumnType {
         self.layout.schema.columns()[column].kind
-    }
-
-    /// The value of a column.
-    ///
-    /// # Errors
-    /// Damage.
-    pub fn value(&self, column: usize) -> Result<Value<'a>, Bad> {
-        let word = self.word(column);
-        let kind = self.kind(column);
-        if let Some(number) = kind.number(word) {
-            return Ok(number);
-        }
-        let part = self.part(word)?;
-        Ok(match kind {
-            ColumnType::Text { .. } => {
-                Value::Text(std::str::from_utf8(part).map_err(|_| damaged())?)
-            }
-            _ => Value::Bytes(part),
-        })
     }
 
     /// Copies columns, all of them if none are named, into `row`.
@@ -83,12 +62,14 @@ impl<'a> InlineRow<'a> {
             let mut field = RowField { kind: Some(kind), word, len: 0 };
             if kind.max_bytes().is_some() {
                 let part = self.part(word)?;
-                if matches!(kind, ColumnType::Text { .. }) && std::str::from_utf8(part).is_err() {
+                let start = row.bytes.len();
+                field = RowField { kind: Some(kind), word: start as u64, len: part.len() as u32 };
+                part.append_to(&mut row.bytes);
+                // The copy is looked at, which stays as it is.
+                let text = matches!(kind, ColumnType::Text { .. });
+                if text && std::str::from_utf8(&row.bytes[start..]).is_err() {
                     return Err(damaged());
                 }
-                let (word, len) = (row.bytes.len() as u64, part.len() as u32);
-                field = RowField { kind: Some(kind), word, len };
-                row.bytes.extend_from_slice(part);
             }
             row.fields.push(field);
             Ok(())
@@ -108,7 +89,8 @@ impl<'a> InlineRow<'a> {
         let bytes = |column: u16| {
             let at = usize::from(column) * 8;
             let numeric = self.kind(usize::from(column)).max_bytes().is_none();
-            if numeric { Ok(&self.bytes[at..at + 8]) } else { self.part(self.word(at / 8)) }
+            let word = || self.bytes.get(at, 8).ok_or_else(damaged);
+            if numeric { word() } else { self.part(self.word(at / 8)) }
         };
         let mut total = 0;
         for column in columns {
@@ -118,7 +100,7 @@ impl<'a> InlineRow<'a> {
         for column in columns {
             let part = bytes(*column)?;
             let (now, later) = rest.split_at_mut(part.len());
-            now.copy_from_slice(part);
+            part.copy_to(now);
             rest = later;
         }
         Ok(total)
@@ -164,14 +146,14 @@ impl<'a> InlineRow<'a> {
 
 enum Part<'a> {
     Word(u64),
-    Bytes(&'a [u8]),
+    Bytes(Bytes<'a>),
 }
 
 impl<'a> Part<'a> {
     fn of(value: &Value<'a>) -> Self {
         match value.as_word() {
             Some(word) => Self::Word(word),
-            None => value.as_bytes().map_or(Self::Word(0), Self::Bytes),
+            None => value.as_bytes().map_or(Self::Word(0), |bytes| Self::Bytes(bytes.into())),
         }
     }
 }
@@ -188,7 +170,7 @@ fn put<'a>(
             Part::Word(word) => word,
             Part::Bytes(bytes) => {
                 let start = out.len() as u64;
-                out.extend_from_slice(bytes);
+                bytes.append_to(out);
                 start | (bytes.len() as u64) << 32
             }
         };
@@ -274,7 +256,7 @@ mod tests {
         let values = [Value::I64(-3), Value::Text("Ada"), Value::Bytes(b""), Value::F64(0.5)];
         let (mut bytes, mut changed, mut row) = (Vec::new(), Vec::new(), Row::new());
         encode_row(layout, &values, &mut bytes).unwrap();
-        let stored = InlineRow::new(layout, &bytes).unwrap();
+        let stored = InlineRow::new(layout, Bytes::from(&bytes)).unwrap();
         stored.read(None, &mut row).unwrap();
         assert!(row.values().eq(values));
         stored.read(Some(&[3, 1]), &mut row).unwrap();
@@ -285,7 +267,7 @@ mod tests {
         assert_eq!(stored.read_bytes(&[1, 0], &mut []).unwrap(), 11);
         let changes = [(1, Value::Text("no")), (2, Value::Bytes(b"ab")), (1, Value::Text("Grace"))];
         stored.with_changes(&changes, &mut changed).unwrap();
-        let other = InlineRow::new(layout, &changed).unwrap();
+        let other = InlineRow::new(layout, Bytes::from(&changed)).unwrap();
         other.read(None, &mut row).unwrap();
         assert_eq!(
             (row.i64(0), row.text(1), row.bytes(2), row.f64(3)),
@@ -296,10 +278,10 @@ mod tests {
         let by_name = stored.key(1).unwrap();
         let by_name = by_name.bytes(&mut narrow);
         assert_eq!(by_name.len(), layout.key_bytes(1));
-        let found = layout.primary_of(1, by_name, &mut primary).to_vec();
+        let found = layout.primary_of(1, Bytes::from(by_name), &mut primary).to_vec();
         assert_eq!(found, stored.key(0).unwrap().bytes(&mut narrow));
         for cut in 0..bytes.len() {
-            let Ok(short) = InlineRow::new(layout, &bytes[..cut]) else { continue };
+            let Ok(short) = InlineRow::new(layout, Bytes::from(&bytes[..cut])) else { continue };
             assert!(short.read(None, &mut row).is_err(), "{cut}");
         }
     }

@@ -20,7 +20,7 @@
 use std::ops::Bound;
 
 use index::{LongKey, WideKey};
-use pm::Bad;
+use pm::{Bad, Bytes};
 
 use crate::error::StorageError;
 use crate::schema::{Column, KeyLayout, TableLayout, TableSchema, encoded_bytes};
@@ -75,13 +75,13 @@ impl KeyBuilder {
 
     pub(crate) fn number(&mut self, kind: ColumnType, word: u64) {
         let bytes = number_bytes(kind);
-        self.put(&ordered_word(kind, word).to_be_bytes()[8 - bytes..]);
+        self.put(Bytes::from(&ordered_word(kind, word).to_be_bytes()[8 - bytes..]));
     }
 
     /// Says whether a column that can be NULL is, before its value; what comes in its place if it is
     /// are zeros.
     fn null(&mut self, kind: ColumnType, null: bool) {
-        self.put(&[u8::from(!null)]);
+        self.put(Bytes::from(&[u8::from(!null)][..]));
         if null {
             self.len += encoded_bytes(kind);
         }
@@ -94,24 +94,24 @@ impl KeyBuilder {
         }
         if let (Some(max), Some(bytes)) = (kind.max_bytes(), value.as_bytes()) {
             self.fixed = kind == ColumnType::Uuid;
-            self.bytes(max, bytes);
+            self.bytes(max, bytes.into());
         }
     }
 
     /// The caller has checked that there are at most `max` bytes.
-    pub(crate) fn bytes(&mut self, max: u32, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, max: u32, bytes: Bytes<'_>) {
         let max = max as usize;
         assert!(bytes.len() <= max, "the value fits its column");
         self.put(bytes);
         self.len += max - bytes.len();
         if !self.fixed {
-            self.put(&(bytes.len() as u16).to_be_bytes());
+            self.put(Bytes::from(&(bytes.len() as u16).to_be_bytes()[..]));
         }
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    fn put(&mut self, bytes: Bytes<'_>) {
         let (from, to) = (self.len, self.len + bytes.len());
-        self.bytes_mut()[from..to].copy_from_slice(bytes);
+        bytes.copy_to(&mut self.bytes_mut()[from..to]);
         self.len = to;
     }
 

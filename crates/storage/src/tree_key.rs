@@ -6,6 +6,7 @@
 use std::ops::Bound;
 
 use index::WIDE_KEY_BYTES;
+use pm::Bytes;
 use smallvec::SmallVec;
 
 use crate::error::StorageError;
@@ -96,8 +97,15 @@ impl TableLayout {
     }
 
     /// The primary key at the end of a key of a secondary index; 1 is the first one.
-    pub fn primary_of<'a>(&self, index: usize, key: &[u8], out: &'a mut PrimaryBytes) -> &'a [u8] {
-        let part = self.key_layout(index).primary_part(key).unwrap_or_default();
+    pub fn primary_of<'a>(
+        &self,
+        index: usize,
+        key: Bytes<'_>,
+        out: &'a mut PrimaryBytes,
+    ) -> &'a [u8] {
+        let keys = self.key_layout(index);
+        let len = keys.bytes.saturating_sub(keys.own_bytes);
+        let part = key.get(keys.own_bytes, len).unwrap_or_default();
         let width = self.primary.width;
         let out = match out.short.get_mut(..width) {
             Some(short) => short,
@@ -106,7 +114,7 @@ impl TableLayout {
                 &mut out.long[..]
             }
         };
-        out[..part.len()].copy_from_slice(part);
+        part.copy_to(&mut out[..part.len()]);
         out[part.len()..].fill(0);
         out
     }

@@ -594,7 +594,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         }
         let view = self.memory.view(Range::new(self.buffer.start, self.filled))?;
         let bytes = view.bytes(0, self.filled as usize);
-        let result = self.tail.file.write_at(self.tail.written, bytes);
+        let result = self.tail.file.write_bytes(self.tail.written, bytes);
         result.map_err(|source| self.poison("write to", source))?;
         self.tail.written += self.filled;
         self.filled = 0;

@@ -1,7 +1,7 @@
 //! Building nodes: every change of a node makes its image anew from runs of stored records and
 //! new ones, so that a copy and a change are one step and a page never has holes.
 
-use pm::{Bad, View};
+use pm::{Bad, Bytes, View};
 
 use super::node::{Node, SLOT_BYTES, TreeShape};
 use super::page::{Header, PAGE_HEADER_BYTES};
@@ -51,7 +51,7 @@ impl<'a, V: View> Pieces<'a, V> {
     }
 
     /// Takes the first record away and returns its bytes.
-    pub(crate) fn pop_first(&mut self) -> Result<Option<&'a [u8]>, Bad> {
+    pub(crate) fn pop_first(&mut self) -> Result<Option<Bytes<'a>>, Bad> {
         let record = match &mut self.list[0] {
             Piece::Stored(node, from, to) => {
                 let record = node.record(*from)?;
@@ -61,7 +61,7 @@ impl<'a, V: View> Pieces<'a, V> {
                 }
                 record
             }
-            Piece::New(record) => record,
+            Piece::New(record) => Bytes::from(*record),
             Piece::Nothing => return Ok(None),
         };
         self.list.copy_within(1..self.len, 0);
@@ -70,7 +70,7 @@ impl<'a, V: View> Pieces<'a, V> {
         Ok(Some(record))
     }
 
-    fn for_each(&self, mut visit: impl FnMut(&[u8])) -> Result<(), Bad> {
+    fn for_each(&self, mut visit: impl FnMut(Bytes<'_>)) -> Result<(), Bad> {
         for piece in self.iter() {
             match piece {
                 Piece::Stored(node, from, to) => {
@@ -78,7 +78,7 @@ impl<'a, V: View> Pieces<'a, V> {
                         visit(node.record(index)?);
                     }
                 }
-                Piece::New(record) => visit(record),
+                Piece::New(record) => visit(record.into()),
                 Piece::Nothing => {}
             }
         }
@@ -145,7 +145,7 @@ impl Plan {
         left.resize(PAGE_HEADER_BYTES, 0);
         for piece in pieces.iter() {
             match piece {
-                Piece::Stored(node, from, to) => left.extend_from_slice(node.packed(from, to)),
+                Piece::Stored(node, from, to) => node.packed(from, to).append_to(left),
                 Piece::New(record) => left.extend_from_slice(record),
                 Piece::Nothing => {}
             }
@@ -187,7 +187,7 @@ impl Plan {
             let at = (image.len() as u16).to_le_bytes();
             let slot = PAGE_HEADER_BYTES + index * SLOT_BYTES;
             image[slot..slot + SLOT_BYTES].copy_from_slice(&at);
-            image.extend_from_slice(record);
+            record.append_to(image);
             index += 1;
         })?;
         let made = 1 + usize::from(first < count);

@@ -252,7 +252,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         let header = Header::read(&view);
         // What lies behind the used bytes is of an older page.
         out.clear();
-        out.extend_from_slice(view.bytes(0, header.used));
+        view.bytes(0, header.used).append_to(out);
         drop(shard);
         out.resize(self.page_bytes as usize, 0);
         let sum = checksum(page, &out[..header.used]);

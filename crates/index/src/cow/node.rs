@@ -5,7 +5,9 @@
 //! below it and greater than every key below the record before; that of the first record is not
 //! looked at.
 
-use pm::{Bad, View};
+use std::cmp::Ordering;
+
+use pm::{Bad, Bytes, View};
 
 use super::page::{
     Header, KIND_PACKED, KIND_SLOTTED, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PAGE_HEADER_BYTES,
@@ -47,7 +49,7 @@ pub struct TreeShape {
 /// The value of a leaf's record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stored<'a> {
-    Inline(&'a [u8]),
+    Inline(Bytes<'a>),
     Overflow { bytes: u64, first: u64 },
 }
 
@@ -145,7 +147,7 @@ impl TreeShape {
     }
 
     /// Puts a record's bytes into `out`, in place of what is there.
-    pub(crate) fn encode(&self, key: &[u8], value: NewValue<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, key: Bytes<'_>, value: NewValue<'_>, out: &mut Vec<u8>) {
         out.clear();
         let overflow = |bytes: u64, first: u64| {
             let mut place = [0; 16];
@@ -162,7 +164,7 @@ impl TreeShape {
             out.extend_from_slice(&(key.len() as u16).to_le_bytes());
             out.extend_from_slice(&length.to_le_bytes());
         }
-        out.extend_from_slice(key);
+        key.append_to(out);
         match value {
             NewValue::Inline(bytes) => out.extend_from_slice(bytes),
             NewValue::Overflow { bytes, first } => {
@@ -174,10 +176,8 @@ impl TreeShape {
 }
 
 /// The child that a record of an inner node leads to.
-pub(crate) fn child_of(record: &[u8]) -> u64 {
-    let mut child = [0; CHILD_BYTES];
-    child.copy_from_slice(&record[record.len() - CHILD_BYTES..]);
-    u64::from_le_bytes(child)
+pub(crate) fn child_of(record: Bytes<'_>) -> u64 {
+    u64::from_le_bytes(record.array(record.len() - CHILD_BYTES))
 }
 
 /// A node whose header has been found to make sense.
@@ -236,13 +236,13 @@ impl<'v, V: View> Node<'v, V> {
             return Err(damaged(self.page));
         }
         let slot = self.view.bytes(PAGE_HEADER_BYTES + index * SLOT_BYTES, SLOT_BYTES);
-        let at = usize::from(u16::from_le_bytes([slot[0], slot[1]]));
+        let at = usize::from(u16::from_le_bytes(slot.array(0)));
         if at + RECORD_HEADER_BYTES > self.used {
             return Err(damaged(self.page));
         }
         let head = self.view.bytes(at, RECORD_HEADER_BYTES);
-        let key_bytes = usize::from(u16::from_le_bytes([head[0], head[1]]));
-        let length = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
+        let key_bytes = usize::from(u16::from_le_bytes(head.array(0)));
+        let length = u32::from_le_bytes(head.array(2));
         let value_bytes = (length & !OVERFLOW) as usize;
         let overflow = length & OVERFLOW != 0;
         let bad_value = (self.level > 0 && value_bytes != CHILD_BYTES)
@@ -255,7 +255,7 @@ impl<'v, V: View> Node<'v, V> {
 
     /// The key of a record.
     #[inline]
-    pub(crate) fn key(&self, index: usize) -> Result<&'v [u8], Bad> {
+    pub(crate) fn key(&self, index: usize) -> Result<Bytes<'v>, Bad> {
         if self.is_packed() {
             let at = PAGE_HEADER_BYTES + index * self.stride;
             return Ok(self.view.bytes(at, self.key_bytes));
@@ -277,11 +277,7 @@ impl<'v, V: View> Node<'v, V> {
         if !place.overflow {
             return Ok(Stored::Inline(bytes));
         }
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
+        let word = |at| u64::from_le_bytes(bytes.array(at));
         Ok(Stored::Overflow { bytes: word(0), first: word(8) })
     }
 
@@ -302,7 +298,7 @@ impl<'v, V: View> Node<'v, V> {
     }
 
     /// All bytes of a record.
-    pub(crate) fn record(&self, index: usize) -> Result<&'v [u8], Bad> {
+    pub(crate) fn record(&self, index: usize) -> Result<Bytes<'v>, Bad> {
         if self.is_packed() {
             return Ok(self.packed(index, index + 1));
         }
@@ -313,7 +309,7 @@ impl<'v, V: View> Node<'v, V> {
 
     /// The bytes of neighbouring packed records.
     #[inline]
-    pub(crate) fn packed(&self, from: usize, to: usize) -> &'v [u8] {
+    pub(crate) fn packed(&self, from: usize, to: usize) -> Bytes<'v> {
         self.view.bytes(PAGE_HEADER_BYTES + from * self.stride, (to - from) * self.stride)
     }
 
@@ -338,8 +334,8 @@ impl<'v, V: View> Node<'v, V> {
         }
         while size > 0 {
             let half = size / 2;
-            let stored = self.key(low + half)?;
-            if stored < key || (or_equal && stored == key) {
+            let order = self.key(low + half)?.compare(key);
+            if order == Ordering::Less || (or_equal && order == Ordering::Equal) {
                 low += half + 1;
                 size -= half + 1;
             } else {
@@ -359,7 +355,7 @@ impl<'v, V: View> Node<'v, V> {
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Result<(usize, bool), Bad> {
         let index = self.rank(key, false)?;
-        let found = index < self.count && self.key(index)? == key;
+        let found = index < self.count && self.key(index)?.equal(key);
         Ok((index, found))
     }
 }

@@ -4,7 +4,7 @@
 //! | header | next page, 0 at the end | bytes of the value ...
 //! ```
 
-use pm::{Bad, View};
+use pm::{Bad, Bytes, View};
 
 use super::node::{Node, Stored, TreeShape};
 use super::page::{Header, KIND_OVERFLOW, PAGE_HEADER_BYTES};
@@ -54,7 +54,7 @@ fn follow<S: PageSource>(
     source: &S,
     shape: &TreeShape,
     (bytes, first): (u64, u64),
-    mut visit: impl FnMut(u64, u64, &[u8]) -> Result<(), IndexError>,
+    mut visit: impl FnMut(u64, u64, Bytes<'_>) -> Result<(), IndexError>,
 ) -> Result<(), IndexError> {
     let (mut page, mut left) = (first, bytes);
     while left > 0 {
@@ -86,7 +86,7 @@ pub(crate) fn read<S: PageSource>(
 ) -> Result<Vec<u8>, IndexError> {
     let mut value = Vec::new();
     follow(source, shape, place, |_, _, part| {
-        value.extend_from_slice(part);
+        part.append_to(&mut value);
         Ok(())
     })?;
     Ok(value)

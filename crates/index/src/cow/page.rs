@@ -1,6 +1,6 @@
 //! The bytes of a page: `docs/format/cow-page.md` draws them.
 
-use pm::View;
+use pm::{Bytes, View};
 
 /// Bytes of a page's header; records follow.
 pub const PAGE_HEADER_BYTES: usize = 16;
@@ -85,8 +85,8 @@ impl View for Image<'_> {
     }
 
     #[inline]
-    fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        &self.0[at..at + len]
+    fn bytes(&self, at: usize, len: usize) -> Bytes<'_> {
+        Bytes::from(&self.0[at..at + len])
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use pm::Bytes;
+
 use super::node::{Node, Stored, TreeShape, damaged};
 use super::overflow;
 use super::store::PageSource;
@@ -10,11 +12,11 @@ use crate::error::IndexError;
 use crate::scan::Direction;
 
 /// The function that a scan calls with each key and value.
-pub type Visit<'a, B> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<B> + 'a;
+pub type Visit<'a, B> = dyn FnMut(Bytes<'_>, Bytes<'_>) -> ControlFlow<B> + 'a;
 /// The function that a check calls with the number of each page.
 pub type VisitPage<'a> = dyn FnMut(u64) -> Result<(), IndexError> + 'a;
 /// The function that a check calls with each key and value.
-pub type VisitRecord<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), IndexError> + 'a;
+pub type VisitRecord<'a> = dyn FnMut(&[u8], Bytes<'_>) -> Result<(), IndexError> + 'a;
 
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
@@ -80,7 +82,7 @@ impl TreeShape {
                     match node.value(index)? {
                         Stored::Inline(value) => visit(key, value),
                         Stored::Overflow { bytes, first } => {
-                            visit(key, &overflow::read(source, self, (bytes, first))?)
+                            visit(key, (&overflow::read(source, self, (bytes, first))?).into())
                         }
                     }
                 } else {
@@ -152,7 +154,7 @@ impl TreeShape {
         &self,
         source: &S,
         (here, level): (u64, u8),
-        floor: Option<&[u8]>,
+        floor: Option<Bytes<'_>>,
         last: &mut Option<Vec<u8>>,
         page: &mut VisitPage<'_>,
         record: &mut VisitRecord<'_>,
@@ -165,7 +167,7 @@ impl TreeShape {
                 if level > 0 {
                     let floor = if index == 0 { floor } else { Some(key) };
                     let below =
-                        |last: &Vec<u8>| floor.is_some_and(|floor| last.as_slice() >= floor);
+                        |last: &Vec<u8>| floor.is_some_and(|floor| floor.compare(last).is_le());
                     if last.as_ref().is_some_and(below) {
                         return Err(damaged(here).into());
                     }
@@ -173,17 +175,17 @@ impl TreeShape {
                     self.check_node(source, child, floor, last, page, record)?;
                     continue;
                 }
-                let ascends = last.as_ref().is_none_or(|last| last.as_slice() < key);
-                if !ascends || floor.is_some_and(|floor| key < floor) {
-                    return Err(damaged(here).into());
-                }
+                let ascends = last.as_ref().is_none_or(|last| key.compare(last).is_gt());
                 let kept = last.get_or_insert_default();
                 kept.clear();
-                kept.extend_from_slice(key);
+                key.append_to(kept);
+                if !ascends || floor.is_some_and(|floor| floor.compare(kept).is_gt()) {
+                    return Err(damaged(here).into());
+                }
                 match node.value(index)? {
-                    Stored::Inline(value) => record(key, value)?,
+                    Stored::Inline(value) => record(kept, value)?,
                     Stored::Overflow { bytes, first } => {
-                        record(key, &overflow::read(source, self, (bytes, first))?)?;
+                        record(kept, (&overflow::read(source, self, (bytes, first))?).into())?;
                     }
                 }
             }

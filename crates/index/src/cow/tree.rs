@@ -10,10 +10,10 @@
 //!    Others are superseded by fresh pages.
 //! 3. The parent gets the new numbers, which is a change of the parent.
 
-use pm::Bad;
+use pm::{Bad, Bytes};
 
 use super::build::{Piece, Pieces, Plan};
-use super::node::{NewValue, Node, Stored, TreeShape, child_of};
+use super::node::{NewValue, Node, Stored, TreeShape, child_of, damaged};
 use super::overflow;
 use super::page::{Header, Image};
 use super::store::{PageBackend, PageSource, Pages};
@@ -147,11 +147,11 @@ impl TreeShape {
         source: &S,
         root: Root,
         key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
+        read: impl FnOnce(Bytes<'_>) -> R,
     ) -> Result<Option<R>, IndexError> {
         let Some(leaf) = self.leaf(source, root, key, |_, _| {})? else { return Ok(None) };
         let mut read = Some(read);
-        let mut take = |value: &[u8]| read.take().map(|read| read(value));
+        let mut take = |value: Bytes<'_>| read.take().map(|read| read(value));
         let place = source.with(leaf, |view| {
             let node = Node::open(view, self, leaf, 0)?;
             let (index, found) = node.find(key)?;
@@ -165,7 +165,7 @@ impl TreeShape {
         })??;
         match place {
             Err(result) => Ok(result),
-            Ok(place) => Ok(take(&overflow::read(source, self, place)?)),
+            Ok(place) => Ok(take(Bytes::from(&overflow::read(source, self, place)?))),
         }
     }
 
@@ -291,7 +291,7 @@ impl TreeShape {
             let first = overflow::write(pages, value, &mut buffers.spare)?;
             NewValue::Overflow { bytes: value.len() as u64, first }
         };
-        self.encode(key, new, &mut buffers.records[0]);
+        self.encode(key.into(), new, &mut buffers.records[0]);
         Ok(())
     }
 
@@ -425,8 +425,8 @@ impl TreeShape {
             let mut pieces = Pieces::new();
             edited(&node, edit, records, &mut pieces);
             if parent.is_none() && plan.level > 0 && after == 1 {
-                let record = pieces.pop_first()?.unwrap_or_default();
-                return Ok(Built::Only { child: child_of(record), birth });
+                let child = child_of(pieces.pop_first()?.ok_or_else(|| damaged(here))?);
+                return Ok(Built::Only { child, birth });
             }
             let pair = match parent {
                 Some((above, index)) if self.is_sparse(&node, edit, records)? => {
@@ -447,8 +447,8 @@ impl TreeShape {
                 if plan.level > 0 {
                     // The first key of an inner node means nothing where it stands, but it does
                     // in the middle.
-                    let first = right.pop_first()?.unwrap_or_default();
-                    self.encode(key, NewValue::Child(child_of(first)), spare);
+                    let first = child_of(right.pop_first()?.ok_or_else(|| damaged(here))?);
+                    self.encode(key[..].into(), NewValue::Child(first), spare);
                 }
                 let mut both = Pieces::new();
                 left.iter().for_each(|piece| both.push(piece));
@@ -502,7 +502,7 @@ impl TreeShape {
             }
             let other = if index > 0 { index - 1 } else { 1 };
             key.clear();
-            key.extend_from_slice(node.key(index.max(1))?);
+            node.key(index.max(1))?.append_to(key);
             Ok(Some((node.child(other)?, index > 0)))
         })?
     }

@@ -32,6 +32,7 @@ pub use meter::{FRAME_BYTES, Meter, MeterOptions, StepTotals};
 pub use traced::{Traced, TracedRegion, Tracing};
 pub use wear::Wear;
 
+use crate::bytes::Bytes;
 use crate::dram::Dram;
 use crate::environment::Environment;
 use crate::error::{Bad, GrowError};
@@ -216,7 +217,7 @@ impl<M: Memory> View for EmulatedView<'_, M> {
         word
     }
 
-    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+    fn bytes(&self, at: usize, len: usize) -> Bytes<'_> {
         self.loaded(at, len);
         self.inner.bytes(at, len)
     }

@@ -7,6 +7,7 @@ use rustix::fs::OFlags;
 
 use super::host::{HostFile, HostFiles};
 use super::{File, Files};
+use crate::bytes::Bytes;
 use crate::counters::Counters;
 use crate::place::{Named, Place};
 use crate::pool::registry::Registered;
@@ -150,6 +151,10 @@ impl File for AroundFile {
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_at(at, bytes)
+    }
+
+    fn write_bytes(&self, at: u64, bytes: Bytes<'_>) -> io::Result<()> {
+        self.file.write_bytes(at, bytes)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -24,6 +24,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +36,7 @@ use rustix::io::Errno;
 use super::manner::Manner;
 use super::window::Window;
 use super::{File, Files, check_name};
+use crate::bytes::Bytes;
 use crate::counters::{Counters, Tally, bump};
 use crate::domain::Domain;
 use crate::error::PoolError;
@@ -589,12 +591,16 @@ impl File for HostFile {
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_bytes(at, Bytes::from(bytes))
+    }
+
+    fn write_bytes(&self, at: u64, bytes: Bytes<'_>) -> io::Result<()> {
         self.usable()?;
         check_file_size(
             at.saturating_add(bytes.len() as u64),
             self.largest.load(Ordering::Relaxed),
         )?;
-        let result = self.file.write_all_at(bytes, at);
+        let result = write_all(&self.file, at, bytes);
         let written = Range::new(at, bytes.len() as u64);
         if matches!(self.directory.method, Method::WriteBack(_)) {
             // Where the write failed too: any part of it may be there.
@@ -639,6 +645,29 @@ impl File for HostFile {
         });
         Ok(())
     }
+}
+
+/// Writes all of `bytes`. The kernel reads them where they lie: another thread may store to them.
+fn write_all(file: &fs::File, at: u64, bytes: Bytes<'_>) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done, bytes.len() - done).filter(|rest| !rest.is_empty()) {
+        let place = libc::off_t::try_from(at + done as u64)
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: so many bytes can be read from there on.
+        let written =
+            unsafe { libc::pwrite(file.as_raw_fd(), rest.start().cast(), rest.len(), place) };
+        match usize::try_from(written) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_poison(poisoned: &AtomicBool) -> io::Result<()> {

@@ -21,6 +21,7 @@ pub use new_file::NewFile;
 pub use recording::{DiskEvent, DiskRecord, DiskTrace, RecordedFile, RecordingFiles};
 pub use source::Source;
 
+use crate::bytes::Bytes;
 use crate::counters::Counters;
 use crate::unfinished::{self, MARK_BYTES, Unfinished};
 
@@ -160,6 +161,14 @@ pub trait File: std::fmt::Debug + Send + Sync + 'static {
     /// The medium is full or failed; any part may have been written.
     #[track_caller]
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// As [`File::write_at`], of bytes that lie in a memory.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    #[track_caller]
+    fn write_bytes(&self, at: u64, bytes: Bytes<'_>) -> io::Result<()> {
+        self.write_at(at, &bytes.to_vec())
+    }
     /// Makes everything written so far, and the length, durable in the domain of the directory.
     ///
     /// # Errors

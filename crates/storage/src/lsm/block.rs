@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use pm::View;
+use pm::{Bytes, View};
 
 /// Bytes before the offsets of a block.
 pub const BLOCK_HEADER_BYTES: usize = 16;
@@ -41,9 +41,10 @@ impl BlockAt {
     }
 
     /// Reads what [`Self::encode`] wrote.
-    pub fn decode(body: &[u8]) -> Option<Self> {
-        let (at, rest) = body.split_first_chunk::<8>()?;
-        let bytes = u32::from_le_bytes(rest.try_into().ok()?);
+    pub fn decode(body: Bytes<'_>) -> Option<Self> {
+        let body = body.whole::<12>()?;
+        let (at, bytes) = body.split_first_chunk::<8>()?;
+        let bytes = u32::from_le_bytes(bytes.try_into().ok()?);
         Some(Self { at: u64::from_le_bytes(*at), bytes })
     }
 }
@@ -211,7 +212,7 @@ pub fn check(block: &[u8], file: u64, at: u64, height: u8) -> Result<(), &'stati
 #[inline]
 fn key_place<V: View>(block: &V, start: usize) -> Range<usize> {
     let from = start + RECORD_HEADER_BYTES;
-    match block.bytes(start + 1, 1)[0] {
+    match block.bytes(start + 1, 1).byte(0) {
         LONG => long_key_place(block, from),
         len => from..from + usize::from(len),
     }
@@ -221,7 +222,7 @@ fn key_place<V: View>(block: &V, start: usize) -> Range<usize> {
 fn long_key_place<V: View>(block: &V, at: usize) -> Range<usize> {
     let len = block.bytes(at, 2);
     let from = at + 2;
-    from..from + usize::from(u16::from_le_bytes([len[0], len[1]]))
+    from..from + usize::from(u16::from_le_bytes(len.array(0)))
 }
 
 /// A block that has been checked.
@@ -231,14 +232,13 @@ pub struct Block<V>(pub V);
 impl<V: View> Block<V> {
     #[inline]
     fn word(&self, at: usize) -> u32 {
-        let bytes = self.0.bytes(at, 4);
-        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        u32::from_le_bytes(self.0.bytes(at, 4).array(0))
     }
 
     /// How many levels it lies above the data.
     #[inline]
     pub fn height(&self) -> u8 {
-        self.0.bytes(12, 1)[0]
+        self.0.bytes(12, 1).byte(0)
     }
 
     /// How many records there are.
@@ -258,9 +258,9 @@ impl<V: View> Block<V> {
 
     /// The key of a record.
     #[inline]
-    pub fn key(&self, index: usize) -> &[u8] {
+    pub fn key(&self, index: usize) -> Bytes<'_> {
         let start = self.start(index);
-        match self.0.bytes(start + 1, 1)[0] {
+        match self.0.bytes(start + 1, 1).byte(0) {
             LONG => self.long_key(start),
             len => self.0.bytes(start + RECORD_HEADER_BYTES, usize::from(len)),
         }
@@ -270,30 +270,37 @@ impl<V: View> Block<V> {
     #[inline]
     fn compare(&self, index: usize, key: &[u8]) -> Ordering {
         let start = self.start(index);
-        match self.0.bytes(start + 1, 1)[0] {
+        match self.0.bytes(start + 1, 1).byte(0) {
             LONG => self.compare_long(start, key),
-            len => self.0.bytes(start + RECORD_HEADER_BYTES, usize::from(len)).cmp(key),
+            len => self.0.bytes(start + RECORD_HEADER_BYTES, usize::from(len)).compare(key),
         }
     }
 
     #[cold]
     #[inline(never)]
     fn compare_long(&self, start: usize, key: &[u8]) -> Ordering {
-        self.long_key(start).cmp(key)
+        self.long_key(start).compare(key)
     }
 
     #[cold]
     #[inline(never)]
-    fn long_key(&self, start: usize) -> &[u8] {
+    fn long_key(&self, start: usize) -> Bytes<'_> {
         let key = long_key_place(&self.0, start + RECORD_HEADER_BYTES);
         self.0.bytes(key.start, key.len())
     }
 
     /// Kind and body of a record.
     #[inline]
-    pub fn entry(&self, index: usize) -> (u8, &[u8]) {
+    pub fn entry(&self, index: usize) -> (u8, Bytes<'_>) {
         let (kind, body) = self.place(index);
         (kind, self.0.bytes(body.start, body.len()))
+    }
+
+    /// Where a record of an index block leads to.
+    #[inline]
+    pub fn pointer(&self, index: usize) -> Option<BlockAt> {
+        let (kind, body) = self.entry(index);
+        if kind == POINTER { BlockAt::decode(body) } else { None }
     }
 
     /// Kind of a record, and where in the block its body lies.
@@ -303,16 +310,17 @@ impl<V: View> Block<V> {
         let end =
             if index + 1 < self.len() { self.start(index + 1) } else { self.word(4) as usize };
         let header = self.0.bytes(start, RECORD_HEADER_BYTES);
-        if header[1] == LONG {
+        let [kind, key_bytes] = header.array(0);
+        if key_bytes == LONG {
             return self.long_place(start, end);
         }
-        (header[0], start + RECORD_HEADER_BYTES + usize::from(header[1])..end)
+        (kind, start + RECORD_HEADER_BYTES + usize::from(key_bytes)..end)
     }
 
     #[cold]
     #[inline(never)]
     fn long_place(&self, start: usize, end: usize) -> (u8, Range<usize>) {
-        (self.0.bytes(start, 1)[0], key_place(&self.0, start).end..end)
+        (self.0.bytes(start, 1).byte(0), key_place(&self.0, start).end..end)
     }
 
     /// The first record whose key is at least `key`, or the number of records; and whether its key
@@ -353,8 +361,8 @@ impl View for Slice<'_> {
     }
 
     #[inline]
-    fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        &self.0[at..at + len]
+    fn bytes(&self, at: usize, len: usize) -> Bytes<'_> {
+        Bytes::from(&self.0[at..at + len])
     }
 }
 
@@ -381,8 +389,9 @@ mod tests {
         let found = |key: &str| block.lower_bound(key.as_bytes());
         assert_eq!([found("a"), found("aa"), found("b")], [(0, false), (0, true), (1, true)]);
         assert_eq!([found("c"), found("d"), found("e")], [(3, false), (3, true), (4, false)]);
-        assert_eq!((block.key(2), block.entry(2)), (&b"bb"[..], (1, &b"body of bb"[..])));
-        assert_eq!(block.entry(3).1, b"body of d");
+        assert!(block.key(2).equal(b"bb") && block.entry(2).0 == 1);
+        assert_eq!(block.entry(2).1.to_vec(), b"body of bb");
+        assert_eq!(block.entry(3).1.to_vec(), b"body of d");
     }
 
     #[test]
@@ -401,7 +410,7 @@ mod tests {
         let block = Block(Slice(&out));
         for (index, key) in keys.iter().enumerate() {
             assert_eq!(block.lower_bound(key), (index, true));
-            assert_eq!((block.key(index), block.entry(index)), (&key[..], (2, &b"body"[..])));
+            assert!(block.key(index).equal(key) && block.entry(index).1.equal(b"body"));
             assert_eq!(record(&out, index), (2, &key[..], &b"body"[..]));
         }
         let at = |index| block.start(index);
@@ -461,7 +470,7 @@ mod tests {
                 }
                 let block = Block(Slice(&damaged));
                 for index in 0..block.len() {
-                    block.lower_bound(block.key(index));
+                    block.lower_bound(&block.key(index).to_vec());
                     block.entry(index);
                 }
             }
@@ -478,7 +487,8 @@ mod tests {
         assert_eq!(bytes[16..20], 32u32.to_le_bytes());
         assert_eq!(bytes[32..36], [1, 2, b'a', b'a']);
         let at = BlockAt { at: 1 << 33, bytes: 77 };
-        assert_eq!(BlockAt::decode(&at.encode()), Some(at));
-        assert_eq!(BlockAt::decode(&[0; 11]), None);
+        assert_eq!(BlockAt::decode(Bytes::from(&at.encode()[..])), Some(at));
+        assert_eq!(BlockAt::decode(Bytes::from(&[0; 11][..])), None);
+        assert_eq!(BlockAt::decode(Bytes::from(&[0; 13][..])), None);
     }
 }

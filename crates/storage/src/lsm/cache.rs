@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heap::{Lane, Purpose};
 use index::clock::{Clock, Mix};
-use pm::{Component, Memory, Off, Range, View, observe};
+use pm::{Bytes, Component, Memory, Off, Range, View, observe};
 
 use super::block::{Block, Slice};
 use super::error::LsmError;
@@ -161,7 +161,7 @@ impl<M: Memory> View for Found<'_, M> {
     }
 
     #[inline]
-    fn bytes(&self, at: usize, len: usize) -> &[u8] {
+    fn bytes(&self, at: usize, len: usize) -> Bytes<'_> {
         match self {
             Self::Cached(view) => view.bytes(at, len),
             Self::Read(slice) => slice.bytes(at, len),

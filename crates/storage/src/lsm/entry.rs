@@ -212,7 +212,7 @@ impl<M: Memory> Entry<'_, M> {
             Self::Memory(entry) => entry.append(column, &mut row.bytes)?,
             Self::Stored(record) => {
                 let malformed = || LsmError::damaged("a run", 0, MALFORMED);
-                row.bytes.extend_from_slice(record.column(column).ok_or_else(malformed)?);
+                record.column(column).ok_or_else(malformed)?.append_to(&mut row.bytes);
             }
         }
         let kind = layout.schema.columns()[usize::from(column)].kind;

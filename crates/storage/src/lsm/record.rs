@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use pm::View;
+use pm::{Bytes, View};
 
 use super::block::Slice;
 use super::change::{Change, ColumnSet, NoWhole};
@@ -66,26 +66,25 @@ impl<V: View> Record<V> {
             Some((view.bytes(at, len), end))
         };
         let (columns, set) = take(body.start, 2)?;
-        let columns = u16::from_le_bytes([columns[0], columns[1]]);
+        let columns = u16::from_le_bytes(columns.array(0));
         let (present, ends) = match plain {
             WHOLE => (usize::from(columns), set),
             PARTIAL => {
                 let (bits, ends) = take(set, usize::from(columns).div_ceil(8))?;
-                if columns % 8 != 0 && bits.last().is_some_and(|last| last >> (columns % 8) != 0) {
+                let last = bits.len().checked_sub(1).map_or(0, |last| bits.byte(last));
+                if columns % 8 != 0 && last >> (columns % 8) != 0 {
                     return None;
                 }
-                (bits.iter().map(|byte| byte.count_ones() as usize).sum(), ends)
+                (ones(bits, bits.len()), ends)
             }
             _ => return None,
         };
         let (all_ends, data) = take(ends, present * record.width())?;
-        let mut before = 0;
-        for end in all_ends.chunks_exact(record.width()).map(number) {
-            if end < before {
-                return None;
-            }
-            before = end;
-        }
+        let before = if record.is_wide() {
+            ascending(all_ends.arrays().map(|end| u32::from_le_bytes(end) as usize))?
+        } else {
+            ascending(all_ends.arrays().map(|end| usize::from(u16::from_le_bytes(end))))?
+        };
         (record.columns, record.set, record.ends, record.data) = (columns, set, ends, data);
         (before == body.end - data).then_some(record)
     }
@@ -98,8 +97,13 @@ impl<V: View> Record<V> {
     }
 
     #[inline]
+    fn is_wide(&self) -> bool {
+        self.kind & WIDE != 0
+    }
+
+    #[inline]
     fn width(&self) -> usize {
-        if self.kind & WIDE == 0 { 2 } else { 4 }
+        if self.is_wide() { 4 } else { 2 }
     }
 
     #[inline]
@@ -109,7 +113,7 @@ impl<V: View> Record<V> {
 
     /// The bits of the columns that are there, of a partial entry.
     #[inline]
-    fn set(&self) -> &[u8] {
+    fn set(&self) -> Bytes<'_> {
         self.view.bytes(self.set, usize::from(self.columns).div_ceil(8))
     }
 
@@ -120,8 +124,8 @@ impl<V: View> Record<V> {
             TOMBSTONE => Change::Tombstone,
             _ => {
                 let mut words = [0u64; crate::schema::MAX_COLUMNS / 64];
-                for (index, byte) in self.set().iter().enumerate().take(words.len() * 8) {
-                    words[index / 8] |= u64::from(*byte) << (index % 8 * 8);
+                for (index, [byte]) in self.set().arrays().enumerate().take(words.len() * 8) {
+                    words[index / 8] |= u64::from(byte) << (index % 8 * 8);
                 }
                 Change::Partial(ColumnSet::from_words(&words))
             }
@@ -158,7 +162,7 @@ impl<V: View> Record<V> {
 
     /// The value of a column, if the entry has it.
     #[inline]
-    pub fn column(&self, column: u16) -> Option<&[u8]> {
+    pub fn column(&self, column: u16) -> Option<Bytes<'_>> {
         if column >= self.columns {
             return None;
         }
@@ -166,11 +170,11 @@ impl<V: View> Record<V> {
             usize::from(column)
         } else {
             let (set, byte, bit) = (self.set(), usize::from(column) / 8, column % 8);
-            if set[byte] & (1 << bit) == 0 {
+            let bits = set.byte(byte);
+            if bits & (1 << bit) == 0 {
                 return None;
             }
-            let before: u32 = set[..byte].iter().map(|byte| byte.count_ones()).sum();
-            before as usize + (set[byte] & ((1 << bit) - 1)).count_ones() as usize
+            ones(set, byte) + (bits & ((1 << bit) - 1)).count_ones() as usize
         };
         let start = if index == 0 { 0 } else { self.end(index - 1) };
         Some(self.view.bytes(self.data + start, self.end(index) - start))
@@ -179,12 +183,30 @@ impl<V: View> Record<V> {
 
 /// An end, of two bytes or of four.
 #[inline]
-fn number(bytes: &[u8]) -> usize {
-    match *bytes {
-        [low, high] => usize::from(u16::from_le_bytes([low, high])),
-        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
-        _ => unreachable!("an end has two bytes or four"),
+fn number(bytes: Bytes<'_>) -> usize {
+    match bytes.whole() {
+        Some(bytes) => usize::from(u16::from_le_bytes(bytes)),
+        None => u32::from_le_bytes(bytes.array(0)) as usize,
     }
+}
+
+/// The last of these ends, 0 if there is none; `None` if one is less than the one before.
+#[inline]
+fn ascending(ends: impl Iterator<Item = usize>) -> Option<usize> {
+    let mut before = 0;
+    for end in ends {
+        if end < before {
+            return None;
+        }
+        before = end;
+    }
+    Some(before)
+}
+
+/// How many bits of the first `len` bytes are set.
+#[inline]
+fn ones(bytes: Bytes<'_>, len: usize) -> usize {
+    bytes.arrays().take(len).map(|[byte]| byte.count_ones() as usize).sum()
 }
 
 /// Builds the body of an entry, value by value. Meant to be used again and again.
@@ -223,8 +245,8 @@ impl Encoder {
     }
 
     /// Adds the value of the next column that is there.
-    pub fn field(&mut self, bytes: &[u8]) {
-        self.body.extend_from_slice(bytes);
+    pub fn field(&mut self, bytes: Bytes<'_>) {
+        bytes.append_to(&mut self.body);
         self.end_field();
     }
 
@@ -279,7 +301,7 @@ pub fn combine(records: &[Record<Slice<'_>>], out: &mut Encoder) -> Result<u8, N
         Change::Whole => ColumnSet::first(usize::from(columns)),
         Change::Partial(set) => *set,
     };
-    let data_bytes = set.iter().filter_map(newest).map(<[u8]>::len).sum();
+    let data_bytes = set.iter().filter_map(newest).map(|value| value.len()).sum();
     let kind = out.start(&change, columns, data_bytes);
     for column in set.iter() {
         // A whole entry below has fewer columns only if it is damaged.
@@ -298,7 +320,7 @@ mod tests {
     fn encode(change: &Change, columns: u16, values: &[Vec<u8>]) -> (u8, Vec<u8>) {
         let mut encoder = Encoder::default();
         let kind = encoder.start(change, columns, values.iter().map(Vec::len).sum());
-        values.iter().for_each(|value| encoder.field(value));
+        values.iter().for_each(|value| encoder.field(value.into()));
         (kind, encoder.body().to_vec())
     }
 
@@ -322,8 +344,8 @@ mod tests {
             prop_assert_eq!(record.change(), change);
             let mut expected = values.iter();
             for column in 0..columns + 2 {
-                let value = set.contains(column).then(|| &expected.next().unwrap()[..]);
-                prop_assert_eq!(record.column(column), value);
+                let value = set.contains(column).then(|| expected.next().unwrap().clone());
+                prop_assert_eq!(record.column(column).map(|value| value.to_vec()), value);
             }
         }
 
@@ -348,7 +370,7 @@ mod tests {
             self.0.word(at)
         }
 
-        fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        fn bytes(&self, at: usize, len: usize) -> Bytes<'_> {
             self.1.update(|asked| asked + len);
             self.0.bytes(at, len)
         }
@@ -387,11 +409,12 @@ mod tests {
         let kind = combine(&records[..2], &mut out).unwrap();
         let both = Record::parse(kind, out.body()).unwrap();
         assert_eq!(both.change(), Change::Partial([1, 2].into_iter().collect()));
-        assert_eq!((both.column(1), both.column(2)), (Some(&[10; 3][..]), Some(&[20; 3][..])));
+        let column = |column| both.column(column).unwrap().to_vec();
+        assert_eq!((column(1), column(2)), (vec![10; 3], vec![20; 3]));
         let mut out = Encoder::default();
         let kind = combine(&records, &mut out).unwrap();
         let all = Record::parse(kind, out.body()).unwrap();
-        let firsts: Vec<u8> = (0..4).map(|column| all.column(column).unwrap()[0]).collect();
+        let firsts: Vec<u8> = (0..4).map(|column| all.column(column).unwrap().byte(0)).collect();
         assert_eq!((all.is_whole(), firsts), (true, vec![30, 10, 20, 30]));
         assert_eq!(combine(&[records[0], records[3]], &mut out), Err(NoWhole));
         assert_eq!(combine(&records[3..], &mut out), Ok(TOMBSTONE));

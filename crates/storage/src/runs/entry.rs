@@ -6,7 +6,8 @@
 //! word lies in a slot that belongs to this entry, or, while runs are merged, to the entry of the
 //! result that has the same word.
 
-use pm::{Bad, Memory, Off, Range, View};
+use pm::{Bad, Bytes, Memory, Off, Range, View};
+use smallvec::SmallVec;
 
 use crate::key::TableKey;
 use crate::lsm::change::{Change, ColumnSet};
@@ -135,14 +136,20 @@ impl<V: View> Fields<V> {
         Some(self.view.as_ref()?.word(self.place(column)?))
     }
 
+    /// The checksum of the entry's own slot.
+    pub(crate) fn checksum(&self, layout: &SlotLayout) -> u32 {
+        let words = self.bytes(layout).arrays::<8>();
+        words.fold(0, |sum, word| crc32c::crc32c_append(sum, &word))
+    }
+
     /// All bytes of the entry's own slot.
-    pub(crate) fn bytes(&self, layout: &SlotLayout) -> &[u8] {
+    pub(crate) fn bytes(&self, layout: &SlotLayout) -> Bytes<'_> {
         let words = match &self.change {
             Change::Whole => layout.forms.len(),
             Change::Partial(set) => self.first / 8 + set.len(),
             Change::Tombstone => 0,
         };
-        self.view.as_ref().map_or(&[], |view| view.bytes(0, words * 8))
+        self.view.as_ref().map_or(Bytes::default(), |view| view.bytes(0, words * 8))
     }
 }
 
@@ -173,9 +180,12 @@ pub(crate) fn key_of_entry<M: Memory>(
         }),
         Entry::Partial(_) => {
             let start = set_words(layout) * 8;
-            let bytes = &fields.bytes(layout)[start..start + layout.primary.width];
+            let stored = fields.bytes(layout).get(start, layout.primary.width);
+            let stored = stored.ok_or(Bad::Damaged { what: "entry of a run", at: start as u64 })?;
+            let mut key: SmallVec<[u8; 256]> = SmallVec::from_elem(0, stored.len());
+            stored.copy_to(&mut key);
             Ok(by_layout!(layout.primary, Form => {
-                Form::from_stored(bytes, layout.primary.width).table_key()
+                Form::from_stored(&key, layout.primary.width).table_key()
             }))
         }
         Entry::Tombstone => Err(Bad::Damaged { what: "key of a tombstone", at: 0 }),

@@ -120,7 +120,7 @@ impl<M: Memory> Runs<M> {
     fn is_whole(&self, table: usize, word: u64, image: u32) -> Result<bool, Bad> {
         let layout = self.layout(table);
         let fields = Fields::of(self.memory(), layout, Entry::decode(word)?);
-        Ok(fields.is_ok_and(|fields| crc32c::crc32c(fields.bytes(layout)) == image))
+        Ok(fields.is_ok_and(|fields| fields.checksum(layout) == image))
     }
 
     /// The entries of a secondary index that lead to a primary key.

@@ -231,7 +231,7 @@ impl<M: Memory> Runs<M> {
             let Ok(fields) = Fields::of(memory, layout, Entry::decode(new)?) else {
                 return Ok(None);
             };
-            found[0] = crc32c::crc32c(fields.bytes(layout));
+            found[0] = fields.checksum(layout);
             if found[0] != image as u32 {
                 return Ok(None);
             }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use index::clock::MixSet;
 use index::cow::{PageBackend, PageSource, Pages, Root, TreeBuffers, TreeShape, Visit};
 use index::{Direction, IndexError};
-use pm::Bad;
+use pm::{Bad, Bytes};
 
 use crate::work_done::WorkDone;
 
@@ -109,7 +109,7 @@ impl<S: PageSource> Trees<'_, S> {
         &self,
         tree: usize,
         key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
+        read: impl FnOnce(Bytes<'_>) -> R,
     ) -> Result<Option<R>, IndexError> {
         let TreePlace { shape, store, .. } = &self.places[tree];
         shape.get(&self.sources[*store], self.roots[tree], key, read)
@@ -591,7 +591,7 @@ impl<B: PageBackend> Shadow<B> {
     /// The first thing that is wrong.
     pub fn check(
         &self,
-        mut record: impl FnMut(usize, &[u8], &[u8]) -> Result<(), IndexError>,
+        mut record: impl FnMut(usize, &[u8], Bytes<'_>) -> Result<(), IndexError>,
     ) -> Result<(), IndexError> {
         let mut owned = vec![MixSet::default(); self.stores.len()];
         let twice = |page| Bad::Damaged { what: "page with two owners", at: page };

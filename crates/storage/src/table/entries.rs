@@ -2,7 +2,7 @@
 
 use heap::Lane;
 use index::{BTree, IndexError, LeafLayout, LongKey, NodeShape, Prepared, WIDE_KEY_BYTES, WideKey};
-use pm::{Bad, Component, Durable, LineSet, Memory, Off, observe};
+use pm::{Bad, Bytes, Component, Durable, LineSet, Memory, Off, observe};
 
 use crate::error::StorageError;
 use crate::key::{TableKey, key_of_fields, packed_words};
@@ -193,7 +193,7 @@ pub(crate) fn key_of_words<M: Memory>(
     key_of_fields(key, word, |column, word, builder, max| {
         if layout.forms[usize::from(column)] == FieldForm::Short {
             let (bytes, len) = short_bytes(word);
-            builder.bytes(max, &bytes[..len.min(max as usize)]);
+            builder.bytes(max, Bytes::from(&bytes[..len.min(max as usize)]));
             return Ok(());
         }
         let range = slot_range(word);
@@ -203,13 +203,13 @@ pub(crate) fn key_of_words<M: Memory>(
         if range.len > WIDE_KEY_BYTES as u64 {
             let mut bytes = vec![0; range.len as usize];
             memory.read_into(Off::new(range.start), &mut bytes)?;
-            builder.bytes(max, &bytes);
+            builder.bytes(max, Bytes::from(&bytes));
             return Ok(());
         }
         let mut bytes = [0u8; WIDE_KEY_BYTES];
         let bytes = &mut bytes[..range.len as usize];
         memory.read_into(Off::new(range.start), bytes)?;
-        builder.bytes(max, bytes);
+        builder.bytes(max, Bytes::from(&*bytes));
         Ok(())
     })
 }

@@ -1,5 +1,6 @@
 //! The encodings of keys and of tuples as literals: what `docs/format/keys.md` and `tuple.md` say.
 
+use pm::Bytes;
 use storage::{
     Catalog, ColumnType, InlineRow, Schema, SlotLayout, TableLayout, TableSchema, Value, encode_row,
 };
@@ -74,7 +75,7 @@ fn a_text_behind_a_uuid_has_its_length() {
     // That of the stored tuple is the same.
     let mut row = Vec::new();
     encode_row(&layout, &values, &mut row).expect("a row");
-    let key = InlineRow::new(&layout, &row).and_then(|row| row.key(0)).expect("a key");
+    let key = InlineRow::new(&layout, Bytes::from(&row)).and_then(|row| row.key(0)).expect("a key");
     assert_eq!(key.bytes(&mut [0; 8]), expected);
 }
 
@@ -132,7 +133,8 @@ fn keys_and_rows_with_null() {
         let (mut stored, mut row) = (Vec::new(), Vec::new());
         layout.stored_tuple(&[Value::U64(9), n, s, Value::U64(m)], &mut stored).expect("a tuple");
         encode_row(&layout, &stored, &mut row).expect("a row");
-        let key = InlineRow::new(&layout, &row).and_then(|row| row.key(1)).expect("a key");
+        let key =
+            InlineRow::new(&layout, Bytes::from(&row)).and_then(|row| row.key(1)).expect("a key");
         (row.clone(), key.bytes(&mut [0; 8]).to_vec())
     };
     let (row, key) = row_of(Value::I64(5), Value::Null, 7);

@@ -25,7 +25,7 @@ type KeyAndValue = (Vec<u8>, Vec<u8>);
 fn whole(value: &[u8]) -> (u8, Vec<u8>) {
     let mut encoder = Encoder::default();
     let kind = encoder.start(&storage::lsm::change::Change::Whole, 1, value.len());
-    encoder.field(value);
+    encoder.field(value.into());
     (kind, encoder.body().to_vec())
 }
 
@@ -46,7 +46,7 @@ fn write(files: &RecordingFiles, number: u64, model: &Model, block_bytes: u32) -
 }
 
 fn get(table: &Table, cache: &BlockCache<Dram>, key: &[u8]) -> Result<Option<Vec<u8>>, LsmError> {
-    let value = |record: Record<Found<'_, Dram>>| record.column(0).map(<[u8]>::to_vec);
+    let value = |record: Record<Found<'_, Dram>>| record.column(0).map(|value| value.to_vec());
     let found = table.get(cache, key, value)?.flatten();
     let may = table.may_contain(cache, hash(key))?;
     assert!(may || found.is_none(), "the filter denies a key that is there");

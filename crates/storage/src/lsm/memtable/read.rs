@@ -78,7 +78,7 @@ impl<M: Memory> MemEntry<'_, M> {
             FieldForm::Slot | FieldForm::Inline => {
                 let range = slot_range(word);
                 let view = self.memory.view(range)?;
-                out.extend_from_slice(view.bytes(0, range.len as usize));
+                view.bytes(0, range.len as usize).append_to(out);
             }
         }
         Ok(())

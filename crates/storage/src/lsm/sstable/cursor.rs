@@ -5,7 +5,6 @@ use std::ops::Bound;
 use index::Direction;
 use pm::{File, Memory, View};
 
-use super::reader::child;
 use super::{Cursor, SsTable};
 use crate::lsm::block::{Block, BlockAt, Slice, record};
 use crate::lsm::cache::BlockCache;
@@ -62,7 +61,7 @@ impl<'a, M: Memory, R: File> SsCursor<'a, M, R> {
         let copy = &mut self.path[depth].0;
         self.table.with_block(self.cache, at, height, |block| {
             copy.clear();
-            copy.extend_from_slice(block.0.bytes(0, at.bytes as usize));
+            block.0.bytes(0, at.bytes as usize).append_to(copy);
         })
     }
 
@@ -72,7 +71,7 @@ impl<'a, M: Memory, R: File> SsCursor<'a, M, R> {
 
     fn child(&self, depth: usize) -> Result<BlockAt, LsmError> {
         let damaged = || self.table.damaged(0, "a pointer does not make sense");
-        child(self.block(depth).entry(self.path[depth].1)).ok_or_else(damaged)
+        self.block(depth).pointer(self.path[depth].1).ok_or_else(damaged)
     }
 
     fn seek(&mut self, start: Bound<&[u8]>) -> Result<(), LsmError> {

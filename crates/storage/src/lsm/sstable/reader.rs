@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::layout::{FOOTER_BYTES, Footer, MAGIC, PAGE_HEADER_BYTES, VERSION};
 use super::{SsInfo, sstable_name};
-use crate::lsm::block::{self, Block, BlockAt, FILTER_HEIGHT, POINTER};
+use crate::lsm::block::{self, Block, BlockAt, FILTER_HEIGHT};
 use crate::lsm::cache::{BlockCache, Found};
 use crate::lsm::error::LsmError;
 use crate::lsm::record::{MALFORMED, Record};
@@ -213,7 +213,7 @@ impl<R: File> SsTable<R> {
             BlockAt { at: self.filter_at + page * u64::from(self.page_bytes), bytes: bytes as u32 };
         self.with_block(cache, page, FILTER_HEIGHT, |block| {
             let (from, bytes) = ((PAGE_HEADER_BYTES + within) as usize, line.len());
-            line.copy_from_slice(block.0.bytes(from, bytes));
+            block.0.bytes(from, bytes).copy_to(line);
         })
     }
 
@@ -231,7 +231,7 @@ impl<R: File> SsTable<R> {
         for height in (1..=self.height).rev() {
             let child = self.with_block(cache, at, height, |block| {
                 let (index, _) = block.lower_bound(key);
-                (index < block.len()).then(|| child(block.entry(index)))
+                (index < block.len()).then(|| block.pointer(index))
             })?;
             let Some(child) = child else { return Ok(None) };
             at = child.ok_or_else(|| self.damaged(at.at, "a pointer does not make sense"))?;
@@ -249,9 +249,4 @@ impl<R: File> SsTable<R> {
             Some(None) => Err(self.damaged(at.at, MALFORMED)),
         }
     }
-}
-
-/// Where the record of an index block leads to.
-pub(super) fn child((kind, body): (u8, &[u8])) -> Option<BlockAt> {
-    if kind == POINTER { BlockAt::decode(body) } else { None }
 }
