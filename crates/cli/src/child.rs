@@ -52,6 +52,9 @@ pub(crate) struct Task {
     /// The work that an engine puts off is done by a thread.
     #[serde(default)]
     thread: bool,
+    /// The size of the nodes of a copy-on-write tree, if it is not the engine's default.
+    #[serde(default)]
+    tree_node_bytes: Option<u64>,
 }
 
 impl Task {
@@ -74,12 +77,18 @@ impl Task {
             workers: run.workers,
             group: crate::plan::commit_group(run.commit),
             thread: false,
+            tree_node_bytes: None,
         }
     }
 
     /// With somebody else to do what an engine puts off.
     pub(crate) fn with_background(self, background: Background) -> Self {
         Self { thread: background == Background::Thread, ..self }
+    }
+
+    /// With nodes of another size.
+    pub(crate) fn with_tree_node_bytes(self, tree_node_bytes: Option<u64>) -> Self {
+        Self { tree_node_bytes, ..self }
     }
 
     fn contestant(&self) -> Result<Contestant, Failure> {
@@ -100,7 +109,12 @@ impl Task {
 
     fn options(&self) -> Options {
         let background = if self.thread { Background::Thread } else { Background::Inline };
-        database_options(self.commit(), background).tune("checkpoint_bytes", NO_CHECKPOINT_BYTES)
+        let options = database_options(self.commit(), background);
+        let options = options.tune("checkpoint_bytes", NO_CHECKPOINT_BYTES);
+        match self.tree_node_bytes {
+            None => options,
+            Some(bytes) => options.tune("tree_node_bytes", bytes),
+        }
     }
 }
 
@@ -235,13 +249,15 @@ mod tests {
             let contestant = Contestant::Peer(PeerKind::Lmdb);
             let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
             let task = Task::new(contestant, Some(Domain::Adr), here, there, &job, &run)
-                .with_background(Background::Thread);
+                .with_background(Background::Thread)
+                .with_tree_node_bytes(Some(4096));
             let encoded = serde_json::to_string(&task).expect("encodes");
             let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
             assert_eq!(decoded.contestant().expect("named"), contestant);
             assert_eq!(decoded.domain().expect("named"), Some(Domain::Adr));
             assert_eq!(decoded.commit(), Commit::Grouped(7));
             assert!(decoded.thread);
+            assert_eq!(decoded.tree_node_bytes, Some(4096));
             assert_eq!(decoded.job, job);
             assert_eq!(decoded.acknowledged, there);
         }

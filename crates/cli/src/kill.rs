@@ -40,6 +40,8 @@ pub(crate) struct Kill<'a> {
     pub(crate) domain: Option<Domain>,
     /// How the victim runs.
     pub(crate) run: RunOptions,
+    /// The size of the nodes of a copy-on-write tree, if it is not the engine's default.
+    pub(crate) tree_node_bytes: Option<u64>,
     /// Who does what an engine puts off.
     pub(crate) background: Background,
     /// What the victim runs before it is killed.
@@ -70,7 +72,8 @@ impl Kill<'_> {
         let file = self.directory.join("acknowledged");
         let acknowledged = AcknowledgedFile::create(&file, job.partitions())?;
         let task = Task::new(self.contestant, self.domain, &store, &file, &job, &self.run)
-            .with_background(self.background);
+            .with_background(self.background)
+            .with_tree_node_bytes(self.tree_node_bytes);
 
         bar.phase(format!("{}: to be killed", self.contestant), wanted);
         let total = || acknowledged.counts().iter().sum::<u64>();

@@ -84,6 +84,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
             contestant: Contestant::Engine(engine),
             domain: Some(Domain::Process),
             run: run_options(1, Commit::Durable),
+            tree_node_bytes: None,
             background: perdura::Background::Inline,
             job: &job,
             directory: &directory,

@@ -32,7 +32,10 @@ function save(name, text, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-const COLUMNS = ["experiment", "panel", "series", "x", "metric", "unit", "value", "low", "high", "n", "exact", "emulated"];
+// All points, each with its setting.
+const BOTH = [["ours", DATA.points], ["paper", DATA.paper_points]]
+  .flatMap(([setting, rows]) => rows.map((row) => ({ ...row, setting })));
+const COLUMNS = ["setting", "experiment", "panel", "series", "x", "metric", "unit", "value", "low", "high", "n", "exact", "emulated"];
 function toCsv(rows, columns = COLUMNS) {
   const cell = (value) => {
     const text = value === null || value === undefined ? "" : String(value);
@@ -229,12 +232,20 @@ function choosing() {
 
 // --- Experiments -------------------------------------------------------------------------------
 
-function pairs(id, ours, theirs) {
-  const mine = chartsOf(id, ours), published = theirs.length ? chartsOf(id, theirs) : [];
+// Each plot in our setting, beside it the same in the paper's, and as published.
+function beside(id, ours, papers, theirs) {
+  const mine = chartsOf(id, ours.length ? ours : papers);
+  const same = (charts, chart, number) => charts.find((candidate) => candidate.title === chart.title) || (mine.length === charts.length ? charts[number] : null);
+  const set = ours.length && papers.length ? chartsOf(id, papers) : [], published = theirs.length ? chartsOf(id, theirs) : [];
+  const here = ours.length ? "here" : "in the paper's setting";
   return mine.flatMap((chart, number) => {
     const name = `${id}-${chart.title.replaceAll(/[^a-zA-Z0-9]+/g, "-")}`;
-    const other = published.find((candidate) => candidate.title === chart.title) || (mine.length === published.length ? published[number] : null);
-    return [plot(name, chart, other ? "here" : ""), other ? plot(`${name}-published`, other, "as published") : null];
+    const [other, printed] = [same(set, chart, number), same(published, chart, number)];
+    return [
+      plot(name, chart, other || printed || !ours.length ? here : ""),
+      other ? plot(`${name}-setting`, other, "in the paper's setting") : null,
+      printed ? plot(`${name}-published`, printed, "as published") : null,
+    ];
   }).filter((element) => element !== null);
 }
 
@@ -251,10 +262,11 @@ function rerun(id) {
 }
 
 function experiment(entry) {
-  const ours = DATA.points.filter((row) => row.experiment === entry.id);
-  const theirs = (DATA.authors || []).filter((row) => row.experiment === entry.id);
-  if (ours.length === 0) return null;
-  const emulated = ours.find((row) => row.emulated);
+  const of = (rows) => rows.filter((row) => row.experiment === entry.id);
+  const [ours, papers, theirs] = [of(DATA.points), of(DATA.paper_points), of(DATA.authors || [])];
+  const all = BOTH.filter((row) => row.experiment === entry.id);
+  if (all.length === 0) return null;
+  const emulated = all.find((row) => row.emulated);
   const claims = DATA.claims.filter((claim) => claim.experiment === entry.id);
   const element = make("section", { id: entry.id },
     make("h3", {}, make("span", { class: "id" }, entry.id), entry.title),
@@ -262,10 +274,10 @@ function experiment(entry) {
     entry.scaled ? make("p", { class: "soft small" }, `${entry.paper ? "Smaller than in the paper" : "Smaller than wanted"}: ${entry.scaled}.`) : null,
     emulated ? make("p", { class: "soft small" }, "Computed by a model of the memory from native runs and counts; lines show its interval, from all misses overlapping to none.") : null,
     claims.length ? make("p", { class: "small" }, claims.flatMap((claim) => [badge(claim.verdict, claim.claim), " "])) : null,
-    make("div", { class: "charts" }, pairs(entry.id, ours, theirs)),
+    make("div", { class: "charts" }, beside(entry.id, ours, papers, theirs)),
     make("div", { class: "tools" },
-      make("button", { type: "button", onclick: () => saveCsv(entry.id, ours) }, "all as CSV"),
-      make("button", { type: "button", onclick: () => saveJson(entry.id, ours) }, "all as JSON")),
+      make("button", { type: "button", onclick: () => saveCsv(entry.id, all) }, "all as CSV"),
+      make("button", { type: "button", onclick: () => saveJson(entry.id, all) }, "all as JSON")),
     rerun(entry.id));
   return element;
 }
@@ -291,14 +303,17 @@ function claims() {
   if (DATA.claims.length === 0) return false;
   const authors = DATA.claims.some((claim) => claim.authors_value);
   const counts = Object.keys(KINDS).map((verdict) => [verdict, DATA.claims.filter((claim) => claim.verdict === verdict).length]);
-  const rows = DATA.claims.map((claim) => make("tr", { id: claim.claim, "data-verdict": claim.verdict },
+  const outcome = (claim, head) => claim
+    ? [make("td", { "data-head": head }, claim.our_value, claim.emulated ? make("div", { class: "soft small" }, "emulated") : null, runs(claim)), make("td", {}, badge(claim.verdict))]
+    : [make("td", { "data-head": head }, "–"), make("td", {})];
+  const rows = DATA.claims.map((claim) => [claim, DATA.papers.find((one) => one.claim === claim.claim)]).map(([claim, there]) => make("tr", { id: claim.claim, "data-verdict": claim.verdict },
     make("td", {}, make("a", { href: `#${claim.experiment}` }, claim.experiment), make("div", { class: "soft small" }, `section ${claim.section}`)),
     make("td", {}, claim.text),
     make("td", { "data-head": "paper" }, claim.paper_value),
     authors ? make("td", { "data-head": "authors' points" }, claim.authors_value || "–", claim.authors_verdict === "not reproduced" ? make("div", { class: "soft small" }, "outside their own claim") : null) : null,
-    make("td", { "data-head": "here" }, claim.our_value, claim.emulated ? make("div", { class: "soft small" }, "emulated") : null, runs(claim)),
-    make("td", {}, badge(claim.verdict)),
-    make("td", { class: "reason small" }, claim.reason)));
+    outcome(claim, "here"), outcome(there, "in the paper's setting"),
+    make("td", { class: "reason small" }, make("div", {}, claim.reason),
+      there ? make("div", { class: "soft" }, `In the paper's setting: ${there.reason}`) : null)));
   const buttons = counts.map(([verdict, count]) => {
     const button = make("button", { type: "button", "aria-pressed": "true" }, `${count} ${verdict}`);
     button.addEventListener("click", () => {
@@ -310,12 +325,13 @@ function claims() {
   });
   section("claims", "What the paper claims, and whether it is so here",
     make("p", {}, "The claims and how each is tested were written down before the first run. Reproduced means: in the same direction, and within 25% of the paper's range; what was emulated has to hold at both ends of its interval. A claim that does not hold here stays, with the reason."),
+    make("p", {}, DATA.follows),
     make("div", { class: "counts" }, buttons),
     make("div", { class: "tools" },
-      make("button", { type: "button", onclick: () => saveCsv("claims", DATA.claims, Object.keys(DATA.claims[0])) }, "CSV"),
-      make("button", { type: "button", onclick: () => saveJson("claims", DATA.claims) }, "JSON")),
+      make("button", { type: "button", onclick: () => saveCsv("claims", DATA.claims.concat(DATA.papers), Object.keys(DATA.claims[0])) }, "CSV"),
+      make("button", { type: "button", onclick: () => saveJson("claims", DATA.claims.concat(DATA.papers)) }, "JSON")),
     make("div", { class: "scroll" }, make("table", { class: "claims" },
-      make("thead", {}, make("tr", {}, ["experiment", "claim", "paper", authors ? "authors' points" : null, "here", "verdict", "why"]
+      make("thead", {}, make("tr", {}, ["experiment", "claim", "paper", authors ? "authors' points" : null, "here", "verdict", "in the paper's setting", "verdict", "why"]
         .filter(Boolean).map((text) => make("th", { scope: "col" }, text)))),
       make("tbody", {}, rows))));
   return true;
@@ -352,6 +368,7 @@ function facts() {
     ...DATA.calibrations.map((line) => [`A line of ${figure(line.arena_bytes / 2 ** 20)} MiB`,
       `${figure(line.dependent_ns)} ns where it is waited for alone, ${figure(line.near_ns)} near another one, `
       + `${figure(line.sequential_ns)} in sequence, ${figure(line.independent_ns)} among several that are known`]),
+    ...(DATA.file_costs ? [["A call for a file", `${figure(DATA.file_costs.call_ns)} ns, and a sync ${figure(DATA.file_costs.sync_ns)} ns more: the paper's setting has its own in their place`]] : []),
     ...DATA.missing.map((text) => ["Incomplete", text]),
     ...DATA.unequal.map((text) => ["A bug of Perdura", `${text}; it should be the same`]),
   ];
@@ -360,8 +377,8 @@ function facts() {
     make("p", {}, "Counts (lines, fences, bytes) are the same for the same seed on every machine. Times are the median of several runs; lines in the plots span the slowest and the fastest, or the interval of the model."),
     make("p", {}, "All of it again: ", make("code", {}, again("all")), "."),
     make("div", { class: "tools" },
-      make("button", { type: "button", onclick: () => saveCsv("perdura-lab", DATA.points) }, "all points as CSV"),
-      make("button", { type: "button", onclick: () => saveJson("perdura-lab", DATA.points) }, "all points as JSON")));
+      make("button", { type: "button", onclick: () => saveCsv("perdura-lab", BOTH) }, "all points as CSV"),
+      make("button", { type: "button", onclick: () => saveJson("perdura-lab", BOTH) }, "all points as JSON")));
 }
 
 // --- The whole ---------------------------------------------------------------------------------
@@ -374,7 +391,7 @@ if (peers) {
   if (wanted) document.querySelector("#peers > h2").after(wanted);
 }
 const tested = claims();
-const figures = experiments("figures", "The paper's figures", "P1", DATA.authors ? "On the left what was measured here, beside it what the authors published." : null);
+const figures = experiments("figures", "The paper's figures", "P1", [DATA.paper_points.length ? "Each plot in our setting, and in the paper's." : "", DATA.authors ? "Beside it what the authors published." : ""].filter(Boolean).join(" ") || null);
 facts();
 contents([
   ["choose", "What to choose"], peers ? ["peers", "Against others"] : null, tested ? ["claims", "Claims"] : null,
@@ -389,7 +406,7 @@ const drawAll = () => plots.reduce((before, one) => before.then(() => draw(one))
     // For `.ci/look`: how many plots there are, how many were drawn, what failed, what was measured
     // and has none, how wide it is.
     const { drawn, failed } = window.reportPlots;
-    const measured = DATA.experiments.filter(({ id }) => DATA.points.some((row) => row.experiment === id));
+    const measured = DATA.experiments.filter(({ id }) => BOTH.some((row) => row.experiment === id));
     const bare = measured.map(({ id }) => id).filter((id) => !document.getElementById(id)?.querySelector(".charts > *"));
     Object.assign(document.documentElement.dataset, {
       plots: plots.length, drawn, failed: failed.join("; "), bare: bare.join(", "), wide: document.documentElement.scrollWidth,

@@ -11,6 +11,7 @@ use workloads::{tpcc, ycsb};
 
 use crate::error::LabError;
 use crate::room::Room;
+use crate::setting::Setting;
 
 /// A workload whose process is to be killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +60,8 @@ pub struct Reopened {
 
 /// Starts processes, kills them with SIGKILL, and looks at what they leave.
 pub trait Launcher {
-    /// Runs a workload in a process, kills it after the workload's transactions, and opens what is
-    /// left in another one. `directory` is empty.
+    /// Runs a workload in a process, with the commits and the nodes of a setting, kills it after the
+    /// workload's transactions, and opens what is left in another one. `directory` is empty.
     ///
     /// # Errors
     /// Why it did not work, in words.
@@ -68,6 +69,7 @@ pub trait Launcher {
         &self,
         contestant: Contestant,
         job: &Killed,
+        setting: Setting,
         directory: &Path,
     ) -> Result<Reopened, String>;
 }
@@ -152,7 +154,13 @@ mod tests {
     struct Nobody;
 
     impl Launcher for Nobody {
-        fn kill(&self, _: Contestant, _: &Killed, _: &Path) -> Result<Reopened, String> {
+        fn kill(
+            &self,
+            _: Contestant,
+            _: &Killed,
+            _: Setting,
+            _: &Path,
+        ) -> Result<Reopened, String> {
             Err("nobody kills".into())
         }
     }

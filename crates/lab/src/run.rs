@@ -15,7 +15,8 @@ use crate::host::Host;
 use crate::results::{Key, Results};
 use crate::room::{Room, Takes};
 use crate::scale::Sizes;
-use crate::studies::{Stage, Study};
+use crate::setting::Setting;
+use crate::studies::{Cell, Stage, Study};
 
 /// Under which names results are saved.
 #[derive(Debug, Clone)]
@@ -142,22 +143,32 @@ impl Plan {
         all
     }
 
-    /// Returns the missing parts of studies of which something is there.
+    /// Returns the missing parts of studies of which something is there, for each setting by itself.
     #[must_use]
     pub fn incomplete(&self) -> Vec<Missing> {
         let mut all = Vec::new();
-        for status in self.status() {
-            if status.done == 0 || status.done == status.all {
+        for (setting, status) in Setting::ALL
+            .into_iter()
+            .flat_map(|setting| self.status().into_iter().map(move |status| (setting, status)))
+        {
+            let study = status.study;
+            let parts = self.parts.iter().filter(|part| part.study == study);
+            let (mut wanted, mut cells) = (0, Vec::new());
+            for part in parts {
+                let of = part.stage.cells();
+                let is_of = |cell: &Cell| Setting::of(&cell.configuration) == setting;
+                wanted += of.iter().filter(|cell| is_of(cell)).count();
+                let missing = part.missing.iter().map(|&number| &of[number]);
+                cells.extend(
+                    missing.filter(|cell| is_of(cell)).map(|cell| (cell.label.clone(), cell.of())),
+                );
+            }
+            if cells.is_empty() || cells.len() == wanted {
                 continue;
             }
-            let of = |experiment: &&Experiment| experiment.study == status.study;
+            let of = |experiment: &&Experiment| experiment.study == study;
             let experiments = EXPERIMENTS.iter().filter(of).map(|one| one.id).collect();
-            let parts = self.parts.iter().filter(|part| part.study == status.study);
-            let cells = parts.flat_map(|part| {
-                let cells = part.stage.cells();
-                part.missing.iter().map(|&number| (cells[number].label.clone(), cells[number].of()))
-            });
-            all.push(Missing { experiments, all: status.all, cells: cells.collect() });
+            all.push(Missing { setting, experiments, all: wanted, cells });
         }
         all
     }
@@ -202,7 +213,9 @@ impl Plan {
         let _lock = results.lock()?;
         results.note_host(&self.identity.host)?;
         let host = self.identity.host.key();
-        bench.calibrations.learn(results.calibrations(&host, &self.identity.commit)?);
+        let commit = &self.identity.commit;
+        let lines = results.calibrations(&host, commit)?;
+        bench.calibrations.learn(lines, results.file_costs(&host, commit)?);
         let clock = Clock::new(self.all - self.missing(), self.all, self.seconds());
         let file = results.path().to_owned();
         let results = RefCell::new(results);
@@ -229,11 +242,10 @@ impl Plan {
                     let key = key(&self.identity, part.study, &self.sizes, &cell.configuration);
                     let seconds = begun.replace(Instant::now()).elapsed().as_secs_f64();
                     let mut results = results.borrow_mut();
-                    results.note_calibrations(
-                        &host,
-                        &self.identity.commit,
-                        &bench.calibrations.all(),
-                    )?;
+                    results.note_calibrations(&host, commit, &bench.calibrations.lines())?;
+                    if let Some(files) = bench.calibrations.files() {
+                        results.note_file_costs(&host, commit, &files)?;
+                    }
                     results.save(&key, &cell.scaled, seconds, points)?;
                     saved.set(saved.get() + 1);
                     clock.finished(cell.weight, seconds);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::room::Takes;
+use crate::setting::Setting;
 
 /// Tuples of P1's YCSB.
 const PAPER_TUPLES: u64 = 2_000_000;
@@ -92,6 +93,8 @@ pub struct Sizes {
     pub repeat: u32,
     /// TPC-C: warehouses, each in a partition of its own.
     pub warehouses: u32,
+    /// The same in the paper's setting: its eight, as far as memory allows.
+    pub paper_warehouses: u32,
     /// TPC-C: items.
     pub items: u32,
     /// TPC-C: customers of a district.
@@ -149,6 +152,7 @@ impl Sizes {
             partitions: 2,
             repeat: 1,
             warehouses: 1,
+            paper_warehouses: PAPER_WAREHOUSES,
             items: 100,
             customers: 10,
             tpcc_txns: 60,
@@ -179,6 +183,7 @@ impl Sizes {
             partitions: 8,
             repeat: 3,
             warehouses: 2,
+            paper_warehouses: PAPER_WAREHOUSES,
             items: 20_000,
             customers: 1000,
             tpcc_txns: 20_000,
@@ -215,6 +220,7 @@ impl Sizes {
             partitions: 8,
             repeat: 3,
             warehouses: warehouses as u32,
+            paper_warehouses: warehouses as u32,
             items: 100_000,
             customers: 3000,
             tpcc_txns: (TPCC_TXNS as f64 * shops) as u64,
@@ -272,9 +278,28 @@ impl Sizes {
         EngineSizes::of_share(self.tuples as f64 / PAPER_TUPLES as f64)
     }
 
+    /// Warehouses of TPC-C in a setting.
+    pub(crate) fn warehouses_in(&self, setting: Setting) -> u32 {
+        match setting {
+            Setting::Ours => self.warehouses,
+            Setting::Paper => self.paper_warehouses,
+        }
+    }
+
+    /// Bytes of the emulated cache for TPC-C in a setting: as much for a warehouse in both.
+    pub(crate) fn tpcc_cache_in(&self, setting: Setting) -> u64 {
+        let more = f64::from(self.warehouses_in(setting)) / f64::from(self.warehouses);
+        match setting {
+            Setting::Ours => self.tpcc_cache_bytes,
+            Setting::Paper => {
+                cache_of_share(self.tpcc_cache_bytes as f64 * more / PAPER_CACHE_BYTES as f64)
+            }
+        }
+    }
+
     /// What engines keep in TPC-C: as large a share as its cache is.
-    pub(crate) fn tpcc_engine(&self) -> EngineSizes {
-        EngineSizes::of_share(self.tpcc_cache_bytes as f64 / PAPER_CACHE_BYTES as f64)
+    pub(crate) fn tpcc_engine(&self, setting: Setting) -> EngineSizes {
+        EngineSizes::of_share(self.tpcc_cache_in(setting) as f64 / PAPER_CACHE_BYTES as f64)
     }
 
     /// What engines keep in the runs with other sizes of nodes.
@@ -311,13 +336,13 @@ impl Sizes {
 
     /// What is smaller than in the paper's TPC-C.
     #[must_use]
-    pub fn scaled_tpcc(&self) -> String {
-        self.tpcc_engine().scaled(scaled(&[
-            ("warehouses", u64::from(self.warehouses), PAPER_WAREHOUSES.into()),
+    pub fn scaled_tpcc(&self, setting: Setting) -> String {
+        self.tpcc_engine(setting).scaled(scaled(&[
+            ("warehouses", u64::from(self.warehouses_in(setting)), PAPER_WAREHOUSES.into()),
             ("items", u64::from(self.items), 100_000),
             ("customers of a district", u64::from(self.customers), 3000),
             ("transactions (P1 names no number)", self.tpcc_txns, TPCC_TXNS),
-            ("cache, bytes", self.tpcc_cache_bytes, PAPER_CACHE_BYTES),
+            ("cache, bytes", self.tpcc_cache_in(setting), PAPER_CACHE_BYTES),
         ]))
     }
 
@@ -334,8 +359,18 @@ impl Sizes {
 
     /// What is smaller in the recovery of YCSB.
     #[must_use]
-    pub fn scaled_recovery(&self) -> String {
-        scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES), ("partitions", 1, 8)])
+    pub fn scaled_recovery(&self, setting: Setting) -> String {
+        let partitions = setting.partitions(1) as u64;
+        scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES), ("partitions", partitions, 8)])
+    }
+
+    /// The TPC-C that is killed: warehouses, each in a partition of its own, items, and customers of
+    /// a district. Several warehouses have as much together as one alone.
+    pub(crate) fn recovery_shop(&self, setting: Setting) -> (u32, u32, u32) {
+        let warehouses = setting.partitions(1) as u32;
+        let (items, customers) = self.recovery_tpcc;
+        let least = |all: u32, least: u32| (all / warehouses).max(least.min(all));
+        (warehouses, least(items, 100), least(customers, 10))
     }
 
     /// Whether a measurement that is sized for itself leaves the machine enough memory.
@@ -366,10 +401,10 @@ impl Sizes {
 
     /// What is smaller in the recovery of TPC-C.
     #[must_use]
-    pub fn scaled_recovery_tpcc(&self) -> String {
-        let (items, customers) = self.recovery_tpcc;
+    pub fn scaled_recovery_tpcc(&self, setting: Setting) -> String {
+        let (warehouses, items, customers) = self.recovery_shop(setting);
         scaled(&[
-            ("warehouses", 1, 8),
+            ("warehouses", warehouses.into(), 8),
             ("items", u64::from(items), 100_000),
             ("customers of a district", u64::from(customers), 3000),
         ])
@@ -459,9 +494,9 @@ mod tests {
         let sizes = Sizes::new(Scale::Full, 64 << 30);
         assert_eq!((sizes.tuples, sizes.txns, sizes.cache_bytes), (2_000_000, 8_000_000, 20 << 20));
         assert_eq!(sizes.scaled_ycsb(), "");
-        assert_eq!(sizes.scaled_tpcc(), "");
+        Setting::ALL.iter().for_each(|&one| assert_eq!(sizes.scaled_tpcc(one), ""));
         assert_eq!(
-            (sizes.ycsb_engine(), sizes.tpcc_engine()),
+            (sizes.ycsb_engine(), sizes.tpcc_engine(Setting::Ours)),
             (EngineSizes::DEFAULT, EngineSizes::DEFAULT)
         );
         let small = Sizes::new(Scale::Full, 4 << 30);
@@ -481,11 +516,12 @@ mod tests {
         assert_eq!(less.peers[0], (10_000, 100_000));
         assert_eq!(less.scaled_ycsb(), "transactions: 1000000 instead of 8000000");
         assert_eq!(less.scaled_footprint(), "", "what is stored is of all of them");
-        assert_eq!(less.scaled_recovery(), "partitions: 1 instead of 8");
+        assert_eq!(less.scaled_recovery(Setting::Ours), "partitions: 1 instead of 8");
+        assert_eq!(less.scaled_recovery(Setting::Paper), "");
         assert!(
-            less.scaled_tpcc().ends_with(": 100000 instead of 800000"),
+            less.scaled_tpcc(Setting::Ours).ends_with(": 100000 instead of 800000"),
             "{}",
-            less.scaled_tpcc()
+            less.scaled_tpcc(Setting::Ours)
         );
         assert_eq!(less.scaled_peers(10_000_000), "transactions: 100000 instead of 800000");
         assert_eq!(less.ycsb_engine(), full.ycsb_engine());
@@ -494,10 +530,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_killed_is_as_much_in_eight_partitions_as_in_one() {
+        for (scale, papers) in [
+            (Scale::Tiny, (8, 100, 10)),
+            (Scale::Quick, (8, 625, 37)),
+            (Scale::Full, (8, 12_500, 375)),
+        ] {
+            let sizes = Sizes::new(scale, 64 << 30);
+            let (items, customers) = sizes.recovery_tpcc;
+            assert_eq!(sizes.recovery_shop(Setting::Ours), (1, items, customers));
+            assert_eq!(sizes.recovery_shop(Setting::Paper), papers);
+        }
+        let scaled = Sizes::new(Scale::Full, 64 << 30).scaled_recovery_tpcc(Setting::Paper);
+        assert_eq!(
+            scaled,
+            "items: 12500 instead of 100000; customers of a district: 375 instead of 3000"
+        );
+    }
+
+    #[test]
     fn quick_says_what_it_scaled() {
         let sizes = Sizes::new(Scale::Quick, 0);
         assert!(sizes.scaled_ycsb().contains("tuples: 100000 instead of 2000000"));
-        assert!(sizes.scaled_tpcc().contains("warehouses: 2 instead of 8"));
+        assert!(sizes.scaled_tpcc(Setting::Ours).contains("warehouses: 2 instead of 8"));
+        // The paper's setting has its eight, and as much of the cache for each.
+        let papers = sizes.scaled_tpcc(Setting::Paper);
+        assert!(papers.starts_with("items: 20000 instead of 100000"), "{papers}");
+        assert!(papers.contains("cache, bytes: 8388608 instead of 20971520"), "{papers}");
         assert!(sizes.scaled_ycsb().contains("transactions: 100000 instead of"));
         let footprint = sizes.scaled_footprint();
         assert!(footprint.contains("transactions: 400000 instead of"), "{footprint}");
@@ -522,7 +581,10 @@ mod tests {
         assert_eq!(peers, "tuples, at most: 2000000 instead of 10000000");
         let shops = (small.warehouses, small.tpcc_txns, small.tpcc_cache_bytes);
         assert_eq!(shops, (5, 500_000, 16 << 20));
-        assert!(small.scaled_tpcc().contains("warehouses: 5 instead of 8"));
+        for setting in Setting::ALL {
+            let told = small.scaled_tpcc(setting);
+            assert!(told.contains("warehouses: 5 instead of 8"), "{told}");
+        }
         assert_eq!(Sizes::new(Scale::Full, 23 << 30).warehouses, 8);
         assert_eq!(Sizes::new(Scale::Full, 1 << 30).warehouses, 1);
     }

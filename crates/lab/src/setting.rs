@@ -2,15 +2,172 @@
 //!
 //! Invariants:
 //! - The paper's setting is data, `claims/p1-setting.toml`, committed before the first run in it.
+//! - A measurement of the paper's setting says so in its configuration; one that says nothing is of
+//!   ours. So results of ours are what they were before there was another setting.
+//! - A configuration says all that the setting changes of its measurement. What the setting changes
+//!   nothing of is measured once, and saved for both.
 
 use std::sync::OnceLock;
 
-use serde::Deserialize;
+use perdura::{EngineKind, Options};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use workloads::Commit;
 
+use crate::emulation::FileCosts;
 use crate::error::LabError;
 
 /// The paper's setting.
 const P1: &str = include_str!("../claims/p1-setting.toml");
+
+/// In a configuration, the setting; ours has none.
+const SETTING: &str = "setting";
+
+/// A setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Setting {
+    /// Ours: each commit is durable, files cost what they cost here.
+    Ours,
+    /// The paper's, as far as the paper tells it.
+    Paper,
+}
+
+impl Setting {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Ours, Self::Paper];
+
+    /// The name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Paper => "paper",
+        }
+    }
+
+    /// The setting of a measurement, by its configuration.
+    #[must_use]
+    pub fn of(configuration: &str) -> Self {
+        let is_papers = || {
+            let all: Value = serde_json::from_str(configuration).ok()?;
+            Some(all.get(SETTING)?.as_str()? == Self::Paper.name())
+        };
+        // Most configurations need not be read.
+        match configuration.contains(SETTING) && is_papers() == Some(true) {
+            true => Self::Paper,
+            false => Self::Ours,
+        }
+    }
+
+    /// A label for people of something in this setting.
+    pub(crate) fn label(self, label: String) -> String {
+        match self {
+            Self::Ours => label,
+            Self::Paper => label + ", the paper's setting",
+        }
+    }
+
+    /// Marks a configuration as one of this setting.
+    pub(crate) fn mark(self, configuration: &mut Value) {
+        if self == Self::Paper {
+            configuration[SETTING] = self.name().into();
+        }
+    }
+
+    /// A configuration without its mark.
+    pub(crate) fn unmarked(configuration: &str) -> Option<String> {
+        let mut all: Value = serde_json::from_str(configuration).ok()?;
+        all.as_object_mut()?.remove(SETTING)?;
+        Some(all.to_string())
+    }
+
+    /// The partitions of a database that has so many in our setting.
+    pub(crate) fn partitions(self, ours: usize) -> usize {
+        match self {
+            Self::Ours => ours,
+            Self::Paper => PaperSetting::p1().machine.partitions,
+        }
+    }
+
+    /// When a commit of an engine is durable.
+    #[must_use]
+    pub fn commit(self, engine: EngineKind) -> Commit {
+        let commits = &PaperSetting::p1().commits;
+        match self {
+            Self::Paper if commits.engines.iter().any(|name| name == engine.name()) => {
+                Commit::Grouped(commits.group)
+            }
+            _ => Commit::Durable,
+        }
+    }
+
+    /// The size of the nodes of an engine's copy-on-write trees, where it is not the engine's default.
+    #[must_use]
+    pub fn tree_node_bytes(self, engine: EngineKind) -> Option<u64> {
+        let is_papers = self == Self::Paper && engine == EngineKind::NvmCow;
+        is_papers.then(|| PaperSetting::p1().machine.cow_node_bytes)
+    }
+
+    /// The costs of files by which those of this host are replaced; `None` of an engine without
+    /// files.
+    pub(crate) fn files(self, engine: EngineKind) -> Option<FileCosts> {
+        let is_papers = self == Self::Paper && engine.traits().needs_files();
+        is_papers.then(|| PaperSetting::p1().files)
+    }
+
+    /// How an engine commits, on top of other options.
+    pub(crate) fn commits_on(self, engine: EngineKind, options: Options) -> Options {
+        match self.commit(engine) {
+            Commit::Durable => options,
+            Commit::Grouped(group) => options.commit(perdura::Commit::grouped(group)),
+        }
+    }
+
+    /// How an engine commits and how large its nodes are, on top of other options.
+    pub(crate) fn on(self, engine: EngineKind, options: Options) -> Options {
+        let options = self.commits_on(engine, options);
+        match self.tree_node_bytes(engine) {
+            None => options,
+            Some(bytes) => options.tune("tree_node_bytes", bytes),
+        }
+    }
+
+    /// Adds what [`Self::commits_on`] changes to a configuration, and marks it.
+    pub(crate) fn note_commits(self, engine: EngineKind, configuration: &mut Value) {
+        self.mark(configuration);
+        if let Commit::Grouped(group) = self.commit(engine) {
+            configuration["commit"] = "grouped".into();
+            configuration["group"] = group.into();
+        }
+    }
+
+    /// Adds what [`Self::on`] changes to a configuration, and marks it.
+    pub(crate) fn note(self, engine: EngineKind, configuration: &mut Value) {
+        self.note_commits(engine, configuration);
+        if let Some(bytes) = self.tree_node_bytes(engine) {
+            configuration["tree_node_bytes"] = bytes.into();
+        }
+    }
+
+    /// Adds the costs of files to the configuration of what is computed with them.
+    pub(crate) fn note_files(self, engine: EngineKind, configuration: &mut Value) {
+        if let Some(FileCosts { call_ns, sync_ns }) = self.files(engine) {
+            configuration["file_call_ns"] = call_ns.into();
+            configuration["file_sync_ns"] = sync_ns.into();
+        }
+    }
+
+    /// Why claims of an experiment cannot be tested in this setting, if they cannot.
+    pub(crate) fn untested(self, experiment: &str) -> Option<String> {
+        let calibrated = &PaperSetting::p1().calibrated_on;
+        let is_calibrated = calibrated.iter().any(|one| one == experiment);
+        (self == Self::Paper && is_calibrated).then(|| {
+            "the setting has its cost of files from this figure, and would find what was put in"
+                .to_owned()
+        })
+    }
+}
 
 /// The paper's setting, as the file has it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -34,16 +191,6 @@ pub struct Commits {
     pub engines: Vec<String>,
     /// Transactions of a group.
     pub group: u32,
-}
-
-/// The cost of files, in nanoseconds of a call of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileCosts {
-    /// A read or a write.
-    pub call_ns: f64,
-    /// A sync.
-    pub sync_ns: f64,
 }
 
 /// The paper's machine and how its data are laid out.
@@ -79,8 +226,24 @@ impl PaperSetting {
     /// If the file that is built in cannot be read; a test reads it.
     #[must_use]
     pub fn p1() -> &'static Self {
-        static SETTING: OnceLock<PaperSetting> = OnceLock::new();
-        SETTING.get_or_init(|| Self::read(P1).expect("the file of the paper's setting is built in"))
+        static READ: OnceLock<PaperSetting> = OnceLock::new();
+        READ.get_or_init(|| Self::read(P1).expect("the file of the paper's setting is built in"))
+    }
+
+    /// What it consists of, in a sentence.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let Self { commits, files, machine, .. } = self;
+        format!(
+            "{} commit in groups of {}, a call for a file takes {:.0} ns and a sync {:.0} ns more, \
+             there are {} partitions, and the nodes of copy-on-write trees have {} bytes",
+            commits.engines.join(", "),
+            commits.group,
+            files.call_ns,
+            files.sync_ns,
+            machine.partitions,
+            machine.cow_node_bytes,
+        )
     }
 }
 
@@ -142,6 +305,47 @@ mod tests {
                 .collect();
             let own: &[u64] = if engine == EngineKind::NvmCow { &[256] } else { &[] };
             assert_eq!(others, own, "{engine}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_says_what_the_setting_changes_and_is_as_it_was_in_ours() {
+        let of = |setting: Setting, engine| {
+            let mut all = serde_json::json!({"engine": "e", "commit": "durable"});
+            setting.note(engine, &mut all);
+            setting.note_files(engine, &mut all);
+            all.to_string()
+        };
+        for engine in EngineKind::P1 {
+            let (ours, papers) = (of(Setting::Ours, engine), of(Setting::Paper, engine));
+            assert_eq!(ours, r#"{"commit":"durable","engine":"e"}"#);
+            assert_eq!(Setting::of(&ours), Setting::Ours);
+            assert_eq!(Setting::of(&papers), Setting::Paper, "{papers}");
+            assert_eq!(Setting::unmarked(&ours), None);
+            let same = Setting::unmarked(&papers) == Some(ours);
+            assert_eq!(same, matches!(engine, EngineKind::NvmInp | EngineKind::NvmLog), "{papers}");
+            let says = |what: &str| papers.contains(what);
+            assert_eq!(says(r#""commit":"grouped""#) && says(r#""group":64"#), !same, "{papers}");
+            assert_eq!(says("file_sync_ns"), engine.traits().needs_files(), "{papers}");
+            assert_eq!(says("tree_node_bytes"), engine == EngineKind::NvmCow, "{papers}");
+        }
+        // A word in a value is no setting.
+        assert_eq!(Setting::of(r#"{"engine":"setting"}"#), Setting::Ours);
+        assert_eq!(Setting::of("no JSON, with a setting"), Setting::Ours);
+    }
+
+    #[test]
+    fn the_documentation_has_the_files_numbers() {
+        let text = include_str!("../../../docs/lab.md");
+        let PaperSetting { commits, files, machine, .. } = PaperSetting::p1();
+        assert_eq!(files.call_ns, files.sync_ns, "it says that they are the same");
+        for part in [
+            format!("groups of {} transactions", commits.group),
+            format!("{} ns, a sync as much", files.call_ns),
+            format!("| 1 | {}, with the same data |", machine.partitions),
+            format!("| {} bytes |", machine.cow_node_bytes),
+        ] {
+            assert!(text.contains(&part), "{part}");
         }
     }
 

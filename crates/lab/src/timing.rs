@@ -10,11 +10,12 @@ use workloads::{Commit, PerduraStore, RunOptions, tpcc};
 
 use crate::bench::Bench;
 use crate::emulation::{
-    Breakdown, Counts, Emulated, Emulation, Host, Meter, MeterOptions, NativeTimes, Nvm,
+    Breakdown, Counts, Emulated, Emulation, FileCosts, Host, Meter, MeterOptions, NativeTimes, Nvm,
     NvmParameters, emulate, in_child,
 };
 use crate::error::LabError;
 use crate::point::{Point, PointBuilder, X, median};
+use crate::setting::Setting;
 
 /// P1's latencies of memory, in nanoseconds: DRAM, twice as slow, eight times as slow.
 pub const LATENCIES: [f64; 3] = [160.0, 320.0, 1280.0];
@@ -24,30 +25,51 @@ const LIMIT_BYTES: u64 = 64 << 30;
 /// the time of one run among its parts.
 const ACCESSES_OF_A_CALL: f64 = 100.0;
 
-/// The cost of misses on this machine, measured once for each size of the data.
+/// The cost of misses on this machine, measured once for each size of the data, and that of files.
 #[derive(Debug, Default)]
-pub struct Calibrations(RefCell<BTreeMap<u64, Host>>);
+pub struct Calibrations {
+    lines: RefCell<BTreeMap<u64, Host>>,
+    files: RefCell<Option<FileCosts>>,
+}
 
 impl Calibrations {
     /// With what was measured before.
-    pub(crate) fn learn(&self, known: Vec<(u64, Host)>) {
-        self.0.borrow_mut().extend(known);
+    pub(crate) fn learn(&self, lines: Vec<(u64, Host)>, files: Option<FileCosts>) {
+        self.lines.borrow_mut().extend(lines);
+        *self.files.borrow_mut() = files;
     }
 
-    /// All that is known, by bytes of memory.
-    pub(crate) fn all(&self) -> Vec<(u64, Host)> {
-        self.0.borrow().iter().map(|(bytes, host)| (*bytes, *host)).collect()
+    /// All that is known of lines, by bytes of memory.
+    pub(crate) fn lines(&self) -> Vec<(u64, Host)> {
+        self.lines.borrow().iter().map(|(bytes, host)| (*bytes, *host)).collect()
+    }
+
+    /// What is known of files.
+    pub(crate) fn files(&self) -> Option<FileCosts> {
+        *self.files.borrow()
     }
 
     fn host(&self, bytes: u64) -> Result<Host, LabError> {
         let bytes = bytes.clamp(1 << 20, 4 << 30).next_power_of_two();
-        if let Some(host) = self.0.borrow().get(&bytes) {
+        if let Some(host) = self.lines.borrow().get(&bytes) {
             return Ok(*host);
         }
         let failed = LabError::measuring("this machine's memory");
         let host = Host::calibrate(bytes).map_err(|error| failed(&error))?;
-        self.0.borrow_mut().insert(bytes, host);
+        self.lines.borrow_mut().insert(bytes, host);
         Ok(host)
+    }
+
+    /// The costs of files where `bench` has its databases.
+    fn files_of(&self, bench: &Bench<'_>) -> Result<FileCosts, LabError> {
+        if let Some(files) = self.files() {
+            return Ok(files);
+        }
+        let place = bench.place("calibration")?;
+        let measured = FileCosts::measure(place.path());
+        let files = measured.map_err(|error| LabError::io(place.path(), error))?;
+        *self.files.borrow_mut() = Some(files);
+        Ok(files)
     }
 }
 
@@ -120,8 +142,8 @@ fn count_in_child(
     counted.map_err(|why| failed(&why))
 }
 
-fn one_worker() -> RunOptions {
-    RunOptions { workers: 1, commit: Commit::Durable, sample_every: 0, pin: None }
+fn one_worker(commit: Commit) -> RunOptions {
+    RunOptions { workers: 1, commit, sample_every: 0, pin: None }
 }
 
 fn meter(cache_bytes: u64) -> Meter {
@@ -134,16 +156,18 @@ pub(crate) struct EmulatedStore {
     /// `None` only while it is dropped.
     store: Option<PerduraStore<Emulation>>,
     name: &'static str,
+    commit: Commit,
 }
 
 impl EmulatedStore {
-    /// Creates and loads it.
+    /// Creates and loads it. `options` say how commits are grouped, if `commit` says that they are.
     ///
     /// # Errors
     /// It cannot be made.
     pub(crate) fn load(
         engine: EngineKind,
         options: &Options,
+        commit: Commit,
         cache_bytes: u64,
         workload: &Workload,
     ) -> Result<Self, LabError> {
@@ -156,7 +180,8 @@ impl EmulatedStore {
         let database = nvm.create(&PerduraStore::schema(), &options);
         let database = database.map_err(|error| failed(&error))?;
         let store = PerduraStore::in_memory(database, name, partitions);
-        let store = Self { meter, store: Some(store.map_err(|error| failed(&error))?), name };
+        let store = store.map_err(|error| failed(&error))?;
+        let store = Self { meter, store: Some(store), name, commit };
         ycsb::load(store.store(), workload, 1, &()).map_err(|error| failed(&error))?;
         store.store().database().checkpoint().map_err(|error| failed(&error))?;
         Ok(store)
@@ -172,7 +197,7 @@ impl EmulatedStore {
     /// The run failed.
     pub(crate) fn count(&self, workload: &Workload) -> Result<Counted, LabError> {
         count_in_child(self.name, &self.meter, || {
-            let run = ycsb::run(self.store(), workload, &one_worker(), &());
+            let run = ycsb::run(self.store(), workload, &one_worker(self.commit), &());
             run.map(|_| ()).map_err(|error| error.to_string())
         })
     }
@@ -193,16 +218,19 @@ pub(crate) struct EmulatedShop {
     /// `None` only while it is dropped.
     database: Option<perdura::Database<Emulation>>,
     name: &'static str,
+    commit: Commit,
 }
 
 impl EmulatedShop {
-    /// Creates and populates it.
+    /// Creates and populates it. `options` say how commits are grouped, if `commit` says that they
+    /// are.
     ///
     /// # Errors
     /// It cannot be made.
     pub(crate) fn load(
         engine: EngineKind,
         options: &Options,
+        commit: Commit,
         cache_bytes: u64,
         spec: &tpcc::Spec,
     ) -> Result<Self, LabError> {
@@ -212,7 +240,7 @@ impl EmulatedShop {
         let nvm = Nvm::new(&meter, LIMIT_BYTES).map_err(|error| failed(&error))?;
         let options = options.clone().engine(engine).partitions(spec.partitions as u32);
         let database = nvm.create(&tpcc::schema(), &options).map_err(|error| failed(&error))?;
-        let shop = Self { meter, database: Some(database), name };
+        let shop = Self { meter, database: Some(database), name, commit };
         tpcc::load(shop.database(), spec, 1, &()).map_err(|error| failed(&error))?;
         shop.database().checkpoint().map_err(|error| failed(&error))?;
         Ok(shop)
@@ -228,7 +256,7 @@ impl EmulatedShop {
     /// The run failed.
     pub(crate) fn count(&self, workload: &tpcc::Workload) -> Result<Counted, LabError> {
         count_in_child(self.name, &self.meter, || {
-            let run = tpcc::run(self.database(), workload, &one_worker(), &());
+            let run = tpcc::run(self.database(), workload, &one_worker(self.commit), &());
             run.map(|_| ()).map_err(|error| error.to_string())
         })
     }
@@ -267,19 +295,36 @@ impl Times {
 pub(crate) struct Machine {
     host: Host,
     workers: u32,
+    /// The costs of files here, and those that stand in their place.
+    files: Option<(FileCosts, FileCosts)>,
 }
 
 impl Machine {
-    /// For data of so many bytes in so many partitions, each on a core of its own as in P1.
+    /// For data of so many bytes in so many partitions, each on a core of its own as in P1, with the
+    /// files that an engine has in a setting.
     ///
     /// # Errors
-    /// This machine's memory cannot be measured.
+    /// This machine's memory or its files cannot be measured.
     pub(crate) fn new(
         bench: &Bench<'_>,
         user_bytes: u64,
         partitions: usize,
+        (engine, setting): (EngineKind, Setting),
     ) -> Result<Self, LabError> {
-        Ok(Self { host: bench.calibrations.host(user_bytes)?, workers: partitions as u32 })
+        let host = bench.calibrations.host(user_bytes)?;
+        let files = match setting.files(engine) {
+            None => None,
+            Some(other) => Some((bench.calibrations.files_of(bench)?, other)),
+        };
+        Ok(Self { host, workers: partitions as u32, files })
+    }
+
+    /// Native times with the machine's files.
+    fn native(&self, counts: &Counts, native: &NativeTimes) -> NativeTimes {
+        match &self.files {
+            None => *native,
+            Some((here, other)) => native.with_files(counts, here, other),
+        }
     }
 
     /// Seconds of a run on memory of a latency, with a sync primitive that takes so much longer;
@@ -296,18 +341,23 @@ impl Machine {
             fence_ns: sync_ns,
             ..NvmParameters::of_cores(self.workers)
         };
-        let of = |native: &NativeTimes| emulate(&counted.counts, native, &self.host, &nvm);
+        let counts = &counted.counts;
+        let of =
+            |native: &NativeTimes| emulate(counts, &self.native(counts, native), &self.host, &nvm);
         let time = of(&native.median).between(&of(&native.fastest), &of(&native.slowest));
         let mut model = format!("{latency_ns} ns, {} cores", self.workers);
         if let Some(rate) = nvm.gigabytes_per_second {
             model += &format!(", {rate:.2} GB/s");
         }
+        if self.files.is_some() {
+            model += ", the paper's files";
+        }
         if sync_ns > 0.0 {
             model += &format!(", {sync_ns} ns more a fence");
         }
         let cores = emulate(
-            &counted.counts,
-            &native.median,
+            counts,
+            &self.native(counts, &native.median),
             &self.host,
             &NvmParameters { gigabytes_per_second: None, ..nvm },
         );
@@ -319,7 +369,8 @@ impl Machine {
 
     /// Shares of the time by what it was for. The native time without flushes is shared out by
     /// accesses and calls of the kernel, what flushes add by lines flushed, and what the memory's
-    /// latency adds by the model's charges.
+    /// latency adds by the model's charges. Where calls of the kernel cost what another file system
+    /// takes, each part has those that it made.
     pub(crate) fn breakdown(
         &self,
         counted: &Counted,
@@ -328,14 +379,20 @@ impl Machine {
         panel: &str,
         latency_ns: f64,
     ) -> Vec<Point> {
-        let NativeTimes { durable, unflushed } = native.median;
+        let native = match &self.files {
+            None => native.median,
+            Some((here, _)) => native.median.without_files(&counted.counts, here),
+        };
+        let NativeTimes { durable, unflushed } = native;
         let Breakdown { storage, recovery, index, other } = counted.parts;
         let parts =
             [("storage", storage), ("recovery", recovery), ("index", index), ("other", other)];
-        let work = |counts: &Counts| {
-            counts.accesses as f64 + counts.file_calls as f64 * ACCESSES_OF_A_CALL
-        };
-        let flushes = |counts: &Counts| (counts.flush_requests + counts.syncs) as f64;
+        // Calls of the other file system are charged as such.
+        let (a_call, a_sync) =
+            if self.files.is_some() { (0.0, 0.0) } else { (ACCESSES_OF_A_CALL, 1.0) };
+        let work = |counts: &Counts| counts.accesses as f64 + counts.file_calls as f64 * a_call;
+        let flushes = |counts: &Counts| counts.flush_requests as f64 + counts.syncs as f64 * a_sync;
+        let files = |counts: &Counts| self.files.map_or(0.0, |(_, other)| other.seconds(counts));
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         let nvm = NvmParameters {
             latency_ns,
@@ -348,7 +405,8 @@ impl Machine {
         let seconds = parts.map(|(_, counts)| {
             let native = unflushed * share(work(&counts), work(&counted.counts))
                 + (durable - unflushed).max(0.0)
-                    * share(flushes(&counts), flushes(&counted.counts));
+                    * share(flushes(&counts), flushes(&counted.counts))
+                + files(&counts);
             let time = emulate(&counts, &without, &self.host, &nvm);
             let of = |emulated: f64| (native + emulated - unflushed).max(0.0);
             Emulated { seconds: of(time.seconds), low: of(time.low), high: of(time.high) }

@@ -185,7 +185,15 @@ fn cell(
         for (&contestant, outcomes) in plan.contestants.iter().zip(&mut outcomes) {
             let directory = scratch.directory(&format!("{contestant}.{number}.{round}"))?;
             let (domain, run, background) = (plan.domain, plan.run.clone(), plan.background);
-            let kill = Kill { contestant, domain, run, background, job, directory: &directory };
+            let kill = Kill {
+                contestant,
+                domain,
+                run,
+                tree_node_bytes: None,
+                background,
+                job,
+                directory: &directory,
+            };
             outcomes.push(kill.run(bar)?);
             scratch.discard(&directory);
         }

@@ -1,6 +1,7 @@
 //! What all JSON of the laboratory has in common: version, machine and runs, as that of benchmarks.
 
 use lab::results::{Configured, Selection};
+use lab::setting::Setting;
 use lab::{Host, X};
 use serde::Serialize;
 
@@ -34,8 +35,32 @@ struct Row<'a> {
     n: u32,
     exact: bool,
     emulated: Option<&'a str>,
+    /// Ours or the paper's.
+    setting: Setting,
     /// Of its measurement: canonical JSON, by which `compare` finds its like.
     configuration: &'a str,
+}
+
+impl<'a> From<&'a Configured> for Row<'a> {
+    fn from(one: &'a Configured) -> Self {
+        let Configured { configuration, point } = one;
+        Self {
+            experiment: &point.experiment,
+            panel: &point.panel,
+            series: &point.series,
+            x: &point.x,
+            metric: &point.metric,
+            unit: &point.unit,
+            value: point.value,
+            low: point.low,
+            high: point.high,
+            n: point.n,
+            exact: point.exact,
+            emulated: point.emulated.as_deref(),
+            setting: one.setting(),
+            configuration,
+        }
+    }
 }
 
 /// Points as programs read them.
@@ -53,22 +78,7 @@ pub(super) struct Points<'a> {
 impl<'a> Points<'a> {
     /// Of one selection.
     pub(super) fn new(host: &'a Host, selection: &'a Selection, points: &'a [Configured]) -> Self {
-        let row = |Configured { configuration, point }: &'a Configured| Row {
-            experiment: &point.experiment,
-            panel: &point.panel,
-            series: &point.series,
-            x: &point.x,
-            metric: &point.metric,
-            unit: &point.unit,
-            value: point.value,
-            low: point.low,
-            high: point.high,
-            n: point.n,
-            exact: point.exact,
-            emulated: point.emulated.as_deref(),
-            configuration,
-        };
-        let rows: Vec<Row<'a>> = points.iter().map(row).collect();
+        let rows: Vec<Row<'a>> = points.iter().map(Row::from).collect();
         Self {
             lab: rows.clone(),
             frame: Frame::new(host, rows),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lab::bench::{Contestant, Killed, Launcher, Reopened};
+use lab::setting::Setting;
 use perdura::Background;
 use workloads::Commit;
 
@@ -21,8 +22,13 @@ impl Launcher for Kills {
         &self,
         contestant: Contestant,
         job: &Killed,
+        setting: Setting,
         directory: &Path,
     ) -> Result<Reopened, String> {
+        let (commit, tree_node_bytes) = match contestant {
+            Contestant::Engine(kind, _) => (setting.commit(kind), setting.tree_node_bytes(kind)),
+            Contestant::Peer(_) => (Commit::Durable, None),
+        };
         let (contestant, domain) = match contestant {
             Contestant::Engine(kind, domain) => {
                 (contestant::Contestant::Engine(kind), Some(domain))
@@ -36,7 +42,8 @@ impl Launcher for Kills {
         let kill = Kill {
             contestant,
             domain,
-            run: run_options(1, Commit::Durable),
+            run: run_options(1, commit),
+            tree_node_bytes,
             background: Background::Inline,
             job: &job,
             directory,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use lab::LabError;
-use lab::claims::{Tested, counts};
-use lab::emulation::Host as Line;
+use lab::claims::{Pair, Tested, Verdict, counts, pairs};
+use lab::emulation::{FileCosts, Host as Line};
 use lab::report::{Report, csv};
 use lab::results::{Measurement, Results, Round, Unequal, Wanted};
 use serde::Serialize;
@@ -21,9 +21,14 @@ struct Whole<'a> {
     points: Points<'a>,
     measurements: Vec<Cell<'a>>,
     calibrations: &'a [Line],
+    /// What files cost on this machine, if that was measured.
+    file_costs: Option<FileCosts>,
     /// Counts that differ between rounds: none unless there is a bug of ours.
     unequal: Vec<&'a str>,
-    claims: &'a [Tested],
+    /// Each claim in our setting, and then each in the paper's.
+    claims: Vec<&'a Tested>,
+    /// What follows from both.
+    follows: &'a str,
     targets: &'a [Tested],
 }
 
@@ -99,11 +104,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         points: Points::new(&made.host, &made.selection, &made.configured),
         measurements: made.measurements.iter().map(Cell::from).collect(),
         calibrations: &made.calibrations,
+        file_costs: made.file_costs,
         unequal: made.unequal.iter().map(|one| one.text.as_str()).collect(),
-        claims: &made.claims,
+        claims: made.claims.iter().chain(&made.papers).collect(),
+        follows: &made.follows,
         targets: &made.targets,
     };
-    let mut text = people(&made.claims);
+    let mut text = people(&made);
     for Unequal { text: unequal, .. } in &made.unequal {
         text += &format!("\nA bug of Perdura: {unequal}; it should be the same.\n");
     }
@@ -111,14 +118,29 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     report(&text, &whole, args.json.as_ref())
 }
 
-fn people(claims: &[Tested]) -> String {
-    let head = ["claim", "paper", "here", "verdict"].map(str::to_owned);
-    let rows: Vec<Vec<String>> = claims
-        .iter()
-        .map(|claim| {
-            let verdict = claim.verdict.name().to_owned();
-            vec![claim.claim.clone(), claim.paper_value.clone(), claim.our_value.clone(), verdict]
-        })
-        .collect();
-    format!("{}\n{}.\n", table(&head, &rows, 4), counts(claims))
+fn people(made: &Report) -> String {
+    let head =
+        ["claim", "paper", "here", "verdict", "in its setting", "verdict"].map(str::to_owned);
+    let row = |Pair { ours, papers }: Pair<'_>| {
+        let there = papers.map_or(("-", Verdict::NotTestable), |one| (&one.our_value, one.verdict));
+        let (value, verdict) = there;
+        [
+            &ours.claim,
+            &ours.paper_value,
+            &ours.our_value,
+            ours.verdict.name(),
+            value,
+            verdict.name(),
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    };
+    let rows: Vec<Vec<String>> = pairs(&made.claims, &made.papers).into_iter().map(row).collect();
+    format!(
+        "{}\nHere {}; in the paper's setting {}.\n\n{}\n",
+        table(&head, &rows, 6),
+        counts(&made.claims),
+        counts(&made.papers),
+        made.follows
+    )
 }

@@ -8,7 +8,8 @@ use super::{json, lab, run};
 /// The keys that every machine has.
 const MACHINE: [&str; 5] = ["cpu", "cores", "flush", "medium", "kernel"];
 /// The keys of a point.
-const POINT: [&str; 7] = ["experiment", "series", "x", "metric", "unit", "value", "emulated"];
+const POINT: [&str; 8] =
+    ["experiment", "series", "x", "metric", "unit", "value", "emulated", "setting"];
 
 fn has(value: &Value, keys: &[&str]) {
     for key in keys {
@@ -42,7 +43,7 @@ fn a_run_and_a_report_have_points_in_their_frame() {
     assert_eq!((&measured["host"], &measured["runs"]), (&reported["host"], &reported["runs"]));
     let claims = reported["claims"].as_array().expect("claims");
     for claim in claims {
-        has(claim, &["claim", "paper_value", "our_value", "verdict", "reason"]);
+        has(claim, &["claim", "setting", "paper_value", "our_value", "verdict", "reason"]);
         let known = ["reproduced", "not reproduced", "not testable here"];
         assert!(known.iter().any(|verdict| claim["verdict"] == *verdict), "{claim}");
     }
@@ -52,7 +53,7 @@ fn a_run_and_a_report_have_points_in_their_frame() {
     let runs = framed(&status);
     assert_eq!(runs.len(), 1, "{status}");
     has(&runs[0], &["commit", "host", "scale", "seed", "measurements"]);
-    assert_eq!((&runs[0]["host"], &runs[0]["measurements"]), (&status["host_key"], &6.into()));
+    assert_eq!((&runs[0]["host"], &runs[0]["measurements"]), (&status["host_key"], &12.into()));
     let studies = status["studies"].as_array().expect("studies");
     for study in studies {
         has(study, &["study", "experiments", "done", "all", "left_seconds"]);

@@ -119,15 +119,16 @@ fn from_a_run_to_a_report_and_a_comparison() {
     let results = directory.path().join("results.db");
     let first = lab(&["run", "P1-F1", "P1-T3", "--tiny"], &results);
     assert_eq!(first.code, Some(0), "{first:?}");
-    assert!(first.out.contains("10 of 10 measurements were missing"), "{first:?}");
+    // Four of Figure 1, and of six engines in two settings.
+    assert!(first.out.contains("16 of 16 measurements were missing"), "{first:?}");
     let again = lab(&["run", "P1-F1", "--tiny", "--json", "-"], &results);
     let points = json(&again);
     let point = &points["lab"][0];
-    for key in ["experiment", "series", "x", "metric", "unit", "value", "emulated"] {
+    for key in ["experiment", "series", "x", "metric", "unit", "value", "emulated", "setting"] {
         assert!(point.get(key).is_some(), "{key}");
     }
     assert_eq!(point["experiment"], "P1-F1");
-    assert_eq!(done("bytes", &results), Some((6, 6)));
+    assert_eq!(done("bytes", &results), Some((12, 12)));
     let apart = json(&lab(&["status", "--full", "--one-in", "8", "--json", "-"], &results));
     assert_eq!(apart["scale"], "full/8");
 
@@ -141,22 +142,33 @@ fn from_a_run_to_a_report_and_a_comparison() {
     let report = json(&lab(&arguments, &results));
     // Each point says how it was measured, and the measurements say the rest.
     let cells = report["measurements"].as_array().expect("measurements");
-    assert_eq!(cells.len(), 10);
+    assert_eq!(cells.len(), 16);
     for point in report["runs"].as_array().expect("points") {
         let how = &point["configuration"];
         assert!(cells.iter().any(|cell| cell["configuration"] == *how), "{point}");
     }
     assert!(report["calibrations"].is_array());
     let claims = report["claims"].as_array().expect("claims");
-    assert!(claims.len() >= 40);
-    let verdict = |id: &str| {
-        let claim = claims.iter().find(|one| one["claim"] == id).expect("there");
+    assert!(claims.len() >= 80);
+    let verdict = |id: &str, setting: &str| {
+        let is = |one: &&Value| one["claim"] == id && one["setting"] == setting;
+        let claim = claims.iter().find(is).expect("there");
         (claim["verdict"].as_str().expect("text"), claim["reason"].as_str().expect("text"))
     };
-    assert_ne!(verdict("P1-T3-insert").0, "not testable here");
-    let untested = verdict("P1-F5-skew");
-    assert_eq!(untested.0, "not testable here");
-    assert!(untested.1.contains("no results of P1-F5"), "{}", untested.1);
+    for setting in ["ours", "paper"] {
+        assert_ne!(verdict("P1-T3-insert", setting).0, "not testable here");
+        let untested = verdict("P1-F5-skew", setting);
+        assert_eq!(untested.0, "not testable here");
+        assert!(untested.1.contains("no results of P1-F5"), "{}", untested.1);
+    }
+    // The paper's setting is made of Figure 1.
+    assert_ne!(verdict("P1-F1-bandwidth", "ours").0, "not testable here");
+    assert!(verdict("P1-F1-bandwidth", "paper").1.contains("what was put in"));
+    let follows = report["follows"].as_str().expect("text");
+    assert!(
+        follows.starts_with("In the paper's setting inp, cow, log, nvm-cow commit"),
+        "{follows}"
+    );
     let html = std::fs::read_to_string(&page).expect("written");
     assert!(html.contains("vegaEmbed") && html.contains("P1-T3") && html.len() > 800_000);
     let csv = std::fs::read_to_string(&csv).expect("written");
@@ -166,8 +178,13 @@ fn from_a_run_to_a_report_and_a_comparison() {
     let quoted = of[1].replace('"', "\"\"");
     assert!(csv.contains(&format!("\"{quoted}\",{},", of[0])), "{csv}");
     let small = std::fs::read_to_string(&small).expect("written");
-    for part in ["# Laboratory report", "### P1-F1: ", "| P1-F5-skew | ", " here | verdict | why |"]
-    {
+    for part in [
+        "# Laboratory report",
+        "### P1-F1: ",
+        "| P1-F5-skew | ",
+        " here | verdict | in the paper's setting | verdict | why |",
+        follows,
+    ] {
         assert!(small.contains(part), "{part}");
     }
     std::fs::write(&reference, "a,b\n1,2\n").expect("written");

@@ -3,8 +3,10 @@
 use super::select::{Place, Selected, View, select};
 use super::{Claim, Field, Narrowing, Of, ROUNDING, TOLERANCE, Tested, Verdict};
 use crate::point::{Point, X};
+use crate::setting::Setting;
 
-/// Tests a claim on our points, and on the authors' if there are any.
+/// Tests a claim on our points, those of our setting or as if they were, and on the authors' if there
+/// are any.
 #[must_use]
 pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tested {
     let judged = judge(claim, ours, TOLERANCE);
@@ -22,6 +24,7 @@ pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tes
     let within_spread = spread.as_ref().is_some_and(|(_, decides)| *decides);
     Tested {
         claim: claim.id.clone(),
+        setting: Setting::Ours,
         experiment: claim.experiment.clone(),
         section: claim.section.clone(),
         text: claim.text.clone(),

@@ -1,10 +1,13 @@
 //! Points that a run has not measured, though it began.
 
 use super::Claim;
+use crate::setting::Setting;
 
 /// Cells of a study that are missing while others are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
+    /// The setting in which they are missing.
+    pub setting: Setting,
     /// The experiments that the study is for.
     pub experiments: Vec<&'static str>,
     /// How many there should be.
@@ -30,8 +33,12 @@ impl Missing {
     /// In words.
     #[must_use]
     pub fn text(&self) -> String {
+        let setting = match self.setting {
+            Setting::Ours => "",
+            Setting::Paper => " (the paper's setting)",
+        };
         format!(
-            "{}: {} of {} measurements are missing, such as `{}`",
+            "{}{setting}: {} of {} measurements are missing, such as `{}`",
             self.experiments.join(", "),
             self.cells.len(),
             self.all,

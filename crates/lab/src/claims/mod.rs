@@ -3,11 +3,13 @@
 //! The claims are in `claims/*.toml`, whose head explains how one is written. Invariants:
 //! - The data was committed before the first run; a test holds each claim against the registry of
 //!   experiments.
+//! - A claim is tested once in each setting, on the points of that setting alone.
 //! - A verdict comes with our value and a reason that names measured numbers.
 //! - What was emulated has to hold at both ends of its interval.
 //! - What asks for the best, the most or all of an axis is tested where all of it was measured.
 
 mod evaluate;
+mod follows;
 mod missing;
 mod select;
 
@@ -17,8 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::point::{Point, X};
+use crate::setting::Setting;
 
 pub use evaluate::evaluate;
+pub use follows::{Pair, follows, pairs};
 pub use missing::Missing;
 
 /// The claims of P1.
@@ -259,6 +263,8 @@ impl Verdict {
 pub struct Tested {
     /// The claim's name.
     pub claim: String,
+    /// The setting in which it was tested.
+    pub setting: Setting,
     /// The experiment that tests it.
     pub experiment: String,
     /// Where the paper says it.
@@ -296,23 +302,32 @@ pub fn counts(claims: &[Tested]) -> String {
     counts.join(", ")
 }
 
-/// Tests claims on our points, of which some are missing, and on the authors' if there are any.
+/// Tests claims on our points of a setting, of which some are missing, and on the authors' if there
+/// are any.
 #[must_use]
 pub fn test(
     claims: &[Claim],
     ours: &[Point],
     missing: &[Missing],
     authors: Option<&[Point]>,
+    setting: Setting,
 ) -> Vec<Tested> {
-    let test = |claim: &Claim| match missing.iter().find_map(|one| one.keeps_from(claim)) {
-        None => evaluate(claim, ours, authors),
+    let missing = || missing.iter().filter(|one| one.setting == setting);
+    let kept = |claim: &Claim| {
+        let untested = setting.untested(&claim.experiment);
+        untested.or_else(|| missing().find_map(|one| one.keeps_from(claim)))
+    };
+    let test = |claim: &Claim| match kept(claim) {
+        None => Tested { setting, ..evaluate(claim, ours, authors) },
         // What there is may look like all of it.
         Some(why) => Tested {
+            setting,
             verdict: Verdict::NotTestable,
             our_value: "-".into(),
             reason: why,
             spread: None,
             within_spread: false,
+            emulated: false,
             ..evaluate(claim, ours, authors)
         },
     };

@@ -340,10 +340,11 @@ fn half_an_axis_is_no_axis() {
     let points = [point("E", "t", "reads", 64_u64, 1.0), point("E", "t", "reads", 512_u64, 2.0)];
     let claims = [best, named];
     let verdicts = |missing: &[Missing]| {
-        let tested = test(&claims, &points, missing, None);
+        let tested = test(&claims, &points, missing, None, Setting::Ours);
         (tested[0].verdict, tested[1].verdict, tested[0].reason.clone())
     };
     let of = |experiment, series: Option<&str>| Missing {
+        setting: Setting::Ours,
         experiments: vec![experiment],
         all: 9,
         cells: vec![("t 4096".into(), series.map(str::to_owned))],
@@ -357,6 +358,60 @@ fn half_an_axis_is_no_axis() {
         assert_eq!((best, named), (Verdict::NotTestable, Verdict::Reproduced));
         assert!(why.contains("1 of 9") && why.contains("t 4096"), "{why}");
     }
+}
+
+#[test]
+fn each_setting_is_tested_with_its_own_points_and_lacks_its_own() {
+    let claims = claims().expect("read");
+    let engines = ["inp", "cow", "log", "nvm-inp", "nvm-cow", "nvm-log"];
+    let written = |ratio: f64| -> Vec<Point> {
+        let point = |engine: &str| {
+            let place = Point::of("P1-T3", engine, "insert");
+            place.measured("measured over model", "x", &[ratio])
+        };
+        engines.into_iter().map(point).collect()
+    };
+    let insert = |points: &[Point], missing: &[Missing], setting| {
+        let tested = test(&claims, points, missing, None, setting);
+        assert!(tested.iter().all(|one| one.setting == setting));
+        let found = tested.into_iter().find(|one| one.claim == "P1-T3-insert");
+        found.expect("there").verdict
+    };
+    assert_eq!(insert(&written(1.0), &[], Setting::Ours), Verdict::Reproduced);
+    assert_eq!(insert(&written(3.0), &[], Setting::Paper), Verdict::NotReproduced);
+    // The claim is about all plots: what is missing in one setting is not missing in the other.
+    let missing = [Missing {
+        setting: Setting::Paper,
+        experiments: vec!["P1-T3"],
+        all: 6,
+        cells: vec![("bytes written, log".into(), Some("log".into()))],
+    }];
+    assert!(missing[0].text().starts_with("P1-T3 (the paper's setting): 1 of 6"));
+    assert_eq!(insert(&written(1.0), &missing, Setting::Ours), Verdict::Reproduced);
+    assert_eq!(insert(&written(1.0), &missing, Setting::Paper), Verdict::NotTestable);
+}
+
+#[test]
+fn the_papers_setting_does_not_test_the_figure_that_it_is_made_of() {
+    let claims = claims().expect("read");
+    let place =
+        |interface: &str, panel: &str, x: u64| Point::of("P1-F1", interface, x).panel(panel);
+    let mut points = Vec::new();
+    for panel in ["sequential", "random"] {
+        for chunk in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
+            for (interface, rate) in [("allocator", 11.0), ("filesystem", 1.0)] {
+                points.push(place(interface, panel, chunk).measured("bandwidth", "B/s", &[rate]));
+            }
+        }
+    }
+    let of = |setting| {
+        let tested = test(&claims, &points, &[], None, setting);
+        tested.into_iter().find(|one| one.claim == "P1-F1-bandwidth").expect("there")
+    };
+    assert_eq!(of(Setting::Ours).verdict, Verdict::Reproduced);
+    let papers = of(Setting::Paper);
+    assert_eq!((papers.verdict, papers.our_value.as_str()), (Verdict::NotTestable, "-"));
+    assert!(papers.reason.contains("what was put in"), "{}", papers.reason);
 }
 
 #[test]

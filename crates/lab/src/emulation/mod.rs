@@ -11,12 +11,14 @@
 
 mod breakdown;
 mod counts;
+mod files;
 mod host;
 mod nvm;
 mod time;
 
 pub use breakdown::Breakdown;
 pub use counts::Counts;
+pub use files::FileCosts;
 pub use host::Host;
 pub use nvm::Nvm;
 pub use pm::{Emulation, Meter, MeterOptions, Wear, in_child};

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{Data, Report, Shown};
-use crate::claims::{self, Tested, Verdict};
+use crate::claims::{self, Pair, Tested, Verdict};
+use crate::emulation::FileCosts;
 use crate::point::{Point, X};
 
 /// Numbers of one metric in one panel of an experiment, as rows of series and columns of x.
@@ -31,24 +32,63 @@ impl Report {
             self.targets.iter().filter(|target| target.verdict != Verdict::NotTestable),
             |verdict| if verdict == Verdict::Reproduced { "reached" } else { "not reached" },
         );
-        claimed(&mut text, &self.claims);
+        claimed(&mut text, &self.claims, &self.papers, &self.follows);
         compared(&mut text, &data, "P1", "The paper's figures");
         text
     }
 }
 
-/// Appends the outcomes of the paper's claims; one line if the run says nothing of any.
-fn claimed(text: &mut String, claims: &[Tested]) {
+/// Appends the outcomes of the paper's claims in both settings; one line if the run says nothing of
+/// any.
+fn claimed(text: &mut String, ours: &[Tested], papers: &[Tested], follows: &str) {
     let title = "What the paper claims, and whether it is so here";
-    if claims.iter().all(|claim| claim.verdict == Verdict::NotTestable) {
+    let mut all = ours.iter().chain(papers);
+    if all.all(|claim| claim.verdict == Verdict::NotTestable) {
         let _ = write!(text, "## {title}\n\nNot tested by what was measured in this run.\n\n");
         return;
     }
-    let about = format!(
-        "{}. The claims and how each is tested were written down before the first run.",
-        claims::counts(claims)
+    let _ = write!(
+        text,
+        "## {title}\n\nIn our setting {}; in the paper's {}. The claims, how each is tested and the \
+         paper's setting were written down before the first run.\n\n{}\n\n",
+        claims::counts(ours),
+        claims::counts(papers),
+        follows
     );
-    tested(text, title, &about, "paper", claims.iter(), Verdict::name);
+    let authors = ours.iter().any(|claim| claim.authors_value.is_some());
+    let mut head = vec!["", "claim", "paper"];
+    head.extend(authors.then_some("authors' points"));
+    head.extend(["here", "verdict", "in the paper's setting", "verdict", "why"]);
+    head.push("why in the paper's setting");
+    line(text, head.iter().map(|&word| word.to_owned()));
+    line(text, head.iter().map(|_| "---".to_owned()));
+    for Pair { ours, papers } in claims::pairs(ours, papers) {
+        let mut cells = vec![cell(&ours.claim), cell(&ours.text), cell(&ours.paper_value)];
+        cells.extend(authors.then(|| authors_value(ours)));
+        let outcomes = [Some(ours), papers];
+        for one in outcomes {
+            cells.push(one.map_or("–".into(), value));
+            cells.push(one.map_or("–", |one| one.verdict.name()).to_owned());
+        }
+        cells.extend(outcomes.map(|one| one.map_or("–".into(), |one| cell(&one.reason))));
+        line(text, cells.into_iter());
+    }
+    text.push('\n');
+}
+
+/// Our value, with its spread.
+fn value(claim: &Tested) -> String {
+    let spread = claim.spread.as_ref().map(|spread| format!(" (runs: {})", cell(spread)));
+    cell(&claim.our_value) + &spread.unwrap_or_default()
+}
+
+/// The value in the authors' points.
+fn authors_value(claim: &Tested) -> String {
+    let outside = match claim.authors_verdict {
+        Some(Verdict::NotReproduced) => ", outside their claim",
+        _ => "",
+    };
+    cell(&format!("{}{outside}", claim.authors_value.as_deref().unwrap_or("–")))
 }
 
 /// The targets of which this run says nothing.
@@ -94,6 +134,15 @@ fn head(data: &Data<'_>) -> String {
             figure(line.independent_ns)
         );
     }
+    if let Some(FileCosts { call_ns, sync_ns }) = data.file_costs {
+        let _ = write!(
+            text,
+            "A call for a file takes {} ns on this machine, and a sync {} ns more: what the paper's \
+             setting takes off.\n\n",
+            figure(call_ns),
+            figure(sync_ns)
+        );
+    }
     for missing in &data.missing {
         let _ = write!(text, "**Incomplete.** {missing}.\n\n");
     }
@@ -107,9 +156,11 @@ fn head(data: &Data<'_>) -> String {
 fn compared(text: &mut String, data: &Data<'_>, group: &str, title: &str) {
     let mut written = false;
     for entry in data.experiments.iter().filter(|entry| entry.id.starts_with(group)) {
-        let points: Vec<&Point> =
-            data.points.iter().filter(|point| point.experiment == entry.id).collect();
-        if points.is_empty() {
+        let of = |points: &'_ [Point]| -> Vec<Point> {
+            points.iter().filter(|point| point.experiment == entry.id).cloned().collect()
+        };
+        let points = [of(data.points), of(data.paper_points)];
+        if points.iter().all(Vec::is_empty) {
             continue;
         }
         if !written {
@@ -120,12 +171,21 @@ fn compared(text: &mut String, data: &Data<'_>, group: &str, title: &str) {
     }
 }
 
-fn experiment(text: &mut String, entry: &Shown<'_>, points: &[&Point]) {
+/// One experiment with its numbers, those of our setting before those of the paper's.
+fn experiment(text: &mut String, entry: &Shown<'_>, [ours, papers]: &[Vec<Point>; 2]) {
     let _ = write!(text, "### {}: {}\n\n{}\n\n", entry.id, entry.title, entry.about);
     if !entry.scaled.is_empty() {
         let _ = write!(text, "Smaller than wanted: {}.\n\n", entry.scaled);
     }
-    for grid in grids(points) {
+    tables(text, ours);
+    if !papers.is_empty() {
+        let _ = write!(text, "In the paper's setting:\n\n");
+        tables(text, papers);
+    }
+}
+
+fn tables(text: &mut String, points: &[Point]) {
+    for grid in grids(&points.iter().collect::<Vec<_>>()) {
         let panel = if grid.panel.is_empty() { String::new() } else { format!(", {}", grid.panel) };
         let mark = if grid.computed { ", *computed*" } else { "" };
         let _ = write!(text, "{}{panel} ({}{mark})\n\n", grid.metric, grid.unit);
@@ -197,31 +257,18 @@ fn tested<'a>(
         return;
     }
     let _ = write!(text, "## {title}\n\n{about}\n\n");
-    let authors = claims.iter().any(|claim| claim.authors_value.is_some());
-    let mut head = vec!["", "claim", wanted, "here", "verdict", "why"];
-    if authors {
-        head.insert(3, "authors' points");
-    }
+    let head = ["", "claim", wanted, "here", "verdict", "why"];
     line(text, head.iter().map(|&word| word.to_owned()));
     line(text, head.iter().map(|_| "---".to_owned()));
     for claim in claims {
-        let mut cells = vec![&claim.claim, &claim.text, &claim.paper_value, &claim.our_value]
-            .into_iter()
-            .map(|text| cell(text))
-            .collect::<Vec<_>>();
-        if let (Some(here), Some(spread)) = (cells.last_mut(), &claim.spread) {
-            *here += &format!(" (runs: {})", cell(spread));
-        }
-        if authors {
-            let outside = match claim.authors_verdict {
-                Some(Verdict::NotReproduced) => ", outside their claim",
-                _ => "",
-            };
-            let value = claim.authors_value.as_deref().unwrap_or("–");
-            cells.insert(3, cell(&format!("{value}{outside}")));
-        }
-        cells.push(word(claim.verdict).to_owned());
-        cells.push(cell(&claim.reason));
+        let cells = [
+            cell(&claim.claim),
+            cell(&claim.text),
+            cell(&claim.paper_value),
+            value(claim),
+            word(claim.verdict).to_owned(),
+            cell(&claim.reason),
+        ];
         line(text, cells.into_iter());
     }
     text.push('\n');
@@ -272,6 +319,7 @@ fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setting::Setting;
 
     #[test]
     fn numbers_are_short_and_grouped() {
@@ -284,8 +332,10 @@ mod tests {
     fn claims_of_which_nothing_was_measured_take_one_line() {
         let all = claims::claims().expect("read");
         let tell = |points: &[Point]| {
+            let tested = |points, setting| claims::test(&all, points, &[], None, setting);
+            let (claims, papers) = (tested(points, Setting::Ours), tested(&[][..], Setting::Paper));
             let mut text = String::new();
-            claimed(&mut text, &claims::test(&all, points, &[], None));
+            claimed(&mut text, &claims, &papers, "What follows.");
             text
         };
         let nothing = tell(&[]);
@@ -299,7 +349,13 @@ mod tests {
         };
         let some = tell(&engines.map(written));
         assert_eq!(some.lines().filter(|line| line.starts_with("| P1-")).count(), all.len());
-        assert!(some.contains("1 reproduced"), "{some}");
+        let counts = "In our setting 1 reproduced, 0 not reproduced, ";
+        assert!(some.contains(counts) && some.contains("\n\nWhat follows.\n\n"), "{some}");
+        // Each row has both verdicts, the same number of columns, and two reasons.
+        let insert = some.lines().find(|line| line.starts_with("| P1-T3-insert")).expect("there");
+        let cells: Vec<&str> = insert.split(" | ").collect();
+        assert_eq!((cells.len(), cells[4], cells[6]), (9, "reproduced", "not testable here"));
+        assert!(cells[8].starts_with("there are no results of P1-T3"), "{insert}");
     }
 
     #[test]
@@ -319,7 +375,8 @@ mod tests {
             scaled: "fewer tuples".into(),
         };
         let mut text = String::new();
-        experiment(&mut text, &entry, &points.iter().collect::<Vec<_>>());
+        let papers = vec![of("inp", 160, "low").measured("throughput", "txn/s", &[7.0])];
+        experiment(&mut text, &entry, &[points.to_vec(), papers]);
         assert_eq!(
             text,
             "### P1-F5: Read-only\n\nAbout.\n\nSmaller than wanted: fewer tuples.\n\n\
@@ -327,7 +384,9 @@ mod tests {
              |  | 160 | 320 |\n| --- | ---: | ---: |\n\
              | inp | 3,000 | 2,000 |\n| c\\|w | 1.50 | – |\n\n\
              throughput, high (txn/s, *computed*)\n\n\
-             |  | 160 |\n| --- | ---: |\n| inp | 4,000 [3,500 .. 4,500] |\n\n"
+             |  | 160 |\n| --- | ---: |\n| inp | 4,000 [3,500 .. 4,500] |\n\n\
+             In the paper's setting:\n\n\
+             throughput, low (txn/s)\n\n|  | 160 |\n| --- | ---: |\n| inp | 7.00 |\n\n"
         );
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::claims::{self, Missing, Tested};
-use crate::emulation::Host as Line;
+use crate::emulation::{FileCosts, Host as Line};
 use crate::error::LabError;
 use crate::experiments::EXPERIMENTS;
 use crate::host::Host;
@@ -18,6 +18,7 @@ use crate::point::Point;
 use crate::results::{Configured, Measurement, Results, Selection, Unequal};
 use crate::run::{Identity, Plan};
 use crate::scale::Sizes;
+use crate::setting::Setting;
 
 const TEMPLATE: &str = include_str!("../../assets/report.html");
 const STYLE: &str = include_str!("../../assets/report.css");
@@ -37,8 +38,14 @@ pub struct Report {
     pub measurements: Vec<Measurement>,
     /// The authors' published points, if they were given.
     pub authors: Option<Vec<Point>>,
-    /// The outcomes of the papers' claims.
+    /// The outcomes of the papers' claims in our setting.
     pub claims: Vec<Tested>,
+    /// Their outcomes in the paper's setting.
+    pub papers: Vec<Tested>,
+    /// What follows from both.
+    pub follows: String,
+    /// The costs of files on the machine, if they were measured for the paper's setting.
+    pub file_costs: Option<FileCosts>,
     /// The outcomes of Perdura's own targets.
     pub targets: Vec<Tested>,
     /// The machine.
@@ -50,6 +57,7 @@ pub struct Report {
     /// [`Results::unequal`].
     pub unequal: Vec<Unequal>,
     points: Vec<Point>,
+    paper_points: Vec<Point>,
 }
 
 /// An experiment as the page is told of it.
@@ -76,9 +84,16 @@ struct Data<'a> {
     missing: Vec<String>,
     unequal: Vec<&'a str>,
     calibrations: &'a [Line],
+    file_costs: Option<FileCosts>,
     points: &'a [Point],
+    /// Of the paper's setting.
+    paper_points: &'a [Point],
     authors: Option<&'a [Point]>,
     claims: &'a [Tested],
+    /// The same claims in the paper's setting.
+    papers: &'a [Tested],
+    /// What follows from both.
+    follows: &'a str,
     targets: &'a [Tested],
 }
 
@@ -93,12 +108,21 @@ impl Report {
         authors: Option<Vec<Point>>,
     ) -> Result<Self, LabError> {
         let configured = results.configured(&selection)?;
-        let points: Vec<Point> = configured.iter().map(|one| one.point.clone()).collect();
+        let of = |setting| -> Vec<Point> {
+            let of = configured.iter().filter(|one| one.setting() == setting);
+            of.map(|one| one.point.clone()).collect()
+        };
+        let (points, paper_points) = (of(Setting::Ours), of(Setting::Paper));
         let host = results.host(&selection.host)?;
         let missing = missing(results, &selection, &host)?;
         let unequal = results.unequal(&selection)?;
-        let claims = claims::test(&claims::claims()?, &points, &missing, authors.as_deref());
-        let targets = claims::test(&claims::targets()?, &points, &missing, None);
+        let all = claims::claims()?;
+        let test = |points: &[Point], setting| {
+            claims::test(&all, points, &missing, authors.as_deref(), setting)
+        };
+        let (claims, papers) = (test(&points, Setting::Ours), test(&paper_points, Setting::Paper));
+        let follows = claims::follows(&claims, &papers);
+        let targets = claims::test(&claims::targets()?, &points, &missing, None, Setting::Ours);
         let mut measurements = results.measurements()?;
         measurements.retain(|Measurement { key, .. }| {
             key.commit == selection.commit
@@ -108,18 +132,23 @@ impl Report {
         });
         let calibrations = results.calibrations(&selection.host, &selection.commit)?;
         let calibrations = calibrations.into_iter().map(|(_, line)| line).collect();
+        let file_costs = results.file_costs(&selection.host, &selection.commit)?;
         Ok(Self {
             configured,
             calibrations,
             measurements,
             authors,
             claims,
+            papers,
+            follows,
+            file_costs,
             targets,
             host,
             selection,
             missing,
             unequal,
             points,
+            paper_points,
         })
     }
 
@@ -175,9 +204,13 @@ impl Report {
             missing: self.missing.iter().map(Missing::text).collect(),
             unequal: self.unequal.iter().map(|one| one.text.as_str()).collect(),
             calibrations: &self.calibrations,
+            file_costs: self.file_costs,
             points: &self.points,
+            paper_points: &self.paper_points,
             authors: self.authors.as_deref(),
             claims: &self.claims,
+            papers: &self.papers,
+            follows: &self.follows,
             targets: &self.targets,
         }
     }
@@ -204,11 +237,12 @@ fn missing(
 pub fn csv(selection: &Selection, points: &[Configured]) -> String {
     let mut text = String::from(
         "experiment,panel,series,x,metric,unit,value,low,high,n,exact,emulated,\
-         configuration,commit,host,scale,seed\n",
+         configuration,commit,host,scale,seed,setting\n",
     );
     let Selection { commit, host, scale, seed } = selection;
     let of = [commit, host, scale].map(|word| cell(word)).join(",");
-    for Configured { configuration, point } in points {
+    for one in points {
+        let Configured { configuration, point } = one;
         let words = [
             cell(&point.experiment),
             cell(&point.panel),
@@ -218,7 +252,7 @@ pub fn csv(selection: &Selection, points: &[Configured]) -> String {
             cell(&point.unit),
         ];
         text += &format!(
-            "{},{},{},{},{},{},{},{},{of},{seed}\n",
+            "{},{},{},{},{},{},{},{},{of},{seed},{}\n",
             words.join(","),
             point.value,
             point.low,
@@ -227,6 +261,7 @@ pub fn csv(selection: &Selection, points: &[Configured]) -> String {
             point.exact,
             cell(point.emulated.as_deref().unwrap_or_default()),
             cell(configuration),
+            one.setting().name(),
         );
     }
     text
@@ -294,9 +329,9 @@ mod tests {
             lines,
             [
                 "experiment,panel,series,x,metric,unit,value,low,high,n,exact,emulated,\
-                 configuration,commit,host,scale,seed",
+                 configuration,commit,host,scale,seed,setting",
                 "P1-F5,,inp,balanced,throughput,txn/s,2,1,3,1,false,\"320 ns, 8 cores\",\
-                 \"{\"\"engine\"\":\"\"inp\"\"}\",c0ffee,here-1,full/8,7",
+                 \"{\"\"engine\"\":\"\"inp\"\"}\",c0ffee,here-1,full/8,7,ours",
             ]
         );
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! host         key, facts (JSON)
 //! calibration  what a line costs on a host, by commit and the size of the memory (JSON)
+//! file_cost    what calls of the kernel for files cost on a host, by commit; made when it is needed
 //! measurement  one cell of a study: study, configuration (JSON), scale, commit, host, seed; when it
 //!              was made, how long that took, what was scaled and how
 //! point        the numbers of a measurement: experiment, panel, series, x, metric, unit, value,

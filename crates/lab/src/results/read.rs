@@ -10,6 +10,7 @@ use super::{Key, Results};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::point::{Point, X};
+use crate::setting::Setting;
 
 /// One cell of a study that was measured, without its points.
 #[derive(Debug, Clone)]
@@ -59,6 +60,14 @@ pub struct Configured {
     pub point: Point,
 }
 
+impl Configured {
+    /// The setting in which it was measured.
+    #[must_use]
+    pub fn setting(&self) -> Setting {
+        Setting::of(&self.configuration)
+    }
+}
+
 impl Results {
     /// All measurements, in the order in which they were made.
     ///
@@ -87,7 +96,8 @@ impl Results {
         rows.collect::<Result<_, _>>().map_err(self.failed())
     }
 
-    /// The points of a selection, those of rounds taken together, in the order in which they were measured.
+    /// The points of a selection, of both settings, those of rounds taken together, in the order in
+    /// which they were measured.
     ///
     /// # Errors
     /// The file cannot be read.

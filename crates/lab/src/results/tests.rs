@@ -172,6 +172,38 @@ fn a_host_is_calibrated_once() {
 }
 
 #[test]
+fn files_are_calibrated_once_and_a_file_that_knows_nothing_of_it_is_of_the_same_version() {
+    use crate::emulation::FileCosts;
+    let (_directory, path) = file();
+    let results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    let (key, costs) = (host().key(), |call_ns| FileCosts { call_ns, sync_ns: 0.1 + 0.2 });
+    assert_eq!(results.file_costs(&key, "a").expect("read"), None);
+    results.note_file_costs(&key, "a", &costs(500.0)).expect("noted");
+    results.note_file_costs(&key, "a", &costs(900.0)).expect("noted");
+    drop(results);
+    let results = Results::open(&path).expect("of this version");
+    assert_eq!(results.file_costs(&key, "a").expect("read"), Some(costs(500.0)));
+    assert_eq!(results.file_costs(&key, "b").expect("read"), None, "another commit");
+}
+
+#[test]
+fn a_point_is_of_the_setting_that_its_configuration_names() {
+    let (_directory, path) = file();
+    let mut results = Results::open_or_create(&path).expect("made");
+    results.note_host(&host()).expect("noted");
+    let (ours, papers) = (r#"{"engine":"inp"}"#, r#"{"engine":"inp","setting":"paper"}"#);
+    for configuration in [ours, papers] {
+        results.save(&key(configuration, "a1"), "", 1.0, &points()).expect("saved");
+    }
+    let selection = results.select(Wanted::default()).expect("one");
+    let settings: Vec<_> =
+        results.configured(&selection).expect("read").iter().map(Configured::setting).collect();
+    let (ours, papers) = (crate::setting::Setting::Ours, crate::setting::Setting::Paper);
+    assert_eq!(settings, [ours, ours, ours, papers, papers, papers]);
+}
+
+#[test]
 fn a_file_of_another_version_is_refused_with_what_to_do() {
     let (_directory, path) = file();
     drop(Results::open_or_create(&path).expect("made"));

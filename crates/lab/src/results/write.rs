@@ -2,14 +2,25 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rusqlite::params;
 use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, params};
 
 use super::Results;
-use crate::emulation::Host as Line;
+use crate::emulation::{FileCosts, Host as Line};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::point::{Point, X};
+
+/// A table that files have in which something was measured with other costs of files. Files without
+/// it are of the same version: who does not know it needs it not.
+const FILE_COST: &str = "
+CREATE TABLE IF NOT EXISTS file_cost (
+    host TEXT NOT NULL REFERENCES host (key),
+    commit_id TEXT NOT NULL,
+    call_ns REAL NOT NULL,
+    sync_ns REAL NOT NULL,
+    PRIMARY KEY (host, commit_id)
+) STRICT";
 
 /// The identity of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +89,40 @@ impl Results {
             let done = self.connection.execute(insert, params![host, commit, *bytes as i64, line]);
             done.map_err(self.failed())?;
         }
+        Ok(())
+    }
+
+    /// Returns the measured costs of files on a host, if they were measured.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn file_costs(&self, host: &str, commit: &str) -> Result<Option<FileCosts>, LabError> {
+        let there = "SELECT 1 FROM sqlite_schema WHERE name = 'file_cost'";
+        let mut statement = self.connection.prepare(there).map_err(self.failed())?;
+        if !statement.exists([]).map_err(self.failed())? {
+            return Ok(None);
+        }
+        let query = "SELECT call_ns, sync_ns FROM file_cost WHERE host = ?1 AND commit_id = ?2";
+        let read =
+            |row: &rusqlite::Row<'_>| Ok(FileCosts { call_ns: row.get(0)?, sync_ns: row.get(1)? });
+        let found = self.connection.query_row(query, [host, commit], read).optional();
+        found.map_err(self.failed())
+    }
+
+    /// Notes what files cost on a host. What is known already stays.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn note_file_costs(
+        &self,
+        host: &str,
+        commit: &str,
+        FileCosts { call_ns, sync_ns }: &FileCosts,
+    ) -> Result<(), LabError> {
+        self.connection.execute_batch(FILE_COST).map_err(self.failed())?;
+        let insert = "INSERT OR IGNORE INTO file_cost VALUES (?1, ?2, ?3, ?4)";
+        let done = self.connection.execute(insert, params![host, commit, call_ns, sync_ns]);
+        done.map_err(self.failed())?;
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 //! Counted in emulated memory, where the volatile memory and the files of the traditional engines
 //! are NVM too, as the model has it. The table is the one for which the model was made: a key, a
 //! fixed field, and nine fields of variable length of which an update changes one. Each operation is
-//! a durable transaction of its own. MemTables are small, so that merges are in it; θ is what the
+//! a durable transaction of its own; in the paper's setting some engines make a group of them durable
+//! together. MemTables are small, so that merges are in it; θ is what the
 //! engine's own statistics give for the same operations. InP's checkpoint is not in it: it writes
 //! the whole database, however many operations there were.
 
@@ -13,6 +14,7 @@ use perdura::{
 use serde_json::json;
 use workloads::Random;
 
+use super::settings::in_both;
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::cost::{CostModel, Operation};
@@ -20,6 +22,7 @@ use crate::emulation::{Breakdown, Counts, Emulation, Meter, MeterOptions, Nvm};
 use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
+use crate::setting::Setting;
 
 /// Fields of variable length, and the bytes of one.
 const FIELDS: u16 = 9;
@@ -38,22 +41,25 @@ const NODE_BYTES: f64 = 256.0;
 
 struct BytesStage {
     engine: EngineKind,
+    setting: Setting,
     cells: [Cell; 1],
 }
 
-/// One stage an engine.
+/// One stage an engine and setting.
 pub(super) fn stages() -> Vec<Box<dyn Stage>> {
-    let stage = |engine: EngineKind| {
-        let configuration = json!({
+    let stage = |engine: EngineKind, setting: Setting| {
+        let mut configuration = json!({
             "engine": engine.name(), "tuples": TUPLES, "operations": OPERATIONS,
             "memtable_bytes": MEMTABLE_BYTES, "growth": GROWTH,
         });
-        let label = format!("bytes written, {engine}");
+        setting.note(engine, &mut configuration);
+        let label = setting.label(format!("bytes written, {engine}"));
         let takes = Takes::emulated(engine, TUPLES + OPERATIONS);
         let cells = [Cell::new(label, &configuration, "", 1.0, takes)];
-        Box::new(BytesStage { engine, cells }) as Box<dyn Stage>
+        BytesStage { engine, setting, cells }
     };
-    EngineKind::P1.into_iter().map(stage).collect()
+    let stages = |engine| in_both(|setting| stage(engine, setting));
+    EngineKind::P1.into_iter().flat_map(stages).collect()
 }
 
 impl Stage for BytesStage {
@@ -68,6 +74,7 @@ impl Stage for BytesStage {
         let nvm = Nvm::new(&meter, 8 << 30).map_err(|error| failed(&error))?;
         let options = Options::new().engine(self.engine).tune("memtable_bytes", MEMTABLE_BYTES);
         let options = options.tune("growth", GROWTH.into()).tune("checkpoint_bytes", 1 << 50);
+        let options = self.setting.on(self.engine, options);
         let database = nvm.create(&schema(), &options).map_err(|error| failed(&error))?;
         let points = self.points(bench.seed, &meter, &database);
         database.abandon();
@@ -124,7 +131,10 @@ impl BytesStage {
                 | EngineKind::Log
                 | EngineKind::NvmInp
                 | EngineKind::NvmCow
-                | EngineKind::NvmLog => NODE_BYTES,
+                | EngineKind::NvmLog => self
+                    .setting
+                    .tree_node_bytes(self.engine)
+                    .map_or(NODE_BYTES, |bytes| bytes as f64),
             },
             small: WORD,
             node_is_absent: true,

@@ -10,68 +10,86 @@ use workloads::tpcc;
 use workloads::ycsb::{self, Mix, Pieces, Skew, Spec};
 
 use super::native::{loaded, one_worker, shop_configuration, shop_spec};
+use super::settings::in_both;
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
+use crate::setting::Setting;
 
 /// How often the footprint is taken.
 const LOOKS: u64 = 10;
 
 struct FootprintStage {
     engine: EngineKind,
-    ycsb: Spec,
-    shop: tpcc::Spec,
-    cells: [Cell; 2],
-    /// What the engine keeps, for each cell.
-    sizes: [EngineSizes; 2],
+    setting: Setting,
+    job: Job,
+    cells: [Cell; 1],
+    /// What the engine keeps.
+    sizes: EngineSizes,
 }
 
-/// One stage an engine, a cell for each workload.
+/// A workload.
+enum Job {
+    Ycsb(Spec),
+    Tpcc(tpcc::Spec),
+}
+
+/// One stage for each engine, workload and setting.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
-    EngineKind::P1.into_iter().map(|engine| Box::new(stage(engine, sizes)) as _).collect()
+    let mut stages = Vec::new();
+    for engine in EngineKind::P1 {
+        stages.extend(in_both(|setting| of_ycsb(engine, setting, sizes)));
+        stages.extend(in_both(|setting| of_tpcc(engine, setting, sizes)));
+    }
+    stages
 }
 
-fn stage(engine: EngineKind, sizes: &Sizes) -> FootprintStage {
-    let ycsb = Spec {
+fn of_ycsb(engine: EngineKind, setting: Setting, sizes: &Sizes) -> FootprintStage {
+    let spec = Spec {
         tuples: sizes.tuples,
         transactions: sizes.footprint_txns(),
         mix: Mix::Balanced,
         skew: Skew::Low,
         update_columns: 1,
-        partitions: sizes.partitions,
+        partitions: setting.partitions(sizes.partitions),
         seed: 0,
     };
-    let shop = shop_spec(sizes);
-    let mut one = json!({
-        "engine": engine.name(), "workload": "ycsb", "tuples": ycsb.tuples,
-        "txns": ycsb.transactions, "partitions": ycsb.partitions,
+    let mut configuration = json!({
+        "engine": engine.name(), "workload": "ycsb", "tuples": spec.tuples,
+        "txns": spec.transactions, "partitions": spec.partitions,
     });
-    sizes.ycsb_engine().note(&mut one);
-    let mut two = shop_configuration(&shop);
-    sizes.tpcc_engine().note(&mut two);
-    two["engine"] = engine.name().into();
-    two["workload"] = "tpcc".into();
-    let cells = [
-        Cell::new(
-            format!("storage of {engine}, YCSB"),
-            &one,
-            &sizes.scaled_footprint(),
-            ycsb.transactions as f64 * 1e-5,
-            Takes::ycsb(engine, ycsb.tuples, ycsb.transactions),
-        ),
-        Cell::new(
-            format!("storage of {engine}, TPC-C"),
-            &two,
-            &sizes.scaled_tpcc(),
-            shop.tuples() as f64 * 4e-6 + shop.transactions as f64 * 5e-5,
-            Takes::shop(&shop, shop.transactions),
-        ),
-    ];
-    let sizes = [sizes.ycsb_engine(), sizes.tpcc_engine()];
-    FootprintStage { engine, ycsb, shop, cells, sizes }
+    sizes.ycsb_engine().note(&mut configuration);
+    setting.note(engine, &mut configuration);
+    let cell = Cell::new(
+        setting.label(format!("storage of {engine}, YCSB")),
+        &configuration,
+        &sizes.scaled_footprint(),
+        spec.transactions as f64 * 1e-5,
+        Takes::ycsb(engine, spec.tuples, spec.transactions),
+    );
+    let (job, sizes) = (Job::Ycsb(spec), sizes.ycsb_engine());
+    FootprintStage { engine, setting, job, cells: [cell], sizes }
+}
+
+fn of_tpcc(engine: EngineKind, setting: Setting, sizes: &Sizes) -> FootprintStage {
+    let spec = shop_spec(sizes, setting);
+    let mut configuration = shop_configuration(&spec);
+    sizes.tpcc_engine(setting).note(&mut configuration);
+    configuration["engine"] = engine.name().into();
+    configuration["workload"] = "tpcc".into();
+    setting.note(engine, &mut configuration);
+    let cell = Cell::new(
+        setting.label(format!("storage of {engine}, TPC-C")),
+        &configuration,
+        &sizes.scaled_tpcc(setting),
+        spec.tuples() as f64 * 4e-6 + spec.transactions as f64 * 5e-5,
+        Takes::shop(&spec, spec.transactions),
+    );
+    let (job, sizes) = (Job::Tpcc(spec), sizes.tpcc_engine(setting));
+    FootprintStage { engine, setting, job, cells: [cell], sizes }
 }
 
 impl Stage for FootprintStage {
@@ -79,71 +97,63 @@ impl Stage for FootprintStage {
         &self.cells
     }
 
-    fn measure(
-        &self,
-        bench: &Bench<'_>,
-        missing: &[usize],
-        done: &mut Done<'_>,
-    ) -> Result<(), LabError> {
-        for &cell in missing {
-            bench.watch.phase(&self.cells[cell].label);
-            let (panel, peak, user_bytes) = if cell == 0 {
-                let (peak, user_bytes) = self.of_ycsb(bench)?;
-                ("ycsb", peak, user_bytes)
-            } else {
-                let (peak, user_bytes) = self.of_tpcc(bench)?;
-                ("tpcc", peak, user_bytes)
-            };
-            let parts = [
-                ("table", peak.table),
-                ("index", peak.index),
-                ("log", peak.log),
-                ("checkpoint", peak.checkpoint),
-                ("other", peak.other),
-                ("total", peak.total()),
-            ];
-            let name = self.engine.name();
-            let mut points: Vec<Point> = parts
-                .into_iter()
-                .map(|(part, bytes)| {
-                    let place = Point::of("P1-F14", name, part).panel(panel);
-                    place.counted("footprint", "B", bytes as f64)
-                })
-                .collect();
-            let place = Point::of("P1-F14", name, "user data").panel(panel);
-            points.push(place.counted("user data", "B", user_bytes as f64));
-            done(cell, &points)?;
-        }
-        Ok(())
+    fn measure(&self, bench: &Bench<'_>, _: &[usize], done: &mut Done<'_>) -> Result<(), LabError> {
+        bench.watch.phase(&self.cells[0].label);
+        let (panel, (peak, user_bytes)) = match &self.job {
+            Job::Ycsb(spec) => ("ycsb", self.of_ycsb(bench, spec)?),
+            Job::Tpcc(spec) => ("tpcc", self.of_tpcc(bench, spec)?),
+        };
+        let parts = [
+            ("table", peak.table),
+            ("index", peak.index),
+            ("log", peak.log),
+            ("checkpoint", peak.checkpoint),
+            ("other", peak.other),
+            ("total", peak.total()),
+        ];
+        let name = self.engine.name();
+        let mut points: Vec<Point> = parts
+            .into_iter()
+            .map(|(part, bytes)| {
+                let place = Point::of("P1-F14", name, part).panel(panel);
+                place.counted("footprint", "B", bytes as f64)
+            })
+            .collect();
+        let place = Point::of("P1-F14", name, "user data").panel(panel);
+        points.push(place.counted("user data", "B", user_bytes as f64));
+        done(0, &points)
     }
 }
 
 impl FootprintStage {
-    fn of_ycsb(&self, bench: &Bench<'_>) -> Result<(Footprint, u64), LabError> {
+    fn of_ycsb(&self, bench: &Bench<'_>, spec: &Spec) -> Result<(Footprint, u64), LabError> {
         let failed = LabError::measuring(self.engine.name());
-        let spec = Spec { seed: bench.seed, ..self.ycsb.clone() };
+        let spec = Spec { seed: bench.seed, ..spec.clone() };
         let mut pieces = Pieces::new(&spec).map_err(|error| failed(&error))?;
         let nothing = pieces.take(0);
         let place = bench.place("footprint")?;
         let path = place.path().join("pool");
-        let options = self.sizes[0].on(Options::new());
+        let options = self.setting.on(self.engine, self.sizes.on(Options::new()));
+        let how = one_worker(self.setting.commit(self.engine));
         let store = loaded(&path, self.engine, &options, Domain::Process, &nothing)?;
         let mut peak = Footprint::default();
         while pieces.left() > 0 {
             let piece = pieces.take(spec.transactions.div_ceil(LOOKS));
-            ycsb::run(&store, &piece, &one_worker(), &()).map_err(|error| failed(&error))?;
+            ycsb::run(&store, &piece, &how, &()).map_err(|error| failed(&error))?;
             self.look(store.database(), &mut peak)?;
         }
         Ok((peak, spec.user_bytes()))
     }
 
-    fn of_tpcc(&self, bench: &Bench<'_>) -> Result<(Footprint, u64), LabError> {
+    fn of_tpcc(&self, bench: &Bench<'_>, spec: &tpcc::Spec) -> Result<(Footprint, u64), LabError> {
         let failed = LabError::measuring(self.engine.name());
-        let transactions = (self.shop.transactions / LOOKS).max(1);
-        let spec = tpcc::Spec { seed: bench.seed, transactions, ..self.shop.clone() };
+        let transactions = (spec.transactions / LOOKS).max(1);
+        let spec = tpcc::Spec { seed: bench.seed, transactions, ..spec.clone() };
         let place = bench.place("footprint")?;
         let path = place.path().join("pool");
-        let options = self.sizes[1].on(Options::new().engine(self.engine));
+        let options = self.sizes.on(Options::new().engine(self.engine));
+        let options = self.setting.on(self.engine, options);
+        let how = one_worker(self.setting.commit(self.engine));
         let options = options.partitions(spec.partitions as u32).domain(Domain::Process);
         let database = workloads::create_modelled(&path, &tpcc::schema(), &options);
         let database = database.map_err(|error| failed(&error))?;
@@ -153,7 +163,7 @@ impl FootprintStage {
         let mut workload = tpcc::Workload::generate(&spec).map_err(|error| failed(&error))?;
         let mut peak = Footprint::default();
         for _ in 0..LOOKS {
-            tpcc::run(&database, &workload, &one_worker(), &()).map_err(|error| failed(&error))?;
+            tpcc::run(&database, &workload, &how, &()).map_err(|error| failed(&error))?;
             self.look(&database, &mut peak)?;
             workload = workload.after(transactions).map_err(|error| failed(&error))?;
         }

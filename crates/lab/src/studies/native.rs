@@ -10,15 +10,11 @@ use workloads::{Commit, PerduraStore, RunOptions, create_modelled, tpcc};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::scale::Sizes;
+use crate::setting::Setting;
 
 /// One worker, pinned, that takes no latencies.
-pub(super) fn one_worker() -> RunOptions {
-    RunOptions {
-        workers: 1,
-        commit: Commit::Durable,
-        sample_every: 0,
-        pin: Some(::peers::pin_to_core),
-    }
+pub(super) fn one_worker(commit: Commit) -> RunOptions {
+    RunOptions { workers: 1, commit, sample_every: 0, pin: Some(::peers::pin_to_core) }
 }
 
 /// A loaded YCSB database of P1's form.
@@ -69,7 +65,8 @@ pub(super) fn can_group(engine: EngineKind) -> bool {
 }
 
 /// Seconds of `repeat` runs of a workload, one after the other on a freshly loaded database, each
-/// after a checkpoint, in each of these domains; then, if so asked, with grouped commits.
+/// after a checkpoint, in each of these domains, with these commits; then, if so asked, in groups of
+/// [`GROUP`].
 ///
 /// # Errors
 /// A run failed.
@@ -79,6 +76,7 @@ pub(super) fn seconds(
     options: &Options,
     workload: &Workload,
     repeat: u32,
+    commit: Commit,
     grouped: bool,
 ) -> Result<Native, LabError> {
     let failed = LabError::measuring(engine.name());
@@ -91,7 +89,7 @@ pub(super) fn seconds(
             Commit::Grouped(group) => options.clone().commit(perdura::Commit::grouped(group)),
         };
         let store = loaded(&place.path().join("pool"), engine, &options, domain, workload)?;
-        let how = RunOptions { commit, ..one_worker() };
+        let how = one_worker(commit);
         let one = |round| {
             if round > 0 {
                 // What was counted began without a log, too.
@@ -103,8 +101,8 @@ pub(super) fn seconds(
         (0..repeat).map(one).collect::<Result<Vec<f64>, LabError>>()
     };
     Ok(Native {
-        durable: run(Domain::Adr, Commit::Durable)?,
-        unflushed: run(Domain::Process, Commit::Durable)?,
+        durable: run(Domain::Adr, commit)?,
+        unflushed: run(Domain::Process, commit)?,
         grouped: grouped.then(|| run(Domain::Adr, Commit::Grouped(GROUP))).transpose()?,
     })
 }
@@ -112,7 +110,7 @@ pub(super) fn seconds(
 /// Seconds of native runs of the same work.
 #[derive(Debug, Clone)]
 pub(super) struct Native {
-    /// In `adr`: with flushes and fences.
+    /// In `adr`: with flushes and fences, and the commits that were asked for.
     pub(super) durable: Vec<f64>,
     /// In `process`: without.
     pub(super) unflushed: Vec<f64>,
@@ -125,14 +123,15 @@ pub(super) fn throughput(transactions: u64, seconds: &[f64]) -> Vec<f64> {
     seconds.iter().map(|seconds| transactions as f64 / seconds.max(1e-9)).collect()
 }
 
-/// The TPC-C of these sizes; the seed is the bench's.
-pub(super) fn shop_spec(sizes: &Sizes) -> tpcc::Spec {
+/// The TPC-C of these sizes in a setting; the seed is the bench's.
+pub(super) fn shop_spec(sizes: &Sizes, setting: Setting) -> tpcc::Spec {
+    let warehouses = sizes.warehouses_in(setting);
     tpcc::Spec {
-        warehouses: sizes.warehouses,
+        warehouses,
         items: sizes.items,
         customers: sizes.customers,
         transactions: sizes.tpcc_txns,
-        partitions: sizes.warehouses as usize,
+        partitions: warehouses as usize,
         remote: false,
         seed: 0,
     }

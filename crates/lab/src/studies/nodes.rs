@@ -9,6 +9,7 @@ use serde_json::json;
 use workloads::ycsb::{Mix, Skew, Spec, Workload};
 
 use super::native::seconds;
+use super::settings::in_both;
 use super::ycsb::LOW_LATENCY_NS;
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
@@ -16,6 +17,7 @@ use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes, cache_for};
+use crate::setting::Setting;
 use crate::timing::{self, EmulatedStore, Times};
 
 /// The paper's sizes of nodes.
@@ -36,6 +38,7 @@ fn options(node_bytes: u32) -> Options {
 
 struct NodeStage {
     engine: EngineKind,
+    setting: Setting,
     node_bytes: u32,
     specs: Vec<Spec>,
     cells: Vec<Cell>,
@@ -49,18 +52,18 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     for engine in EngineKind::P1.into_iter().filter(|engine| !engine.traits().needs_files()) {
         for node_bytes in NODE_BYTES {
             if engine != EngineKind::NvmCow || node_bytes >= SMALLEST_SHADOWED {
-                stages.push(Box::new(stage(engine, node_bytes, sizes)));
+                stages.extend(in_both(|setting| stage(engine, node_bytes, setting, sizes)));
             }
         }
     }
     stages
 }
 
-fn stage(engine: EngineKind, node_bytes: u32, sizes: &Sizes) -> NodeStage {
+fn stage(engine: EngineKind, node_bytes: u32, setting: Setting, sizes: &Sizes) -> NodeStage {
     let (tuples, transactions) = sizes.nodes;
     let (mut specs, mut cells) = (Vec::new(), Vec::new());
     for mix in Mix::ALL {
-        let partitions = sizes.partitions;
+        let partitions = setting.partitions(sizes.partitions);
         let spec = Spec {
             tuples,
             transactions,
@@ -82,14 +85,15 @@ fn stage(engine: EngineKind, node_bytes: u32, sizes: &Sizes) -> NodeStage {
             "repeat": sizes.repeat,
         });
         sizes.nodes_engine().note(&mut configuration);
-        let label = format!("{engine}, {mix}, nodes of {node_bytes} bytes");
+        setting.note_commits(engine, &mut configuration);
+        let label = setting.label(format!("{engine}, {mix}, nodes of {node_bytes} bytes"));
         let weight = tuples as f64 * 3e-6 + transactions as f64 * 1e-5;
         let takes = Takes::emulated(engine, tuples) + Takes::ycsb(engine, tuples, transactions);
         cells.push(Cell::new(label, &configuration, &sizes.scaled_nodes(), weight, takes));
         specs.push(spec);
     }
     let (repeat, sizes) = (sizes.repeat, sizes.nodes_engine());
-    NodeStage { engine, node_bytes, specs, cells, repeat, sizes }
+    NodeStage { engine, setting, node_bytes, specs, cells, repeat, sizes }
 }
 
 impl Stage for NodeStage {
@@ -103,7 +107,9 @@ impl Stage for NodeStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let options = self.sizes.on(options(self.node_bytes));
+        let (engine, setting) = (self.engine, self.setting);
+        let options = setting.commits_on(engine, self.sizes.on(options(self.node_bytes)));
+        let commit = setting.commit(engine);
         let failed = LabError::measuring(self.engine.name());
         let generate = |cell: usize| {
             let spec = Spec { seed: bench.seed, ..self.specs[cell].clone() };
@@ -112,13 +118,14 @@ impl Stage for NodeStage {
         let first = generate(missing[0])?;
         bench.watch.phase(&format!("{}: nodes of {} bytes", self.engine, self.node_bytes));
         let cache_bytes = cache_for(first.spec().tuples);
-        let store = EmulatedStore::load(self.engine, &options, cache_bytes, &first)?;
+        let store = EmulatedStore::load(engine, &options, commit, cache_bytes, &first)?;
         for &cell in missing {
             let workload = generate(cell)?;
-            let native = seconds(bench, self.engine, &options, &workload, self.repeat, false)?;
+            let native = seconds(bench, engine, &options, &workload, self.repeat, commit, false)?;
             let counted = store.count(&workload)?;
             let spec = workload.spec();
-            let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions)?;
+            let of = (engine, setting);
+            let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions, of)?;
             let times = Times::of(&native.durable, &native.unflushed);
             let (time, model) = machine.time(&counted, &times, LOW_LATENCY_NS, 0.0);
             let place = Point::of("P1-F15", self.engine.name(), u64::from(self.node_bytes));

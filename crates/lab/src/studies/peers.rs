@@ -278,7 +278,13 @@ impl PeerStage {
         };
         bench.watch.phase(&format!("{kind}, {} tuples: emulated", spec.tuples));
         let first = generate(Mix::ReadOnly)?;
-        let store = EmulatedStore::load(kind, &Options::new(), GROWTH_CACHE_BYTES, &first)?;
+        let store = EmulatedStore::load(
+            kind,
+            &Options::new(),
+            Commit::Durable,
+            GROWTH_CACHE_BYTES,
+            &first,
+        )?;
         let lines = |mix| -> Result<f64, LabError> {
             let counts = store.count(&generate(mix)?)?.counts;
             Ok(counts.nvm_loads() as f64 / transactions.max(1) as f64)
@@ -392,7 +398,7 @@ impl Race<'_> {
         ran: &mut u64,
     ) -> Result<Vec<Measurement>, LabError> {
         let failed = LabError::measuring(self.name);
-        let options = RunOptions { sample_every: 16, commit: self.commit, ..one_worker() };
+        let options = RunOptions { sample_every: 16, ..one_worker(self.commit) };
         let spec = Spec { mix, ..self.spec.clone() };
         let workload = Workload::generate(&spec).map_err(|error| failed(&error))?;
         let round = |_| {

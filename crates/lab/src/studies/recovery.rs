@@ -6,12 +6,14 @@ use serde_json::json;
 use workloads::tpcc;
 use workloads::ycsb::{Mix, Skew, Spec};
 
+use super::settings::in_both;
 use super::{Cell, Done, Stage};
 use crate::bench::{Bench, Contestant, Killed, Reopened};
 use crate::error::LabError;
 use crate::point::{Point, X};
 use crate::room::Takes;
 use crate::scale::{Sizes, scaled_of};
+use crate::setting::Setting;
 
 /// Transactions before the kill where the size of the data is what matters.
 const TXNS_BEFORE_KILL: u64 = 10_000;
@@ -20,6 +22,7 @@ const IN_HAND_BYTES: u64 = 128 << 20;
 
 struct RecoveryStage {
     contestant: Contestant,
+    setting: Setting,
     jobs: Vec<Killed>,
     cells: Vec<Cell>,
     kills: u32,
@@ -30,35 +33,37 @@ struct RecoveryStage {
 
 fn stage(contestant: Contestant, kills: u32, experiment: &'static str) -> RecoveryStage {
     let (jobs, cells, places) = (Vec::new(), Vec::new(), Vec::new());
-    RecoveryStage { contestant, jobs, cells, kills, experiment, places }
+    RecoveryStage { contestant, setting: Setting::Ours, jobs, cells, kills, experiment, places }
 }
 
-/// The engines of P1, by transactions.
+/// The engines of P1, by transactions, in both settings.
 pub(super) fn p1(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
-    let mut stages: Vec<Box<dyn Stage>> = Vec::new();
-    for engine in EngineKind::P1 {
-        let mut stage = stage(Contestant::Engine(engine, Domain::Adr), sizes.kills, "P1-F12");
-        for &txns in &sizes.recovery_txns {
-            let spec = ycsb(sizes.recovery_tuples, txns);
-            stage.add(Killed::Ycsb(spec), ("ycsb", txns), &sizes.scaled_recovery());
-        }
-        let (items, customers) = sizes.recovery_tpcc;
-        for &transactions in &sizes.recovery_txns {
-            let spec = tpcc::Spec {
-                warehouses: 1,
-                items,
-                customers,
-                transactions,
-                partitions: 1,
-                remote: false,
-                seed: 0,
-            };
-            let scaled = sizes.scaled_recovery_tpcc();
-            stage.add(Killed::Tpcc(spec), ("tpcc", transactions), &scaled);
-        }
-        stages.push(Box::new(stage));
+    let stages = |engine| in_both(|setting| of_engine(engine, setting, sizes));
+    EngineKind::P1.into_iter().flat_map(stages).collect()
+}
+
+fn of_engine(engine: EngineKind, setting: Setting, sizes: &Sizes) -> RecoveryStage {
+    let mut stage = stage(Contestant::Engine(engine, Domain::Adr), sizes.kills, "P1-F12");
+    stage.setting = setting;
+    for &txns in &sizes.recovery_txns {
+        let spec = Spec { partitions: setting.partitions(1), ..ycsb(sizes.recovery_tuples, txns) };
+        stage.add(Killed::Ycsb(spec), ("ycsb", txns), &sizes.scaled_recovery(setting));
     }
-    stages
+    let (warehouses, items, customers) = sizes.recovery_shop(setting);
+    for &transactions in &sizes.recovery_txns {
+        let spec = tpcc::Spec {
+            warehouses,
+            items,
+            customers,
+            transactions,
+            partitions: warehouses as usize,
+            remote: false,
+            seed: 0,
+        };
+        let scaled = sizes.scaled_recovery_tpcc(setting);
+        stage.add(Killed::Tpcc(spec), ("tpcc", transactions), &scaled);
+    }
+    stage
 }
 
 /// Engines and peers, by the size of the data.
@@ -118,7 +123,7 @@ impl RecoveryStage {
 
     fn add(&mut self, job: Killed, (panel, x): (&'static str, u64), scaled: &str) {
         let name = self.contestant.name();
-        let (configuration, label, weight) = match &job {
+        let (mut configuration, label, weight) = match &job {
             Killed::Ycsb(spec) => (
                 json!({
                     "contestant": name, "workload": "ycsb", "tuples": spec.tuples,
@@ -136,6 +141,15 @@ impl RecoveryStage {
                 1.5 + spec.tuples() as f64 * 1e-5 + spec.transactions as f64 * 1e-4,
             ),
         };
+        if let (Contestant::Engine(engine, _), Setting::Paper) = (self.contestant, self.setting) {
+            self.setting.note(engine, &mut configuration);
+            let partitions = match &job {
+                Killed::Ycsb(spec) => spec.partitions,
+                Killed::Tpcc(spec) => spec.partitions,
+            };
+            configuration["partitions"] = partitions.into();
+        }
+        let label = self.setting.label(label);
         let weight = weight * f64::from(self.kills);
         let takes = self.takes(&job);
         self.cells.push(Cell::new(label, &configuration, scaled, weight, takes));
@@ -163,7 +177,8 @@ impl Stage for RecoveryStage {
             let mut found = Vec::new();
             for _ in 0..self.kills {
                 let place = bench.place("killed")?;
-                let reopened = bench.launcher.kill(self.contestant, &job, place.path());
+                let reopened =
+                    bench.launcher.kill(self.contestant, &job, self.setting, place.path());
                 let reopened = reopened.map_err(|why| failed(&why))?;
                 if reopened.wrong > 0 {
                     let why = format!(

@@ -97,7 +97,7 @@ impl Rounds {
     fn add<S: Store>(&mut self, store: &S, workload: &Workload) -> Result<(), LabError> {
         let failed = LabError::measuring(store.name());
         let run = |workers| {
-            let options = RunOptions { workers, ..one_worker() };
+            let options = RunOptions { workers, ..one_worker(Commit::Durable) };
             let measured = ycsb::run(store, workload, &options, &());
             measured.map(|measured| measured.throughput_txn_s()).map_err(|error| failed(&error))
         };

@@ -7,16 +7,19 @@ use perdura::{Domain, EngineKind, Options};
 use workloads::tpcc::{self, Spec, Workload};
 
 use super::native::{one_worker, shop_configuration, shop_spec, throughput};
+use super::settings::in_both;
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
+use crate::setting::Setting;
 use crate::timing::{self, EmulatedShop, LATENCIES, Times};
 
 struct TpccStage {
     engine: EngineKind,
+    setting: Setting,
     spec: Spec,
     cells: [Cell; 1],
     cache_bytes: u64,
@@ -24,27 +27,32 @@ struct TpccStage {
     sizes: EngineSizes,
 }
 
-/// One stage an engine.
+/// One stage an engine and setting.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
-    EngineKind::P1.into_iter().map(|engine| Box::new(stage(engine, sizes)) as _).collect()
+    let stages = |engine| in_both(|setting| stage(engine, setting, sizes));
+    EngineKind::P1.into_iter().flat_map(stages).collect()
 }
 
-fn stage(engine: EngineKind, sizes: &Sizes) -> TpccStage {
-    let spec = shop_spec(sizes);
+fn stage(engine: EngineKind, setting: Setting, sizes: &Sizes) -> TpccStage {
+    let spec = shop_spec(sizes, setting);
+    let cache_bytes = sizes.tpcc_cache_in(setting);
     let mut configuration = shop_configuration(&spec);
     configuration["engine"] = engine.name().into();
-    configuration["cache_bytes"] = sizes.tpcc_cache_bytes.into();
+    configuration["cache_bytes"] = cache_bytes.into();
     configuration["repeat"] = sizes.repeat.into();
-    sizes.tpcc_engine().note(&mut configuration);
+    let engine_sizes = sizes.tpcc_engine(setting);
+    engine_sizes.note(&mut configuration);
+    setting.note(engine, &mut configuration);
+    setting.note_files(engine, &mut configuration);
     let weight = spec.tuples() as f64 * 1e-5 + sizes.tpcc_txns as f64 * 2e-4;
-    let label = format!("TPC-C {engine}");
+    let label = setting.label(format!("TPC-C {engine}"));
     let txns = spec.transactions * u64::from(sizes.repeat);
     let native = Takes::shop(&spec, txns);
     // One after the other: the native databases are gone when memory is emulated.
     let takes = native.max(Takes::emulated_shop(&spec, spec.transactions));
-    let cells = [Cell::new(label, &configuration, &sizes.scaled_tpcc(), weight, takes)];
-    let (cache_bytes, repeat) = (sizes.tpcc_cache_bytes, sizes.repeat);
-    TpccStage { engine, spec, cells, cache_bytes, repeat, sizes: sizes.tpcc_engine() }
+    let cells = [Cell::new(label, &configuration, &sizes.scaled_tpcc(setting), weight, takes)];
+    let (repeat, sizes) = (sizes.repeat, engine_sizes);
+    TpccStage { engine, setting, spec, cells, cache_bytes, repeat, sizes }
 }
 
 impl Stage for TpccStage {
@@ -64,14 +72,16 @@ impl Stage for TpccStage {
         let durable = self.native(bench, Domain::Adr, &pieces)?;
         let unflushed = self.native(bench, Domain::Process, &pieces)?;
         bench.watch.phase(&format!("TPC-C {engine}: emulated"));
-        let options = self.sizes.on(Options::new());
-        let shop = EmulatedShop::load(engine, &options, self.cache_bytes, &spec)?;
+        let options = self.setting.on(engine, self.sizes.on(Options::new()));
+        let commit = self.setting.commit(engine);
+        let shop = EmulatedShop::load(engine, &options, commit, self.cache_bytes, &spec)?;
         let counted = shop.count(&pieces[0])?;
         drop(shop);
 
         let txns = spec.transactions;
         let user_bytes = spec.tuples() * 100;
-        let machine = timing::Machine::new(bench, user_bytes, spec.partitions)?;
+        let of = (engine, self.setting);
+        let machine = timing::Machine::new(bench, user_bytes, spec.partitions, of)?;
         // What was emulated is the first piece.
         let times = Times::of(&durable[..1], &unflushed[..1]);
         let mut points = Vec::new();
@@ -103,7 +113,7 @@ impl TpccStage {
         bench.watch.phase(&format!("TPC-C {engine}: {domain}"));
         let spec = pieces[0].spec();
         let place = bench.place("native")?;
-        let options = self.sizes.on(Options::new().engine(engine));
+        let options = self.setting.on(engine, self.sizes.on(Options::new().engine(engine)));
         let options = options.partitions(spec.partitions as u32).domain(domain);
         let path = place.path().join("pool");
         let database = workloads::create_modelled(&path, &tpcc::schema(), &options);
@@ -112,7 +122,8 @@ impl TpccStage {
         database.checkpoint().map_err(|error| failed(&error))?;
         let mut seconds = Vec::new();
         for piece in pieces {
-            let measured = tpcc::run(&database, piece, &one_worker(), &());
+            let how = one_worker(self.setting.commit(engine));
+            let measured = tpcc::run(&database, piece, &how, &());
             seconds.push(measured.map_err(|error| failed(&error))?.seconds);
         }
         Ok(seconds)

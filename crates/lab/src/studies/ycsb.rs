@@ -10,18 +10,23 @@
 //!    forked copy of this process, so that every cell starts from the same image and the same cache.
 //! 3. From the times and the counts the model computes what the run would take on memory of each
 //!    latency: one emulation serves all of them.
+//!
+//! In the paper's setting engines that commit in groups do so in all of these runs, and the model
+//! takes calls for files for what they cost on the paper's file system.
 
 use perdura::{EngineKind, Options};
 use serde_json::json;
 use workloads::ycsb::{Mix, Skew, Spec, Workload};
 
 use super::native::{GROUP, Native, can_group, seconds, throughput};
+use super::settings::in_both;
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
+use crate::setting::Setting;
 use crate::timing::{self, Counted, EmulatedStore, LATENCIES, Times};
 
 /// The sync primitive's latencies of P1's appendix C, in nanoseconds.
@@ -34,6 +39,7 @@ const FIGURES: [&str; 3] = ["P1-F5", "P1-F6", "P1-F7"];
 
 struct YcsbStage {
     engine: EngineKind,
+    setting: Setting,
     specs: Vec<Spec>,
     cells: Vec<Cell>,
     cache_bytes: u64,
@@ -41,12 +47,13 @@ struct YcsbStage {
     sizes: EngineSizes,
 }
 
-/// One stage an engine.
+/// One stage an engine and setting.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
-    EngineKind::P1.into_iter().map(|engine| Box::new(stage(engine, sizes)) as _).collect()
+    let stages = |engine| in_both(|setting| stage(engine, setting, sizes));
+    EngineKind::P1.into_iter().flat_map(stages).collect()
 }
 
-fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
+fn stage(engine: EngineKind, setting: Setting, sizes: &Sizes) -> YcsbStage {
     let (mut specs, mut cells) = (Vec::new(), Vec::new());
     for mix in Mix::ALL {
         for skew in [Skew::Low, Skew::High] {
@@ -56,7 +63,7 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
                 mix,
                 skew,
                 update_columns: 1,
-                partitions: sizes.partitions,
+                partitions: setting.partitions(sizes.partitions),
                 seed: 0,
             };
             let mut configuration = json!({
@@ -72,7 +79,9 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
                 "group": GROUP,
             });
             sizes.ycsb_engine().note(&mut configuration);
-            let label = format!("YCSB {engine}, {mix}, {skew} skew");
+            setting.note(engine, &mut configuration);
+            setting.note_files(engine, &mut configuration);
+            let label = setting.label(format!("YCSB {engine}, {mix}, {skew} skew"));
             let slow = if engine == EngineKind::Cow { 4.0 } else { 1.0 };
             let updates = 1.0 + mix.update_percent() as f64 / 50.0 * slow;
             // InP writes a checkpoint before each native run.
@@ -85,7 +94,8 @@ fn stage(engine: EngineKind, sizes: &Sizes) -> YcsbStage {
         }
     }
     let (cache_bytes, repeat) = (sizes.cache_bytes, sizes.repeat);
-    YcsbStage { engine, specs, cells, cache_bytes, repeat, sizes: sizes.ycsb_engine() }
+    let sizes = sizes.ycsb_engine();
+    YcsbStage { engine, setting, specs, cells, cache_bytes, repeat, sizes }
 }
 
 impl Stage for YcsbStage {
@@ -99,14 +109,19 @@ impl Stage for YcsbStage {
         missing: &[usize],
         done: &mut Done<'_>,
     ) -> Result<(), LabError> {
-        let options = self.sizes.on(Options::new());
-        bench.watch.phase(&format!("{}: loading emulated memory", self.engine));
+        let (engine, setting) = (self.engine, self.setting);
+        let (options, commit) =
+            (setting.on(engine, self.sizes.on(Options::new())), setting.commit(engine));
+        bench.watch.phase(&format!("{engine}: loading emulated memory"));
         let first = self.workload(missing[0], bench.seed)?;
-        let store = EmulatedStore::load(self.engine, &options, self.cache_bytes, &first)?;
+        let store = EmulatedStore::load(engine, &options, commit, self.cache_bytes, &first)?;
         for &cell in missing {
             let workload = self.workload(cell, bench.seed)?;
-            let grouped = can_group(self.engine) && workload.spec().mix != Mix::ReadOnly;
-            let native = seconds(bench, self.engine, &options, &workload, self.repeat, grouped)?;
+            // What groups change is told natively beside our setting.
+            let grouped = setting == Setting::Ours
+                && can_group(engine)
+                && workload.spec().mix != Mix::ReadOnly;
+            let native = seconds(bench, engine, &options, &workload, self.repeat, commit, grouped)?;
             bench.watch.phase(&self.cells[cell].label);
             let counted = store.count(&workload)?;
             done(cell, &self.points(bench, &workload, &native, &counted)?)?;
@@ -132,7 +147,8 @@ impl YcsbStage {
         let spec = workload.spec();
         let (engine, mix, panel) = (self.engine.name(), spec.mix.name(), spec.skew.name());
         let txns = spec.transactions;
-        let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions)?;
+        let of = (self.engine, self.setting);
+        let machine = timing::Machine::new(bench, spec.user_bytes(), spec.partitions, of)?;
         let times = Times::of(&native.durable, &native.unflushed);
         let mut points = Vec::new();
         for (figure, latency_ns) in FIGURES.into_iter().zip(LATENCIES) {

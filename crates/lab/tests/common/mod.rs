@@ -9,6 +9,7 @@ use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
 use lab::experiments::named;
 use lab::results::{Results, Selection};
 use lab::run::{Identity, Plan};
+use lab::setting::Setting;
 use lab::timing::Calibrations;
 use lab::{Host, Point, Scale, Sizes};
 
@@ -16,7 +17,7 @@ use lab::{Host, Point, Scale, Sizes};
 pub(crate) struct Nobody;
 
 impl Launcher for Nobody {
-    fn kill(&self, _: Contestant, _: &Killed, _: &Path) -> Result<Reopened, String> {
+    fn kill(&self, _: Contestant, _: &Killed, _: Setting, _: &Path) -> Result<Reopened, String> {
         Err("nobody is killed here".into())
     }
 }
