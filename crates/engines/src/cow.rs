@@ -75,8 +75,8 @@ fn file_name(partition: u32) -> String {
 }
 
 /// Tells the file of a partition of this database from others.
-fn owner(catalog: &Catalog, partition: u32) -> u64 {
-    u64::from(catalog.fingerprint()) << 32 | u64::from(partition)
+fn owner(files: &impl Files, catalog: &Catalog, partition: u32) -> u64 {
+    u64::from(catalog.fingerprint() ^ files.stamp()) << 32 | u64::from(partition)
 }
 
 /// Bytes of the longest row of a table.
@@ -252,7 +252,7 @@ impl<E: Environment> Method<E> for Cow<E> {
     ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let directory = TreeMap::new(catalog.tables.iter().cloned()).directory(1);
-        let owner = owner(catalog, resources.partition);
+        let owner = owner(&files, catalog, resources.partition);
         let name = file_name(resources.partition);
         let page_bytes = page_bytes(catalog, options);
         let master = FileMaster::create(&files, &name, page_bytes, owner, &directory)?;
@@ -267,7 +267,7 @@ impl<E: Environment> Method<E> for Cow<E> {
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let files = resources.own_files()?;
         let mut directory = TreeMap::new(catalog.tables.iter().cloned()).directory(1);
-        let owner = owner(catalog, resources.partition);
+        let owner = owner(&files, catalog, resources.partition);
         let name = file_name(resources.partition);
         let master = FileMaster::open(&files, &name, owner, &mut directory)?;
         let second_copies = u64::from(master.0.is_second_copy());

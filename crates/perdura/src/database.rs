@@ -15,7 +15,7 @@ use std::time::Duration;
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
     HeapOptions, HostFiles, Memory, Named, Native, Pairing, Place, Pool, PoolError, PoolInfo,
-    Schema, Value,
+    Schema, Value, stamp_of,
 };
 use engines::{
     Concurrency, DurableIn, EngineKind, EngineOptions, EngineTraits, Maker, RecoveryReport,
@@ -26,7 +26,7 @@ use crate::any_engine::{AnyEngine, Hosted, Which};
 use crate::background::Worker;
 use crate::closer::Closer;
 use crate::error::Error;
-use crate::host::{FILES, Host, Paired, files_of, mark_open, place_of, take_mark_back};
+use crate::host::{EndsOf, FILES, Host, Paired, files_of, mark_open, place_of, take_mark_back};
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::{Background, Commit, Options, WriteOptions};
@@ -148,6 +148,7 @@ impl Database<Native> {
             let mut media = Media::native(pool.clone());
             if let Some(files) = &files {
                 files.lock()?;
+                files.set_stamp(stamp_of(header.uuid));
                 let marked = Pairing::create(files, header.uuid);
                 marked.map_err(|source| Error::Io { path: path.clone(), source })?;
                 media.attach(files.clone(), options.volatile_bytes);
@@ -192,7 +193,8 @@ impl Database<Native> {
                 let own = paired.insert(Paired::of(&pool, files_of(&pool, &engine.name)?)?);
                 media.attach(own.files.clone(), options.volatile_bytes);
             }
-            mark_open(&pool, paired.as_mut(), &options.pool, &marked)
+            mark_open(&pool, paired.as_mut(), &options.pool, &marked)?;
+            Ok(paired.as_ref().map(|paired| paired.ends.clone()))
         };
         let changed = Cell::new(false);
         let opened = Self::open_checked(None, media, options, header.clean, begin, &changed);
@@ -350,7 +352,7 @@ impl<E: Hosted> Database<E> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_on(media: Media<E>, options: &Options) -> Result<Self, Error> {
-        Self::open_checked(None, media, options, false, |_, _| Ok(()), &Cell::new(false))
+        Self::open_checked(None, media, options, false, |_, _| Ok(None), &Cell::new(false))
     }
 
     /// [`Database::open_on`] of a database that [`Database::create_with`] has made with this engine.
@@ -363,19 +365,20 @@ impl<E: Hosted> Database<E> {
         options: &Options,
         maker: &dyn Maker<E>,
     ) -> Result<Self, Error> {
-        Self::open_checked(Some(maker), media, options, false, |_, _| Ok(()), &Cell::new(false))
+        Self::open_checked(Some(maker), media, options, false, |_, _| Ok(None), &Cell::new(false))
     }
 
     /// Opens the database, which was `closed` or not; `begin` is called when it is clear that the
     /// options fit, before anything is changed that a clean pool would not need changed, and may add
     /// to the media what the engine needs. `changed` is
-    /// set before anything is changed in files that had been closed.
+    /// set before anything is changed in files that had been closed. What `begin` returns says where the
+    /// partitions have to end.
     fn open_checked(
         maker: Option<&dyn Maker<E>>,
         media: Media<E>,
         options: &Options,
         closed: bool,
-        begin: impl FnOnce(&mut Media<E>, &Identity) -> Result<(), Error>,
+        begin: impl FnOnce(&mut Media<E>, &Identity) -> Result<Option<EndsOf>, Error>,
         changed: &Cell<bool>,
     ) -> Result<Self, Error> {
         let memory = media.durable.clone();
@@ -387,7 +390,7 @@ impl<E: Hosted> Database<E> {
         mut media: Media<E>,
         options: &Options,
         closed: bool,
-        begin: impl FnOnce(&mut Media<E>, &Identity) -> Result<(), Error>,
+        begin: impl FnOnce(&mut Media<E>, &Identity) -> Result<Option<EndsOf>, Error>,
         changed: &Cell<bool>,
     ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
@@ -408,7 +411,7 @@ impl<E: Hosted> Database<E> {
         let catalog = Arc::new(Catalog::new(&description.schema)?);
         let describe = watch.lap();
         let identity = Identity::of(which);
-        begin(&mut media, &identity)?;
+        let ends = begin(&mut media, &identity)?;
         let mark = watch.lap();
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
@@ -417,6 +420,9 @@ impl<E: Hosted> Database<E> {
         for partition in 0..description.partitions {
             let resources = resources(&media, &heap, partition)?;
             let (engine, done) = AnyEngine::open(which, resources, &catalog, &setup)?;
+            if let Some(ends) = &ends {
+                ends.check(partition, engine.durable())?;
+            }
             report += done;
             engines.push(engine);
         }

@@ -175,6 +175,11 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
         let resources = resources(&media, &heap, partition)?;
         match AnyEngine::open(Which::Known(&engine), resources, &catalog, &setup) {
             Ok((engine, _)) => {
+                if let Some(paired) = &paired
+                    && let Err(error) = paired.ends.check(partition, engine.durable())
+                {
+                    found.findings.of_partition(partition, error, CLOSED);
+                }
                 examine_engine(&*engine, &catalog, partition, &mut found, &mut |_| {});
             }
             Err(error) => found.findings.of_partition(partition, error, CLOSED),

@@ -1,10 +1,11 @@
 //! A database on the host's file systems: a pool, and beside it a directory with the engine's files.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engines::below::{
-    Domain, Files, HostFiles, IDENTITY, Pairing, Place, Pool, PoolError, PoolOptions,
+    Domain, Ends, Epoch, Files, FilesOf, HostFiles, IDENTITY, Pairing, Place, Pool, PoolError,
+    PoolOptions, stamp_of,
 };
 
 use crate::error::Error;
@@ -17,6 +18,15 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// Notes where each partition ends, before the pool says that it is closed: see [`Ends`].
+    pub(crate) fn note_ends(&self, last: Vec<u64>) -> Result<(), Error> {
+        let Some(files) = &self.files else { return Ok(()) };
+        match open_pairing(files)? {
+            Ok(pairing) => pairing.note_ends(last).map_err(at_identity(files)),
+            Err(whose) => Err(other_files(&self.pool, files.path(), whose)),
+        }
+    }
+
     /// Whether names still lead to what is closed here: whoever opens the database next gets what
     /// they lead to.
     pub(crate) fn check_names(&self) -> Result<(), PoolError> {
@@ -48,26 +58,71 @@ pub(crate) fn look_at_files_of(pool: &Pool, engine: &str) -> Result<HostFiles, E
 
 /// Whether files belong to a pool, and to the pool as it is.
 pub(crate) fn pair(pool: &Pool, files: &HostFiles) -> Result<Pairing<HostFiles>, Error> {
-    let (header, path) = (pool.info().header, files.path().display().to_string());
-    let opened = Pairing::open(files).map_err(|source| {
-        let name = files.path().join(IDENTITY).display().to_string();
-        Error::Io { path: name, source }
-    })?;
-    let checked = opened.and_then(|pairing| {
+    let header = pool.info().header;
+    files.set_stamp(stamp_of(header.uuid));
+    let checked = open_pairing(files)?.and_then(|pairing| {
         pairing.check(header.uuid, header.epoch)?;
         Ok(pairing)
     });
-    checked.map_err(|whose| Error::OtherFiles {
-        path: pool.info().path.display().to_string(),
-        files: path,
-        whose,
-    })
+    checked.map_err(|whose| other_files(pool, files.path(), whose))
+}
+
+fn open_pairing(files: &HostFiles) -> Result<Result<Pairing<HostFiles>, FilesOf>, Error> {
+    Pairing::open(files).map_err(at_identity(files))
+}
+
+fn at_identity(files: &HostFiles) -> impl Fn(std::io::Error) -> Error + use<> {
+    let path = files.path().join(IDENTITY).display().to_string();
+    move |source| Error::Io { path: path.clone(), source }
+}
+
+fn other_files(pool: &Pool, files: &Path, whose: FilesOf) -> Error {
+    let path = pool.info().path.display().to_string();
+    Error::OtherFiles { path, files: files.display().to_string(), whose }
 }
 
 /// A pool's files, and that they belong to it.
 pub(crate) struct Paired {
     pub(crate) files: HostFiles,
     pairing: Pairing<HostFiles>,
+    pub(crate) ends: EndsOf,
+}
+
+/// Where the partitions of a pool ended when it was closed.
+#[derive(Clone)]
+pub(crate) struct EndsOf {
+    pool: Pool,
+    path: PathBuf,
+    ends: Option<Ends>,
+    /// The epoch in which the pool was closed, if it is.
+    closed: Option<Epoch>,
+}
+
+impl EndsOf {
+    /// Reads what a pool's files say of it.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub(crate) fn of(
+        pool: &Pool,
+        files: &HostFiles,
+        pairing: &Pairing<HostFiles>,
+    ) -> Result<Self, Error> {
+        let ends = pairing.ends().map_err(at_identity(files))?;
+        let header = pool.info().header;
+        let closed = header.clean.then_some(header.epoch);
+        Ok(Self { pool: pool.clone(), path: files.path().to_owned(), ends, closed })
+    }
+
+    /// Checks that a partition that was opened ends where it has to.
+    ///
+    /// # Errors
+    /// [`Error::OtherFiles`]: a file in it is of another moment.
+    pub(crate) fn check(&self, partition: u32, found: u64) -> Result<(), Error> {
+        let Some(ends) = &self.ends else { return Ok(()) };
+        let checked = ends.check(partition, found, self.closed == Some(ends.epoch));
+        checked.map_err(|whose| other_files(&self.pool, &self.path, whose))
+    }
 }
 
 impl Paired {
@@ -77,7 +132,8 @@ impl Paired {
     /// [`Error::OtherFiles`], or the medium failed.
     pub(crate) fn of(pool: &Pool, files: HostFiles) -> Result<Self, Error> {
         let pairing = pair(pool, &files)?;
-        Ok(Self { files, pairing })
+        let ends = EndsOf::of(pool, &files, &pairing)?;
+        Ok(Self { files, pairing, ends })
     }
 
     fn error(&self) -> impl Fn(std::io::Error) -> Error + use<> {

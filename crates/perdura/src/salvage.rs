@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engines::below::wal::WalError;
 use engines::below::{
-    Access, Catalog, File, Files, HostFiles, Native, Pool, PoolOptions, Row, TableLayout,
-    Unfinished,
+    Access, Catalog, File, Files, FilesOf, HostFiles, Native, Pool, PoolOptions, Row, TableLayout,
+    Unfinished, stamp_of,
 };
 use engines::{Engine, EngineError, EngineOptions, Resources, Setup};
 
@@ -15,7 +15,7 @@ use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
 use crate::examine::{Finding, Findings, gap_text};
-use crate::host::{look_at_files_of, pair, place_of};
+use crate::host::{EndsOf, look_at_files_of, pair, place_of};
 use crate::media::Media;
 use crate::options::Options;
 use crate::placing::{Tallies, check_free, create_whole, no_tuples};
@@ -94,10 +94,19 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let (heap, description) = describe(&media)?;
     let engine = agreed_engine(&description, &Options::new(), &media.name)?;
     let kind = engine.kind();
-    let (mut copied, mut other) = (Copied { files: None, _unfinished: None }, None);
+    let mut copied = Copied { files: None, _unfinished: None };
+    let (mut other, mut ends) = (None, None);
     if kind.traits().needs_files() {
         let source = look_at_files_of(&pool, kind.name())?;
-        other = pair(&pool, &source).err();
+        match pair(&pool, &source) {
+            Ok(pairing) => ends = Some(EndsOf::of(&pool, &source, &pairing)?),
+            Err(error) => {
+                if let Error::OtherFiles { whose: FilesOf::Another(uuid), .. } = error {
+                    source.set_stamp(stamp_of(uuid));
+                }
+                other = Some(error);
+            }
+        }
         media.attach(copied.take(&source, to)?, Options::new().volatile_bytes);
     }
     let catalog = Arc::new(Catalog::new(&description.schema)?);
@@ -131,6 +140,11 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
                 |error, lost| done.findings.of_partition(partition, error, lost),
             )?;
             if let Some(engine) = opened {
+                let ended = ends.as_ref().map(|ends| ends.check(partition, engine.durable()));
+                if let Some(Err(Error::OtherFiles { files, whose, .. })) = ended {
+                    let what = format!("of the files in {files} one does not belong here: {whose}");
+                    done.findings.of_partition(partition, what, THEIRS);
+                }
                 let place = (&*engine, partition);
                 take_partition(place, &catalog, target, &mut tallies, &mut done)?;
             }
@@ -366,6 +380,7 @@ impl Copied {
         let domain = engines::below::Domain::Process;
         let make = || {
             let files = HostFiles::create_at(place, domain, false).map_err(error(&path))?;
+            files.set_stamp(source.stamp());
             let named = files.named().map_err(error(&path))?;
             Ok::<_, Error>((files, [None, named]))
         };

@@ -26,6 +26,7 @@ mod crash;
 mod domain;
 mod dram;
 mod emulated;
+mod ends;
 mod environment;
 mod error;
 mod files;
@@ -61,6 +62,7 @@ pub use emulated::{
     MemoryFiles, Meter, MeterOptions, StepTotals, Touched, Traced, TracedRegion, Tracing, Wear,
     in_child,
 };
+pub use ends::Ends;
 pub use environment::{Environment, Native, Recorded};
 pub use error::{Bad, GrowError, PoolError};
 pub use files::{
@@ -78,7 +80,7 @@ pub use line_set::LineSet;
 pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Component, Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
-pub use pairing::{Epoch, FilesOf, IDENTITY, Pairing};
+pub use pairing::{Epoch, FilesOf, IDENTITY, Pairing, stamp_of};
 pub use place::{Named, Place, Whereabouts};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};

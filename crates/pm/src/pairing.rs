@@ -31,6 +31,7 @@ use std::io;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::ends::{Ends, IDENTITY_BYTES};
 use crate::files::{File, Files};
 use crate::pool::random_uuid;
 
@@ -60,6 +61,12 @@ impl Epoch {
         let token = random.iter().fold(0u64, |all, byte| all.rotate_left(5) ^ u64::from(*byte));
         Self { number: self.number.wrapping_add(1), token }
     }
+}
+
+/// Returns the stamp of the database with this uuid, never zero: see [`Files::stamp`].
+#[must_use]
+pub fn stamp_of(uuid: [u8; 16]) -> u32 {
+    crc32c::crc32c(&uuid).max(1)
 }
 
 /// One copy as it stands in the file. All integers little-endian.
@@ -107,6 +114,15 @@ pub enum FilesOf {
         /// That of the files.
         files: u64,
     },
+    /// The database's, but a file of a partition is of another moment, or of another database.
+    OtherEnd {
+        /// The partition.
+        partition: u32,
+        /// The last transaction when the database was closed.
+        closed_at: u64,
+        /// The last transaction that was found.
+        found: u64,
+    },
 }
 
 impl fmt::Display for FilesOf {
@@ -130,6 +146,10 @@ impl fmt::Display for FilesOf {
                     "the pool is of opening {pool}, and they are of opening {files}: {older} must be of an older copy"
                 )
             }
+            Self::OtherEnd { partition, closed_at, found } => write!(
+                f,
+                "partition {partition} ended with transaction {closed_at} when the database was closed, and its files end with {found}: one of them must be of another moment"
+            ),
         }
     }
 }
@@ -162,7 +182,7 @@ impl<F: Files> Pairing<F> {
             checksum: 0,
         };
         // What a later change overwrites has space.
-        file.reserve(COPIES[1] + BYTES as u64)?;
+        file.reserve(IDENTITY_BYTES)?;
         Self { file, counts, copy: 1 }.write(epoch, epoch)?;
         files.sync_directory()
     }
@@ -209,6 +229,24 @@ impl<F: Files> Pairing<F> {
             return Err(FilesOf::OtherMoment { pool, files });
         }
         Ok(())
+    }
+
+    /// The last transaction of each partition when the database was closed last, if that is known.
+    ///
+    /// # Errors
+    /// The medium failed.
+    pub fn ends(&self) -> io::Result<Option<Ends>> {
+        Ends::read(&self.file)
+    }
+
+    /// Notes the last transaction of each partition. All files of the database are durable, and the
+    /// pool does not say yet that it is closed.
+    ///
+    /// # Errors
+    /// The medium failed, or is full.
+    #[track_caller]
+    pub fn note_ends(&self, last: Vec<u64>) -> io::Result<()> {
+        Ends { epoch: self.counts.next, last }.write(&self.file)
     }
 
     /// Whether an opening was cut off, so that the pool's header is to be settled before

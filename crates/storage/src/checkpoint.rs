@@ -30,6 +30,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::MAX_COUNTER;
+use crate::stamp::stamped;
 use crate::wal::{LogStart, number_in};
 
 const MAGIC: [u8; 8] = *b"PERDCKP\0";
@@ -73,7 +74,7 @@ const _: () = assert!(std::mem::offset_of!(Trailer, compressed_checksum) == 32);
 const _: () = assert!(std::mem::offset_of!(Trailer, checksum) == 36);
 
 impl Header {
-    fn new(start: LogStart) -> Self {
+    fn new(start: LogStart, stamp: u32) -> Self {
         let mut header = Self {
             magic: MAGIC,
             version: VERSION.into(),
@@ -81,19 +82,19 @@ impl Header {
             sequence: start.sequence.into(),
             txn: start.txn.into(),
         };
-        header.checksum = header.sum().into();
+        header.checksum = header.sum(stamp).into();
         header
     }
 
-    fn sum(mut self) -> u32 {
+    fn sum(mut self, stamp: u32) -> u32 {
         self.checksum = 0.into();
-        crc32c::crc32c(self.as_bytes())
+        stamped(crc32c::crc32c(self.as_bytes()), stamp)
     }
 }
 
 impl Trailer {
-    fn sum(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[..36])
+    fn sum(&self, stamp: u32) -> u32 {
+        stamped(crc32c::crc32c(&self.as_bytes()[..36]), stamp)
     }
 }
 
@@ -176,7 +177,9 @@ impl<F: Files> CheckpointWriter<F> {
             plain_bytes: 0,
         };
         let mut sink = Sink { file, at: 0, sum: 0, buffer: Vec::with_capacity(BUFFER_BYTES) };
-        let headed = sink.write_all(Header::new(start).as_bytes()).and_then(|()| sink.flush());
+        let headed = sink
+            .write_all(Header::new(start, files.stamp()).as_bytes())
+            .and_then(|()| sink.flush());
         // The checksum is that of the stream alone.
         sink.sum = 0;
         writer.encoder = Some(GzEncoder::new(sink, Compression::fast()));
@@ -236,7 +239,7 @@ impl<F: Files> CheckpointWriter<F> {
             compressed_checksum: sink.sum.into(),
             checksum: 0.into(),
         };
-        trailer.checksum = trailer.sum().into();
+        trailer.checksum = trailer.sum(self.files.stamp()).into();
         let done = written
             .and_then(|()| sink.write_all(trailer.as_bytes()))
             .and_then(|()| sink.flush())
@@ -323,13 +326,14 @@ pub fn open_latest<F: Files>(
     }
     let Some((sequence, name)) = newest else { return Ok(None) };
     let file = files.open(&name).map_err(io_error("open", &name))?;
-    verify(file, name, sequence).map(Some)
+    verify(file, name, sequence, files.stamp()).map(Some)
 }
 
 fn verify<R: File>(
     file: R,
     name: String,
     sequence: u64,
+    stamp: u32,
 ) -> Result<CheckpointReader<R>, CheckpointError> {
     let io = io_error("read", &name);
     let damaged = |what| CheckpointError::Damaged { name: name.clone(), what };
@@ -350,10 +354,12 @@ fn verify<R: File>(
     if header.version.get() != VERSION {
         return Err(CheckpointError::Version { name, found: header.version.get() });
     }
-    if header.checksum.get() != header.sum() {
-        return Err(damaged("the header's checksum is wrong"));
+    if header.checksum.get() != header.sum(stamp) {
+        return Err(damaged(
+            "the header's checksum is wrong: it is damaged, or the file is of another database",
+        ));
     }
-    if trailer.checksum.get() != trailer.sum() {
+    if trailer.checksum.get() != trailer.sum(stamp) {
         return Err(damaged("the trailer's checksum is wrong, or the end is missing"));
     }
     if header.sequence.get() != sequence || trailer.sequence.get() != sequence {
@@ -543,7 +549,8 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_the_format_description() {
         assert_eq!((HEADER_BYTES, TRAILER_BYTES, VERSION), (32, 40, 2));
-        let header: [u8; 32] = zerocopy::transmute!(Header::new(LogStart { sequence: 2, txn: 3 }));
+        let header: [u8; 32] =
+            zerocopy::transmute!(Header::new(LogStart { sequence: 2, txn: 3 }, 0));
         assert_eq!(&header[..12], b"PERDCKP\0\x02\0\0\0");
         assert_eq!((header[16], header[24]), (2, 3));
     }

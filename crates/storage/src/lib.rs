@@ -37,6 +37,7 @@ pub mod runs;
 mod schema;
 pub mod shadow;
 mod slots;
+mod stamp;
 mod superseded;
 mod table;
 pub mod text;

@@ -637,7 +637,7 @@ fn begin_segment<F: Files>(
     tail: &mut Tail<F::File>,
     first_txn: u64,
 ) -> Result<(), WalError> {
-    let header = layout::segment_header(tail.sequence, first_txn);
+    let header = layout::segment_header(tail.sequence, first_txn, files.stamp());
     tail.file.write_at(0, &header).map_err(io_error("write to", &tail.name))?;
     tail.file.sync().map_err(io_error("sync", &tail.name))?;
     files.sync_directory().map_err(io_error("sync the directory of", &tail.name))?;

@@ -46,7 +46,10 @@ impl Database<Native> {
         let pool = Pool::open(path.as_ref(), &options.pool, Access::ReadWrite)?;
         let media = Media::native(pool.clone());
         let clean = pool.info().header.clean;
-        let mark = |_: &mut Media<Native>, _: &_| Ok(pool.mark_open(&options.pool)?);
+        let mark = |_: &mut Media<Native>, _: &_| {
+            pool.mark_open(&options.pool)?;
+            Ok(None)
+        };
         let changed = Cell::new(false);
         let mut database = Self::open_checked(Some(maker), media, options, clean, mark, &changed)?;
         database.host = Some(Host { pool, files: None });

@@ -54,6 +54,9 @@ impl<E: Environment> Database<E> {
             files.sync_all().map_err(error)?;
         }
         if let Some(host) = &self.host {
+            let last = |number| Ok(self.partition(number).read_lock()?.durable());
+            let last: Result<_, Error> = (0..self.partitions.len()).map(last).collect();
+            host.note_ends(last?)?;
             host.pool.close()?;
             host.check_names()?;
         }

@@ -29,6 +29,7 @@ mod nested;
 mod null_damage;
 mod nvm_cow_budgets;
 mod nvm_cow_table2;
+mod other_files;
 mod paths;
 mod racing;
 mod salvage;

@@ -27,7 +27,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{AtFlags, OFlags};
@@ -91,6 +91,7 @@ struct Directory {
     forks: u32,
     counting: AtomicBool,
     tally: Tally,
+    stamp: AtomicU32,
 }
 
 impl Directory {
@@ -108,6 +109,7 @@ impl Directory {
             forks: fork_generation(),
             counting: AtomicBool::new(false),
             tally: Tally::default(),
+            stamp: AtomicU32::new(0),
         }
     }
 
@@ -185,6 +187,11 @@ fn open_directory(place: &Place) -> io::Result<fs::File> {
 pub struct HostFiles(Arc<Directory>);
 
 impl HostFiles {
+    /// Says whose files they are, before any of them is read or made: see [`Files::stamp`].
+    pub fn set_stamp(&self, stamp: u32) {
+        self.0.stamp.store(stamp, Ordering::Relaxed);
+    }
+
     /// Creates the directory, for its owner only, or takes an empty one. `modelled` says that the
     /// medium does not really give `domain`.
     ///
@@ -424,6 +431,10 @@ impl Files for HostFiles {
 
     fn leads_to(&self, name: &str, file: &HostFile) -> io::Result<bool> {
         place::leads_to(&self.0.handle, OsStr::new(name), &file.file)
+    }
+
+    fn stamp(&self) -> u32 {
+        self.0.stamp.load(Ordering::Relaxed)
     }
 
     fn sync_directory(&self) -> io::Result<()> {

@@ -104,6 +104,11 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
             Err(error) => Err(error),
         }
     }
+    /// Returns a number of the database whose files they are, which headers carry, so that a file of
+    /// another database does not pass for one of these. Zero where nobody has said whose they are.
+    fn stamp(&self) -> u32 {
+        0
+    }
     /// Makes what was created, renamed and removed durable.
     ///
     /// # Errors

@@ -36,7 +36,9 @@ struct Header {
     version: U32,
     checksum: U32,
     partition: U32,
-    reserved: [U32; 3],
+    /// Of the database whose file it is.
+    stamp: U32,
+    reserved: [U32; 2],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -217,7 +219,7 @@ impl<F: Files> Manifest<F> {
         let mut bytes = vec![0; len as usize];
         let filled = file.read_at(0, &mut bytes).map_err(LsmError::io("read", &name))?;
         bytes.truncate(filled);
-        check_header(&bytes, &name, partition)?;
+        check_header(&bytes, &name, partition, files.stamp())?;
         let mut end = HEADER_BYTES as usize;
         let mut last: Option<(u64, Version)> = None;
         while let Some((edit, version, len)) = Version::decode(&bytes[end..]) {
@@ -310,7 +312,7 @@ impl<F: Files> Manifest<F> {
     }
 }
 
-fn check_header(bytes: &[u8], name: &str, partition: u32) -> Result<(), LsmError> {
+fn check_header(bytes: &[u8], name: &str, partition: u32, stamp: u32) -> Result<(), LsmError> {
     let damaged = |what| LsmError::damaged(name, 0, what);
     let Ok((header, _)) = Header::read_from_prefix(bytes) else {
         return Err(damaged("the file is shorter than its header"));
@@ -329,6 +331,12 @@ fn check_header(bytes: &[u8], name: &str, partition: u32) -> Result<(), LsmError
         return Err(LsmError::Foreign {
             name: name.into(),
             what: "it belongs to another partition",
+        });
+    }
+    if header.stamp.get() != stamp {
+        return Err(LsmError::Foreign {
+            name: name.into(),
+            what: "it belongs to another database",
         });
     }
     Ok(())
@@ -352,7 +360,8 @@ fn prepare<F: Files>(
         version: VERSION.into(),
         checksum: 0.into(),
         partition: partition.into(),
-        reserved: [0.into(); 3],
+        stamp: files.stamp().into(),
+        reserved: [0.into(); 2],
     };
     header.checksum = header_sum(header).into();
     let mut bytes = header.as_bytes().to_vec();

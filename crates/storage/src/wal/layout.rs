@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::MAX_COUNTER;
+use crate::stamp::stamped;
 
 /// The first bytes of every segment.
 const MAGIC: [u8; 8] = *b"PERDWAL\0";
@@ -48,6 +49,10 @@ const _: () = assert!(size_of::<FrameHeader>() as u64 == FRAME_HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(FrameHeader, checksum) == 4);
 const _: () = assert!(std::mem::offset_of!(FrameHeader, txn) == 8);
 
+/// What is wrong with a header whose checksum does not fit.
+const WRONG_HEADER: &str =
+    "the segment header's checksum is wrong: it is damaged, or the file is of another database";
+
 /// What is wrong with the header of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HeaderFault {
@@ -57,8 +62,13 @@ pub(crate) enum HeaderFault {
     Version(u32),
 }
 
-/// The header of segment `sequence`, whose first record is that of `first_txn`.
-pub(crate) fn segment_header(sequence: u64, first_txn: u64) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+/// The header of segment `sequence`, whose first record is that of `first_txn`, in the database with
+/// this stamp.
+pub(crate) fn segment_header(
+    sequence: u64,
+    first_txn: u64,
+    stamp: u32,
+) -> [u8; SEGMENT_HEADER_BYTES as usize] {
     let mut header = SegmentHeader {
         magic: MAGIC,
         version: VERSION.into(),
@@ -66,17 +76,21 @@ pub(crate) fn segment_header(sequence: u64, first_txn: u64) -> [u8; SEGMENT_HEAD
         sequence: sequence.into(),
         first_txn: first_txn.into(),
     };
-    header.checksum = segment_checksum(header).into();
+    header.checksum = segment_checksum(header, stamp).into();
     zerocopy::transmute!(header)
 }
 
-fn segment_checksum(mut header: SegmentHeader) -> u32 {
+fn segment_checksum(mut header: SegmentHeader, stamp: u32) -> u32 {
     header.checksum = 0.into();
-    crc32c::crc32c(header.as_bytes())
+    stamped(crc32c::crc32c(header.as_bytes()), stamp)
 }
 
 /// The number of the first transaction of segment `sequence`, from its header.
-pub(crate) fn read_segment_header(bytes: &[u8], sequence: u64) -> Result<u64, HeaderFault> {
+pub(crate) fn read_segment_header(
+    bytes: &[u8],
+    sequence: u64,
+    stamp: u32,
+) -> Result<u64, HeaderFault> {
     let Ok((header, _)) = SegmentHeader::read_from_prefix(bytes) else {
         return Err(HeaderFault::Damaged("the segment is shorter than its header"));
     };
@@ -91,8 +105,8 @@ pub(crate) fn read_segment_header(bytes: &[u8], sequence: u64) -> Result<u64, He
     if header.version.get() != VERSION {
         return Err(HeaderFault::Version(header.version.get()));
     }
-    if header.checksum.get() != segment_checksum(header) {
-        return Err(HeaderFault::Damaged("the segment header's checksum is wrong"));
+    if header.checksum.get() != segment_checksum(header, stamp) {
+        return Err(HeaderFault::Damaged(WRONG_HEADER));
     }
     if header.sequence.get() != sequence {
         return Err(HeaderFault::Damaged("the segment header names another segment"));

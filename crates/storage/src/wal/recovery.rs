@@ -62,7 +62,7 @@ fn open<F: Files>(files: &F, prefix: &str, sequence: u64) -> Result<Opened<F::Fi
     let bytes = file.len().map_err(io)?;
     let mut header = [0; SEGMENT_HEADER_BYTES as usize];
     let filled = file.read_at(0, &mut header).map_err(io)?;
-    let first_txn = layout::read_segment_header(&header[..filled], sequence);
+    let first_txn = layout::read_segment_header(&header[..filled], sequence, files.stamp());
     Ok(Opened { file, bytes, first_txn, name })
 }
 

@@ -1,0 +1,185 @@
+//! A single file of another moment, or of another database, in the place of the one that belongs
+//! there: opening refuses it, or what is read is what was acknowledged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use perdura::{
+    ColumnType, Database, EngineKind, Error, Options, Scan, Schema, TableSchema, Value,
+    examine_parts, salvage,
+};
+
+const PARTITIONS: usize = 2;
+
+type Rows = Vec<BTreeMap<u64, String>>;
+
+fn schema() -> Schema {
+    let table = TableSchema::new("t");
+    let table = table.column("id", ColumnType::U64).column("by", ColumnType::Text { max: 400 });
+    Schema::new().table(table.key(&["id"]))
+}
+
+fn options(engine: EngineKind) -> Options {
+    Options::new().engine(engine).partitions(PARTITIONS as u32).domain(perdura::Domain::Process)
+}
+
+/// Adds a transaction for each key to each partition, with one that is aborted and one that reads.
+fn fill(db: &Database, rows: &mut Rows, keys: Range<u64>, by: &str) {
+    let table = db.table("t").unwrap();
+    for (number, rows) in rows.iter_mut().enumerate() {
+        let partition = db.partition(number);
+        for key in keys.clone() {
+            let text = format!("{by} {number} {key} {}", "x".repeat(300));
+            partition
+                .write(|tx| tx.insert(&table, &[Value::U64(key), Value::Text(&text)]))
+                .unwrap();
+            rows.insert(key, text);
+        }
+        let mut tx = partition.begin().unwrap();
+        tx.delete(&table, &[Value::U64(keys.start)]).unwrap();
+        tx.abort().unwrap();
+        partition.write(|tx| tx.get(&table, &[Value::U64(1)], &mut perdura::Row::new())).unwrap();
+    }
+}
+
+fn contents(db: &Database) -> Result<Rows, Error> {
+    let table = db.table("t")?;
+    let mut all = Vec::new();
+    for number in 0..PARTITIONS {
+        let mut rows = BTreeMap::new();
+        db.partition(number).read(|tx| {
+            tx.scan(&table, &Scan::all(), |row| {
+                rows.insert(row.u64(0), row.text(1).to_owned());
+                ControlFlow::Continue(())
+            })
+        })?;
+        all.push(rows);
+    }
+    Ok(all)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::copy(from.join("db"), to.join("db")).unwrap();
+    fs::create_dir_all(to.join("db.files")).unwrap();
+    for file in fs::read_dir(from.join("db.files")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join("db.files").join(file.file_name())).unwrap();
+    }
+}
+
+fn names(place: &Path) -> Vec<String> {
+    let all = fs::read_dir(place.join("db.files")).unwrap();
+    let names = all.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name != "identity").collect()
+}
+
+/// A database at three moments, and another one, each in a directory of its own.
+struct Moments {
+    place: tempfile::TempDir,
+    rows: BTreeMap<&'static str, Rows>,
+}
+
+impl Moments {
+    fn of(engine: EngineKind, checkpoints: bool, closes: bool) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let mut kept = BTreeMap::new();
+        for (name, by) in [("work", "own"), ("other", "other")] {
+            let at = place.path().join(name);
+            fs::create_dir(&at).unwrap();
+            let mut db = Database::create(at.join("db"), &schema(), &options(engine)).unwrap();
+            let mut rows = vec![BTreeMap::new(); PARTITIONS];
+            for (moment, keys) in [("monday", 0..20), ("tuesday", 20..45), ("friday", 45..50)] {
+                fill(&db, &mut rows, keys, by);
+                if checkpoints {
+                    db.checkpoint().unwrap();
+                }
+                // All moments but the last one are those of a closed database.
+                if closes || moment != "friday" {
+                    db.close().unwrap();
+                } else {
+                    db.abandon();
+                }
+                if name == "work" {
+                    let to = place.path().join(moment);
+                    fs::create_dir(&to).unwrap();
+                    copy(&at, &to);
+                    kept.insert(moment, rows.clone());
+                }
+                if moment == "friday" {
+                    break;
+                }
+                db = Database::open(at.join("db"), &Options::new()).unwrap();
+            }
+        }
+        Self { place, rows: kept }
+    }
+
+    /// Takes a file of another moment into a copy of `moment`; returns how often opening refused it.
+    fn with_one_of(&self, moment: &str, other: &str, told: &str) -> (u32, u32) {
+        let (mut tried, mut refused) = (0, 0);
+        let from = self.place.path().join(other);
+        for name in names(&from) {
+            let base = self.place.path().join(moment);
+            let own = base.join("db.files").join(&name);
+            let theirs = fs::read(from.join("db.files").join(&name)).unwrap();
+            if !own.exists() || fs::read(&own).unwrap() == theirs {
+                continue;
+            }
+            tried += 1;
+            let mixed = self.place.path().join("mixed");
+            let _ = fs::remove_dir_all(&mixed);
+            fs::create_dir(&mixed).unwrap();
+            copy(&base, &mixed);
+            fs::write(mixed.join("db.files").join(&name), &theirs).unwrap();
+            match Database::open(mixed.join("db"), &Options::new()) {
+                Ok(db) => {
+                    let what = format!("{told}: {name} of {other} in {moment}");
+                    assert!(contents(&db).unwrap() == self.rows[moment], "{what}");
+                }
+                Err(error) => {
+                    refused += 1;
+                    let text = error.to_string();
+                    assert!(text.contains("another") || text.contains("missing"), "{told}: {text}");
+                    // The command `pool check` finds it, too; and what can be saved is told.
+                    if let Ok(found) = examine_parts(mixed.join("db"), &Options::new()) {
+                        assert!(!found.findings.is_empty(), "{told}: {name} of {other}");
+                    }
+                    if let Ok(saved) = salvage(mixed.join("db"), mixed.join("saved")) {
+                        assert!(!saved.findings.is_empty(), "{told}: {name} of {other}");
+                    }
+                }
+            }
+        }
+        (tried, refused)
+    }
+}
+
+#[test]
+fn a_single_file_of_another_moment_or_database_is_refused() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
+        for (checkpoints, closes) in [(false, true), (true, true), (false, false), (true, false)] {
+            let moments = Moments::of(engine, checkpoints, closes);
+            let (mut tried, mut refused) = (0, 0);
+            for (moment, other) in [
+                ("friday", "monday"),
+                ("friday", "tuesday"),
+                ("tuesday", "monday"),
+                ("tuesday", "friday"),
+                ("monday", "friday"),
+                ("friday", "other"),
+            ] {
+                if !closes && (moment, other) == ("friday", "tuesday") {
+                    // Of what a killed process has done since the database was opened nothing says
+                    // how far it went.
+                    continue;
+                }
+                let told = format!("{engine}, checkpoints {checkpoints}, closed {closes}");
+                let (more, no) = moments.with_one_of(moment, other, &told);
+                (tried, refused) = (tried + more, refused + no);
+            }
+            assert!(refused > 0, "{engine}: {refused} of {tried}");
+        }
+    }
+}

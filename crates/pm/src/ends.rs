@@ -1,0 +1,164 @@
+//! The last transaction of each partition when a database with files was closed: behind the copies
+//! in the file `identity`. It tells a single file of another moment from the one that belongs there.
+//!
+//! 1. Closing writes it after everything else in the files is durable, and before the pool's mark
+//!    that it is closed.
+//! 2. A partition that is opened, and was closed in the same epoch, ends with this transaction. One
+//!    that was opened since ends with this one or a later one.
+//!
+//! A crash while it is written leaves it torn, and the pool open: nothing is known then.
+//! `docs/format/identity.md` draws it.
+
+use std::io;
+
+use crate::files::File;
+use crate::pairing::{Epoch, FilesOf};
+
+/// Where it stands: in a sector of its own.
+pub(crate) const ENDS_AT: u64 = 4608;
+/// Bytes of the file with room for the ends of the most partitions.
+pub(crate) const IDENTITY_BYTES: u64 = 8192;
+const MAGIC: u64 = u64::from_le_bytes(*b"PERDENDS");
+/// Words before the numbers: magic, epoch, how many.
+const HEAD: usize = 4;
+const MOST: usize = ((IDENTITY_BYTES - ENDS_AT) / 8) as usize - HEAD - 1;
+
+const _: () = assert!(MOST >= 256);
+
+/// The last transaction of each partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// The epoch in which the database was closed.
+    pub epoch: Epoch,
+    /// The last transactions, by partition.
+    pub last: Vec<u64>,
+}
+
+impl Ends {
+    /// Checks the last transaction that was found in a partition. `closed`: the pool is, in the epoch
+    /// of these ends.
+    ///
+    /// # Errors
+    /// A file of the partition is of another moment.
+    pub fn check(&self, partition: u32, found: u64, closed: bool) -> Result<(), FilesOf> {
+        let Some(&last) = self.last.get(partition as usize) else { return Ok(()) };
+        if found == last || (found > last && !closed) {
+            return Ok(());
+        }
+        Err(FilesOf::OtherEnd { partition, closed_at: last, found })
+    }
+
+    pub(crate) fn write(&self, file: &impl File) -> io::Result<()> {
+        if self.last.len() > MOST {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many partitions"));
+        }
+        let many = self.last.len() as u64;
+        let mut words = vec![MAGIC, self.epoch.number, self.epoch.token, many];
+        words.extend(&self.last);
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let sum = u64::from(crc32c::crc32c(&bytes));
+        bytes.extend(sum.to_le_bytes());
+        file.write_at(ENDS_AT, &bytes)?;
+        file.sync()
+    }
+
+    /// Reads them. `Ok(None)` where none have been written, or where a crash has cut off writing
+    /// them.
+    pub(crate) fn read(file: &impl File) -> io::Result<Option<Self>> {
+        let mut bytes = vec![0; (IDENTITY_BYTES - ENDS_AT) as usize];
+        let there = file.read_at(ENDS_AT, &mut bytes)?;
+        let words: Vec<u64> = bytes[..there]
+            .chunks_exact(8)
+            .map(|word| word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+            .collect();
+        let [MAGIC, number, token, many, ..] = words[..] else { return Ok(None) };
+        let many = usize::try_from(many).unwrap_or(usize::MAX).min(MOST + 1);
+        let (Some(last), Some(sum)) = (words.get(HEAD..HEAD + many), words.get(HEAD + many)) else {
+            return Ok(None);
+        };
+        if *sum != u64::from(crc32c::crc32c(&bytes[..(HEAD + many) * 8])) {
+            return Ok(None);
+        }
+        Ok(Some(Self { epoch: Epoch { number, token }, last: last.to_vec() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Files;
+    use crate::{DiskReplay, IDENTITY, Pairing, RecordingFiles};
+
+    fn ends(epoch: Epoch, last: &[u64]) -> Ends {
+        Ends { epoch, last: last.to_vec() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_a_damaged_bit_is_noticed() {
+        let files = RecordingFiles::new();
+        Pairing::create(&files, [1; 16]).unwrap();
+        let file = files.open(IDENTITY).unwrap();
+        assert_eq!(Ends::read(&file).unwrap(), None);
+        let written = ends(Epoch { number: 3, token: 7 }, &[5, 0, u64::MAX]);
+        written.write(&file).unwrap();
+        assert_eq!(Ends::read(&file).unwrap(), Some(written.clone()));
+        let image = files.image();
+        for bit in 0..8 * 8 * 8 {
+            let mut damaged = image.clone();
+            damaged.get_mut(IDENTITY).unwrap()[ENDS_AT as usize + bit / 8] ^= 1 << (bit % 8);
+            let files = RecordingFiles::from_image(damaged);
+            let file = files.open(IDENTITY).unwrap();
+            assert_eq!(Ends::read(&file).unwrap(), None, "bit {bit}");
+        }
+        // The copies that say whose files they are stand beside it.
+        assert!(Pairing::open(&files).unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_crash_while_it_is_written_leaves_the_old_ones_or_none_or_the_new_ones() {
+        let files = RecordingFiles::new();
+        Pairing::create(&files, [1; 16]).unwrap();
+        let file = files.open(IDENTITY).unwrap();
+        let many: Vec<u64> = (0..256).collect();
+        let (old, new) =
+            (ends(Epoch::default(), &many), ends(Epoch { number: 1, token: 2 }, &many));
+        old.write(&file).unwrap();
+        files.start();
+        new.write(&file).unwrap();
+        let trace = files.stop();
+        let (mut replay, mut seen) = (DiskReplay::new(&trace), [0; 3]);
+        while let Some(point) = replay.next_point() {
+            point.for_each_state(1000, 1, |image| {
+                let files = RecordingFiles::from_image(image.clone());
+                let found = Ends::read(&files.open(IDENTITY).unwrap()).unwrap();
+                let which = [Some(&old), None, Some(&new)];
+                seen[which.iter().position(|one| *one == found.as_ref()).unwrap()] += 1;
+                assert!(Pairing::open(&files).unwrap().is_ok());
+            });
+        }
+        assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
+    }
+
+    #[test]
+    fn a_closed_partition_ends_where_it_did_and_one_that_was_open_there_or_later() {
+        let ends = ends(Epoch::default(), &[5, 9]);
+        assert_eq!(ends.check(0, 5, true), Ok(()));
+        assert_eq!(ends.check(1, 10, false), Ok(()));
+        for (partition, found, closed) in [(0, 4, true), (0, 6, true), (1, 8, false)] {
+            let error = ends.check(partition, found, closed).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("another moment"), "{text}");
+            assert!(text.contains(&format!("partition {partition}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_all_partitions() {
+        let files = RecordingFiles::new();
+        Pairing::create(&files, [1; 16]).unwrap();
+        let file = files.open(IDENTITY).unwrap();
+        ends(Epoch::default(), &[1; MOST]).write(&file).unwrap();
+        assert!(file.len().unwrap() <= IDENTITY_BYTES);
+        assert!(ends(Epoch::default(), &[1; MOST + 1]).write(&file).is_err());
+    }
+}
