@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_the_format_description() {
         assert_eq!((SEGMENT_HEADER_BYTES, FRAME_HEADER_BYTES, VERSION), (32, 16, 1));
-        let header = segment_header(0x0102, 0x0304);
+        let header = segment_header(0x0102, 0x0304, 0);
         assert_eq!(&header[..12], b"PERDWAL\0\x01\0\0\0");
         assert_eq!(&header[16..], [2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0]);
         let frame = frame_header(crc32c::crc32c(b"abc"), 3, 1, 7);
@@ -191,19 +191,22 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let header = segment_header(5, 9);
-        assert_eq!(read_segment_header(&header, 5), Ok(9));
+        let header = segment_header(5, 9, 0);
+        assert_eq!(read_segment_header(&header, 5, 0), Ok(9));
         for bit in 0..header.len() * 8 {
             let mut damaged = header;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(read_segment_header(&damaged, 5).is_err(), "bit {bit}");
+            assert!(read_segment_header(&damaged, 5, 0).is_err(), "bit {bit}");
         }
-        assert!(read_segment_header(&header, 6).is_err());
-        assert!(read_segment_header(&header[..31], 5).is_err());
+        assert!(read_segment_header(&header, 6, 0).is_err());
+        assert!(read_segment_header(&header[..31], 5, 0).is_err());
+        let of_another = HeaderFault::Damaged(WRONG_HEADER);
+        assert_eq!(read_segment_header(&header, 5, 7), Err(of_another));
+        assert_eq!(read_segment_header(&segment_header(5, 9, 7), 5, 7), Ok(9));
         for (sequence, first_txn) in [(u64::MAX, 9), (5, u64::MAX), (MAX_COUNTER + 1, 1)] {
             // With a sound checksum; counting on from it would overflow.
-            let header = segment_header(sequence, first_txn);
-            let fault = read_segment_header(&header, sequence).expect_err("refused");
+            let header = segment_header(sequence, first_txn, 0);
+            let fault = read_segment_header(&header, sequence, 0).expect_err("refused");
             assert!(matches!(fault, HeaderFault::Damaged(what) if what.contains("out of range")));
         }
 
