@@ -70,6 +70,18 @@ pub(crate) struct Supply {
     pub(crate) spans: BTreeMap<u32, u32>,
     /// The blocks of lanes, in the order of their list.
     pub(crate) blocks: Vec<Block>,
+    pub(crate) hints: Hints,
+}
+
+/// Whether hints that were stored over others are durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hints {
+    /// They are.
+    Durable,
+    /// Some are not: no hint is zero among them.
+    Stored,
+    /// A process that was killed may have stored any of them.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -214,6 +226,7 @@ impl<M: Memory> Heap<M> {
                 free: BTreeSet::new(),
                 spans: BTreeMap::new(),
                 blocks: Vec::new(),
+                hints: Hints::Unknown,
             }),
             lent: Mutex::new(vec![false; superblock.lanes as usize]),
             all_lanes: AtomicU32::new(superblock.lanes),

@@ -23,7 +23,7 @@ use pm::{Bad, LineSet, Memory, Off, Range};
 use crate::chunk::Chunk;
 use crate::classes::{CLASSES, class_of};
 use crate::error::HeapError;
-use crate::heap::{Heap, bitmap_word};
+use crate::heap::{Heap, Hints, bitmap_word};
 use crate::lanes::Home;
 use crate::layout::{
     BLOCK_CLASS, ChunkTag, HIGH_WATER, HINT_CLASSES, MINI_LOG_AT, MiniEntry, SPAN_CLASS, TAKEN_AT,
@@ -445,10 +445,12 @@ impl<M: Memory> Lane<M> {
         let at = Off::<u64>::new(heap.chunk_at(number));
         memory.store(at, tag.encode());
         memory.flush_word(at);
-        drop(supply);
-        let hint = self.hint(class, purpose);
         // Only a hint: it may be lost.
-        memory.store(hint, u64::from(number) + 1);
+        memory.store(self.hint(class, purpose), u64::from(number) + 1);
+        if supply.hints == Hints::Durable {
+            supply.hints = Hints::Stored;
+        }
+        drop(supply);
         memory.fence();
         let index = purpose as usize * CLASSES + class;
         self.adopt(number, Chunk::new(shape, index as u16, vec![0; shape.words()]));

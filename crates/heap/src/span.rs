@@ -23,10 +23,10 @@ use pm::{Bad, Memory, Off, Range};
 use crate::chunk::Chunk;
 use crate::classes::{CLASSES, LARGE_ALIGN, Shape};
 use crate::error::HeapError;
-use crate::heap::{Heap, Supply, bitmap_word};
+use crate::heap::{Heap, Hints, Supply, bitmap_word};
 use crate::lane::{DISCOVER_STEP, Lane, Purpose};
 use crate::layout::{
-    BLOCK_CLASS, CHUNK_HEADER_BYTES, ChunkTag, HIGH_WATER, HINT_CLASSES, SPAN_CLASS, SPAN_WORD_AT,
+    BLOCK_CLASS, CHUNK_HEADER_BYTES, ChunkTag, HIGH_WATER, HINTS_BYTES, SPAN_CLASS, SPAN_WORD_AT,
 };
 
 /// Bytes of the largest object.
@@ -118,20 +118,30 @@ impl<M: Memory> Heap<M> {
     }
 
     /// Takes hints away, of whichever lane, that name one of these chunks: what lies in a span is
-    /// never to be taken for a chunk. The caller fences.
-    fn forget_hints(&self, supply: &Supply, chunks: std::ops::Range<u64>) -> Result<(), Bad> {
-        let named = chunks.start + 1..chunks.end + 1;
+    /// never to be taken for a chunk. An older hint may have reached the medium, and the one that was
+    /// stored over it not: what is not known to be durable is flushed. The caller fences.
+    fn forget_hints(&self, supply: &mut Supply, chunks: std::ops::Range<u64>) -> Result<(), Bad> {
+        let (memory, named) = (self.memory(), chunks.start + 1..chunks.end + 1);
+        let hints = std::mem::replace(&mut supply.hints, Hints::Durable);
         let fixed = (0..self.lanes()).map(|lane| self.lane_at(lane));
         let handed_out = supply
             .blocks
             .iter()
             .flat_map(|block| block.numbers().map(|lane| self.area_in(*block, lane)));
         for area in fixed.chain(handed_out) {
-            for hint in 0..3 * HINT_CLASSES {
-                let at = Off::<u64>::new(area.start + hint * 8);
-                if named.contains(&self.memory().load(at, Acquire)?) {
-                    self.memory().store(at, 0);
-                    self.memory().flush_word(at);
+            for line in 0..HINTS_BYTES / 64 {
+                let mut flush = hints == Hints::Unknown;
+                for word in 0..8 {
+                    let at = Off::<u64>::new(area.start + line * 64 + word * 8);
+                    let hint = memory.load(at, Acquire)?;
+                    flush |= hint != 0 && hints != Hints::Durable;
+                    if named.contains(&hint) {
+                        memory.store(at, 0);
+                        flush = true;
+                    }
+                }
+                if flush {
+                    memory.flush(Range::new(area.start + line * 64, 64));
                 }
             }
         }
@@ -291,6 +301,7 @@ mod tests {
             free: free.iter().copied().collect::<BTreeSet<_>>(),
             spans: BTreeMap::new(),
             blocks: Vec::new(),
+            hints: Hints::Durable,
         };
         let many = supply(&[1, 2, 3, 5, 6, 8, 9, 10, 11, 18, 19], 20);
         assert_eq!([1, 2, 3, 4].map(|chunks| many.neighbours(chunks)), [5, 5, 1, 8]);

@@ -1,0 +1,57 @@
+//! An older hint that has reached the medium, where the newer one has not, leads into no span.
+
+use heap::{Heap, HeapOptions, Purpose};
+use pm::{LineSet, Memory, Off, Range, Recording, Replay, Trace};
+
+const LIMIT: u64 = 1 << 20;
+
+#[test]
+fn a_hint_that_was_stored_before_leads_into_no_span() {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let options = HeapOptions { chunk_bytes: 8 << 10, lanes: 1 };
+    let heap = Heap::format(memory.clone(), options).unwrap();
+    let mut lane = heap.lane(0);
+    lane.recovered();
+    memory.start();
+    let mut lines = LineSet::new();
+    // Five chunks of two; the middle ones go.
+    let all: Vec<u64> = (0..10).map(|_| lane.allocate(3000, Purpose::Table).unwrap()).collect();
+    all[..8].iter().for_each(|at| lane.release(*at));
+    let span = lane.allocate(12_000, Purpose::Log).unwrap();
+    // The second chunk of the span looks like one of this size.
+    let second = (span + 8192) / 4096 * 4096;
+    let tag = u64::from(u32::from_le_bytes(*b"PDCK")) | 59 << 32;
+    memory.copy(Off::new(span), &[0; 12_000]);
+    memory.store(Off::new(second), tag);
+    lines.add(Range::new(span, 12_000));
+    lines.flush(&memory);
+    memory.fence();
+    lane.mark_persisted(span, &mut lines);
+    lines.flush(&memory);
+    memory.fence();
+    memory.note(1);
+    let trace = memory.stop();
+    let (states, inside) = into_the_span(&trace, span..span + 12_000);
+    assert!(states > 3 && inside == 0, "{states} states, {inside}");
+    let sites = trace.flush_sites();
+    let mut flushes = sites.iter().filter(|site| site.file().ends_with("span.rs"));
+    let fails = |site| into_the_span(&trace.without_flushes_of(site), span..span + 12_000).1 > 0;
+    assert!(flushes.any(|site| fails(site)), "{sites:?}");
+}
+
+/// How many states there are behind the note, and in how many of them a slot lies in the span.
+fn into_the_span(trace: &Trace, span: std::ops::Range<u64>) -> (u64, u64) {
+    let (mut replay, mut states, mut inside) = (Replay::new(trace), 0, 0);
+    while let Some(point) = replay.next_point() {
+        let noted = point.last_note.is_some();
+        point.for_each_state(40, 1, |image| {
+            let heap = Heap::open(Recording::pool_from_image(image, LIMIT).unwrap()).unwrap();
+            if noted {
+                states += 1;
+                let at = heap.lane(0).allocate(3000, Purpose::Table).unwrap();
+                inside += u64::from(span.contains(&at));
+            }
+        });
+    }
+    (states, inside)
+}
