@@ -176,14 +176,7 @@ impl Report {
     }
 
     fn data(&self) -> Data<'_> {
-        // A study may have several workloads, each scaled in its own way.
-        let mut scaled: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for measurement in self.measurements.iter().filter(|one| !one.scaled.is_empty()) {
-            let all = scaled.entry(&measurement.key.study).or_default();
-            if !all.contains(&measurement.scaled.as_str()) {
-                all.push(&measurement.scaled);
-            }
-        }
+        let scaled = scaled(&self.measurements);
         let shown = |experiment: &'static crate::experiments::Experiment| Shown {
             id: experiment.id,
             title: experiment.title,
@@ -214,6 +207,26 @@ impl Report {
             targets: &self.targets,
         }
     }
+}
+
+/// What is smaller than wanted, by study. A study may have several workloads, each scaled in its own
+/// way, and the paper's setting one of its own.
+fn scaled(measurements: &[Measurement]) -> BTreeMap<&str, Vec<String>> {
+    let mut scaled: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for setting in Setting::ALL {
+        let of = |one: &&Measurement| Setting::of(&one.key.configuration) == setting;
+        for Measurement { key, scaled: text, .. } in measurements.iter().filter(of) {
+            let all = scaled.entry(&key.study).or_default();
+            let told = match setting {
+                Setting::Paper if !all.contains(text) => format!("in the paper's setting {text}"),
+                _ => text.clone(),
+            };
+            if !text.is_empty() && !all.contains(&told) {
+                all.push(told);
+            }
+        }
+    }
+    scaled
 }
 
 /// Returns what a run like this one should have and has not, of the studies that it began.
@@ -299,6 +312,7 @@ fn within_script(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Key;
 
     #[test]
     fn what_stands_in_the_page_cannot_end_its_script() {
@@ -307,6 +321,29 @@ mod tests {
         assert!(!embedded.contains('<'), "{embedded}");
         let read: [String; 2] = serde_json::from_str(&embedded).expect("JSON");
         assert_eq!(read, names);
+    }
+
+    #[test]
+    fn what_is_scaled_is_told_once_and_of_the_papers_setting_where_it_differs() {
+        let measured = |study: &str, setting: Setting, scaled: &str| {
+            let configuration = format!("{{\"setting\":\"{}\"}}", setting.name());
+            let (study, scale) = (study.to_owned(), "quick".to_owned());
+            let (commit, host) = ("c".to_owned(), "h".to_owned());
+            let key = Key { study, configuration, scale, commit, host, seed: 1 };
+            Measurement { key, scaled: scaled.to_owned(), finished_s: 0, seconds: 1.0 }
+        };
+        let (ours, papers) = (Setting::Ours, Setting::Paper);
+        let all = [
+            measured("tpcc", papers, "items: 2 instead of 3"),
+            measured("tpcc", ours, "warehouses: 2 instead of 8"),
+            measured("ycsb", papers, "tuples: 1 instead of 2"),
+            measured("ycsb", ours, "tuples: 1 instead of 2"),
+            measured("ycsb", ours, ""),
+        ];
+        let found = scaled(&all);
+        let own = "in the paper's setting items: 2 instead of 3";
+        assert_eq!(found["tpcc"], ["warehouses: 2 instead of 8", own]);
+        assert_eq!(found["ycsb"], ["tuples: 1 instead of 2"]);
     }
 
     #[test]
