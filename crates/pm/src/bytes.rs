@@ -54,13 +54,13 @@ impl<'a> Bytes<'a> {
         Self { start, len, source: PhantomData }
     }
 
-    /// How many they are.
+    /// Returns how many bytes there are.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -144,7 +144,7 @@ impl<'a> Bytes<'a> {
         copy
     }
 
-    /// How they compare with `other`, as slices do.
+    /// Compares them with `other`, as slices are compared.
     #[inline]
     pub fn compare(&self, other: &[u8]) -> Ordering {
         let both = self.len.min(other.len());
@@ -155,7 +155,7 @@ impl<'a> Bytes<'a> {
         (if order == 0 { longer } else { order as isize }).cmp(&0)
     }
 
-    /// Whether they are those of `other`.
+    /// Returns whether they equal `other`.
     #[inline]
     pub fn equal(&self, other: &[u8]) -> bool {
         // SAFETY: as in `compare`.

@@ -1,4 +1,4 @@
-//! How often memory was flushed and fenced, and files were synced.
+//! Counts of the flushes and fences of memory, and of the syncs of files.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ macro_rules! counters {
         pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
 
         impl Counters {
-            /// What was counted between `earlier` and `self`.
+            /// Returns what was counted between `earlier` and `self`.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name - earlier.$name,)* }
             }

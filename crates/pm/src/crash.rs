@@ -1,4 +1,4 @@
-//! From a trace to the states that a power cut could leave behind: the crash model of
+//! Leads from a trace to the states that a power cut could leave behind: the crash model of
 //! `docs/format/crash-model.md`.
 //!
 //! - An 8-byte aligned store persists whole or not at all.
@@ -20,9 +20,10 @@ use crate::split_mix::next_random;
 
 const LINE: usize = LINE_BYTES as usize;
 
-/// So many of a line's newest contents are gone through. Older ones were at an earlier crash point.
+/// The number of a line's newest contents that are gone through. Older ones were at an earlier
+/// crash point.
 pub const CHOICES: usize = 16;
-/// One in so many of the bound's states are samples, whatever the rest takes.
+/// One of this many of the bound's states is a sample, whatever the rest takes.
 const SAMPLES: u64 = 4;
 
 /// A store or a copy as far as it touches one line.
@@ -37,7 +38,7 @@ pub(crate) struct Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     groups: Vec<Group>,
-    /// For each thread that flushed the line: how many groups the flush covers.
+    /// The number of groups that the flush covers, for each thread that flushed the line.
     flushed: BTreeMap<u32, usize>,
 }
 
@@ -48,7 +49,7 @@ impl Pending {
     }
 }
 
-/// How much of one line has persisted.
+/// The part of one line that has persisted.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
 pub struct LineChoice {
     /// The line's number.
@@ -73,11 +74,11 @@ pub struct Replay<'a> {
 /// line what it may hold.
 #[derive(Debug)]
 pub struct CrashPoint<'a> {
-    /// What is durable for sure.
+    /// The bytes that are durable for sure.
     pub persisted: &'a [u8],
     /// The notes up to here end with this one.
     pub last_note: Option<u64>,
-    /// How many events lie before.
+    /// The number of events before it.
     pub position: usize,
     options: Vec<Vec<LineChoice>>,
 }
@@ -106,7 +107,7 @@ impl<'a> Replay<'a> {
         Self { persisted, pending, ..Self::new(trace) }
     }
 
-    /// What is durable, and what may be.
+    /// Returns what is durable, and what may be.
     pub(crate) fn state(&self) -> (Vec<u8>, BTreeMap<u64, Pending>) {
         (self.persisted.clone(), self.pending.clone())
     }
@@ -116,7 +117,7 @@ impl<'a> Replay<'a> {
         self.last_note
     }
 
-    /// How many fences lie behind.
+    /// Returns the number of fences before it.
     pub fn fences(&self) -> u64 {
         self.fences
     }
@@ -269,17 +270,17 @@ fn apply(line: &mut [u8; LINE], atoms: &[(usize, Vec<u8>)]) {
     }
 }
 
-/// How many states of one crash point were looked at.
+/// Counts the states of one crash point that were looked at.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct CrashStates {
     /// Distinct states visited.
     pub visited: u64,
-    /// Whether these were all there are.
+    /// True if these were all there are.
     pub exhaustive: bool,
 }
 
 impl CrashPoint<'_> {
-    /// How many lines may differ from what is durable.
+    /// Returns how many lines may differ from what is durable.
     pub fn pending_lines(&self) -> usize {
         self.options.len()
     }

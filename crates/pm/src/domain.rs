@@ -1,9 +1,9 @@
-//! What a commit promises: the durability domains.
+//! The durability domains: what a commit promises.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which failures a committed transaction survives.
+/// Names the failures that a committed transaction survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Domain {
@@ -32,7 +32,7 @@ impl Domain {
         }
     }
 
-    /// What a committed transaction survives, in a few words.
+    /// Says in a few words what a committed transaction survives.
     pub const fn survives(self) -> &'static str {
         match self {
             Self::Process => "kill -9, out-of-memory kill, upgrade; not a reboot",
@@ -42,8 +42,8 @@ impl Domain {
         }
     }
 
-    /// Whether a medium of domain `natural` really gives what `self` promises. Where it does not,
-    /// the domain is a *model*: the instructions are executed, the promise is not kept.
+    /// Returns whether a medium of domain `natural` really gives what `self` promises. Where it
+    /// does not, the domain is a *model*: the instructions are executed, the promise is not kept.
     pub const fn is_given_by(self, natural: Self) -> bool {
         matches!(self, Self::Process)
             || matches!(

@@ -9,8 +9,8 @@ use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod};
 use crate::offset::{Off, Range};
 
-/// What lies in front of this has small pages: whoever needs no more should not have to wait until a
-/// huge one is zeroed.
+/// The size of the part with small pages, at the front: whoever needs no more should not have to
+/// wait until a huge one is zeroed.
 const SMALL_BYTES: u64 = 16 << 20;
 
 /// Anonymous pages that are gone when the process is. Flush and fence do nothing.

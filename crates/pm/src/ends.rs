@@ -14,7 +14,7 @@ use std::io;
 use crate::files::File;
 use crate::pairing::{Epoch, FilesOf};
 
-/// Where it stands: in a sector of its own.
+/// The place of the ends: in a sector of its own.
 pub(crate) const ENDS_AT: u64 = 4608;
 /// Bytes of the file with room for the ends of the most partitions.
 pub(crate) const IDENTITY_BYTES: u64 = 8192;

@@ -1,4 +1,4 @@
-//! Which memories and files a database is made of.
+//! The memories and files that a database is made of.
 
 use crate::dram::Dram;
 use crate::files::{Files, HostFiles, RecordingFiles};
@@ -6,13 +6,13 @@ use crate::memory::Memory;
 use crate::pool::Pool;
 use crate::recording::Recording;
 
-/// One choice of a volatile memory, a durable memory, and files.
+/// A choice of a volatile memory, a durable memory, and files.
 pub trait Environment: Sized + 'static {
-    /// Where volatile structures live.
+    /// The memory where volatile structures live.
     type Volatile: Memory;
-    /// Where durable structures live.
+    /// The memory where durable structures live.
     type Durable: Memory;
-    /// Where logs and checkpoints of the traditional engines live.
+    /// The files where logs and checkpoints of the traditional engines live.
     type Files: Files;
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong below the allocator.
+//! Errors below the allocator.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,15 +25,15 @@ pub enum Bad {
     Misaligned {
         /// The offset.
         at: u64,
-        /// What it must be a multiple of.
+        /// The number that it must be a multiple of.
         align: u64,
     },
     /// The bytes at `at` cannot be what should stand there.
     #[error("damaged {what} at offset {at:#x}")]
     Damaged {
-        /// Which structure.
+        /// The structure.
         what: &'static str,
-        /// Where it starts.
+        /// The place where it starts.
         at: u64,
     },
     /// The process is a forked child of the one that opened the pool.
@@ -70,7 +70,7 @@ pub enum GrowError {
     Medium {
         /// Size that was wanted in bytes.
         wanted: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -85,23 +85,23 @@ pub enum PoolError {
     Io {
         /// The pool file.
         path: PathBuf,
-        /// What was tried.
+        /// The thing that was tried.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// There is already something at this path.
+    /// Something is already at this path.
     #[error("{path}: exists already; open it, or choose another path")]
     Exists {
         /// The pool file.
         path: PathBuf,
     },
-    /// Not an ordinary file.
+    /// The path does not lead to an ordinary file.
     #[error("{path}: is {what}, not a regular file; a pool must be a regular file")]
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What it is instead.
+        /// The kind of thing that it is instead.
         what: &'static str,
     },
     /// Another handle has the pool open, in this process or in another.
@@ -130,7 +130,7 @@ pub enum PoolError {
     Elsewhere {
         /// The path that was opened.
         path: PathBuf,
-        /// Where that is now, as far as it is known.
+        /// The place where that is now, as far as it is known.
         now: Option<PathBuf>,
     },
     /// The file is shorter than a header.
@@ -152,7 +152,7 @@ pub enum PoolError {
     HeaderDamaged {
         /// The pool file.
         path: PathBuf,
-        /// What is wrong with the first copy.
+        /// The fault of the first copy.
         why: &'static str,
     },
     /// The pool was written by another version of the format.
@@ -164,7 +164,7 @@ pub enum PoolError {
         found: u32,
         /// The version that this build reads.
         supported: u32,
-        /// What to do.
+        /// The advice: what to do.
         hint: &'static str,
     },
     /// The pool uses a feature that this build does not know.
@@ -182,7 +182,7 @@ pub enum PoolError {
     OtherMachine {
         /// The pool file.
         path: PathBuf,
-        /// What differs.
+        /// The thing that differs.
         what: &'static str,
     },
     /// The file is shorter than its header says.
@@ -251,7 +251,7 @@ pub enum PoolError {
     Sizes {
         /// The pool file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
 }

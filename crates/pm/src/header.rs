@@ -21,16 +21,16 @@ use crate::pairing::Epoch;
 pub const FORMAT_VERSION: u32 = 4;
 /// Bytes of a header copy.
 pub const HEADER_BYTES: usize = 128;
-/// Where the two copies start.
+/// The places where the two copies start.
 pub(crate) const COPIES: [u64; 2] = [0, 4096];
-/// Where the contents start: what is before belongs to the header.
+/// The place where the contents start: what is before belongs to the header.
 pub const POOL_DATA_START: u64 = 8192;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PERDURA\0");
 const BYTE_ORDER: u32 = 0x0102_0304;
 const KNOWN_FEATURES: u64 = 0;
 
-/// One copy as it stands in the pool. All integers little-endian.
+/// A copy as it stands in the pool. All integers little-endian.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug)]
 #[repr(C)]
 struct Layout {
@@ -59,7 +59,7 @@ const _: () = assert!(std::mem::offset_of!(Layout, checksum) == HEADER_BYTES - 8
 const _: () = assert!(std::mem::offset_of!(Layout, sequence) == 64);
 const _: () = assert!(std::mem::offset_of!(Layout, epoch) == 96);
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Identifies the pool for ever.
@@ -72,20 +72,20 @@ pub struct Header {
     pub size: u64,
     /// Bytes up to which the pool may grow.
     pub limit: u64,
-    /// What a commit promises.
+    /// The domain: what a commit promises.
     pub domain: Domain,
-    /// Whether the domain is stronger than the medium's and therefore only a model.
+    /// True if the domain is stronger than the medium's and therefore only a model.
     pub modelled: bool,
-    /// Whether the pool was closed and nothing was written since.
+    /// True if the pool was closed and nothing was written since.
     pub clean: bool,
-    /// Which opening of a database with files this is.
+    /// The epoch of the opening of a database with files.
     pub epoch: Epoch,
 }
 
-/// Why a copy of the header cannot be used.
+/// Says why a copy of the header cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeaderDamage {
-    /// It does not start with the magic number.
+    /// The copy does not start with the magic number.
     Magic,
     /// Written with another byte order, pointer width or line size.
     OtherMachine(&'static str),

@@ -13,7 +13,7 @@ pub fn lock_holders(file: &Metadata) -> io::Result<Vec<i32>> {
     Ok(holders(&fs::read_to_string("/proc/locks")?, file.ino()).collect())
 }
 
-/// Whether a process has this file open.
+/// Returns whether a process has this file open.
 ///
 /// # Errors
 /// The process is gone, or may not be looked at.

@@ -1,14 +1,14 @@
-//! What a recording medium calls before each thing that is done to it: a test that decides when
-//! which thread goes on does so there.
+//! The hook that a recording medium calls before each thing that is done to it: a test that decides
+//! when which thread goes on does so there.
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// Where in the source a store, a flush or a fence was asked for.
+/// The place in the source where a store, a flush or a fence was asked for.
 pub type Site = &'static Location<'static>;
 
-/// Nothing, or what a test wants to do.
+/// Does nothing, or what a test wants to do.
 #[derive(Clone, Default)]
 pub(crate) struct Hook(Option<Arc<dyn Fn(Site) + Send + Sync>>);
 

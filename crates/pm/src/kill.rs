@@ -27,7 +27,7 @@ pub struct Killed {
 }
 
 impl Killed {
-    /// What every process sees from then on.
+    /// Returns what every process sees from then on.
     pub fn visible(&self) -> &[u8] {
         &self.visible
     }
@@ -37,13 +37,13 @@ impl Killed {
         self.last_note
     }
 
-    /// How many events lie before the kill.
+    /// Returns the number of events before the kill.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// What the next process opens: the visible contents up to the size that the pool's header
-    /// has, marked as open, as [`crate::Pool`] does it. It records from before that mark.
+    /// Returns what the next process opens: the visible contents up to the size that the pool's
+    /// header has, marked as open, as [`crate::Pool`] does it. It records from before that mark.
     ///
     /// # Errors
     /// The kernel has no room for the reservation, or there is no header.

@@ -13,7 +13,7 @@ pub struct LineSet {
     lines: Vec<Line>,
 }
 
-/// How many of the most recently added lines are searched for a duplicate. Operations write
+/// The number of the most recently added lines that are searched for a duplicate. Operations write
 /// neighbouring things one after the other, so this finds nearly all of them.
 const LOOK_BACK: usize = 8;
 
@@ -66,12 +66,12 @@ impl LineSet {
         self.lines.clear();
     }
 
-    /// Whether there is nothing to flush.
+    /// Returns whether there is nothing to flush.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// How many lines a flush would write back.
+    /// Returns how many lines a flush would write back.
     pub fn len(&self) -> usize {
         self.lines.len()
     }

@@ -13,7 +13,7 @@ use crate::limits::page_bytes;
 use crate::memory::{Pod, View, checked_range};
 use crate::offset::{LINE_BYTES, Off, Range};
 
-/// How the pages of a file are mapped.
+/// The ways to map the pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
     /// Stores stay in this process and never reach the file.
@@ -36,7 +36,8 @@ impl Sharing {
     }
 }
 
-/// How addresses are reserved. Miri knows no pages without access: there all are usable at once.
+/// The protection and the flags with which addresses are reserved. Miri knows no pages without
+/// access: there all are usable at once.
 const RESERVED: (libc::c_int, libc::c_int) = if cfg!(miri) {
     (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)
 } else {

@@ -1,4 +1,4 @@
-//! What a file lies on, and which durability domain that gives.
+//! Finds out what a file lies on, and which durability domain that gives.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,13 +20,13 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Of what lies in no file, and ends with the process.
+    /// Describes what lies in no file and ends with the process.
     #[must_use]
     pub fn of_no_file(name: &str) -> Self {
         Self { name: name.to_owned(), natural: Domain::Process, page_bytes: page_bytes() }
     }
 
-    /// Whether the kernel grants `MAP_SYNC` on it.
+    /// Returns whether the kernel grants `MAP_SYNC` on it.
     pub(crate) fn maps_synchronously(&self) -> bool {
         matches!(self.natural, Domain::Adr | Domain::Eadr)
     }
@@ -37,7 +37,7 @@ const HUGETLBFS: i64 = 0x9584_58f6;
 /// The kind of a file system, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// It lies in memory, and is gone after a reboot.
+    /// The file lies in memory, and is gone after a reboot.
     Memory(&'static str),
     /// A sync hands what was written to a disk, or to whoever keeps it.
     Synced(&'static str),
@@ -70,8 +70,8 @@ fn kind_of(magic: i64) -> Kind {
     }
 }
 
-/// Whether the file system under an overlay has extents, as one on a disk does. One in memory has none,
-/// and the overlay passes the question on.
+/// Returns whether the file system under an overlay has extents, as one on a disk does. One in
+/// memory has none, and the overlay passes the question on.
 fn knows_extents(file: &File) -> bool {
     /// `struct fiemap`, with room for no extent: only their number is asked for.
     #[repr(C)]
@@ -135,7 +135,7 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
 /// Bytes that are free on a file system.
 pub(crate) struct Room {
     pub(crate) for_everybody: u64,
-    /// With what is kept for root.
+    /// The space with what is kept for root.
     pub(crate) for_root: u64,
 }
 
@@ -155,8 +155,9 @@ pub(crate) fn room(file: &File) -> io::Result<Room> {
     Ok(Room { for_everybody: bytes(stat.f_bavail), for_root: bytes(stat.f_bfree) })
 }
 
-/// Whether the kernel grants `MAP_SYNC`: the file lies on persistent memory, and a write-back of
-/// the processor's caches is enough. Asked for reading alone: the file may be open for no more.
+/// Returns whether the kernel grants `MAP_SYNC`: the file lies on persistent memory, and a
+/// write-back of the processor's caches is enough. It asks for reading alone: the file may be open
+/// for no more.
 fn maps_synchronously(file: &File) -> bool {
     let page = 4096;
     // SAFETY: a fresh mapping at an address that the kernel chooses, undone at once, never touched.
@@ -177,8 +178,8 @@ fn maps_synchronously(file: &File) -> bool {
     true
 }
 
-/// Whether the platform saves its caches on power loss (eADR), as the kernel reports it for every
-/// persistent memory region.
+/// Returns whether the platform saves its caches on power loss (eADR), as the kernel reports it for
+/// every persistent memory region.
 fn caches_are_saved() -> bool {
     let Ok(devices) = std::fs::read_dir("/sys/bus/nd/devices") else { return false };
     let mut domains = devices
@@ -246,7 +247,8 @@ mod tests {
         assert_eq!(kind_of(i64::from(0x9584_58f6_u32.cast_signed())), Kind::Memory("hugetlbfs"));
     }
 
-    /// Where both are there: what lies in memory has no extents, what lies on a disk has.
+    /// Extents tell a disk from memory where both are there: what lies in memory has no extents,
+    /// what lies on a disk has.
     #[cfg(not(miri))]
     #[test]
     fn extents_tell_a_disk_from_memory() {

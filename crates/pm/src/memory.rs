@@ -27,8 +27,7 @@ impl<T> Pod for T where
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Step(pub &'static str);
 
-/// What a part of an engine's work is for, as P1's breakdown of the execution time divides it
-/// (P1 5.5).
+/// The purposes of an engine's work, as P1's breakdown of the execution time divides it (P1 5.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Component {
     /// Tuples and fields: reading, writing, and finding room for them.
@@ -46,7 +45,7 @@ impl Component {
     pub const ALL: [Self; 4] = [Self::Storage, Self::Recovery, Self::Index, Self::Other];
 }
 
-/// One node or record, validated once and then read field by field.
+/// A node or record, validated once and then read field by field.
 ///
 /// Natively a checked range of addresses; an emulated memory counts the lines that the reads touch.
 ///
@@ -69,7 +68,7 @@ pub trait View: Copy {
     /// # Panics
     /// As [`View::word`].
     fn bytes(&self, at: usize, len: usize) -> Bytes<'_>;
-    /// How many of the `count` ascending words from byte `at` on are at most `key`.
+    /// Returns how many of the `count` ascending words from byte `at` on are at most `key`.
     ///
     /// # Panics
     /// As [`View::word`].
@@ -118,21 +117,21 @@ macro_rules! observe {
 /// offset may come from a damaged medium; writes go to places that the caller allocated, so an
 /// offset outside the memory is a bug of ours and panics.
 pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// Whether contents can outlive the process. Where not, flush and fence fold away.
+    /// True if contents can outlive the process. Where not, flush and fence fold away.
     const DURABLE: bool;
-    /// Whether an observer listens to [`Memory::mark`], [`Memory::enter`] and [`Memory::hold`]; what
-    /// overrides one of them sets this. See [`observe!`].
+    /// True if an observer listens to [`Memory::mark`], [`Memory::enter`] and [`Memory::hold`];
+    /// what overrides one of them sets this. See [`observe!`].
     ///
     /// [`observe!`]: crate::observe
     const OBSERVED: bool = false;
-    /// How one node is read: see [`View`].
+    /// The type with which one node is read: see [`View`].
     type View<'a>: View
     where
         Self: 'a;
 
     /// Bytes that may be used now.
     fn len(&self) -> u64;
-    /// Whether no byte may be used yet.
+    /// Returns whether no byte may be used yet.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -141,7 +140,8 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The limit is reached, or the medium is full; nothing has changed then.
     fn grow(&self, to: u64) -> Result<(), GrowError>;
-    /// Whether the medium is still sound. Commit, open and read paths ask before they return.
+    /// Returns an error if the medium is no longer sound. Commit, open and read paths ask before
+    /// they return.
     ///
     /// # Errors
     /// [`Bad::Poisoned`] after a media error or a failed sync.

@@ -89,7 +89,7 @@ impl Range {
         (self.start / LINE_BYTES, (self.start + self.len - 1) / LINE_BYTES + 1)
     }
 
-    /// How many cache lines the range touches.
+    /// Returns how many cache lines the range touches.
     #[inline]
     pub const fn line_count(self) -> u64 {
         let (first, end) = self.lines();

@@ -1,5 +1,5 @@
-//! Which files belong to a pool: the file `identity` in their directory says whose they are, and of
-//! which opening.
+//! The file `identity`, which tells which files belong to a pool: it stands in their directory and
+//! says whose they are, and of which opening.
 //!
 //! Invariants:
 //! - Files are used with the pool that has their uuid, and with it as it was when they were written
@@ -37,7 +37,7 @@ use crate::pool::random_uuid;
 
 /// The name of the file.
 pub const IDENTITY: &str = "identity";
-/// Where its two copies start.
+/// The places where its two copies start.
 const COPIES: [u64; 2] = [0, 4096];
 const BYTES: usize = 80;
 const MAGIC: u64 = u64::from_le_bytes(*b"PERDFILE");
@@ -69,7 +69,7 @@ pub fn stamp_of(uuid: [u8; 16]) -> u32 {
     crc32c::crc32c(&uuid).max(1)
 }
 
-/// One copy as it stands in the file. All integers little-endian.
+/// A copy as it stands in the file. All integers little-endian.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug)]
 #[repr(C)]
 struct Layout {
@@ -98,7 +98,7 @@ impl Layout {
     }
 }
 
-/// Whose files they are, if not those of the pool.
+/// Says whose files they are, if not those of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilesOf {
     /// Nobody's: there is no `identity`.
@@ -109,9 +109,9 @@ pub enum FilesOf {
     Another([u8; 16]),
     /// The database's, but of another opening.
     OtherMoment {
-        /// That of the pool.
+        /// The number of the pool's epoch.
         pool: u64,
-        /// That of the files.
+        /// The number of the files' epoch.
         files: u64,
     },
     /// The database's, but a file of a partition is of another moment, or of another database.
@@ -159,7 +159,7 @@ impl fmt::Display for FilesOf {
 pub struct Pairing<F: Files> {
     file: F::File,
     counts: Layout,
-    /// Which copy counts.
+    /// The copy that counts.
     copy: usize,
 }
 
@@ -216,7 +216,7 @@ impl<F: Files> Pairing<F> {
         })
     }
 
-    /// Whether they belong to the pool with this uuid and epoch.
+    /// Returns an error unless they belong to the pool with this uuid and epoch.
     ///
     /// # Errors
     /// They do not; whose they are.
@@ -249,7 +249,7 @@ impl<F: Files> Pairing<F> {
         Ends { epoch: self.counts.next, last }.write(&self.file)
     }
 
-    /// Whether an opening was cut off, so that the pool's header is to be settled before
+    /// Returns whether an opening was cut off, so that the pool's header is to be settled before
     /// [`Pairing::settle`] (step 1).
     pub fn was_cut_off(&self) -> bool {
         self.counts.epoch != self.counts.next
@@ -361,7 +361,7 @@ mod tests {
             read_header(&self.pool).unwrap().0
         }
 
-        /// One opening, as [`crate::Pool`] and the files do it.
+        /// Carries out an opening, as [`crate::Pool`] and the files do it.
         fn open(&self) -> Opening {
             self.open_and(true)
         }
@@ -417,8 +417,8 @@ mod tests {
         Header::choose([&pool[..4096], &pool[4096..]]).unwrap().0
     }
 
-    /// Wherever a power cut ends an opening, the next one finds a pair; and where another one ends
-    /// that, too.
+    /// The next opening finds a pair wherever a power cut ends an opening; and where another one
+    /// ends that, too.
     #[test]
     #[cfg_attr(miri, ignore = "thousands of states")]
     fn every_crash_in_an_opening_leaves_a_pair() {
@@ -485,8 +485,8 @@ mod tests {
         assert!(opens(&both.files.image(), &header_in(&between)).is_err(), "what was taken back");
     }
 
-    /// What a torn copy of the header has of an epoch, and the next opening's words over it, can make
-    /// that epoch whole after the files have forgotten it.
+    /// The rest of an epoch in a torn copy of the header, and the next opening's words over it, can
+    /// make that epoch whole after the files have forgotten it.
     #[test]
     #[cfg_attr(miri, ignore = "thousands of states")]
     fn the_epoch_of_an_opening_that_was_cut_off_does_not_come_back() {
@@ -585,7 +585,7 @@ mod tests {
         }
     }
 
-    /// As above, where the kill came while the pool's header was written.
+    /// The test above, but with the kill while the pool's header is written.
     #[test]
     #[cfg_attr(miri, ignore = "thousands of states")]
     fn a_power_cut_after_a_kill_within_the_header_leaves_a_pair() {
@@ -622,7 +622,7 @@ mod tests {
         }
     }
 
-    /// Without the sync of what begins an opening, the pool could be ahead of its files.
+    /// The pool could be ahead of its files without the sync of what begins an opening.
     #[test]
     fn the_sync_before_the_header_is_missed() {
         let both = Both::new();

@@ -45,20 +45,20 @@ pub struct Place {
 #[derive(Debug)]
 struct Asked {
     path: PathBuf,
-    /// Where a relative path began.
+    /// The directory where a relative path began.
     start: Option<File>,
     /// The root directory of the process at that time.
     root: Option<Inode>,
 }
 
-/// Where something is by now that a path has led to.
+/// Says where something is by now that a path has led to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
-    /// Where it was, or nobody can tell.
+    /// The thing is where it was, or nobody can tell.
     There,
-    /// It has no name any more.
+    /// The thing has no name any more.
     Removed,
-    /// It has this name, as far as that is known.
+    /// The thing has this name, as far as that is known.
     At(Option<PathBuf>),
 }
 
@@ -98,7 +98,7 @@ impl Place {
         Ok(Self { directory, name: name.into(), path: path.into(), asked, suffix: String::new() })
     }
 
-    /// Where the thing itself has its name, if a link has this one.
+    /// Returns the place where the thing itself has its name, if a link has this one.
     ///
     /// # Errors
     /// A directory on the way is not there, or there are too many links.
@@ -153,7 +153,7 @@ impl Place {
         path.into()
     }
 
-    /// Whether something has the name, a link that leads nowhere included.
+    /// Returns whether something has the name, a link that leads nowhere included.
     ///
     /// # Errors
     /// The kernel would not say.
@@ -165,7 +165,7 @@ impl Place {
         inode_at(&self.directory, &self.name)
     }
 
-    /// Whether the name leads to what is open as `file`.
+    /// Returns whether the name leads to what is open as `file`.
     ///
     /// # Errors
     /// The kernel would not say.
@@ -265,8 +265,8 @@ impl Place {
         open_at(&self.directory, OsStr::new("."), flags)?.sync_all()
     }
 
-    /// Where `file` is, which this place was found to have: whether its name leads to it, and the
-    /// path that was asked for still leads to the name.
+    /// Returns where `file` is, which this place was found to have: whether its name leads to it,
+    /// and the path that was asked for still leads to the name.
     pub(crate) fn whereabouts(&self, file: &File) -> Whereabouts {
         Self::judge(&self.is_as_asked(file), file)
     }
@@ -330,7 +330,7 @@ impl Named {
         Ok(Self { place: place.clone(), held })
     }
 
-    /// Whether its name still leads to it.
+    /// Returns whether its name still leads to it.
     ///
     /// # Errors
     /// The kernel would not say.
@@ -338,7 +338,7 @@ impl Named {
         self.place.leads_to(&self.held)
     }
 
-    /// Where it is by now: whether the path that was asked for still leads to it.
+    /// Returns where it is by now: whether the path that was asked for still leads to it.
     pub fn whereabouts(&self) -> Whereabouts {
         self.place.whereabouts(&self.held)
     }
@@ -371,7 +371,7 @@ impl Named {
     }
 }
 
-/// Why a file or a directory cannot be opened that has this owner and mode.
+/// Says why a file or a directory cannot be opened that has this owner and mode.
 pub(crate) fn no_right(owner: u32, mode: u32) -> String {
     let own = rustix::process::geteuid().as_raw();
     format!(
@@ -410,7 +410,7 @@ fn path_of(file: &File) -> Option<PathBuf> {
     (inode(&meta) == inode(&file.metadata().ok()?)).then_some(path)
 }
 
-/// As the kernel's; a signal interrupts nobody.
+/// Calls the kernel's `openat`; a signal interrupts nobody.
 fn openat(
     directory: impl AsFd,
     name: impl Arg + Copy,
@@ -438,7 +438,7 @@ fn inode_at(directory: &File, name: &OsStr) -> io::Result<Option<Inode>> {
     }
 }
 
-/// Whether a name in a directory leads to what is open as `file`.
+/// Returns whether a name in a directory leads to what is open as `file`.
 pub(crate) fn leads_to(directory: &File, name: &OsStr, file: &File) -> io::Result<bool> {
     Ok(inode_at(directory, name)? == Some(inode(&file.metadata()?)))
 }
@@ -528,7 +528,7 @@ pub(crate) fn for_each_file(
     Ok(())
 }
 
-/// Whether nothing at all is in a directory.
+/// Returns whether nothing at all is in a directory.
 pub(crate) fn is_empty(directory: &File) -> io::Result<bool> {
     for entry in Dir::read_from(directory)? {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {

@@ -45,7 +45,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::mapping::Sharing;
 use crate::watched::Watched;
 
-/// How many pools one process can have open with the handler on.
+/// The number of pools that one process can have open with the handler on.
 const PLACES: usize = 256;
 
 static WATCHED: Watched<Health, PLACES> = Watched::new();
@@ -62,7 +62,7 @@ const PRIVATE: u8 = 2;
 /// The kernel has refused.
 const REFUSED: u8 = 3;
 
-/// Whether a pool's medium has failed, and what it takes to cut the pool off from its file.
+/// Says whether a pool's medium has failed, and what it takes to cut the pool off from its file.
 #[derive(Debug)]
 pub(crate) struct Health {
     poisoned: AtomicBool,
@@ -87,7 +87,7 @@ impl Health {
         }
     }
 
-    /// Whether the medium has failed.
+    /// Returns whether the medium has failed.
     #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Relaxed)

@@ -73,7 +73,7 @@ impl<T> Flushed<T> {
         Self(object, PhantomData)
     }
 
-    /// What was flushed.
+    /// Returns what was flushed.
     #[inline]
     pub fn get(&self) -> &T {
         &self.0
@@ -81,7 +81,7 @@ impl<T> Flushed<T> {
 }
 
 impl<T> Durable<T> {
-    /// What is durable.
+    /// Returns what is durable.
     #[inline]
     pub fn get(&self) -> &T {
         &self.0
@@ -130,7 +130,7 @@ impl<T> Durable<Vec<T>> {
     }
 }
 
-/// One or several `Flushed` receipts that one fence makes durable.
+/// A single `Flushed` receipt or several that one fence makes durable.
 pub trait Receipts {
     /// The same receipts as `Durable` ones.
     type Durable;

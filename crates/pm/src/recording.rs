@@ -26,19 +26,19 @@ const PAGE: usize = 4096;
 /// A page of fresh memory: compared as a whole, many bytes at a time.
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// One thing that was done to a memory.
+/// A thing that was done to a memory.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// An ordered 8-byte store.
     Store {
-        /// Where.
+        /// The place.
         at: u64,
         /// The new value.
         value: u64,
     },
     /// A bulk copy.
     Copy {
-        /// Where it starts.
+        /// The place where it starts.
         at: u64,
         /// The bytes.
         bytes: Box<[u8]>,
@@ -47,14 +47,14 @@ pub enum Event {
     Flush {
         /// Number of the first line.
         first: u64,
-        /// One past the number of the last line.
+        /// The number of the last line, plus one.
         end: u64,
     },
     /// A fence.
     Fence,
     /// The memory grew.
     Grow {
-        /// To so many bytes.
+        /// The new size in bytes.
         to: u64,
     },
     /// A step of an engine.
@@ -66,15 +66,15 @@ pub enum Event {
 /// An [`Event`] with the thread that did it and the place in the source that asked for it.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// What was done.
+    /// The thing that was done.
     pub event: Event,
     /// A small number for the thread.
     pub thread: u32,
-    /// Who asked for it.
+    /// The caller that asked for it.
     pub site: Site,
 }
 
-/// What a [`Recording`] has seen since it was started.
+/// The record of what a [`Recording`] has seen since it was started.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// The durable contents when recording began.
@@ -313,8 +313,8 @@ impl Recording {
         self.record(|| Event::Note(note));
     }
 
-    /// Whether the two memories begin at the same address: nothing could be said then about pointers
-    /// that should be offsets.
+    /// Returns whether the two memories begin at the same address: nothing could be said then about
+    /// pointers that should be offsets.
     pub fn is_mapped_like(&self, other: &Self) -> bool {
         self.0.mapping.base() == other.0.mapping.base()
     }
@@ -347,7 +347,8 @@ impl Recording {
         self.log().grow_budget = times;
     }
 
-    /// How many more times the memory can grow, if [`Self::fail_growth_after`] has set a bound.
+    /// Returns how many more times the memory can grow, if [`Self::fail_growth_after`] has set a
+    /// bound.
     pub fn growths_left(&self) -> Option<u64> {
         self.log().grow_budget
     }

@@ -70,7 +70,7 @@ impl Made {
     }
 }
 
-/// How often the removal of a directory is tried, and how long it waits in between.
+/// The number of times that the removal of a directory is tried; `PAUSE` passes in between.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -132,12 +132,12 @@ pub fn remove_unfinished() {
     all().values().for_each(Made::remove);
 }
 
-/// Why something that is in the way is not removed.
+/// Says why something that is in the way is not removed.
 #[derive(Debug)]
 pub enum Left {
     /// Somebody is making it: in words.
     InUse(String),
-    /// It is not what an attempt that was cut off leaves.
+    /// The thing is not what an attempt that was cut off leaves.
     Foreign,
     /// The kernel refused.
     Io(io::Error),

@@ -1,4 +1,4 @@
-//! Which addresses are those of a pool, for the handler of SIGBUS: a table that it can read at any
+//! The table of the addresses of pools, for the handler of SIGBUS. The handler can read it at any
 //! moment, without a lock, while other threads open and close pools.
 //!
 //! Each place has a version, which is odd while the place changes. Who looks an address up believes

@@ -1,4 +1,4 @@
-//! What a memory does in bulk: copying runs of bytes out, searching words.
+//! Bulk operations of a memory: copying runs of bytes out, searching words.
 //!
 //! A tuple's columns are a handful of short runs, each of a length that is known only at run time;
 //! one call of `memcpy` a run costs more than the copy. A node's keys are a few dozen words; a
@@ -15,7 +15,7 @@ mod x86_64;
 /// overlap.
 pub(crate) type Gather = unsafe fn(base: *const u8, parts: &[crate::Range], out: *mut u8);
 
-/// How many of the `count` words from `words` on are at most `key`; the words ascend.
+/// Returns how many of the `count` words from `words` on are at most `key`; the words ascend.
 ///
 /// # Safety
 /// `count` words are readable, aligned or not.

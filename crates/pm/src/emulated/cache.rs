@@ -11,7 +11,7 @@ const EMPTY: u32 = u32::MAX;
 /// Lines are numbered below this: [`EMPTY`] is the entry of none.
 pub(crate) const LINES: u32 = EMPTY >> 1;
 
-/// What an access has done.
+/// The outcome of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touched {
     /// The line was in the cache.
@@ -28,7 +28,7 @@ pub struct CacheModel {
     entries: Vec<u32>,
     ways: usize,
     sets: u32,
-    /// For the remainder by `sets` without a division: `ceil(2^64 / sets)`.
+    /// Gives the remainder by `sets` without a division: `ceil(2^64 / sets)`.
     reciprocal: u64,
 }
 
@@ -50,7 +50,7 @@ impl CacheModel {
         }
     }
 
-    /// How many lines it has room for.
+    /// Returns the number of lines that it has room for.
     pub fn lines(&self) -> u64 {
         self.entries.len() as u64
     }
@@ -106,7 +106,7 @@ impl CacheModel {
         modified
     }
 
-    /// Whether a line is in the cache.
+    /// Returns whether a line is in the cache.
     pub fn holds(&self, line: u32) -> bool {
         let start = self.set_of(line) * self.ways;
         self.entries[start..start + self.ways].iter().any(|entry| *entry >> 1 == line)
@@ -139,7 +139,7 @@ fn touch(set: &mut [u32], line: u32, write: u32) -> Touched {
     outcome(found.is_some(), moved)
 }
 
-/// Of an access that moved this entry to the front, or out of the set.
+/// Returns the outcome of an access that moved this entry to the front, or out of the set.
 #[inline]
 fn outcome(hit: bool, moved: u32) -> Touched {
     match (hit, moved) {

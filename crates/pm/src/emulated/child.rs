@@ -110,7 +110,8 @@ mod tests {
         assert!(killed.to_string().contains("signal"), "{killed}");
     }
 
-    /// What a child holds open, a lock for example, is free when its parent is killed.
+    /// A thing that a child holds open, a lock for example, is free when the child's parent is
+    /// killed.
     #[test]
     fn a_child_ends_with_its_parent() {
         let mut ends = [0; 2];

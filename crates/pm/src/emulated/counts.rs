@@ -1,4 +1,4 @@
-//! What an emulated run is counted in.
+//! The counts of an emulated run.
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -7,7 +7,7 @@ macro_rules! counts {
         pub struct LineCounts { $($(#[$doc])* pub $name: u64,)* }
 
         impl LineCounts {
-            /// What was counted between `earlier` and `self`.
+            /// Returns what was counted between `earlier` and `self`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name - earlier.$name,)* }

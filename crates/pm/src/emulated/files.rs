@@ -55,15 +55,15 @@ struct Contents {
     bytes: u64,
     extents: Vec<Extent>,
     handles: u64,
-    /// Whether it has a name.
+    /// True if it has a name.
     named: bool,
 }
 
 #[derive(Debug)]
 struct Extent {
-    /// Where it starts in the memory.
+    /// The place in the memory where it starts.
     start: u64,
-    /// So many of its bytes were written; the others are zeros that are not there.
+    /// The number of its bytes that were written; the others are zeros that are not there.
     filled: u64,
 }
 

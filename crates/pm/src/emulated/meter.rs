@@ -1,4 +1,4 @@
-//! What every emulated memory of a run reports to: one cache, and counts of what it does.
+//! The meter that every emulated memory of a run reports to: one cache, and counts of what it does.
 //!
 //! Invariants:
 //! - What is counted is a function of the calls alone. A memory is known by the number that it got
@@ -36,20 +36,21 @@ const RECENT: usize = 4;
 /// Prefetches that nobody has waited for yet.
 const WAITING: usize = 4;
 
-/// What is emulated. All of it is part of a result: counts of different options do not compare.
+/// Selects what is emulated. All of it is part of a result: counts of different options do not
+/// compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeterOptions {
     /// Bytes of the last-level cache. 20 MB: the machine of P1 5.
     pub cache_bytes: u64,
     /// Lines of a set.
     pub ways: u32,
-    /// Whether a flush takes the line out of the cache (CLFLUSH, as in P1 2.3), or only writes it
-    /// back (CLWB, as the native memories do).
+    /// True if a flush takes the line out of the cache (CLFLUSH, as in P1 2.3), false if it only
+    /// writes it back (CLWB, as the native memories do).
     pub flush_evicts: bool,
-    /// Whether prefetches fetch lines. The processor may ignore them.
+    /// True if prefetches fetch lines. The processor may ignore them.
     pub prefetches: bool,
-    /// Whether a search among ascending words reads all of them (eight at a time, as the native
-    /// memories do with AVX-512), or halves the range (as they do without).
+    /// True if a search among ascending words reads all of them (eight at a time, as the native
+    /// memories do with AVX-512), false if it halves the range (as they do without).
     pub wide_search: bool,
     /// Lines of its own that the file system modifies and writes back at each sync of a file: its
     /// length and its time. All else that the kernel does costs no line.
@@ -69,14 +70,14 @@ impl Default for MeterOptions {
     }
 }
 
-/// What was counted between the mark before and this one, summed over all marks of the name.
+/// The counts between the mark before and this one, summed over all marks of the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StepTotals {
     /// The mark.
     pub step: Step,
-    /// How often it was met.
+    /// The number of times that it was met.
     pub times: u64,
-    /// What was counted up to it.
+    /// The counts up to it.
     pub counts: LineCounts,
 }
 
@@ -108,25 +109,25 @@ impl Meter {
         })))
     }
 
-    /// What is emulated.
+    /// Returns the options: what is emulated.
     pub fn options(&self) -> MeterOptions {
         self.state().options
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub fn counts(&self) -> LineCounts {
         let mut state = self.state();
         state.give_up_waiting();
         state.counts
     }
 
-    /// What was counted up to each mark, in the order in which the marks were first met; what came
-    /// behind the last mark is in [`Self::counts`] alone.
+    /// Returns what was counted up to each mark, in the order in which the marks were first met;
+    /// what came behind the last mark is in [`Self::counts`] alone.
     pub fn steps(&self) -> Vec<StepTotals> {
         self.state().steps.clone()
     }
 
-    /// What was counted for each component; the sum is [`Self::counts`].
+    /// Returns what was counted for each component; the sum is [`Self::counts`].
     pub fn components(&self) -> [(Component, LineCounts); Component::ALL.len()] {
         let mut state = self.state();
         state.give_up_waiting();
@@ -135,7 +136,7 @@ impl Meter {
         Component::ALL.map(|component| (component, state.components[component as usize]))
     }
 
-    /// How often each line was written.
+    /// Returns how often each line was written.
     pub fn wear(&self) -> Wear {
         self.state().wear.summary()
     }
@@ -183,7 +184,7 @@ impl Drop for Registration {
 /// Line numbers of the memories.
 #[derive(Default, Debug)]
 struct Frames {
-    /// By memory and number of the frame in it.
+    /// The counts, by memory and by the number of the frame in it.
     of: Vec<Vec<u32>>,
     used: u32,
     /// Given back, to be used again; the last one first.

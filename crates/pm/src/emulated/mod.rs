@@ -63,7 +63,7 @@ impl<M: Memory> Emulated<M> {
         Self { inner, registration: meter.register() }
     }
 
-    /// Who counts.
+    /// Returns the meter that counts.
     pub fn meter(&self) -> &Meter {
         &self.registration.meter
     }

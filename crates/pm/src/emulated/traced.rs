@@ -30,7 +30,7 @@ impl Environment for Tracing {
     type Files = MemoryFiles<Traced<Arena>>;
 }
 
-/// Where a traced memory and its shadow lie.
+/// The addresses of a traced memory and of its shadow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TracedRegion {
     /// Address of the memory.
@@ -59,7 +59,7 @@ impl<M: Memory> Traced<M> {
         Ok(Self { inner, shadow: Arc::new(shadow), region })
     }
 
-    /// Where it lies in this process.
+    /// Returns where it lies in this process.
     pub fn region(&self) -> TracedRegion {
         self.region
     }

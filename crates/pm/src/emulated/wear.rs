@@ -1,9 +1,9 @@
-//! How often each line was written.
+//! Counts how often each line was written.
 
 /// Lines of a page of counters.
 const PAGE: usize = 1 << 14;
 
-/// How evenly writes wear the memory.
+/// Describes how evenly writes wear the memory.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Wear {

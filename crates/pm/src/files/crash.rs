@@ -1,5 +1,5 @@
-//! From a trace of files to the states that a power cut could leave behind: `disk` mode of the
-//! crash model.
+//! Leads from a trace of files to the states that a power cut could leave behind: `disk` mode of
+//! the crash model.
 //!
 //! - A sync is a flush and a fence: what was written to the file before it, and the length, is
 //!   durable.
@@ -35,7 +35,7 @@ struct Version {
     bytes: Vec<u8>,
 }
 
-/// One file: what is durable, and what was done since.
+/// A file: what is durable of it, and what was done since.
 #[derive(Clone, Default, Debug)]
 struct Inode {
     durable: Vec<u8>,
@@ -47,7 +47,7 @@ struct Inode {
     cuts: Vec<(usize, usize)>,
     /// The contents that sectors had since the last sync, oldest first.
     sectors: BTreeMap<usize, Vec<Version>>,
-    /// Those of them that a sync has failed to write, and that were not written since.
+    /// The sectors that a sync has failed to write, and that were not written since.
     taken_for_written: BTreeSet<usize>,
 }
 
@@ -166,7 +166,7 @@ pub struct DiskReplay<'a> {
     inodes: BTreeMap<u64, Inode>,
     /// The directory as it is durable.
     names: BTreeMap<String, u64>,
-    /// What was done to the directory since, in order.
+    /// The changes to the directory since, in order.
     pending: Vec<&'a DiskEvent>,
     changed: bool,
     last_note: Option<u64>,
@@ -189,7 +189,7 @@ impl<'a> DiskReplay<'a> {
         }
     }
 
-    /// How many syncs lie behind.
+    /// Returns the number of syncs before it.
     pub fn syncs(&self) -> u64 {
         self.syncs
     }
@@ -318,12 +318,12 @@ pub struct DiskPoint<'a> {
     choices: Vec<Choice>,
     /// The notes up to here end with this one.
     pub last_note: Option<u64>,
-    /// How many events lie before.
+    /// The number of events before it.
     pub position: usize,
 }
 
 impl DiskPoint<'_> {
-    /// How many sectors, lengths and directories may differ from what is durable.
+    /// Returns how many sectors, lengths and directories may differ from what is durable.
     pub fn pending(&self) -> usize {
         self.choices.len()
     }

@@ -48,7 +48,7 @@ use crate::poison::fork_generation;
 use crate::pool::file::reserve_space;
 use crate::pool::registry::{Registered, unlock};
 
-/// What makes a file durable.
+/// The way in which a file is made durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Method {
     Nothing,
@@ -75,13 +75,13 @@ impl Method {
 struct Directory {
     /// The path that messages name.
     path: PathBuf,
-    /// Where it has its name; `None` if it is only gone through.
+    /// The place where it has its name; `None` if it is only gone through.
     place: Option<Place>,
     /// Everything is done to names in it.
     handle: fs::File,
-    /// Whether this handle created it.
+    /// True if this handle created it.
     made: bool,
-    /// Nothing in it is changed.
+    /// True if nothing in it is changed.
     read_only: bool,
     /// The owner and mode that new files are given.
     manner: Option<Manner>,
@@ -318,7 +318,7 @@ impl HostFiles {
         place.map(|place| Named::of(place, &self.0.handle)).transpose()
     }
 
-    /// Where the directory is by now. Of the path that led to it nothing is said.
+    /// Returns where the directory is by now. It says nothing of the path that led to it.
     pub fn whereabouts(&self) -> Whereabouts {
         let place = self.0.place.as_ref();
         place.map_or(Whereabouts::There, |place| place.whereabouts_here(&self.0.handle))
@@ -489,7 +489,7 @@ pub struct HostFile {
     largest: AtomicU64,
 }
 
-/// What modelled `adr` has to write back.
+/// The writes that modelled `adr` has to write back.
 #[derive(Default, Debug)]
 struct Unsynced {
     /// Written since the last sync, in order; neighbours are merged.

@@ -68,8 +68,8 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// [`io::ErrorKind::AlreadyExists`], there is no file `from`, or the kernel refuses.
     #[track_caller]
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Whether `name` leads to what is open as `file`. Where other programs make files, too, one of
-    /// theirs may have got the name.
+    /// Returns whether `name` leads to what is open as `file`. Where other programs make files,
+    /// too, one of theirs may have got the name.
     ///
     /// # Errors
     /// The kernel would not say.
@@ -93,7 +93,7 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn mark(&self, name: &str) -> io::Result<[u8; MARK_BYTES]> {
         Ok(unfinished::mark(name.as_ref()))
     }
-    /// Whether something has a name.
+    /// Returns whether something has the name.
     ///
     /// # Errors
     /// The kernel would not say.
@@ -121,7 +121,7 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// A sync failed.
     fn sync_all(&self) -> io::Result<()>;
-    /// What was written and synced so far, if it is counted.
+    /// Returns what was written and synced so far, if it is counted.
     fn counters(&self) -> Counters;
     /// Starts or stops counting.
     fn count(&self, on: bool);
@@ -134,7 +134,7 @@ pub trait File: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The kernel refuses.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -24,7 +24,7 @@ pub struct NewFile<F: Files> {
     name: String,
     /// `None` once the file has its name.
     file: Option<F::File>,
-    /// So that it goes with the process; behind the file in time.
+    /// Makes the file go with the process; dropped after `file`.
     unfinished: Option<Unfinished>,
     /// The first bytes, in whose place the mark stands.
     begin: Vec<u8>,

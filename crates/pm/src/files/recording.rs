@@ -17,7 +17,7 @@ use crate::counters::Counters;
 use crate::hook::Hook;
 use crate::recording::Site;
 
-/// One thing that was done to a directory or to a file in it.
+/// A thing that was done to a directory or to a file in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiskEvent {
     /// An empty file was created.
@@ -45,7 +45,7 @@ pub enum DiskEvent {
     Write {
         /// The file's number.
         file: u64,
-        /// Where.
+        /// The place.
         at: u64,
         /// The bytes.
         bytes: Box<[u8]>,
@@ -87,13 +87,13 @@ impl DiskEvent {
 /// A [`DiskEvent`] with the place in the source that asked for it.
 #[derive(Clone, Debug)]
 pub struct DiskRecord {
-    /// What was done.
+    /// The thing that was done.
     pub event: DiskEvent,
-    /// Who asked for it.
+    /// The caller that asked for it.
     pub site: Site,
 }
 
-/// What [`RecordingFiles`] have seen since they were started.
+/// The record of what [`RecordingFiles`] have seen since they were started.
 #[derive(Clone, Debug, Default)]
 pub struct DiskTrace {
     /// The durable files when recording began.
@@ -167,7 +167,8 @@ impl DiskTrace {
 #[derive(Default, Debug)]
 struct State {
     names: BTreeMap<String, u64>,
-    /// By number. A file that was removed stays, for handles that still have it open.
+    /// The contents of the files by number. A file that was removed stays, for handles that still
+    /// have it open.
     contents: BTreeMap<u64, Vec<u8>>,
     /// Bytes written since the last sync, by number.
     unsynced: BTreeMap<u64, u64>,
@@ -178,7 +179,7 @@ struct State {
     /// Bytes that the files may take together.
     limit: Option<u64>,
     once: bool,
-    /// Who makes the call that is looked at, and who made the last one that failed.
+    /// The maker of the call that is looked at, and of the last one that failed.
     caller: Option<Site>,
     refused: Option<Site>,
     hook: Hook,
@@ -331,7 +332,7 @@ impl RecordingFiles {
         (state.budget, state.once) = (Some(calls), true);
     }
 
-    /// Whether the call that [`Self::fail_once_after`] has picked is still to come.
+    /// Returns whether the call that [`Self::fail_once_after`] has picked is still to come.
     pub fn will_fail(&self) -> bool {
         self.state().budget.is_some()
     }
@@ -358,8 +359,8 @@ impl RecordingFiles {
         self.state().refused
     }
 
-    /// How many more mutating calls succeed, if [`Self::fail_after`] or [`Self::fail_once_after`] has
-    /// set a bound and has not struck.
+    /// Returns how many more mutating calls succeed, if [`Self::fail_after`] or
+    /// [`Self::fail_once_after`] has set a bound and has not struck.
     pub fn calls_left(&self) -> Option<u64> {
         self.state().budget
     }

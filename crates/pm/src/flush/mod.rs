@@ -59,7 +59,7 @@ impl FlushInstruction {
         }
     }
 
-    /// Whether this processor has the instruction.
+    /// Returns whether this processor has the instruction.
     pub fn is_available(self) -> bool {
         arch::has(self)
     }

@@ -17,7 +17,7 @@ use crate::media::boot_id;
 use crate::offset::Range;
 use crate::place::{Place, no_right, what};
 
-/// What is reserved in one go at least.
+/// The least number of bytes that is reserved in one go.
 const LEAST_PIECE: u64 = 64 << 10;
 
 /// Reserves `len` bytes of a file from byte `from` on, at once if no signal comes. A file system

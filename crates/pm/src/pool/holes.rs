@@ -150,7 +150,7 @@ mod tests {
         pool
     }
 
-    /// As `cp --sparse=always` makes it.
+    /// Makes a copy as `cp --sparse=always` does.
     fn sparse_copy(from: &Path, to: &Path) {
         let bytes = std::fs::read(from).unwrap();
         let copy = File::create(to).unwrap();

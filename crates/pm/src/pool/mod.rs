@@ -94,7 +94,7 @@ struct Shared {
     tally: Tally,
     /// Pages to sync at the next fence of a `disk` pool.
     notes: Notes,
-    /// Where the file has its name.
+    /// The place where the file has its name.
     place: Place,
     file: File,
     header: Mutex<Header>,
@@ -125,12 +125,12 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Shared>);
 
-/// Where the mark of an unfinished pool stands: between the copies of the header.
+/// The place where the mark of an unfinished pool stands, between the copies of the header.
 const MARK_AT: u64 = 2048;
 const _: () = assert!(MARK_AT >= crate::header::HEADER_BYTES as u64 && MARK_AT < 4096);
 
 impl Pool {
-    /// Where the pool has its name.
+    /// Returns the place where the pool has its name.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
@@ -215,8 +215,8 @@ impl Pool {
     }
 }
 
-/// Whether what is written survives a reboot. A model promises no more than a process pool, whatever
-/// its medium keeps.
+/// Returns whether what is written survives a reboot. A model promises no more than a process pool,
+/// whatever its medium keeps.
 fn survives_reboot(domain: Domain, modelled: bool) -> bool {
     domain != Domain::Process && !modelled
 }

@@ -1,4 +1,4 @@
-//! Which pages of a `disk` pool have been flushed and are to be synced at the next fence.
+//! Notes which pages of a `disk` pool have been flushed and are to be synced at the next fence.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

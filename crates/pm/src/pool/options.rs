@@ -1,14 +1,14 @@
-//! How a pool is created and opened.
+//! The options with which a pool is created and opened.
 
 use crate::domain::Domain;
 
-/// How a pool is created or opened.
+/// The options with which a pool is created or opened.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     /// The domain to create the pool with; `None` takes the medium's own. When opening, `None`
     /// takes what the header says, anything else must agree with it.
     pub domain: Option<Domain>,
-    /// Whether a domain stronger than the medium's may be modelled.
+    /// True if a domain stronger than the medium's may be modelled.
     pub model: bool,
     /// Bytes that a new pool starts with.
     pub initial_bytes: u64,
@@ -18,7 +18,7 @@ pub struct PoolOptions {
     pub accept_loss: bool,
     /// Turn media errors (SIGBUS) into a poisoned pool instead of a dead process.
     pub catch_media_errors: bool,
-    /// On tmpfs: ask the kernel for huge pages as the pool grows.
+    /// True to ask the kernel for huge pages as the pool grows, on tmpfs.
     pub huge_pages: bool,
     /// A new pool is marked as unfinished, and one at its place that an attempt has left which was
     /// killed is removed before.
@@ -43,7 +43,7 @@ impl Default for PoolOptions {
     }
 }
 
-/// Whether a pool is opened to work with it or only to look at it.
+/// Says whether a pool is opened to work with it or only to look at it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Reads and writes; marks the pool as open.

@@ -1,5 +1,5 @@
-//! Who has a pool open: `flock` against other processes, a registry by device and inode against
-//! this one.
+//! The registry of who has a pool open: `flock` works against other processes, a table by device
+//! and inode against this one.
 
 use std::collections::BTreeSet;
 use std::fs::File;
