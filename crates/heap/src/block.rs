@@ -82,14 +82,14 @@ impl<M: Memory> Heap<M> {
         Range::new(start + u64::from(lane - block.first) * LANE_AREA_BYTES, LANE_AREA_BYTES)
     }
 
-    /// How many lanes a block of so many chunks has that begins with lane `first`.
+    /// Returns how many lanes a block of so many chunks has that begins with lane `first`.
     fn lanes_in(&self, chunks: u32, first: u32) -> u32 {
         let bytes = (u64::from(chunks) << self.0.chunk_shift) - CHUNK_HEADER_BYTES;
         let room = u64::from(MAX_LANES.saturating_sub(first));
         (bytes / LANE_AREA_BYTES).min(room) as u32
     }
 
-    /// Where the link to the block behind this one stands.
+    /// Returns where the link to the block behind this one stands.
     fn next_at(&self, block: Option<&Block>) -> Off<u64> {
         let next = |block: &Block| Off::new(self.chunk_at(block.chunk) + NEXT_BLOCK_AT);
         block.map_or(FIRST_BLOCK, next)

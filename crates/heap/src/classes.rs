@@ -11,7 +11,8 @@ const SMALL_CLASSES: usize = 32;
 pub(crate) const CLASSES: usize = SMALL_CLASSES + 12 * 8;
 /// Slots of more bytes, and the objects of spans, start at multiples of [`LARGE_ALIGN`].
 const LARGE: u64 = 256 << 10;
-/// Where large objects start is a multiple of this, so that a word has room for their length.
+/// The number that the start of a large object is a multiple of, so that a word has room for their
+/// length.
 pub const LARGE_ALIGN: u64 = 512;
 
 /// The smallest class whose slots hold `bytes` bytes, if there is one.
@@ -37,14 +38,15 @@ pub(crate) fn slot_bytes(class: usize) -> u64 {
     (1 << doubling) + step as u64 * (1 << (doubling - 3))
 }
 
-/// How the slots of a class lie in a chunk.
+/// Describes how the slots of a class lie in a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Shape {
     /// Bytes of a slot.
     pub(crate) slot_bytes: u32,
     /// Slots in a chunk.
     pub(crate) slots: u32,
-    /// Where the first slot starts, from the start of the chunk. The bitmap lies before it.
+    /// The place where the first slot starts, from the start of the chunk. The bitmap lies before
+    /// it.
     pub(crate) slots_at: u32,
     /// `2^40 / slot_bytes`, rounded up: turns the division of [`Self::slot_of`] into a product.
     reciprocal: u64,
@@ -78,7 +80,7 @@ impl Shape {
         Self { slot_bytes: slot_bytes as u32, slots: 1, slots_at, reciprocal }
     }
 
-    /// Which slot starts `from_chunk` bytes after the start of the chunk.
+    /// Returns which slot starts `from_chunk` bytes after the start of the chunk.
     #[inline]
     pub(crate) fn slot_of(&self, from_chunk: u64) -> Option<u32> {
         let within = from_chunk.checked_sub(u64::from(self.slots_at))?;
@@ -87,7 +89,7 @@ impl Shape {
             .then_some(slot as u32)
     }
 
-    /// Where slot `slot` starts, from the start of the chunk.
+    /// Returns where slot `slot` starts, from the start of the chunk.
     #[inline]
     pub(crate) fn offset_of(&self, slot: u32) -> u64 {
         u64::from(self.slots_at) + u64::from(slot) * u64::from(self.slot_bytes)

@@ -1,4 +1,4 @@
-//! What can go wrong in the allocator.
+//! Errors of the allocator.
 
 use pm::{Bad, GrowError};
 
@@ -23,13 +23,13 @@ pub enum HeapError {
     /// All lanes that there can be have been handed out.
     #[error("a heap has at most {max} lanes, and all of them have an owner")]
     NoLaneLeft {
-        /// How many lanes there can be, the fixed ones among them.
+        /// The most lanes that there can be, the fixed ones among them.
         max: u32,
     },
     /// All entries of the root directory are taken.
     #[error("the root directory is full: at most {max} names")]
     NamesFull {
-        /// How many names there can be.
+        /// The most names that there can be.
         max: usize,
     },
     /// A name is empty or too long.
@@ -46,7 +46,7 @@ pub enum HeapError {
     /// The heap was asked for with impossible parameters.
     #[error("a heap cannot have {what}")]
     Options {
-        /// What is impossible.
+        /// The thing that is impossible.
         what: String,
     },
 }

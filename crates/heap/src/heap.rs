@@ -27,14 +27,14 @@ use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The longest name of a root, in bytes.
 pub const MAX_NAME_BYTES: usize = NAME_BYTES;
 
-/// How a heap is formatted.
+/// Options for formatting a heap.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapOptions {
     /// Bytes of a chunk: a power of two from 8 KiB to 4 MiB. An object that is larger takes
     /// neighbouring chunks.
     pub chunk_bytes: u64,
-    /// How many lanes there are from the start: one for each partition. There is room for as many
-    /// names, and for 62 at least. [`crate::Lanes`] has more.
+    /// The number of lanes from the start: one for each partition. There is room for as many names,
+    /// and for 62 at least. [`crate::Lanes`] has more.
     pub lanes: u32,
 }
 
@@ -44,12 +44,12 @@ impl Default for HeapOptions {
     }
 }
 
-/// How much of the memory is used for what.
+/// Says how much of the memory is used for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkUse {
-    /// What the slots of the chunk are for; `None` for a chunk that is free, or holds lanes.
+    /// The purpose of the chunk's slots; `None` for a chunk that is free, or holds lanes.
     pub purpose: Option<Purpose>,
-    /// How many lanes lie in the block of lanes that the chunk is part of; 0 where it is of none.
+    /// The number of lanes in the block of lanes that the chunk is part of; 0 where it is of none.
     pub lanes: u32,
     /// The lane that the chunk belongs to; in a block of lanes, the first one.
     pub lane: u16,
@@ -73,7 +73,7 @@ pub(crate) struct Supply {
     pub(crate) hints: Hints,
 }
 
-/// Whether hints that were stored over others are durable.
+/// Says whether hints that were stored over others are durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hints {
     /// They are.
@@ -92,12 +92,12 @@ pub(crate) struct Shared<M> {
     pub(crate) chunks_at: u64,
     pub(crate) lanes: u32,
     names: u32,
-    /// Where the object of a span starts in its first chunk.
+    /// The place where the object of a span starts in its first chunk.
     pub(crate) span_object_at: u32,
     pub(crate) shapes: Box<[Shape; CLASSES]>,
     supply: Mutex<Supply>,
     lent: Mutex<Vec<bool>>,
-    /// How many lanes there are, those in blocks among them.
+    /// The number of lanes, those in blocks among them.
     pub(crate) all_lanes: AtomicU32,
     pub(crate) handed_out: Mutex<HandedOut>,
 }
@@ -239,7 +239,8 @@ impl<M: Memory> Heap<M> {
         &self.0.memory
     }
 
-    /// How many lanes there are for [`Self::lane`]. Those in blocks are [`crate::Lanes`]' affair.
+    /// Returns the number of lanes for [`Self::lane`]. Those in blocks are [`crate::Lanes`]'
+    /// affair.
     pub fn lanes(&self) -> u32 {
         self.0.lanes
     }
@@ -277,7 +278,7 @@ impl<M: Memory> Heap<M> {
         Range::new(start, LANE_AREA_BYTES)
     }
 
-    /// Where chunk `number` starts.
+    /// Returns where chunk `number` starts.
     #[inline]
     pub(crate) fn chunk_at(&self, number: u32) -> u64 {
         self.0.chunks_at + (u64::from(number) << self.0.chunk_shift)
@@ -303,7 +304,7 @@ impl<M: Memory> Heap<M> {
         if sound { Ok(Some(tag)) } else { Err(Bad::Damaged { what: "chunk tag", at }) }
     }
 
-    /// Whether the object at `offset` is persisted.
+    /// Returns whether the object at `offset` is persisted.
     ///
     /// # Errors
     /// There is no slot at this offset.

@@ -31,7 +31,7 @@ use crate::layout::{
 use crate::mini;
 use crate::span::SPAN_INDEX;
 
-/// What an object is for. Objects of different purposes never share a chunk.
+/// The purpose of an object. Objects of different purposes never share a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Purpose {
@@ -49,7 +49,8 @@ impl Purpose {
     }
 }
 
-/// How many chunks are looked at for free slots before a new one is taken from the memory.
+/// The number of chunks that are looked at for free slots before a new one is taken from the
+/// memory.
 pub(crate) const DISCOVER_STEP: usize = 32;
 
 /// Free slots of a class, in chunks, of which a lane keeps so many before it gives an empty chunk back.
@@ -84,11 +85,12 @@ pub struct Lane<M: Memory> {
     pub(crate) number: u32,
     pub(crate) area: Range,
     pub(crate) classes: Vec<Class>,
-    /// What is known of the lane's chunks, by chunk number.
+    /// The knowledge of the lane's chunks, by chunk number.
     pub(crate) chunks: Vec<Option<Box<Chunk>>>,
     /// The next chunk that was there when the heap was opened and has not been looked at.
     pub(crate) undiscovered: std::ops::Range<u32>,
-    /// Nothing durable names a slot that is not persisted, so that an empty chunk is nobody's.
+    /// True if nothing durable names a slot that is not persisted, so that an empty chunk is
+    /// nobody's.
     pub(crate) recovered: bool,
     pub(crate) mini: Vec<MiniEntry>,
     mini_freed: Vec<u64>,
@@ -311,7 +313,7 @@ impl<M: Memory> Lane<M> {
         Ok(())
     }
 
-    /// Whether an allocation that finds no room takes a slot that is kept back.
+    /// Sets whether an allocation that finds no room takes a slot that is kept back.
     pub fn use_kept(&mut self, use_them: bool) {
         self.uses_kept = use_them;
     }
@@ -457,8 +459,8 @@ impl<M: Memory> Lane<M> {
         Ok(())
     }
 
-    /// Where the lane says which chunk it took last. Nothing makes the word durable: it is for the
-    /// process after a kill, which sees it and not whether the chunk's tag is durable.
+    /// Returns where the lane says which chunk it took last. Nothing makes the word durable: it is
+    /// for the process after a kill, which sees it and not whether the chunk's tag is durable.
     pub(crate) fn taken_at(&self) -> Off<u64> {
         Off::new(self.area.start + TAKEN_AT)
     }
@@ -690,8 +692,8 @@ impl<M: Memory> Lane<M> {
         }
     }
 
-    /// As [`Self::settle`], where another thread may have committed the last mini-transaction and
-    /// flushed its end: this one's fence does not cover that.
+    /// Acts as [`Self::settle`], where another thread may have committed the last mini-transaction
+    /// and flushed its end: this one's fence does not cover that.
     pub(crate) fn end_mini(&mut self) {
         if self.unfenced {
             self.memory().flush_word(Off::<u64>::new(self.area.start + MINI_LOG_AT));

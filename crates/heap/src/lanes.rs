@@ -40,14 +40,14 @@ impl Freed {
     }
 }
 
-/// Where a lane goes when it is dropped.
+/// The place where a lane goes when it is dropped.
 #[derive(Debug)]
 pub(crate) enum Home {
-    /// It was there when the heap was formatted.
+    /// The lane was there when the heap was formatted.
     Fixed,
-    /// To those that can be taken.
+    /// The lane goes to those that can be taken.
     HandedOut(Arc<Freed>),
-    /// It was put away.
+    /// The lane was put away.
     Away,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Known {
     undiscovered: std::ops::Range<u32>,
     recovered: bool,
     kept: Vec<(usize, Vec<u64>)>,
-    /// It has no empty chunk.
+    /// True if it has no empty chunk.
     emptied: bool,
 }
 
@@ -72,7 +72,8 @@ pub(crate) struct HandedOut {
     idle: Vec<Known>,
     /// Lanes that nobody has taken since the heap was opened.
     unused: BTreeSet<u32>,
-    /// From this number on they were made by this process, and have no chunk but those that it knows.
+    /// The number from which on they were made by this process, and have no chunk but those that it
+    /// knows.
     made_from: u32,
     /// The queue of each, by its number.
     freed: Vec<Arc<Freed>>,
@@ -290,7 +291,7 @@ impl<M: Memory> Lanes<M> {
         Ok(())
     }
 
-    /// How many lanes there are in blocks, those that somebody has among them.
+    /// Returns how many lanes are in blocks, those that somebody has among them.
     pub fn count(&self) -> u32 {
         self.0.0.all_lanes.load(Relaxed) - self.0.lanes()
     }

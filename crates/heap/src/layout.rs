@@ -1,4 +1,4 @@
-//! What the allocator keeps in memory: `docs/format/heap.md` draws it.
+//! The layout of what the allocator keeps in memory: `docs/format/heap.md` draws it.
 
 use pm::{Off, POOL_DATA_START};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -14,13 +14,14 @@ pub(crate) const SUPERBLOCK_AT: u64 = POOL_DATA_START;
 pub(crate) const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"PDHEAP01");
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"PDCK");
 pub(crate) const NAME_BYTES: usize = 48;
-/// Where the root directory begins.
+/// The place where the root directory begins.
 const NAMES_AT: u64 = SUPERBLOCK_AT + 128;
 /// Words for hints: 128 classes for each purpose.
 pub(crate) const HINT_CLASSES: u64 = 128;
 pub(crate) const HINTS_BYTES: u64 = 3 * HINT_CLASSES * 8;
 pub(crate) const MINI_LOG_AT: u64 = HINTS_BYTES;
-/// In the line of the mini-transaction log's header: the chunk that the lane took last, plus one.
+/// The place, in the line of the mini-transaction log's header, of the number of the chunk that the
+/// lane took last, plus one.
 pub(crate) const TAKEN_AT: u64 = MINI_LOG_AT + 8;
 pub(crate) const MINI_LOG_WORDS: usize =
     ((LANE_AREA_BYTES - MINI_LOG_AT - 64) / size_of::<MiniEntry>() as u64) as usize;
@@ -41,7 +42,7 @@ pub(crate) struct Superblock {
 /// A word of its own line: how many chunks have been taken from the memory so far.
 pub(crate) const HIGH_WATER: Off<u64> = Off::new(SUPERBLOCK_AT + 64);
 
-/// In the same line: the link to the first block of lanes; zero where there is none.
+/// The link to the first block of lanes, in the superblock's line; zero where there is none.
 pub(crate) const FIRST_BLOCK: Off<u64> = Off::new(SUPERBLOCK_AT + 72);
 
 /// The class in the tag of a block's first chunk; the word with its length stands where a span has
@@ -84,15 +85,15 @@ const _: () = assert!(directory_names(1) == 62 && lanes_at(62) == SUPERBLOCK_AT 
 const _: () = assert!(MINI_LOG_WORDS == 316);
 const _: () = assert!(FIRST_BLOCK.get() / 64 == HIGH_WATER.get() / 64);
 
-/// How many names the root directory of a heap with so many lanes has room for: at least one a
-/// lane, and as many as fit into the superblock's pages.
+/// Returns how many names the root directory of a heap with so many lanes has room for: at least
+/// one a lane, and as many as fit into the superblock's pages.
 pub(crate) const fn directory_names(lanes: u32) -> u32 {
     let bytes = 128 + lanes as u64 * size_of::<NameEntry>() as u64;
     let whole = bytes.next_multiple_of(SUPERBLOCK_BYTES);
     ((whole - 128) / size_of::<NameEntry>() as u64) as u32
 }
 
-/// Where the area of lane 0 starts: directly behind the root directory.
+/// Returns where the area of lane 0 starts: directly behind the root directory.
 pub(crate) const fn lanes_at(names: u32) -> u64 {
     NAMES_AT + names as u64 * size_of::<NameEntry>() as u64
 }

@@ -32,11 +32,11 @@ use crate::layout::{
 /// Bytes of the largest object.
 pub const MAX_OBJECT_BYTES: u64 = 1 << 30;
 
-/// Where in a lane's classes those of spans are: one for each purpose, behind all others.
+/// The index of the first of a lane's classes of spans: one for each purpose, behind all others.
 pub(crate) const SPAN_INDEX: usize = CLASSES * 3;
 
-/// Where a span's object starts, from the start of its first chunk, in a heap whose chunks start at
-/// `chunks_at`.
+/// Returns where a span's object starts, from the start of its first chunk, in a heap whose chunks
+/// start at `chunks_at`.
 pub(crate) fn object_at(chunks_at: u64) -> u32 {
     let phase = chunks_at % LARGE_ALIGN;
     ((CHUNK_HEADER_BYTES + 8 + phase).next_multiple_of(LARGE_ALIGN) - phase) as u32
@@ -76,7 +76,7 @@ impl Supply {
 }
 
 impl<M: Memory> Heap<M> {
-    /// How the slots of a chunk with this tag lie, and how many chunks it is.
+    /// Returns how the slots of a chunk with this tag lie, and how many chunks it is.
     pub(crate) fn shape_of(&self, number: u32, tag: ChunkTag) -> Result<(Shape, u32), Bad> {
         if tag.class < BLOCK_CLASS {
             return Ok((self.0.shapes[usize::from(tag.class)], 1));
@@ -91,7 +91,7 @@ impl<M: Memory> Heap<M> {
         Ok((Shape::default(), chunks))
     }
 
-    /// How many chunks the span, or the block of lanes, is that begins with this one.
+    /// Returns how many chunks the span, or the block of lanes, is that begins with this one.
     pub(crate) fn length_of(&self, number: u32) -> Result<u32, Bad> {
         let at = self.chunk_at(number);
         let word = self.memory().load(Off::new(at + SPAN_WORD_AT), Acquire)?;
@@ -108,7 +108,7 @@ impl<M: Memory> Heap<M> {
         Shape::span(bytes - u64::from(self.0.span_object_at), self.0.span_object_at)
     }
 
-    /// How many chunks a chunk of this class is.
+    /// Returns how many chunks a chunk of this class is.
     pub(crate) fn chunks_of(&self, chunk: &Chunk) -> u32 {
         if usize::from(chunk.class) < SPAN_INDEX {
             return 1;
