@@ -46,7 +46,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
     hash ^ hash >> SHIFT
 }
 
-/// How a filter is built and probed; the bits themselves are the caller's bytes.
+/// Builds and probes a filter; the bits themselves are the caller's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bloom {
     probes: u32,
@@ -71,7 +71,7 @@ impl Bloom {
         self.probes
     }
 
-    /// Where in a filter of `bytes` bytes the block of a key starts.
+    /// Returns where, in a filter of `bytes` bytes, the block of a key starts.
     #[inline]
     fn block_at(bytes: u64, hash: u64) -> u64 {
         let blocks = (bytes / BLOOM_BLOCK_BYTES).max(1);
@@ -90,8 +90,8 @@ impl Bloom {
         }
     }
 
-    /// Whether a key may have been added; `false` is certain. A filter that is shorter than a
-    /// block holds nothing back.
+    /// Returns whether a key may have been added; `false` is certain. A filter that is shorter than
+    /// a block holds nothing back.
     pub fn may_contain(&self, filter: &[u8], hash: u64) -> bool {
         if (filter.len() as u64) < BLOOM_BLOCK_BYTES {
             return true;

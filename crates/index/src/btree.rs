@@ -110,7 +110,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         }
     }
 
-    /// Where the root pointer lives.
+    /// Returns where the root pointer lives.
     pub fn root_cell(&self) -> Off<u64> {
         self.root_cell
     }
@@ -155,8 +155,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         }
     }
 
-    /// Which child of an inner node holds `key`: the number of keys that are at most `key`, or,
-    /// if `below`, less than `key`.
+    /// Returns which child of an inner node holds `key`: the number of keys that are at most `key`,
+    /// or, if `below`, less than `key`.
     #[inline]
     pub(crate) fn child_for<V: View>(&self, node: &V, key: &K, below: bool) -> usize {
         key.child(node, self.shape.key_at(0), keys_of(node), self.shape.width, below)

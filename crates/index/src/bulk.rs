@@ -23,7 +23,7 @@ use crate::leaf::{Append, LeafLayout, value_at};
 pub type LeafEntry<K> = (K, u64, usize);
 
 impl<K: Key, L: LeafLayout> BTree<K, L> {
-    /// Whether the tree has a root.
+    /// Returns whether the tree has a root.
     ///
     /// # Errors
     /// The root pointer lies outside the memory.

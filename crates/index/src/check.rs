@@ -9,12 +9,12 @@ use crate::key::Key;
 use crate::layout::{NODE_ALIGN, height_of, keys_of};
 use crate::leaf::LeafLayout;
 
-/// What a tree consists of.
+/// The parts that a tree consists of.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeUse {
-    /// Where its nodes are.
+    /// The places of its nodes.
     pub nodes: Vec<u64>,
-    /// How many entries it has.
+    /// The number of its entries.
     pub entries: u64,
     /// Levels, leaves included.
     pub levels: usize,

@@ -1,6 +1,6 @@
-//! Which frame of a cache holds what, and which one is given up next: by a clock, whose hand goes
-//! round and takes a frame that was not used since it last came by. A scan does not drive out what
-//! is in use that way.
+//! A table of which frame of a cache holds what. It tells which frame is given up next, by a clock,
+//! whose hand goes round and takes a frame that was not used since it last came by. A scan does not
+//! drive out what is in use that way.
 //!
 //! Two caches are made of it: that of copy-on-write pages ([`crate::cow`]) and that of the blocks
 //! of SSTables. Where their frames lie, what is read or written, and for how long a lock is held
@@ -45,15 +45,15 @@ pub type MixSet<K> = HashSet<K, BuildHasherDefault<Mix>>;
 /// A frame of a cache.
 #[derive(Debug)]
 pub struct Frame<K> {
-    /// Where it lies.
+    /// The place where it lies.
     pub at: u64,
-    /// How many bytes of it count.
+    /// The number of its bytes that count.
     pub bytes: u32,
-    /// How many read it now.
+    /// The number of readers that read it now.
     pub pins: u32,
     /// Used since the hand came by.
     pub used: bool,
-    /// It has what its medium has not.
+    /// True if it has what its medium has not.
     pub dirty: bool,
     key: Option<K>,
 }
@@ -78,17 +78,17 @@ impl<K: Copy + Eq + Hash> Clock<K> {
         Self { places, frames: Vec::new(), hand: 0, most }
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether there is no frame.
+    /// Returns whether there is no frame.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Whether there are as many frames as there should be.
+    /// Returns whether there are as many frames as there should be.
     pub fn is_full(&self) -> bool {
         self.frames.len() >= self.most
     }

@@ -17,12 +17,12 @@ pub const WIDE_KEY_BYTES: usize = 240;
 pub trait Key: Clone + Ord + fmt::Debug + Send + Sync + 'static {
     /// The key that is stored at byte `at` of a node.
     fn read<V: View>(node: &V, at: usize, width: usize) -> Self;
-    /// How the key stored at byte `at` of a node compares with this one.
+    /// Compares the key stored at byte `at` of a node with this one.
     fn stored_cmp<V: View>(&self, node: &V, at: usize, width: usize) -> Ordering;
     /// Stores the key into `out`, which has the tree's width.
     fn write(&self, out: &mut [u8]);
-    /// Which child of an inner node belongs to this key: how many of its `count` keys from byte
-    /// `at` on are at most this one or, if `below`, less than this one.
+    /// Returns which child of an inner node belongs to this key: how many of its `count` keys from
+    /// byte `at` on are at most this one or, if `below`, less than this one.
     fn child<V: View>(
         &self,
         node: &V,

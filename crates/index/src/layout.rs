@@ -17,7 +17,7 @@ pub(crate) const NODE_ALIGN: u64 = 64;
 pub(crate) const MAX_HEIGHT: usize = 40;
 /// Entries that one word of the occupancy speaks for.
 pub(crate) const PER_WORD: usize = 64;
-/// Where a leaf's occupancy words and an inner node's number of keys start.
+/// The place where a leaf's occupancy words and an inner node's number of keys start.
 pub(crate) const OCCUPANCY_AT: usize = 8;
 const INNER_KEYS_AT: usize = 16;
 
@@ -78,19 +78,19 @@ impl NodeShape {
         self.width + 8
     }
 
-    /// Where entry `slot` of a leaf starts.
+    /// Returns where entry `slot` of a leaf starts.
     #[inline]
     pub(crate) fn entry_at(&self, slot: usize) -> usize {
         self.entries_at + slot * self.entry_bytes()
     }
 
-    /// Where key `index` of an inner node starts.
+    /// Returns where key `index` of an inner node starts.
     #[inline]
     pub(crate) fn key_at(&self, index: usize) -> usize {
         INNER_KEYS_AT + index * self.width
     }
 
-    /// Where child `index` of an inner node starts.
+    /// Returns where child `index` of an inner node starts.
     #[inline]
     pub(crate) fn child_at(&self, index: usize) -> usize {
         INNER_KEYS_AT + self.inner_capacity * self.width + index * 8

@@ -1,4 +1,4 @@
-//! How a leaf keeps its entries.
+//! The ways in which a leaf keeps its entries.
 //!
 //! - [`Sorted`], for volatile memory: in key order, found by binary search; an insert moves the
 //!   entries behind it.
@@ -20,12 +20,12 @@ const STACK_ENTRY: usize = crate::key::WIDE_KEY_BYTES + 8;
 
 /// A policy: how a leaf keeps its entries. `slot` numbers an entry's place in the leaf.
 pub trait LeafLayout: std::fmt::Debug + Send + Sync + 'static {
-    /// Whether slots are in key order.
+    /// True if slots are in key order.
     const SORTED: bool;
 
     /// The slot that holds `key`.
     fn find<K: Key, V: View>(leaf: &V, shape: &NodeShape, key: &K) -> Option<usize>;
-    /// How many entries there are.
+    /// Returns how many entries there are.
     fn count<V: View>(leaf: &V, shape: &NodeShape) -> usize;
     /// Calls `visit` with every slot in use.
     fn slots<V: View>(leaf: &V, shape: &NodeShape, visit: impl FnMut(usize));

@@ -21,7 +21,7 @@ use crate::split::Inner;
 /// No removal takes so many steps; but in a damaged tree each might be followed by another.
 const MOST_MERGES: usize = 1 << 12;
 
-/// How full a leaf may become that takes in another.
+/// Says how full a leaf may become that takes in another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fill {
     /// Three quarters, and only where one is nearly empty: it soon takes more.

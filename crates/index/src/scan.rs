@@ -15,12 +15,12 @@ use crate::key::Key;
 use crate::layout::keys_of;
 use crate::leaf::LeafLayout;
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// From the lowest key to the highest.
+    /// The scan goes from the lowest key to the highest.
     Forward,
-    /// From the highest key to the lowest.
+    /// The scan goes from the highest key to the lowest.
     Backward,
 }
 
@@ -163,7 +163,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     }
 }
 
-/// In a damaged tree the separators might send a scan back and forth for ever.
+/// Returns an error if a scan makes no progress: in a damaged tree the separators might send a scan
+/// back and forth for ever.
 fn make_progress<K: Key>(from: &Bound<K>, next: &K, forward: bool) -> Result<(), Bad> {
     let moved = match from {
         Bound::Included(key) | Bound::Excluded(key) if forward => next > key,

@@ -151,7 +151,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         Ok(right)
     }
 
-    /// Whether the path takes the last child everywhere.
+    /// Returns whether the path takes the last child everywhere.
     fn is_rightmost<M: Memory>(&self, memory: &M, path: &Path) -> Result<bool, Bad> {
         for (at, index) in path.steps() {
             if usize::from(*index) != keys_of(&memory.view(self.shape.range(*at))?) {

@@ -198,8 +198,8 @@ impl Plan {
         Ok(made)
     }
 
-    /// How many records the first of two nodes gets: halves, as near as both fit. Records are at
-    /// most half a page, so there is always a place.
+    /// Returns how many records the first of two nodes gets: halves, as near as both fit. Records
+    /// are at most half a page, so there is always a place.
     fn split<V: View>(
         &self,
         pieces: &Pieces<'_, V>,

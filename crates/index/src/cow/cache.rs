@@ -53,9 +53,9 @@ pub(super) struct Cache<F, V> {
     memory: V,
     shards: Box<[Mutex<Shard>]>,
     frames_per_shard: usize,
-    /// Where the first frame of the memory is.
+    /// The place of the first frame in the memory.
     first_frame: u64,
-    /// Where the next one will be.
+    /// The place where the next one will be.
     next_frame: Mutex<u64>,
 }
 
@@ -99,7 +99,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         next - self.first_frame
     }
 
-    /// How many frames there are to be.
+    /// Returns how many frames there are to be.
     pub(super) fn frames(&self) -> u64 {
         (self.frames_per_shard * self.shards.len()) as u64
     }

@@ -17,7 +17,7 @@ use super::store::{PageBackend, PageSource, Pages};
 use super::tree::Root;
 use crate::error::IndexError;
 
-/// How far the collection has come.
+/// The progress of the collection.
 #[derive(Debug)]
 pub(super) struct Collection {
     /// Pages to look at: number, level, shape of their tree.
@@ -25,7 +25,7 @@ pub(super) struct Collection {
     enumerated: bool,
     /// A bit for each page below the mark.
     marks: Vec<u64>,
-    /// Where the search for unmarked pages has come.
+    /// The place that the search for unmarked pages has come to.
     swept: u64,
 }
 
@@ -62,7 +62,7 @@ impl<B: PageBackend> Pages<B> {
         });
     }
 
-    /// Whether the collection is still at work.
+    /// Returns whether the collection is still at work.
     pub fn is_collecting(&self) -> bool {
         self.collection.is_some()
     }

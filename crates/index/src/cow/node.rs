@@ -18,12 +18,12 @@ use crate::error::IndexError;
 pub(crate) const SLOT_BYTES: usize = 2;
 /// Bytes before the key of a slotted record: the lengths of key and value.
 pub(crate) const RECORD_HEADER_BYTES: usize = 6;
-/// In a value's length: the value is the place of a chain of overflow pages.
+/// The bit in a value's length that says: the value is the place of a chain of overflow pages.
 const OVERFLOW: u32 = 1 << 31;
 /// Bytes of a child's number.
 const CHILD_BYTES: usize = 8;
 
-/// How the records of a tree lie in its pages.
+/// The ways in which the records of a tree lie in its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Records {
     /// All keys have one width, and all values have one: no slots, no lengths.
@@ -37,12 +37,12 @@ pub enum Records {
     Slotted,
 }
 
-/// What is fixed for a tree: the size of its pages, and how records lie in them.
+/// The things that are fixed for a tree: the size of its pages, and how records lie in them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeShape {
     pub(crate) page_bytes: u32,
     pub(crate) records: Records,
-    /// Whether a leaf's value can be too long for it.
+    /// True if a leaf's value can be too long for it.
     pub(crate) overflow: bool,
 }
 
@@ -136,12 +136,12 @@ impl TreeShape {
         }
     }
 
-    /// Whether all keys have one width, and all values.
+    /// Returns whether all keys have one width, and all values.
     pub fn stride_is_fixed(&self) -> bool {
         self.records != Records::Slotted
     }
 
-    /// Whether leaves can hold overflow values.
+    /// Returns whether leaves can hold overflow values.
     pub(crate) fn can_overflow(&self) -> bool {
         self.overflow
     }
@@ -194,7 +194,7 @@ pub(crate) struct Node<'v, V> {
     key_bytes: usize,
 }
 
-/// Where a slotted record lies.
+/// The place of a slotted record.
 struct Place {
     at: usize,
     key_bytes: usize,
@@ -281,7 +281,7 @@ impl<'v, V: View> Node<'v, V> {
         Ok(Stored::Overflow { bytes: word(0), first: word(8) })
     }
 
-    /// Where the child's number of a record stands in the page.
+    /// Returns where the child's number of a record stands in the page.
     #[inline]
     pub(crate) fn child_at(&self, index: usize) -> Result<usize, Bad> {
         if self.is_packed() {
@@ -313,7 +313,7 @@ impl<'v, V: View> Node<'v, V> {
         self.view.bytes(PAGE_HEADER_BYTES + from * self.stride, (to - from) * self.stride)
     }
 
-    /// How many records have a key less than `key` or, if `or_equal`, at most `key`.
+    /// Returns how many records have a key less than `key` or, if `or_equal`, at most `key`.
     #[inline]
     pub(crate) fn rank(&self, key: &[u8], or_equal: bool) -> Result<usize, Bad> {
         let (mut low, mut size) = (0, self.count);
@@ -345,13 +345,13 @@ impl<'v, V: View> Node<'v, V> {
         Ok(low)
     }
 
-    /// Which record of an inner node leads towards `key`.
+    /// Returns which record of an inner node leads towards `key`.
     #[inline]
     pub(crate) fn towards(&self, key: &[u8]) -> Result<usize, Bad> {
         Ok(self.rank(key, true)?.saturating_sub(1))
     }
 
-    /// Where `key` is in a leaf, or would be.
+    /// Returns where `key` is in a leaf, or would be.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Result<(usize, bool), Bad> {
         let index = self.rank(key, false)?;

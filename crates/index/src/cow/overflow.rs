@@ -13,7 +13,7 @@ use crate::error::IndexError;
 
 const DATA_AT: usize = PAGE_HEADER_BYTES + 8;
 
-/// How many overflow pages a value takes that has so many bytes.
+/// Returns how many overflow pages a value takes that has so many bytes.
 pub(crate) fn page_count(page_bytes: u32, bytes: usize) -> u64 {
     bytes.div_ceil(page_bytes as usize - DATA_AT) as u64
 }

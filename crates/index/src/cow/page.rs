@@ -9,7 +9,7 @@ pub const MIN_PAGE_BYTES: u32 = 128;
 /// The largest page: how much of it is used must fit 16 bits.
 pub const MAX_PAGE_BYTES: u32 = 32 << 10;
 
-/// Where the checksum lies in a page, for stores that keep one.
+/// The place of the checksum in a page, for stores that keep one.
 pub(crate) const CHECKSUM_AT: usize = 8;
 
 /// A node whose records have fixed widths.

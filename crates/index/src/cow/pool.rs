@@ -25,7 +25,8 @@ const SEQUENCE_AT: u64 = 16;
 const SIZES_AT: u64 = 24;
 const NEWER_AT: u64 = 32;
 
-/// Where a list of extents starts and ends: two words that the owner keeps, zero at first.
+/// The words that say where a list of extents starts and ends. The owner keeps them, and they are
+/// zero at first.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtentList {
     /// Leads to the newest extent.
@@ -394,7 +395,8 @@ impl<M: Memory> PageBackend for PoolPages<M> {
 }
 
 impl<M: Memory> PoolPages<M> {
-    /// Whether a page of an enumerated extent lies above the mark that the pages were opened with.
+    /// Returns whether a page of an enumerated extent lies above the mark that the pages were
+    /// opened with.
     fn is_above(&self, extent: usize, index: u64) -> bool {
         self.below[extent].start == self.opened >> 16 && index >= self.opened & 0xffff
     }

@@ -117,8 +117,8 @@ impl TreeShape {
         self.check_node(source, (top, root.level()), None, &mut last, page, record)
     }
 
-    /// How many inner nodes and how many leaves a tree has, overflow pages apart. Reads the inner
-    /// nodes only.
+    /// Returns how many inner nodes and how many leaves a tree has, overflow pages apart. It reads
+    /// the inner nodes only.
     ///
     /// # Errors
     /// Damage.

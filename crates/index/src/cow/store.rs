@@ -27,7 +27,7 @@ use crate::error::IndexError;
 
 /// Reads pages. Cheap to clone; a clone can be sent to another thread and outlives the writer.
 pub trait PageSource: Clone + fmt::Debug + Send + Sync + 'static {
-    /// How a page is read.
+    /// The type with which a page is read.
     type View<'a>: View
     where
         Self: 'a;
@@ -43,7 +43,7 @@ pub trait PageSource: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<R, IndexError>;
 }
 
-/// Where the pages of a [`Pages`] lie: a file behind a cache, or extents of a heap.
+/// The place where the pages of a [`Pages`] lie: a file behind a cache, or extents of a heap.
 pub trait PageBackend: fmt::Debug + Send + Sync {
     /// Reads the pages.
     type Source: PageSource;
@@ -59,7 +59,7 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     /// # Errors
     /// Damage.
     fn take_fresh(&mut self) -> Result<Option<u64>, IndexError>;
-    /// How many pages were never used.
+    /// Returns how many pages were never used.
     fn fresh(&self) -> u64;
     /// Makes room for at least so many pages more.
     ///
@@ -88,7 +88,7 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     fn write_back(&mut self) -> Result<(), IndexError>;
     /// The high-water mark: a number that tells the used pages from those never used.
     fn mark(&self) -> u64;
-    /// How many pages are below the high-water mark now.
+    /// Returns how many pages are below the high-water mark now.
     ///
     /// # Errors
     /// Damage.
@@ -103,10 +103,10 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     /// # Errors
     /// Damage.
     fn enumerate(&mut self, steps: u64) -> Result<(u64, bool), IndexError>;
-    /// How many places there are for the pages that were below the mark when the backend was
-    /// opened; some places may have none.
+    /// Returns how many places there are for the pages that were below the mark when the backend
+    /// was opened; some places may have none.
     fn below_mark(&self) -> u64;
-    /// Whether a place has a page.
+    /// Returns whether a place has a page.
     fn is_below(&self, dense: u64) -> bool;
     /// The place of a page among those below the mark.
     fn dense(&self, page: u64) -> Option<u64>;
@@ -114,11 +114,11 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     fn page_at(&self, dense: u64) -> u64;
 }
 
-/// One in so many pages may be free, and still others are kept that were never used.
+/// One page in this many may be free, and still others are kept that were never used.
 const FREE_PART: u64 = 8;
-/// One in so many pages that were never used are added at a time.
+/// One page in this many of those that were never used is added at a time.
 const AHEAD_PART: u64 = 64;
-/// One in so many pages are added at most while the collection is at work.
+/// One page in this many is added at most while the collection is at work.
 const GROWTH_PART: u64 = 32;
 
 /// The pages of trees, with what is known of their use.
@@ -143,7 +143,7 @@ pub struct Pages<B> {
     pub(super) collection: Option<Collection>,
     /// Pages that may still be added while the collection is at work.
     pub(super) growth: u64,
-    /// There was no room to look ahead.
+    /// True if there was no room to look ahead.
     full: bool,
     /// Pages allocated since the collection's last step.
     pub(super) allocated: u64,
@@ -181,7 +181,7 @@ impl<B: PageBackend> Pages<B> {
         self.backend.source()
     }
 
-    /// Where the pages lie.
+    /// Returns the backend, where the pages lie.
     pub fn backend(&self) -> &B {
         &self.backend
     }
@@ -203,7 +203,7 @@ impl<B: PageBackend> Pages<B> {
         self.number
     }
 
-    /// How many pages can be allocated without more room.
+    /// Returns how many pages can be allocated without more room.
     #[inline]
     pub fn available(&self) -> u64 {
         self.free.len() as u64 + self.backend.fresh()
@@ -218,8 +218,8 @@ impl<B: PageBackend> Pages<B> {
         if self.available() >= pages { Ok(()) } else { self.more(pages, room) }
     }
 
-    /// While the collection is at work, space grows a little at first; then that is finished at
-    /// once, to know which pages are free, or each crash would cost space for ever.
+    /// Adds pages. While the collection is at work, space grows a little at first; then that is
+    /// finished at once, to know which pages are free, or each crash would cost space for ever.
     #[cold]
     fn more(&mut self, pages: u64, room: &mut B::Room) -> Result<(), IndexError> {
         let (missing, fresh) = (pages - self.available(), self.backend.fresh());
@@ -240,7 +240,7 @@ impl<B: PageBackend> Pages<B> {
         Ok(())
     }
 
-    /// Between transactions: keeps so many pages that were never used, and a part of all pages if
+    /// Keeps so many pages that were never used, between transactions, and a part of all pages if
     /// that is more, so that the first transactions after a crash need not wait for the collection.
     /// Not where an eighth of the pages is free: what they take of these pages stays used.
     ///
@@ -269,7 +269,7 @@ impl<B: PageBackend> Pages<B> {
         Ok(())
     }
 
-    /// How many pages there are, used or not.
+    /// Returns how many pages there are, used or not.
     fn all(&self) -> u64 {
         self.backend.bytes() / u64::from(self.backend.page_bytes())
     }
@@ -386,19 +386,19 @@ impl<B: PageBackend> Pages<B> {
         (self.waiting.len() + self.held.len()) as u64
     }
 
-    /// How many pages changes of trees have made since the store was opened: copies of others for
-    /// the most part.
+    /// Returns how many pages changes of trees have made since the store was opened: copies of
+    /// others for the most part.
     pub fn made_ever(&self) -> u64 {
         self.made_ever
     }
 
-    /// How many steps the collection has done since the store was opened, and about how many pages
-    /// it has looked at.
+    /// Returns how many steps the collection has done since the store was opened, and about how
+    /// many pages it has looked at.
     pub fn collected(&self) -> (u64, u64) {
         self.collected
     }
 
-    /// How many pages nothing leads to but older versions.
+    /// Returns how many pages nothing leads to but older versions.
     pub fn unused(&self) -> u64 {
         self.free.len() as u64 + self.waiting() + self.backend.fresh()
     }

@@ -22,7 +22,7 @@ use crate::error::IndexError;
 /// Levels of the highest tree that is believed.
 const MAX_LEVELS: usize = 32;
 
-/// Where a tree starts: a page and its level, in one word. Zero for a tree without records.
+/// The start of a tree: a page and its level, in one word. Zero for a tree without records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Root(u64);
 
@@ -237,7 +237,7 @@ impl TreeShape {
         Ok(true)
     }
 
-    /// How many overflow pages a value of so many bytes takes beside a key of so many.
+    /// Returns how many overflow pages a value of so many bytes takes beside a key of so many.
     pub fn overflow_pages(&self, key_bytes: usize, value_bytes: usize) -> u64 {
         if value_bytes <= self.max_inline(key_bytes) {
             return 0;
@@ -381,7 +381,7 @@ impl TreeShape {
         Ok(())
     }
 
-    /// Whether a new record at `at` of the path's leaf is behind all others of the tree.
+    /// Returns whether a new record at `at` of the path's leaf is behind all others of the tree.
     fn is_rightmost<S: PageSource>(
         &self,
         source: &S,
@@ -469,7 +469,7 @@ impl TreeShape {
         })?
     }
 
-    /// Whether a change makes a node smaller and leaves less than a quarter of it.
+    /// Returns whether a change makes a node smaller and leaves less than a quarter of it.
     fn is_sparse<V: pm::View>(
         &self,
         node: &Node<'_, V>,
