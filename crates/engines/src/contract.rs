@@ -17,10 +17,10 @@ use crate::stats::EngineStats;
 use crate::traits::EngineTraits;
 use crate::version::Version;
 
-/// What one partition is made from.
+/// The resources that one partition is made from.
 #[derive(Debug)]
 pub struct Resources<E: Environment> {
-    /// Which partition this is; also the lane of the heap that it allocates from.
+    /// The number of the partition; also the lane of the heap that it allocates from.
     pub partition: u32,
     /// Volatile memory of its own.
     pub volatile: E::Volatile,
@@ -38,7 +38,7 @@ impl<E: Environment> Resources<E> {
     }
 }
 
-/// What recovery had to do.
+/// Reports what recovery had to do.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -94,7 +94,7 @@ impl std::ops::AddAssign for Footprint {
     }
 }
 
-/// What a check of a whole database found; it found no damage.
+/// Reports what a check of a whole database found; it found no damage.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct CheckReport {
     /// Tuples in all tables.
@@ -116,7 +116,7 @@ pub struct Scan<'a> {
     pub low: Bound<&'a [Value<'a>]>,
     /// The upper bound, likewise.
     pub high: Bound<&'a [Value<'a>]>,
-    /// Which way.
+    /// The direction of the scan.
     pub direction: Direction,
     /// The columns to copy; all if `None`.
     pub columns: Option<&'a [u16]>,
@@ -289,9 +289,9 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
 pub struct Early {
     /// Its number, or that of the last one before it if it has changed nothing.
     pub number: u64,
-    /// It is durable already.
+    /// True if it is durable already.
     pub durable: bool,
-    /// It is the last one of its group: whoever has committed it waits until it is durable.
+    /// True if it is the last one of its group: whoever has committed it waits until it is durable.
     pub due: bool,
 }
 
@@ -309,11 +309,11 @@ pub trait Syncer: Send + Sync + fmt::Debug {
 /// A method of storage and recovery: what it is, what can be chosen about it, and how a partition
 /// under it comes to be.
 pub trait Method<E: Environment>: Engine + Sized {
-    /// Which engine this is.
+    /// The kind of the engine.
     const KIND: EngineKind;
     /// The engine's traits.
     const TRAITS: EngineTraits;
-    /// Whether commits can be grouped, so that several transactions become durable at once; others
+    /// True if commits can be grouped, so that several transactions become durable at once; others
     /// are durable at each commit anyway.
     const GROUPS_COMMITS: bool;
     /// Its options.
@@ -342,7 +342,7 @@ pub trait Method<E: Environment>: Engine + Sized {
     ) -> Result<(Self, RecoveryReport), EngineError>;
 }
 
-/// One partition of a database under one method of storage and recovery.
+/// A partition of a database under one method of storage and recovery.
 ///
 /// There is at most one transaction at a time: it begins with the first operation after the end
 /// of the last one. An engine that runs many gives a session for each: see [`Sessions`].
@@ -411,7 +411,7 @@ pub trait Engine: Write + Send + Sync {
     /// The number of the last committed transaction that is durable.
     fn durable(&self) -> u64;
 
-    /// Whether the committed transaction that has this number is durable.
+    /// Returns whether the committed transaction that has this number is durable.
     fn is_durable(&self, number: u64) -> bool {
         self.durable() >= number
     }
@@ -457,7 +457,7 @@ pub trait Engine: Write + Send + Sync {
     /// No room; the log stays as it is.
     fn checkpoint(&mut self) -> Result<(), EngineError>;
 
-    /// Whether the engine ever puts work off.
+    /// Returns whether the engine ever puts work off.
     fn puts_off_work(&self) -> bool {
         true
     }
@@ -472,13 +472,13 @@ pub trait Engine: Write + Send + Sync {
         Ok(0)
     }
 
-    /// Whether [`Engine::background`] has something to do; asked after each commit.
+    /// Returns whether [`Engine::background`] has something to do; asked after each commit.
     #[inline]
     fn has_backlog(&self) -> bool {
         false
     }
 
-    /// Whether the partition has stopped: nothing works any more until it is opened again.
+    /// Returns whether the partition has stopped: nothing works any more until it is opened again.
     fn is_stopped(&self) -> bool;
 
     /// Called once behind an opening that has succeeded, before the first transaction: does what
@@ -510,7 +510,7 @@ pub trait Engine: Write + Send + Sync {
     /// The files cannot be reached.
     fn footprint(&self) -> Result<Footprint, EngineError>;
 
-    /// What the engine has done and put off.
+    /// Returns what the engine has done and put off.
     fn stats(&self) -> EngineStats;
 
     /// Checks everything of this partition. Calls `reachable` with the offset of every object of

@@ -168,7 +168,7 @@ impl<E: Environment> Cow<E> {
         Ok(self.shadow.reserve(needs, spare, &mut ())?)
     }
 
-    /// What a change of the indexes among `indexes` and of the tuple may take.
+    /// Returns what a change of the indexes among `indexes` and of the tuple may take.
     fn needs(&self, table: u16, indexes: impl Iterator<Item = usize>, row_bytes: usize) -> Needs {
         let mut needs = Needs::default();
         let (tree, key_bytes) = (self.map.tree(table, 0), self.map.layout(table).key_bytes(0));
@@ -220,7 +220,7 @@ impl<E: Environment> Cow<E> {
         Ok(())
     }
 
-    /// After a commit: looks for pages that a crash has left.
+    /// Looks for pages that a crash has left, after a commit.
     fn collect(&mut self) {
         if let Err(error) = self.shadow.collect_after_commit(self.collect_pages) {
             // The transaction is committed; what failed is housekeeping on a damaged file.

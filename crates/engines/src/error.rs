@@ -1,4 +1,4 @@
-//! What can go wrong in an engine.
+//! Errors of an engine.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use storage::wal::WalError;
 
 use crate::sessions::TxId;
 
-/// How two transactions came into each other's way.
+/// The ways in which two transactions came into each other's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConflictReason {
     /// Each waited for the other.
@@ -22,7 +22,7 @@ pub enum ConflictReason {
     WriteWrite,
     /// Something that it had read was no longer so when it committed.
     Validation,
-    /// It had waited for a lock for as long as it was allowed to.
+    /// The transaction had waited for a lock for as long as it was allowed to.
     Timeout,
 }
 
@@ -62,7 +62,7 @@ pub enum EngineError {
     /// The pool belongs to a partition layout or engine that this one does not know.
     #[error("the pool has no `{what}`; it was not created by this engine, or is damaged")]
     Missing {
-        /// What was looked for.
+        /// The thing that was looked for.
         what: String,
     },
     /// A part of the transaction could not be logged.
@@ -72,7 +72,7 @@ pub enum EngineError {
     /// succeed.
     #[error("the transaction was in conflict with another one ({reason}); run it again")]
     Conflict {
-        /// How.
+        /// The way in which they conflicted.
         reason: ConflictReason,
     },
     /// No transaction of this number waits to be continued.
@@ -95,13 +95,13 @@ pub enum EngineError {
         "the partition stopped after a failure ({why}); close the database and open it again: recovery will bring it back to its last committed state"
     )]
     Stopped {
-        /// What had failed.
+        /// The reason of the failure.
         why: String,
     },
 }
 
 impl EngineError {
-    /// Whether there is no room in the pool.
+    /// Returns whether there is no room in the pool.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Storage(StorageError::Heap(HeapError::Full(_))))
     }
@@ -137,8 +137,8 @@ impl From<LsmError> for EngineError {
     }
 }
 
-/// What `read` has found, unless the medium has failed by then: what it read may be anything, also
-/// that there is nothing.
+/// Returns what `read` has found, unless the medium has failed by then: what it read may be
+/// anything, also that there is nothing.
 #[inline]
 pub(crate) fn sound<M: Memory, T>(
     memory: &M,

@@ -81,7 +81,7 @@ pub struct Inp<E: Environment> {
     /// The checkpoint that is being written, and what was logged since it began.
     saving: Option<Saving<E::Files>>,
     logged_since: u64,
-    /// What would undo the open transaction, oldest first.
+    /// The entries that would undo the open transaction, oldest first.
     undo: Vec<UndoEntry>,
     before: Row,
     columns: Vec<u16>,

@@ -21,7 +21,7 @@ macro_rules! engines {
     ($(#[doc = $doc:literal] $kind:ident, $name:literal, $options:ident, $stats:ident;)+) => {
         $(use crate::{$kind, $options, $stats};)+
 
-        /// Which engine.
+        /// The kind of an engine.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         pub enum EngineKind {
             $(#[doc = $doc] $kind,)+
@@ -45,8 +45,8 @@ macro_rules! engines {
                 }
             }
 
-            /// Whether commits can be grouped, so that several transactions become durable at once;
-            /// others are durable at each commit anyway.
+            /// Returns whether commits can be grouped, so that several transactions become durable
+            /// at once; others are durable at each commit anyway.
             pub const fn groups_commits(self) -> bool {
                 match self {
                     $(Self::$kind => <$kind<Native> as Method<Native>>::GROUPS_COMMITS,)+
@@ -83,7 +83,7 @@ macro_rules! engines {
         })+
 
         impl EngineOptions {
-            /// Whose they are.
+            /// Returns the kind of engine that they belong to.
             pub const fn kind(&self) -> EngineKind {
                 match self {
                     $(Self::$kind(_) => EngineKind::$kind,)+
@@ -126,7 +126,7 @@ macro_rules! engines {
         })+
 
         impl OwnStats {
-            /// Whose they are.
+            /// Returns the kind of engine that they belong to.
             pub const fn kind(&self) -> EngineKind {
                 match self {
                     $(Self::$kind(_) => EngineKind::$kind,)+

@@ -55,7 +55,7 @@ pub use stats::{EngineStats, PageStats, RunStats, STATS_LEVELS};
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
 pub use version::{Version, VersionReader};
 
-/// What the layers above need of the layers below.
+/// Re-exports what the layers above need of the layers below.
 pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Lanes, Purpose};
     pub use index::Direction;

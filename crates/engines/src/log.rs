@@ -78,7 +78,7 @@ pub struct Log<E: Environment> {
 }
 
 thread_local! {
-    /// Where `get_bytes` puts a tuple together.
+    /// The row in which `get_bytes` puts a tuple together.
     static TUPLE: RefCell<Row> = RefCell::new(Row::new());
 }
 
@@ -100,7 +100,7 @@ fn lsm_options(options: &LogOptions) -> LsmOptions {
     }
 }
 
-/// What both ways to a partition need.
+/// The parts that both ways to a partition need.
 struct Parts<E: Environment> {
     files: E::Files,
     trees: Arc<Trees>,
@@ -188,9 +188,9 @@ impl<E: Environment> Log<E> {
         Ok(())
     }
 
-    /// After a commit: freezes a full MemTable, and does a step of what was put off. The
-    /// transaction is committed whatever becomes of it. What fails is tried again later, unless
-    /// the partition has to stop.
+    /// Freezes a full MemTable after a commit, and does a step of what was put off. The transaction
+    /// is committed whatever becomes of it. What fails is tried again later, unless the partition
+    /// has to stop.
     fn house_keeping(&mut self) {
         let mut done = Ok(());
         if self.tree.is_full() && self.tree.load() >= self.patience {

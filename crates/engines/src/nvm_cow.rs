@@ -84,7 +84,7 @@ struct Core<E: Environment> {
     background: WorkDone,
 }
 
-/// What looking at a node counts for in a budget.
+/// The bytes that looking at a node counts for in a budget.
 const NODE_BYTES: u64 = 256;
 
 fn root_name(partition: u32) -> String {

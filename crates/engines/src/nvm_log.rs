@@ -125,7 +125,7 @@ impl<E: Environment> NvmLog<E> {
         }
     }
 
-    /// After a commit: freezes a MemTable that is large enough, and does the work that the
+    /// Freezes a MemTable that is large enough, after a commit, and does the work that the
     /// transaction pays for.
     #[inline]
     fn put_off_work(&mut self) -> Result<(), EngineError> {
@@ -152,7 +152,7 @@ impl<E: Environment> NvmLog<E> {
         Ok(worked?)
     }
 
-    /// After a transaction on a full pool: takes away what it has deleted.
+    /// Takes away what a transaction has deleted on a full pool, once it is over.
     #[cold]
     fn relieve(&mut self) -> Result<(), EngineError> {
         let relieved = self.runs.relieve_after_commit();
@@ -200,7 +200,7 @@ impl<E: Environment> NvmLog<E> {
         self.try_again(full, without)
     }
 
-    /// How many frozen runs there are, by level.
+    /// Returns how many frozen runs there are, by level.
     pub fn runs_by_level(&self) -> Vec<usize> {
         self.runs.runs_by_level()
     }

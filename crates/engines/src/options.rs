@@ -1,4 +1,4 @@
-//! How a partition is made, and what can be chosen about its engine.
+//! The options with which a partition is made, and what can be chosen about its engine.
 //!
 //! [`Setup`] is what every engine is told. The rest belongs to the engine: each declares a struct of
 //! its own with `engine_options!`, in a file of its own, where each option has a meaning, a
@@ -12,10 +12,10 @@ use crate::kinds::EngineKind;
 /// Bytes of a node of a B+tree where nobody has chosen (P1 5: 512).
 pub const NODE_BYTES: u32 = 512;
 
-/// How a partition is created or opened, whatever its engine.
+/// The options with which a partition is created or opened, whatever its engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setup {
-    /// How many partitions the database has.
+    /// The number of partitions of the database.
     pub partitions: u32,
     /// Bytes of a node of a B+tree, as the description of the database has it.
     pub node_bytes: u32,
@@ -65,7 +65,7 @@ pub struct EngineOption {
     pub least: u64,
     /// The largest value.
     pub most: u64,
-    /// Whether it is fixed when the database is created; opening ignores it then.
+    /// True if it is fixed when the database is created; opening ignores it then.
     pub fixed: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum OptionError {
         engine: EngineKind,
         /// The name.
         name: String,
-        /// Which engines have it, or what the name is near to.
+        /// The engines that have it, or what the name is near to.
         elsewhere: String,
         /// The names of its options.
         has: String,

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::options::Setup;
 use crate::state::State;
 
-/// What the names of a partition's segments begin with.
+/// Returns what the names of a partition's segments begin with.
 pub(crate) fn wal_prefix(partition: u32) -> String {
     format!("wal-{partition}-")
 }
@@ -22,8 +22,8 @@ const RESERVED_AHEAD: u64 = 64 << 20;
 /// Bytes that a partition reserves ahead at least.
 const LEAST_RESERVED: u64 = 256 << 10;
 
-/// How a partition's log is written. Where there are many partitions they reserve less ahead, unless
-/// somebody has chosen how much.
+/// Returns the options with which a partition's log is written. Where there are many partitions
+/// they reserve less ahead, unless somebody has chosen how much.
 pub(crate) fn wal_options(setup: &Setup, reserve_bytes: u64) -> WalOptions {
     let share = (RESERVED_AHEAD / u64::from(setup.partitions.max(1))).max(LEAST_RESERVED);
     let chosen = reserve_bytes != RESERVE_BYTES;
@@ -50,7 +50,7 @@ impl<F: Files, M: Memory> RedoLog<F, M> {
         Self { wal, operation: Vec::new(), open: false }
     }
 
-    /// Whether the open transaction has a record.
+    /// Returns whether the open transaction has a record.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }

@@ -53,19 +53,20 @@ impl fmt::Display for TxId {
 pub struct InFlight {
     /// Its number.
     pub id: TxId,
-    /// How many statements of it have been done.
+    /// The number of its statements that have been done.
     pub statements: u64,
 }
 
-/// How a transaction begins in a session.
+/// Says how a transaction begins in a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begin {
-    /// At least so much isolation.
+    /// The least isolation that it gets.
     pub isolation: Isolation,
-    /// When it began for the first time, in an order of its partition: a rerun keeps it, so that
-    /// the oldest can win in the end. No two transactions that are open have the same one.
+    /// The moment at which it began for the first time, in an order of its partition: a rerun keeps
+    /// it, so that the oldest can win in the end. No two transactions that are open have the same
+    /// one.
     pub age: u64,
-    /// How long it waits for a lock, at most, before it ends in a conflict
+    /// The longest time that it waits for a lock before it ends in a conflict
     /// ([`crate::ConflictReason::Timeout`]); as long as it takes if `None`.
     pub wait: Option<Duration>,
 }

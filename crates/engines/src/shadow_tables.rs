@@ -49,7 +49,7 @@ pub(crate) fn stop_after<B: PageBackend>(
     state.stop_after(error);
 }
 
-/// Which trees of a directory belong to which table. `L` is the engine's layout of a table.
+/// Says which trees of a directory belong to which table. `L` is the engine's layout of a table.
 #[derive(Debug)]
 pub(crate) struct TreeMap<L> {
     layouts: Arc<[L]>,
@@ -100,7 +100,7 @@ impl<L: Deref<Target = TableLayout>> TreeMap<L> {
         })
     }
 
-    /// How many trees there are.
+    /// Returns how many trees there are.
     pub(crate) fn tree_count(&self) -> usize {
         self.layouts.iter().map(|table| table.index_count()).sum()
     }

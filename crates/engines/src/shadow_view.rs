@@ -18,7 +18,7 @@ use crate::shadow_tables::{TreeMap, dangling};
 use crate::table2::{FIND, RETRIEVE};
 use crate::version::Version;
 
-/// How what a primary tree has for a key, `stored`, leads to the tuple.
+/// Leads from what a primary tree has for a key, `stored`, to the tuple.
 pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
     /// A memory that is asked whether it is still good: what is read from a bad one does not count.
     type Memory: Memory;
@@ -169,8 +169,8 @@ pub(crate) fn check<B: PageBackend, T: TupleForm>(
     map.check_counts(shadow.current(), &counts)
 }
 
-/// Whether snapshots may be taken and read: a writer that has stopped may have shown what never
-/// became durable.
+/// Returns an error if snapshots may not be taken and read: a writer that has stopped may have
+/// shown what never became durable.
 #[inline]
 fn readable<M: Memory>(memory: &M, stopped: Option<&str>) -> Result<(), EngineError> {
     match stopped {

@@ -1,4 +1,4 @@
-//! Whether a partition can be used, the same for every engine.
+//! The state that says whether a partition can be used, the same for every engine.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use pm::Memory;
 
 use crate::error::EngineError;
 
-/// What a partition can still do.
+/// Says what a partition can still do.
 #[derive(Default, Debug)]
 pub(crate) enum State {
     /// Everything.
@@ -14,9 +14,9 @@ pub(crate) enum State {
     Usable,
     /// A part of an operation could not be done: the transaction can only abort.
     MustAbort,
-    /// Nothing, until it is opened again.
+    /// The partition can do nothing until it is opened again.
     Stopped {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -54,7 +54,7 @@ impl State {
         *self = Self::Stopped { why: error.to_string() };
     }
 
-    /// Whether the partition has stopped.
+    /// Returns whether the partition has stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self, Self::Stopped { .. })
     }

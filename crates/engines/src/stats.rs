@@ -1,4 +1,4 @@
-//! What an engine reports of its work.
+//! The figures that an engine reports of its work.
 //!
 //! [`EngineStats`] has what every engine counts, and in [`EngineStats::own`] what one engine counts:
 //! each declares a struct of its own with [`engine_stats!`], in a file of its own. [`RunStats`] and
@@ -12,8 +12,8 @@ use crate::kinds::{EngineKind, OwnStats};
 /// Levels of runs that [`RunStats`] tells apart.
 pub const STATS_LEVELS: usize = storage::lsm::tree::LEVELS;
 
-/// What an engine has done since it was opened, and what it has put off. Counts only: how long
-/// anything took is for whoever measures.
+/// Reports what an engine has done since it was opened, and what it has put off. Counts only: how
+/// long anything took is for whoever measures.
 ///
 /// | engine | writes, beside its log | puts off |
 /// |---|---|---|

@@ -19,7 +19,7 @@ pub const MODIFY: Step = Step("modify tuple");
 pub const SYNC_CHANGES: Step = Step("sync tuple changes");
 /// No index leads to the tuple any more.
 pub const DISCARD: Step = Step("discard entries");
-/// What the transaction superseded is on its way to be reused.
+/// The things that the transaction superseded are on their way to be reused.
 pub const RECLAIM: Step = Step("reclaim space");
 /// The index has said where the tuple lies.
 pub const FIND: Step = Step("find tuple");

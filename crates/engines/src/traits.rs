@@ -5,21 +5,21 @@
 
 use std::fmt;
 
-/// Where what an engine makes durable lies.
+/// The place of what an engine makes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DurableIn {
-    /// In the pool: the engine needs no files.
+    /// It lies in the pool: the engine needs no files.
     Pool,
-    /// In files: the pool holds the description of the database and no more.
+    /// It lies in files: the pool holds the description of the database and no more.
     Files,
-    /// In the pool and in files.
+    /// It lies in the pool and in files.
     Both,
 }
 
-/// How many transactions a partition runs at the same time.
+/// The number of transactions that a partition runs at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Concurrency {
-    /// One: whoever writes has the partition to itself.
+    /// A single one: whoever writes has the partition to itself.
     Serial,
     /// Many: each runs in a session of its own ([`crate::Sessions`]), and may end in
     /// [`crate::EngineError::Conflict`].
@@ -30,10 +30,10 @@ pub enum Concurrency {
 /// give.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Isolation {
-    /// Nothing that is not committed.
+    /// A transaction sees nothing that is not committed.
     ReadCommitted,
-    /// One version of the data from beginning to end; of two that change the same tuple one ends in
-    /// a conflict. Write skew is possible.
+    /// A transaction sees one version of the data from beginning to end; of two that change the
+    /// same tuple one ends in a conflict. Write skew is possible.
     Snapshot,
     /// Transactions see what some serial order of them would have shown.
     Serializable,
@@ -59,34 +59,34 @@ impl fmt::Display for Isolation {
 /// The fate of a transaction that a crash has cut off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfinished {
-    /// It has never been.
+    /// The transaction has never been.
     Undone,
-    /// It goes on where it was: [`crate::Sessions::in_flight`] has it, [`crate::Sessions::resume`]
-    /// gives it back.
+    /// The transaction goes on where it was: [`crate::Sessions::in_flight`] has it,
+    /// [`crate::Sessions::resume`] gives it back.
     Continued,
 }
 
 /// The properties of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineTraits {
-    /// Where what it makes durable lies.
+    /// The place of what it makes durable.
     pub durable_in: DurableIn,
-    /// How many transactions a partition runs at the same time.
+    /// The number of transactions that a partition runs at the same time.
     pub concurrency: Concurrency,
     /// The strongest isolation that it gives; it gives at least what is asked for, and refuses
     /// what is stronger than this.
     pub isolation: Isolation,
-    /// Whether it has [`crate::Engine::snapshot_source`].
+    /// True if it has [`crate::Engine::snapshot_source`].
     pub snapshots: bool,
     /// The fate of a transaction that a crash has cut off.
     pub unfinished: Unfinished,
-    /// Whether the data may outgrow the volatile memory: what an engine needs of that does not grow
+    /// True if the data may outgrow the volatile memory: what an engine needs of that does not grow
     /// with them.
     pub larger_than_memory: bool,
 }
 
 impl EngineTraits {
-    /// One of the engines of P1: serial, and what is unfinished is undone.
+    /// Returns the traits of an engine of P1: serial, and what is unfinished is undone.
     pub(crate) const fn serial(
         durable_in: DurableIn,
         snapshots: bool,
@@ -102,7 +102,7 @@ impl EngineTraits {
         }
     }
 
-    /// Whether the engine needs a directory of files.
+    /// Returns whether the engine needs a directory of files.
     pub const fn needs_files(&self) -> bool {
         match self.durable_in {
             DurableIn::Pool => false,

@@ -8,14 +8,14 @@ use storage::{Catalog, Image, Tables, Value};
 use super::publish;
 use crate::error::EngineError;
 
-/// Whether the checkpoint may hold a part of a transaction that is done again.
+/// Says whether the checkpoint may hold a part of a transaction that is done again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
-    /// It holds nothing of it: an operation that fails is damage.
+    /// The checkpoint holds nothing of it: an operation that fails is damage.
     Before,
-    /// It was written while the transaction ran, or later ones. Each tuple in it is as new as the
-    /// transaction's operations or newer; what the log goes on to say makes all of them agree.
-    /// So an insert replaces, and an update or a delete of what is gone again does nothing.
+    /// The checkpoint was written while the transaction ran, or later ones. Each tuple in it is as
+    /// new as the transaction's operations or newer; what the log goes on to say makes all of them
+    /// agree. So an insert replaces, and an update or a delete of what is gone again does nothing.
     Among,
 }
 

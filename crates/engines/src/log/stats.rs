@@ -11,7 +11,7 @@ engine_stats! {
         flushes: u64;
         /// Bytes written by flushing them.
         flushed_bytes: u64;
-        /// How often a writer had to wait for a flush or a merge to end.
+        /// Counts how often a writer had to wait for a flush or a merge to end.
         stalls: u64;
         /// Its SSTables.
         levels: RunStats;

@@ -59,8 +59,8 @@ impl<E: Environment> Core<E> {
         Ok(self.master.reserve(&mut self.lane, self.batch.entries() + entries + left)?)
     }
 
-    /// If the pool or the batch's list is full, frees what only waits for a batch to end, for
-    /// somebody to notice that snapshots have gone, or for the collection.
+    /// Frees what only waits for a batch to end, for somebody to notice that snapshots have gone,
+    /// or for the collection, if the pool or the batch's list is full.
     #[cold]
     fn make_room(&mut self, error: EngineError) -> Result<(), EngineError> {
         let full = matches!(error, EngineError::Storage(StorageError::Heap(HeapError::Full(_))));
@@ -85,7 +85,7 @@ impl<E: Environment> Core<E> {
         }
     }
 
-    /// What a change of these trees may take.
+    /// Returns what a change of these trees may take.
     #[inline]
     pub(super) fn needs(&self, trees: impl Iterator<Item = usize>) -> Needs {
         let mut needs = Needs::default();
