@@ -40,7 +40,7 @@ const TRAILER_BYTES: u64 = 40;
 const BUFFER_BYTES: usize = 64 << 10;
 const TEMPORARY: &str = ".tmp";
 
-/// At the start of the file.
+/// The header at the start of the file.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct Header {
@@ -51,7 +51,7 @@ struct Header {
     txn: U64,
 }
 
-/// At the end of the file.
+/// The trailer at the end of the file.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct Trailer {
@@ -105,11 +105,11 @@ pub enum CheckpointError {
     /// The kernel refused.
     #[error("cannot {doing} the checkpoint {name}: {source}")]
     Io {
-        /// What was tried.
+        /// The thing that was tried.
         doing: &'static str,
         /// The checkpoint's file.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The newest checkpoint is not what was written.
@@ -117,7 +117,7 @@ pub enum CheckpointError {
     Damaged {
         /// The checkpoint's file.
         name: String,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The checkpoint is of another version of the format.
@@ -187,7 +187,7 @@ impl<F: Files> CheckpointWriter<F> {
         Ok(writer)
     }
 
-    /// From where on the log is needed.
+    /// Returns from where on the log is needed.
     pub fn log_start(&self) -> LogStart {
         self.start
     }
@@ -452,7 +452,7 @@ pub struct CheckpointReader<R: File> {
 }
 
 impl<R: File> CheckpointReader<R> {
-    /// Where the log goes on after this checkpoint.
+    /// Returns where the log goes on after this checkpoint.
     pub fn log_start(&self) -> LogStart {
         self.start
     }
@@ -487,7 +487,7 @@ impl<R: File> CheckpointReader<R> {
         }
     }
 
-    /// What an error that `read` returned means.
+    /// Returns what an error that `read` returned means.
     pub fn explain(&self, error: io::Error) -> CheckpointError {
         match error.kind() {
             io::ErrorKind::InvalidData

@@ -132,7 +132,7 @@ pub struct SlotTuple<'a, M> {
     pub memory: &'a M,
     /// The table.
     pub layout: &'a SlotLayout,
-    /// Where the tuple's words lie.
+    /// The place where the tuple's words lie.
     pub offset: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What a pool says about the database in it: engine, schema, partitions. Written once, when the
-//! database is created; a pool without it was never finished.
+//! The description that a pool has of the database in it: engine, schema, partitions. Written once,
+//! when the database is created; a pool without it was never finished.
 
 use heap::{Heap, Lane, MAX_OBJECT_BYTES, Purpose};
 use pm::{Bad, LineSet, Memory, Off, Range};
@@ -21,7 +21,7 @@ pub struct Description {
     pub engine: String,
     /// Bytes of an index node.
     pub node_bytes: u32,
-    /// How many partitions there are.
+    /// The number of partitions.
     pub partitions: u32,
     /// The tables.
     pub schema: Schema,

@@ -1,4 +1,4 @@
-//! What can go wrong in the shared parts of the engines.
+//! Errors of the shared parts of the engines.
 
 use heap::HeapError;
 use index::IndexError;
@@ -89,7 +89,7 @@ pub enum StorageError {
         /// Values that were given.
         found: usize,
     },
-    /// There is no such column.
+    /// The table has no such column.
     #[error("table `{table}` has no column {column}")]
     NoColumn {
         /// The table.

@@ -25,7 +25,7 @@ use crate::tuple::slot_range;
 /// Bytes that are compared with zero at once.
 const PIECE: usize = 512;
 
-/// Whether all bytes of a range are zero; of an empty one they are.
+/// Returns whether all bytes of a range are zero; of an empty one they are.
 pub(crate) fn is_zero<M: Memory>(memory: &M, range: Range) -> Result<bool, Bad> {
     let mut bytes = [0; PIECE];
     let (mut at, end) = (range.start, range.end());
@@ -40,7 +40,8 @@ pub(crate) fn is_zero<M: Memory>(memory: &M, range: Range) -> Result<bool, Bad> 
     Ok(true)
 }
 
-/// Whether a column of a key has bytes outside of its word, and none but zeros are left of them.
+/// Returns whether a column of a key has bytes outside of its word, and none but zeros are left of
+/// them.
 pub(crate) fn is_key_lost<M: Memory>(
     memory: &M,
     layout: &SlotLayout,
@@ -93,7 +94,7 @@ pub(crate) fn keys_that_lead_to<M: Memory, L: LeafLayout>(
 }
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
-    /// Whether the key of a tuple in an index has not arrived.
+    /// Returns whether the key of a tuple in an index has not arrived.
     #[cold]
     pub(crate) fn key_is_lost(&self, table: u16, index: usize, tuple: u64) -> Result<bool, Bad> {
         let layout = self.layout(table);

@@ -28,7 +28,7 @@ pub type StoredColumns = SmallVec<[u16; 32]>;
 /// Columns that a null word has bits for.
 const BITS: usize = 64;
 
-/// Where a column says whether it is NULL.
+/// The place where a column says whether it is NULL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NullBit {
     /// The number of the null word, which is a column.
@@ -70,14 +70,14 @@ pub(crate) fn nothing(kind: ColumnType) -> Value<'static> {
 }
 
 impl TableLayout {
-    /// Whether the table has columns that may be NULL.
+    /// Returns whether the table has columns that may be NULL.
     #[inline]
     pub fn has_nulls(&self) -> bool {
         !self.nulls.is_empty()
     }
 
-    /// Whether engines store the table as it is declared, and nothing has to be looked at before a
-    /// change of it.
+    /// Returns whether engines store the table as it is declared, and nothing has to be looked at
+    /// before a change of it.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.plain
@@ -94,7 +94,7 @@ impl TableLayout {
         self.nulls.get(usize::from(column)).copied().flatten()
     }
 
-    /// How many null words a tuple has.
+    /// Returns how many null words a tuple has.
     fn null_words(&self) -> usize {
         self.schema.columns.len() - self.declared.columns.len()
     }
@@ -276,13 +276,13 @@ impl TableLayout {
 }
 
 impl KeyLayout {
-    /// Whether any of its columns may be NULL.
+    /// Returns whether any of its columns may be NULL.
     #[inline]
     pub(crate) fn is_nullable(&self) -> bool {
         !self.nulls.is_empty()
     }
 
-    /// Where the key's column number `place` says whether it is NULL, if it can be.
+    /// Returns where the key's column number `place` says whether it is NULL, if it can be.
     #[inline]
     pub(crate) fn null_bit(&self, place: usize) -> Option<NullBit> {
         self.nulls.get(place).copied().flatten()
@@ -293,7 +293,7 @@ impl KeyLayout {
         self.nulls.iter().flatten().map(|bit| bit.word)
     }
 
-    /// Whether the key may change with this column.
+    /// Returns whether the key may change with this column.
     #[inline]
     pub(crate) fn has(&self, column: u16) -> bool {
         self.columns.contains(&column) || self.null_words().any(|word| word == column)

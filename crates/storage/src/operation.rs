@@ -84,7 +84,7 @@ fn malformed() -> Bad {
 pub enum Operation<'a> {
     /// A tuple with these values was inserted.
     Insert {
-        /// One for each column.
+        /// The values, one for each column.
         values: Vec<Value<'a>>,
     },
     /// Columns of the tuple with this primary key were changed.
@@ -183,7 +183,7 @@ pub fn key_kinds(table: &TableLayout) -> impl Iterator<Item = ColumnType> {
 pub struct Decoder<'a>(&'a [u8]);
 
 impl<'a> Decoder<'a> {
-    /// Of these bytes.
+    /// Returns a decoder of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

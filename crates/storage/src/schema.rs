@@ -21,7 +21,7 @@ pub const MAX_TUPLE_BYTES: u64 = 128 << 20;
 /// primary key behind them; encoded.
 pub const MAX_OWN_KEY_BYTES: usize = 1024;
 const _: () = assert!(2 * MAX_OWN_KEY_BYTES <= MAX_KEY_BYTES);
-/// How many columns a table can have.
+/// The most columns that a table can have.
 pub const MAX_COLUMNS: usize = 1024;
 /// A column of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub kind: ColumnType,
-    /// Whether it may be NULL.
+    /// True if it may be NULL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nullable: bool,
     /// The value that it gets where an insert does not name it.
@@ -58,7 +58,7 @@ pub struct IndexSchema {
     pub name: String,
     /// The names of its columns, most significant first.
     pub columns: Vec<String>,
-    /// Whether no two tuples may have the same values there; see [`TableSchema::unique_index`].
+    /// True if no two tuples may have the same values there; see [`TableSchema::unique_index`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unique: bool,
 }
@@ -175,7 +175,7 @@ impl TableSchema {
         &self.indexes
     }
 
-    /// Whether [`Self::inline_columns`] has been asked for.
+    /// Returns whether [`Self::inline_columns`] has been asked for.
     pub fn has_inline_columns(&self) -> bool {
         self.inline
     }
@@ -237,13 +237,14 @@ impl Schema {
 /// The key of the primary or of a secondary index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct KeyLayout {
-    /// What the key is called in errors.
+    /// The name of the key in errors.
     pub(crate) what: String,
     /// The columns, most significant first; for a secondary index the primary key's follow.
     pub(crate) columns: Vec<u16>,
-    /// For each of them the bit that says whether it is NULL, if it can be. Empty if none can.
+    /// The bit that says whether a column is NULL, for each of them, if it can be. Empty if none
+    /// can.
     pub(crate) nulls: Vec<Option<NullBit>>,
-    /// How many of them the user gave.
+    /// The number of them that the user gave.
     pub(crate) own_columns: usize,
     /// Their types.
     pub(crate) kinds: Vec<ColumnType>,
@@ -253,7 +254,7 @@ pub(crate) struct KeyLayout {
     pub(crate) bytes: usize,
     /// The same with the padding: a multiple of 8.
     pub(crate) width: usize,
-    /// Whether it is made of numbers that fit together into eight bytes, for which the tree has a
+    /// True if it is made of numbers that fit together into eight bytes, for which the tree has a
     /// fast path.
     pub(crate) narrow: bool,
 }
@@ -266,19 +267,20 @@ pub struct TableLayout {
     /// The table as engines store it: behind the columns of the declaration come the null words, if
     /// there are columns that may be NULL.
     pub schema: TableSchema,
-    /// For each column the bit that says whether it is NULL, if it can be. Empty if none can.
+    /// The bit that says whether a column is NULL, for each column, if it can be. Empty if none
+    /// can.
     pub(crate) nulls: Vec<Option<NullBit>>,
     pub(crate) number: u16,
     pub(crate) primary: KeyLayout,
     pub(crate) secondary: Vec<KeyLayout>,
-    /// For each column, whether it belongs to the primary key.
+    /// True for each column that belongs to the primary key.
     pub(crate) in_key: Vec<bool>,
-    /// For each column, whether a secondary index has it.
+    /// True for each column that a secondary index has.
     pub(crate) indexed: Vec<bool>,
     pub(crate) has_text: bool,
-    /// Whether the table has no column that may be NULL, and no unique index.
+    /// True if the table has no column that may be NULL, and no unique index.
     pub(crate) plain: bool,
-    /// For each column the default, if it has one. Empty if none has.
+    /// The default of each column, if it has one. Empty if none has.
     defaults: Vec<Option<Constant>>,
 }
 
@@ -469,7 +471,7 @@ impl KeyLayout {
         Ok(Self { what, columns, nulls, own_columns, kinds, own_bytes, bytes, width, narrow })
     }
 
-    /// Whether keys are too wide for [`index::WideKey`].
+    /// Returns whether keys are too wide for [`index::WideKey`].
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
         self.width > WIDE_KEY_BYTES
@@ -532,7 +534,7 @@ impl Catalog {
         crc32c::crc32c(&json)
     }
 
-    /// How many indexes there are, primary and secondary.
+    /// Returns how many indexes there are, primary and secondary.
     pub fn index_count(&self) -> usize {
         self.tables.iter().map(|table| 1 + table.secondary.len()).sum()
     }

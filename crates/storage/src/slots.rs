@@ -15,8 +15,8 @@ pub const MAX_INLINE_BYTES: u32 = 1 << 10;
 /// Bytes of a tuple up to which columns are inlined.
 pub const MAX_INLINE_TUPLE: u64 = 4 << 10;
 
-/// How the word of a field keeps its value (P1 3.1: what is larger than 8 bytes lies in a slot of
-/// its own, whose location stands in the field).
+/// Says how the word of a field keeps its value (P1 3.1: what is larger than 8 bytes lies in a slot
+/// of its own, whose location stands in the field).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FieldForm {
     /// A number.
@@ -30,7 +30,7 @@ pub(crate) enum FieldForm {
 }
 
 impl FieldForm {
-    /// Whether the word leads to the value.
+    /// Returns whether the word leads to the value.
     pub(crate) fn is_long(self) -> bool {
         matches!(self, Self::Slot | Self::Inline)
     }
@@ -42,12 +42,12 @@ impl FieldForm {
 pub struct SlotLayout {
     /// Here and not behind a pointer: every access to a tuple needs both.
     table: TableLayout,
-    /// For each column the form of its word.
+    /// The form of each column's word.
     pub(crate) forms: Vec<FieldForm>,
-    /// Where in the tuple the columns that are inlined have their places: empty if none is.
+    /// The places in the tuple of the columns that are inlined: empty if none is.
     places: Vec<Range>,
     tuple_bytes: u64,
-    /// Whether a value may be so long that its word has the other form (`tuple.rs`).
+    /// True if a value may be so long that its word has the other form (`tuple.rs`).
     pub(crate) has_large: bool,
 }
 
@@ -129,14 +129,14 @@ impl SlotLayout {
         self.forms.len() as u64 * 8
     }
 
-    /// Whether there are inlined columns.
+    /// Returns whether there are inlined columns.
     #[inline]
     pub(crate) fn inlines(&self) -> bool {
         !self.places.is_empty()
     }
 
-    /// Where column `column`, which is inlined, has its place in the tuple at `tuple`, and how many
-    /// bytes fit.
+    /// Returns where column `column`, which is inlined, has its place in the tuple at `tuple`, and
+    /// how many bytes fit.
     #[inline]
     pub(crate) fn place(&self, tuple: u64, column: u16) -> Range {
         let place = self.places[usize::from(column)];

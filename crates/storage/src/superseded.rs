@@ -21,7 +21,7 @@ use pm::{Bad, LineSet, Memory};
 /// Slots on their way out; see the module's comment.
 #[derive(Default, Debug)]
 pub struct Superseded {
-    /// By the last committed transaction: persisted bits to clear.
+    /// The persisted bits to clear: of what the last committed transaction superseded.
     to_clear: Vec<u64>,
     /// Cleared since: to release after the next end of a transaction.
     to_release: Vec<u64>,
@@ -72,10 +72,10 @@ impl Superseded {
         self.to_release.append(slots);
     }
 
-    /// In the place of [`Self::release`], after the end of a statement: what it has cleared waits
-    /// until the next transaction has ended. Its chunk could go to another lane, and recovery would
-    /// look for the slot there. The images that its entry leads to, which are taken, wait until two
-    /// more statements have ended, or one transaction that is none.
+    /// Acts in the place of [`Self::release`], after the end of a statement: what it has cleared
+    /// waits until the next transaction has ended. Its chunk could go to another lane, and recovery
+    /// would look for the slot there. The images that its entry leads to, which are taken, wait
+    /// until two more statements have ended, or one transaction that is none.
     #[inline]
     pub fn pass<M: Memory>(&mut self, lane: &mut Lane<M>, images: &mut Vec<u64>) {
         release_all(lane, &mut self.held);
@@ -86,9 +86,9 @@ impl Superseded {
         std::mem::swap(last, images);
     }
 
-    /// Between transactions, clears the bits of what the last one superseded, durably. Where the
-    /// log ends one more transaction, its entries do not count any more, and what was cleared can be
-    /// released.
+    /// Clears the bits of what the last transaction superseded, durably, between transactions.
+    /// Where the log ends one more transaction, its entries do not count any more, and what was
+    /// cleared can be released.
     ///
     /// # Errors
     /// As [`Self::clear`].

@@ -107,7 +107,7 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
     era * ERA + year * 365 + year / 4 - year / 100 + day - EPOCH
 }
 
-/// Where the hyphens of a UUID stand.
+/// The places where the hyphens of a UUID stand.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 /// A UUID in the form `01234567-89ab-cdef-0123-456789abcdef`.

@@ -48,7 +48,7 @@ impl TableLayout {
         if index == 0 { &self.primary } else { &self.secondary[index - 1] }
     }
 
-    /// How many indexes the table has, the primary one included.
+    /// Returns how many indexes the table has, the primary one included.
     pub fn index_count(&self) -> usize {
         1 + self.secondary.len()
     }
@@ -119,7 +119,7 @@ impl TableLayout {
         out
     }
 
-    /// Whether one of these columns belongs to a secondary index; 1 is the first one.
+    /// Returns whether one of these columns belongs to a secondary index; 1 is the first one.
     pub fn index_has(&self, index: usize, changes: &[(u16, Value<'_>)]) -> bool {
         let key = self.key_layout(index);
         changes.iter().any(|(column, _)| key.has(*column))

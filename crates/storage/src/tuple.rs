@@ -1,6 +1,6 @@
-//! How a tuple lies in memory (P1 3.1): a fixed-size slot with one word a column. A number stands
-//! in its word; text and bytes of up to seven bytes do, too; longer ones lie in a variable-length
-//! slot, whose location stands in the word. `docs/format/tuple.md` draws it.
+//! The form of a tuple in memory (P1 3.1): a fixed-size slot with one word a column. A number
+//! stands in its word; text and bytes of up to seven bytes do, too; longer ones lie in a
+//! variable-length slot, whose location stands in the word. `docs/format/tuple.md` draws it.
 //!
 //! A table with inlined columns has places for their values behind the words of its tuples, and
 //! their words lead there.
@@ -52,7 +52,7 @@ fn large_word(offset: u64, len: u64) -> u64 {
     LARGE | less << LARGE_OFFSET_BITS | at
 }
 
-/// Where the bytes of a variable-length field lie; nowhere if it is empty.
+/// Returns where the bytes of a variable-length field lie; nowhere if it is empty.
 #[inline]
 pub(crate) fn slot_range(word: u64) -> Range {
     if word & LARGE != 0 {
@@ -124,7 +124,7 @@ fn prefetch_inlined<M: Memory>(
     }
 }
 
-/// Where a word says that an inlined column's value lies.
+/// Returns where a word says that an inlined column's value lies.
 ///
 /// # Errors
 /// The word says something else.

@@ -64,8 +64,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(undone)
     }
 
-    /// As [`Self::undo`], past what is damaged: for whoever saves what is left. What cannot be undone
-    /// stays, but for a tuple that was inserted.
+    /// Acts as [`Self::undo`], past what is damaged: for whoever saves what is left. What cannot be
+    /// undone stays, but for a tuple that was inserted.
     pub fn undo_what_can_be(&mut self, entries: &[UndoEntry]) -> u64 {
         let (mut undone, mut fields, mut freed) = (0, Vec::new(), Vec::new());
         for (_, operation, last) in newest_first(entries) {

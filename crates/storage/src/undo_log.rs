@@ -47,7 +47,7 @@ pub const MAX_UNDO_ENTRIES: u64 = MAX_SEGMENTS as u64 * ENTRIES;
 const STATE_COMMITTED: u64 = 1;
 const STATE_EMPTY: u64 = 2;
 
-/// What an entry undoes.
+/// Says what an entry undoes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum UndoKind {
@@ -71,7 +71,7 @@ pub struct UndoEntry {
     /// new words of its fields lead to.
     sequence: u32,
     kind: u8,
-    /// How many of the fields count, whether the entry goes on with the operation of the one
+    /// The number of the fields that count, whether the entry goes on with the operation of the one
     /// before it (the highest bit), and whether it is a transaction by itself (the one below).
     count: u8,
     table: u16,
@@ -84,7 +84,7 @@ const _: () = assert!(size_of::<UndoEntry>() == 64);
 const CONTINUES: u8 = 0x80;
 const STATEMENT: u8 = 0x40;
 
-/// How many fields one entry holds.
+/// The number of fields that one entry holds.
 pub const FIELDS_PER_ENTRY: usize = 2;
 
 impl UndoEntry {
@@ -144,7 +144,7 @@ impl UndoEntry {
         entry
     }
 
-    /// What the entry undoes; `None` for damage.
+    /// Returns what the entry undoes; `None` for damage.
     pub fn kind(&self) -> Option<UndoKind> {
         [UndoKind::Insert, UndoKind::Update, UndoKind::Delete, UndoKind::Replace]
             .into_iter()
@@ -156,7 +156,7 @@ impl UndoEntry {
         self.table
     }
 
-    /// Where the tuple lies.
+    /// Returns where the tuple lies.
     pub fn tuple(&self) -> u64 {
         self.tuple
     }
@@ -166,7 +166,7 @@ impl UndoEntry {
         self.fields[0][0] as u32
     }
 
-    /// What a replacement's MemTable said before, and what it will say.
+    /// Returns what a replacement's MemTable said before, and what it will say.
     pub fn replaced(&self) -> (u64, u64) {
         (self.fields[0][0], self.fields[0][1])
     }
@@ -176,7 +176,7 @@ impl UndoEntry {
         self.fields[1][0]
     }
 
-    /// Whether the entry goes on with the operation of the one before it.
+    /// Returns whether the entry goes on with the operation of the one before it.
     pub fn continues(&self) -> bool {
         self.count & CONTINUES != 0
     }
@@ -222,7 +222,7 @@ impl UndoEntry {
     }
 }
 
-/// What opening the log found.
+/// Reports what opening the log found.
 #[derive(Debug, Default)]
 pub struct UndoWork {
     /// Entries of the transaction that the state word names, if it committed: its frees may be
@@ -381,13 +381,13 @@ impl UndoLog {
         self.finished + 1
     }
 
-    /// How many entries the open transaction has.
+    /// Returns how many entries the open transaction has.
     #[inline]
     pub fn len(&self) -> u32 {
         self.sequence
     }
 
-    /// Whether the open transaction has no entry.
+    /// Returns whether the open transaction has no entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.sequence == 0

@@ -1,4 +1,4 @@
-//! What a column holds: the type of a column, a value that goes in, a row that comes out.
+//! The contents of a column: the type of a column, a value that goes in, a row that comes out.
 
 use std::fmt;
 
@@ -134,17 +134,17 @@ impl fmt::Display for ColumnType {
 /// A value for a column, borrowed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
-    /// For a column of an unsigned integer type.
+    /// A value for a column of an unsigned integer type.
     U64(u64),
-    /// For a column of a signed integer type or of type [`ColumnType::Timestamp`].
+    /// A value for a column of a signed integer type or of type [`ColumnType::Timestamp`].
     I64(i64),
-    /// For a column of type [`ColumnType::F64`].
+    /// A value for a column of type [`ColumnType::F64`].
     F64(f64),
-    /// For a column of type [`ColumnType::Text`].
+    /// A value for a column of type [`ColumnType::Text`].
     Text(&'a str),
-    /// For a column of type [`ColumnType::Bytes`] or [`ColumnType::Uuid`].
+    /// A value for a column of type [`ColumnType::Bytes`] or [`ColumnType::Uuid`].
     Bytes(&'a [u8]),
-    /// For a column of type [`ColumnType::Bool`].
+    /// A value for a column of type [`ColumnType::Bool`].
     Bool(bool),
     /// No value, for a column that [is nullable](crate::TableSchema::nullable).
     Null,
@@ -202,8 +202,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As [`Self::as_word`], of what is not eight bytes long already: apart, so that numbers are told
-    /// from the rest by one comparison.
+    /// Acts as [`Self::as_word`], of what is not eight bytes long already: apart, so that numbers
+    /// are told from the rest by one comparison.
     #[cold]
     fn as_other_word(&self) -> Option<u64> {
         match self {
@@ -241,7 +241,7 @@ pub struct Row {
     pub(crate) fields: Vec<RowField>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) parts: Vec<pm::Range>,
-    /// Where each column is, while a tuple is put together from several entries.
+    /// The place of each column, while a tuple is put together from several entries.
     pub(crate) by_column: Vec<RowField>,
     /// The words of a tuple that comes together from several entries.
     pub(crate) words: Vec<u64>,
@@ -256,12 +256,12 @@ impl Row {
         Self::default()
     }
 
-    /// How many columns the row has.
+    /// Returns how many columns the row has.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether the row has no columns.
+    /// Returns whether the row has no columns.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
@@ -285,7 +285,7 @@ impl Row {
         }
     }
 
-    /// Whether a column is NULL. The methods that are named after types panic if it is.
+    /// Returns whether a column is NULL. The methods that are named after types panic if it is.
     ///
     /// # Panics
     /// The row has no such column.

@@ -48,11 +48,11 @@ pub enum WalError {
     /// The kernel refused. [`Wal::is_poisoned`] tells whether the log can go on.
     #[error("cannot {doing} the log segment {name}: {source}")]
     Io {
-        /// What was tried.
+        /// The thing that was tried.
         doing: &'static str,
         /// The segment's file.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// An earlier write or sync failed.
@@ -63,9 +63,9 @@ pub enum WalError {
     Damaged {
         /// The segment's file.
         name: String,
-        /// Where, in bytes.
+        /// The place, in bytes.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The log ends before what a checkpoint needs of it: the rest was lost, and of some
@@ -77,7 +77,7 @@ pub enum WalError {
     Short {
         /// The segment's file.
         name: String,
-        /// Where it ends, in bytes.
+        /// The place where it ends, in bytes.
         at: u64,
         /// The last transaction in it.
         last: u64,
@@ -111,7 +111,7 @@ pub enum WalError {
     Buffer(#[from] Bad),
 }
 
-/// Where a log begins: a checkpoint holds everything before.
+/// The place where a log begins: a checkpoint holds everything before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogStart {
     /// Number of the first segment.
@@ -120,17 +120,17 @@ pub struct LogStart {
     pub txn: u64,
 }
 
-/// How a log is written.
+/// The options with which a log is written.
 #[derive(Clone, Copy, Debug)]
 pub struct WalOptions {
     /// Bytes in which a segment's space is reserved ahead; at least 1.
     pub reserve_bytes: u64,
     /// Transactions that are synced together; 1 makes each durable on its own.
     pub group: u32,
-    /// Of a log that is recovered: it was closed, so that no crash can have torn its end.
+    /// True if a log that is recovered was closed, so that no crash can have torn its end.
     pub closed: bool,
-    /// Of a log that is recovered: it has every transaction before this one, since a checkpoint that
-    /// was written while they ran has parts of them.
+    /// The number of a transaction: a log that is recovered has every one before it, since a
+    /// checkpoint that was written while they ran has parts of them.
     pub reaches: u64,
 }
 
@@ -140,7 +140,7 @@ impl Default for WalOptions {
     }
 }
 
-/// What recovery found.
+/// Reports what recovery found.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct WalReport {
     /// Records seen.
@@ -157,7 +157,7 @@ pub struct WalReport {
 pub struct Appended {
     /// Its log sequence number: there is one record a transaction, so its transaction's number.
     pub lsn: u64,
-    /// Whether its group is full, so that [`Wal::flush`] is due.
+    /// True if its group is full, so that [`Wal::flush`] is due.
     pub group_full: bool,
 }
 
@@ -176,12 +176,12 @@ struct Tail<R> {
 /// A record that was begun and not ended.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Where its frame starts in the segment.
+    /// The place where its frame starts in the segment.
     start: u64,
     payload_bytes: u64,
     /// CRC-32C of the payload so far.
     sum: u32,
-    /// Whether a part could not be put.
+    /// True if a part could not be put.
     incomplete: bool,
 }
 
@@ -200,14 +200,14 @@ pub struct Wal<F: Files, M: Memory> {
     tail: Tail<F::File>,
     /// The number of the next transaction.
     next_txn: u64,
-    /// How far it is durable, also for those who sync it meanwhile.
+    /// Says how far it is durable, also for those who sync it meanwhile.
     shared: Arc<Shared<F::File>>,
     /// Something was written out since the last sync of its own: somebody may be syncing.
     is_shared: bool,
     open: Option<Open>,
     /// Complete segments with their bytes, oldest first.
     older: Vec<(u64, u64)>,
-    /// There is a file for the segment behind the tail that could not be used.
+    /// True if there is a file for the segment behind the tail that could not be used.
     unused_next: bool,
     /// Bytes of the records that were ended.
     logged_bytes: u64,
@@ -515,7 +515,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         self.next_txn - self.shared.first_pending()
     }
 
-    /// Whether so many transactions are not durable that [`Wal::flush`] is due.
+    /// Returns whether so many transactions are not durable that [`Wal::flush`] is due.
     pub fn is_group_full(&self) -> bool {
         self.pending() >= u64::from(self.options.group)
     }
@@ -545,7 +545,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         self.logged_bytes
     }
 
-    /// Whether a write or a sync has failed, so that nothing more is acknowledged.
+    /// Returns whether a write or a sync has failed, so that nothing more is acknowledged.
     pub fn is_poisoned(&self) -> bool {
         self.shared.is_poisoned()
     }
@@ -554,7 +554,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         if self.is_poisoned() { Err(WalError::Poisoned) } else { Ok(()) }
     }
 
-    /// Where the next byte goes in the segment.
+    /// Returns where the next byte goes in the segment.
     fn position(&self) -> u64 {
         self.tail.written + self.filled
     }

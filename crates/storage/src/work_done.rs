@@ -2,7 +2,7 @@
 
 use std::ops::{AddAssign, Sub};
 
-/// How much work was done, and in how many steps.
+/// Counts how much work was done, and in how many steps.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct WorkDone {
     /// Steps, each of which does about as much as its caller asks for.
@@ -29,7 +29,7 @@ impl AddAssign for WorkDone {
 impl Sub for WorkDone {
     type Output = Self;
 
-    /// What was done since `earlier`.
+    /// Returns what was done since `earlier`.
     fn sub(self, earlier: Self) -> Self {
         Self { steps: self.steps - earlier.steps, bytes: self.bytes - earlier.bytes }
     }

@@ -13,7 +13,8 @@ use pm::{Bytes, View};
 pub const BLOCK_HEADER_BYTES: usize = 16;
 /// Bytes of a record before its key, unless that is long.
 const RECORD_HEADER_BYTES: usize = 2;
-/// In place of a key's length: it is in the next two bytes, and the key behind them.
+/// The mark of a long key, in place of its length. The length is in the next two bytes, and the key
+/// behind them.
 const LONG: u8 = 255;
 /// No block has more bytes: the longest tuple fits.
 pub const MAX_BLOCK_BYTES: u32 = 1 << 28;
@@ -22,7 +23,7 @@ pub const FILTER_HEIGHT: u8 = 0xff;
 /// The kind of a record that leads to a block.
 pub const POINTER: u8 = 0x40;
 
-/// Where a block lies.
+/// The place of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockAt {
     /// Its first byte in the file.
@@ -75,7 +76,7 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// For blocks that lie so many levels above the data.
+    /// Returns a builder for blocks that lie so many levels above the data.
     pub fn new(height: u8) -> Self {
         Self { height, ..Self::default() }
     }
@@ -91,12 +92,12 @@ impl BlockBuilder {
         4 + RECORD_HEADER_BYTES + more + key.len() + body.len()
     }
 
-    /// Whether there is no record.
+    /// Returns whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// How many records there are.
+    /// Returns how many records there are.
     pub fn records(&self) -> usize {
         self.offsets.len()
     }
@@ -208,7 +209,7 @@ pub fn check(block: &[u8], file: u64, at: u64, height: u8) -> Result<(), &'stati
     Ok(())
 }
 
-/// Where in a block the key of the record at `start` lies.
+/// Returns where in a block the key of the record at `start` lies.
 #[inline]
 fn key_place<V: View>(block: &V, start: usize) -> Range<usize> {
     let from = start + RECORD_HEADER_BYTES;
@@ -235,19 +236,19 @@ impl<V: View> Block<V> {
         u32::from_le_bytes(self.0.bytes(at, 4).array(0))
     }
 
-    /// How many levels it lies above the data.
+    /// Returns how many levels it lies above the data.
     #[inline]
     pub fn height(&self) -> u8 {
         self.0.bytes(12, 1).byte(0)
     }
 
-    /// How many records there are.
+    /// Returns how many records there are.
     #[inline]
     pub fn len(&self) -> usize {
         self.word(8) as usize
     }
 
-    /// Whether there is no record: in no block that passes [`check`].
+    /// Returns whether there is no record: there is one in every block that passes [`check`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -266,7 +267,7 @@ impl<V: View> Block<V> {
         }
     }
 
-    /// How the key of a record compares with `key`.
+    /// Compares the key of a record with `key`.
     #[inline]
     fn compare(&self, index: usize, key: &[u8]) -> Ordering {
         let start = self.start(index);
@@ -296,7 +297,7 @@ impl<V: View> Block<V> {
         (kind, self.0.bytes(body.start, body.len()))
     }
 
-    /// Where a record of an index block leads to.
+    /// Returns where a record of an index block leads to.
     #[inline]
     pub fn pointer(&self, index: usize) -> Option<BlockAt> {
         let (kind, body) = self.entry(index);

@@ -131,9 +131,9 @@ impl<M: Memory> BlockCache<M> {
 
 /// The bytes of a block, in the cache or just read.
 pub enum Found<'a, M: Memory + 'a> {
-    /// In the cache.
+    /// The block is in the cache.
     Cached(M::View<'a>),
-    /// In a buffer.
+    /// The block is in a buffer.
     Read(Slice<'a>),
 }
 

@@ -1,4 +1,5 @@
-//! What an entry of a run means (P1 3.3, 4.3), and how a tuple comes together from several runs.
+//! The meaning of an entry of a run (P1 3.3, 4.3), and how a tuple comes together from several
+//! runs.
 //!
 //! An entry is a whole tuple, the columns that an update changed, or a tombstone. Reading goes from
 //! the newest run to the oldest and takes each column from the first entry that has it; a whole
@@ -48,13 +49,13 @@ impl ColumnSet {
         self.0[usize::from(column) / 64] |= 1 << (column % 64);
     }
 
-    /// Whether the column is one of them.
+    /// Returns whether the column is one of them.
     #[inline]
     pub fn contains(&self, column: u16) -> bool {
         self.0.get(usize::from(column) / 64).is_some_and(|word| word & (1 << (column % 64)) != 0)
     }
 
-    /// How many columns of the set come before `column`.
+    /// Returns how many columns of the set come before `column`.
     #[inline]
     pub fn rank(&self, column: u16) -> usize {
         let word = usize::from(column) / 64;
@@ -63,13 +64,13 @@ impl ColumnSet {
         words.map(|(index, bits)| (bits & below(index)).count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -121,14 +122,14 @@ impl FromIterator<u16> for ColumnSet {
     }
 }
 
-/// What an entry says of its tuple.
+/// The contents of an entry: what it says of its tuple.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// The tuple, with all its columns.
     Whole,
-    /// These columns of a tuple that an older entry has.
+    /// The entry has these columns of a tuple that an older entry has.
     Partial(ColumnSet),
-    /// There is no such tuple, whatever older entries say.
+    /// The tuple does not exist, whatever older entries say.
     Tombstone,
 }
 
@@ -139,7 +140,7 @@ pub enum Change {
 pub struct NoWhole;
 
 impl Change {
-    /// What one entry says that stands for this one and the next older one.
+    /// Returns what one entry says that stands for this one and the next older one.
     ///
     /// # Errors
     /// A partial entry over a tombstone.
@@ -152,7 +153,7 @@ impl Change {
         }
     }
 
-    /// Whether older entries of the tuple say nothing more.
+    /// Returns whether older entries of the tuple say nothing more.
     pub fn hides_older(&self) -> bool {
         !matches!(self, Self::Partial(_))
     }
@@ -195,14 +196,14 @@ impl Coalescing {
         taken
     }
 
-    /// Whether no older entry is needed.
+    /// Returns whether no older entry is needed.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.found.is_some() && self.missing.is_empty()
     }
 
-    /// Whether there is such a tuple, once all entries that there are, or all that were needed,
-    /// have been added.
+    /// Returns whether there is such a tuple, once all entries that there are, or all that were
+    /// needed, have been added.
     ///
     /// # Errors
     /// Columns are missing of a tuple that there is.

@@ -24,7 +24,7 @@ use crate::value::{ColumnType, Row, RowField};
 #[derive(Debug)]
 pub struct Trees {
     trees: Vec<(Arc<SlotLayout>, usize)>,
-    /// For each tree the shape of its nodes in a MemTable.
+    /// The shape of the nodes in a MemTable, for each tree.
     shapes: Vec<NodeShape>,
     first: Vec<u16>,
 }
@@ -51,12 +51,12 @@ impl Trees {
         Ok(Self { trees, shapes, first })
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.trees.len()
     }
 
-    /// Whether there are none: never, since a schema has a table.
+    /// Returns whether there are none: never, since a schema has a table.
     pub fn is_empty(&self) -> bool {
         self.trees.is_empty()
     }
@@ -73,7 +73,7 @@ impl Trees {
         &self.trees[usize::from(tree)].0
     }
 
-    /// Whether the tree's entries have values: only those of primary indexes do.
+    /// Returns whether the tree's entries have values: only those of primary indexes do.
     #[inline]
     pub fn is_primary(&self, tree: u16) -> bool {
         self.trees[usize::from(tree)].1 == 0
@@ -112,7 +112,7 @@ impl TreeKey {
         own
     }
 
-    /// What comes before all keys of a tree.
+    /// Returns what comes before all keys of a tree.
     #[inline]
     pub fn before(tree: u16) -> Self {
         let bytes = [0; TREE_BYTES + WIDE_KEY_BYTES];
@@ -174,14 +174,14 @@ impl TreeKey {
 /// An entry of a run.
 #[derive(Debug)]
 pub enum Entry<'a, M: Memory> {
-    /// In a MemTable.
+    /// The entry is in a MemTable.
     Memory(MemEntry<'a, M>),
-    /// In an SSTable.
+    /// The entry is in an SSTable.
     Stored(Record<Found<'a, M>>),
 }
 
 impl<M: Memory> Entry<'_, M> {
-    /// Whether it is a tombstone.
+    /// Returns whether it is a tombstone.
     #[inline]
     pub fn is_tombstone(&self) -> bool {
         match self {
@@ -330,7 +330,7 @@ impl<'a> Assembly<'a> {
         Ok(settled)
     }
 
-    /// Whether there is such a tuple; if so, the row has it.
+    /// Returns whether there is such a tuple; if so, the row has it.
     ///
     /// # Errors
     /// Columns are missing.

@@ -1,4 +1,4 @@
-//! What can go wrong with the runs of a log-structured engine.
+//! Errors of the runs of a log-structured engine.
 
 use std::io;
 
@@ -14,11 +14,11 @@ pub enum LsmError {
     /// The kernel refused.
     #[error("cannot {doing} {name}: {source}")]
     Io {
-        /// What was tried.
+        /// The thing that was tried.
         doing: &'static str,
         /// The file.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The file's bytes are not what they must be.
@@ -26,9 +26,9 @@ pub enum LsmError {
     Damaged {
         /// The file.
         name: String,
-        /// Where, in bytes.
+        /// The place, in bytes.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// A file that the manifest names is not there.
@@ -44,10 +44,10 @@ pub enum LsmError {
     Foreign {
         /// The file.
         name: String,
-        /// How that shows.
+        /// The way in which that shows.
         what: &'static str,
     },
-    /// There is no manifest: nothing says which runs count.
+    /// The directory has no manifest: nothing says which runs count.
     #[error("{name} is missing: nothing says which runs belong to the database; restore a backup")]
     NoManifest {
         /// The manifest's file.

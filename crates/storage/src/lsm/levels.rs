@@ -1,5 +1,5 @@
-//! When runs are merged, and which (P1 3.3: a leveled tree, each level `k` times as large as the
-//! one above it).
+//! Decides when runs are merged, and which (P1 3.3: a leveled tree, each level `k` times as large
+//! as the one above it).
 //!
 //! Level 0 takes MemTables as they come, the newest last; each level below holds one run at most.
 //! A level that has outgrown its limit is merged into the next one, the deepest such level first:
@@ -10,7 +10,7 @@
 pub struct LevelPolicy {
     /// Bytes of a MemTable.
     pub memtable_bytes: u64,
-    /// How many times larger a level is than the one above it; at least 2.
+    /// The factor by which a level is larger than the one above it; at least 2.
     pub growth: u32,
     /// Runs in level 0 that call for a merge; at least 1.
     pub level0_runs: u32,
@@ -24,7 +24,7 @@ pub struct Merge {
     pub from: usize,
     /// The level below it.
     pub into: usize,
-    /// Whether no run lies below: then tombstones have nothing left to hide and are dropped, and
+    /// True if no run lies below: then tombstones have nothing left to hide and are dropped, and
     /// every partial entry meets its whole one.
     pub to_bottom: bool,
 }
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(due(&[&[100; 4], &[1001], &[10_000]]), Some(1));
     }
 
-    /// Whatever comes in, merging ends, and all levels are within their limits then.
+    /// Merging ends whatever comes in, and then all levels are within their limits.
     #[test]
     fn merging_ends_with_every_level_within_its_limit() {
         let mut levels: Vec<Vec<u64>> = vec![Vec::new()];

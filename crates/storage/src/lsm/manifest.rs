@@ -36,7 +36,7 @@ struct Header {
     version: U32,
     checksum: U32,
     partition: U32,
-    /// Of the database whose file it is.
+    /// The stamp of the database whose file it is.
     stamp: U32,
     reserved: [U32; 2],
 }
@@ -44,7 +44,7 @@ struct Header {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct Frame {
-    /// Of the whole frame.
+    /// The number of bytes of the whole frame.
     bytes: U32,
     checksum: U32,
     /// Counts the edits.
@@ -75,7 +75,7 @@ const _: () = assert!(std::mem::offset_of!(Frame, log_sequence) == 16);
 const _: () = assert!(std::mem::offset_of!(Frame, runs) == 40);
 const _: () = assert!(std::mem::offset_of!(RunEntry, level) == 32);
 
-/// What the manifest says.
+/// The contents of the manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Version {
     /// The runs with their levels, newest first.
@@ -87,7 +87,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Whether an edit of this number that says so can be read again.
+    /// Returns whether an edit of this number that says so can be read again.
     fn is_in_range(&self, edit: u64) -> bool {
         let counters = [edit, self.log.sequence, self.log.txn, self.next_file];
         counters.into_iter().all(|counter| counter <= MAX_COUNTER)
@@ -170,9 +170,9 @@ pub struct Manifest<F: Files> {
     file: F::File,
     /// The last edit.
     edit: u64,
-    /// Where the next frame goes.
+    /// The place where the next frame goes.
     end: u64,
-    /// Whether a crash has torn an edit there.
+    /// True if a crash has torn an edit there.
     torn: bool,
     poisoned: bool,
     frame: Vec<u8>,
@@ -301,7 +301,7 @@ impl<F: Files> Manifest<F> {
         Ok(())
     }
 
-    /// Whether a sync failed, so that nobody knows which version counts.
+    /// Returns whether a sync failed, so that nobody knows which version counts.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }

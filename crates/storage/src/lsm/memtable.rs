@@ -43,7 +43,7 @@ fn set_words(layout: &SlotLayout) -> u64 {
     layout.forms.len().div_ceil(64) as u64
 }
 
-/// How the open transaction's changes are undone, newest first.
+/// Says how the open transaction's changes are undone, newest first.
 #[derive(Debug)]
 enum Undo {
     /// A word had this value.
@@ -95,7 +95,7 @@ impl<M: Memory> Slots<M> {
         }
     }
 
-    /// As [`Self::supersede`], for all slots of the entry that a tree's value leads to.
+    /// Acts as [`Self::supersede`], for all slots of the entry that a tree's value leads to.
     fn supersede_entry(&mut self, layout: &SlotLayout, value: u64) -> Result<(), LsmError> {
         if value <= PRESENT {
             return Ok(());
@@ -159,7 +159,7 @@ pub struct MemTable<M: Memory> {
     trees: Vec<TableIndex<Sorted>>,
     slots: Slots<M>,
     entries: u64,
-    /// Where the open transaction began.
+    /// The moment at which the open transaction began.
     begin: Mark,
     /// The keys of [`Undo::Value`].
     keys: Vec<TableKey>,
@@ -220,12 +220,12 @@ impl<M: Memory> MemTable<M> {
         self.slots.bytes
     }
 
-    /// How many entries there are.
+    /// Returns how many entries there are.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }

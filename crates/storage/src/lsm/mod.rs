@@ -1,6 +1,7 @@
-//! What both log-structured engines share (P1 3.3, 4.3): what an entry of a run means, and which
-//! runs are merged next ([`change`], [`levels`]). And what the one with files needs: SSTables with
-//! their cache, the merging of runs in steps, the manifest that says which count, the MemTable.
+//! The parts that both log-structured engines share (P1 3.3, 4.3): what an entry of a run means,
+//! and which runs are merged next ([`change`], [`levels`]). And what the one with files needs:
+//! SSTables with their cache, the merging of runs in steps, the manifest that says which count, the
+//! MemTable.
 
 pub mod block;
 pub mod cache;

@@ -1,5 +1,5 @@
-//! How an entry lies in a file: one [`Change`] with the values it brings, all fields inlined
-//! (P1 4: tuples on durable storage have no fields elsewhere).
+//! The form of an entry in a file: one [`Change`] with the values it brings, all fields inlined (P1
+//! 4: tuples on durable storage have no fields elsewhere).
 //!
 //! ```text
 //! columns  u16     of the table; 0 where the entry is a key and nothing else
@@ -28,7 +28,7 @@ pub const KEY_ONLY: u8 = WHOLE;
 /// The kind of a tombstone.
 pub const KIND_TOMBSTONE: u8 = TOMBSTONE;
 
-/// What is wrong with an entry's bytes.
+/// The message about an entry's bytes that do not make sense.
 pub const MALFORMED: &str = "an entry does not make sense";
 
 /// An entry, its form checked: a part of a view, of which only what is asked for is read.
@@ -37,7 +37,7 @@ pub struct Record<V> {
     view: V,
     kind: u8,
     columns: u16,
-    /// Where the bits of the columns that are there start; in a partial entry only.
+    /// The place where the bits of the columns that are there start; in a partial entry only.
     set: usize,
     ends: usize,
     data: usize,
@@ -117,7 +117,7 @@ impl<V: View> Record<V> {
         self.view.bytes(self.set, usize::from(self.columns).div_ceil(8))
     }
 
-    /// What the entry says of its tuple.
+    /// Returns what the entry says of its tuple.
     pub fn change(&self) -> Change {
         match self.kind & !WIDE {
             WHOLE => Change::Whole,
@@ -132,19 +132,19 @@ impl<V: View> Record<V> {
         }
     }
 
-    /// Whether the entry is a tombstone.
+    /// Returns whether the entry is a tombstone.
     #[inline]
     pub fn is_tombstone(&self) -> bool {
         self.kind == TOMBSTONE
     }
 
-    /// Whether the entry has all columns.
+    /// Returns whether the entry has all columns.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.kind & !WIDE == WHOLE
     }
 
-    /// How many columns the table has.
+    /// Returns how many columns the table has.
     pub fn columns(&self) -> u16 {
         self.columns
     }
@@ -203,7 +203,7 @@ fn ascending(ends: impl Iterator<Item = usize>) -> Option<usize> {
     Some(before)
 }
 
-/// How many bits of the first `len` bytes are set.
+/// Returns how many bits of the first `len` bytes are set.
 #[inline]
 fn ones(bytes: Bytes<'_>, len: usize) -> usize {
     bytes.arrays().take(len).map(|[byte]| byte.count_ones() as usize).sum()

@@ -40,7 +40,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         key_of_values(&layout.primary, |column| values[usize::from(column)])
     }
 
-    /// Whether a secondary index has one of these columns.
+    /// Returns whether a secondary index has one of these columns.
     pub fn changes_index(&self, table: u16, changes: &[(u16, Value<'_>)]) -> bool {
         let indexed = &self.layout(table).indexed;
         changes.iter().any(|(column, _)| indexed[usize::from(*column)])
@@ -264,7 +264,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         Ok(tuples)
     }
 
-    /// Whether all trees of a table have the entry of a tuple.
+    /// Checks that all trees of a table have the entry of a tuple.
     fn check_entries(&self, tree: u16, layout: &TableLayout, row: &Row) -> Result<(), LsmError> {
         for index in 0..=layout.secondary.len() {
             let keys = layout.key_layout(index);

@@ -45,15 +45,15 @@ pub const TREE_LANES: u32 = 3;
 /// The shape of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct LsmOptions {
-    /// When the MemTable is written out and how levels grow.
+    /// The policy that says when the MemTable is written out and how levels grow.
     pub policy: LevelPolicy,
-    /// How runs are written.
+    /// The options with which runs are written.
     pub runs: SsOptions,
     /// Bytes of the cache of blocks.
     pub cache_bytes: u64,
 }
 
-/// What a tree has done, in bytes of files.
+/// Reports what a tree has done, in bytes of files.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct LsmStats {
     /// Written by flushing MemTables.
@@ -68,7 +68,7 @@ pub struct LsmStats {
     pub flushes: u64,
     /// Merges done.
     pub merges: u64,
-    /// How often a writer had to wait for a flush or a merge.
+    /// Counts how often a writer had to wait for a flush or a merge.
     pub stalls: u64,
     /// Flushes and merges that failed and will be tried again.
     pub failures: u64,
@@ -83,7 +83,7 @@ pub struct LsmStats {
 pub(super) struct Run<R: pm::File> {
     pub(super) level: u32,
     pub(super) table: Arc<SsTable<R>>,
-    /// It is an input of a merge.
+    /// True if it is an input of a merge.
     pub(super) busy: bool,
 }
 
@@ -102,7 +102,8 @@ pub struct LsmTree<F: Files, M: Memory> {
     pub(super) active: MemTable<M>,
     /// The MemTable that is being written out, or the empty one that comes next.
     pub(super) other: MemTable<M>,
-    /// Where the log of the active MemTable begins, while the other one is being written out.
+    /// The place where the log of the active MemTable begins, while the other one is being written
+    /// out.
     pub(super) frozen: Option<LogStart>,
     /// Bytes of the active MemTable's log, about.
     pub(super) logged: u64,
@@ -193,8 +194,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         Ok(tree)
     }
 
-    /// After the log has been recovered, which syncs the directory: removes files that a crash
-    /// left and that nothing names.
+    /// Removes files that a crash left and that nothing names, after the log has been recovered,
+    /// which syncs the directory.
     ///
     /// # Errors
     /// [`LsmError::Io`].
@@ -227,7 +228,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         &self.trees
     }
 
-    /// Whether nobody knows any more which runs count; the partition must be opened again.
+    /// Returns whether nobody knows any more which runs count; the partition must be opened again.
     pub fn is_poisoned(&self) -> bool {
         self.manifest.is_poisoned() || self.broken
     }
@@ -278,7 +279,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         Ok(None)
     }
 
-    /// Whether the key's newest entry is no tombstone.
+    /// Returns whether the key's newest entry is no tombstone.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -392,7 +393,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         self.manifest.bytes()
     }
 
-    /// What the tree has done.
+    /// Returns what the tree has done.
     pub fn stats(&self) -> LsmStats {
         let mut stats = self.stats;
         for run in &self.runs {
@@ -410,7 +411,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     }
 }
 
-/// What the chunks of a volatile heap are used for: bytes of entries, of trees, of all else.
+/// Returns what the chunks of a volatile heap are used for: bytes of entries, of trees, of all
+/// else.
 ///
 /// # Errors
 /// Damaged memory.

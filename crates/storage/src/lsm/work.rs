@@ -36,7 +36,7 @@ use super::tree::{LEVELS, LsmTree, Run};
 use crate::key::TableKey;
 use crate::wal::LogStart;
 
-/// How many times longer than a MemTable its log may become.
+/// The factor by which a MemTable's log may become longer than the MemTable.
 const LOG_FACTOR: u64 = 4;
 /// Writers do steps of about so many bytes of the MemTable's growth, or a smaller part of it.
 const PACE_BYTES: u64 = 16 << 10;
@@ -45,7 +45,7 @@ const PACE_BYTES: u64 = 16 << 10;
 #[derive(Debug)]
 struct Flush<R: pm::File> {
     writer: SsWriter<R>,
-    /// Where it has come to.
+    /// The tree that it has come to.
     tree: u16,
     after: Option<TableKey>,
     done: u64,
@@ -71,7 +71,7 @@ pub(super) struct Work<R: pm::File> {
     flush: Option<Flush<R>>,
     flush_wanted: u64,
     merges: Vec<Merging<R>>,
-    /// What the active MemTable counted for when writers did the last step.
+    /// The bytes that the active MemTable counted for when writers did the last step.
     paced: u64,
     /// Growth of the MemTable that has to come before a failed merge is tried again.
     patience: u64,
@@ -89,7 +89,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         self.active.bytes().max(self.logged / LOG_FACTOR)
     }
 
-    /// Whether the MemTable, or its log, is so large that it should be frozen.
+    /// Returns whether the MemTable, or its log, is so large that it should be frozen.
     pub fn is_full(&self) -> bool {
         self.load() >= self.options.policy.memtable_bytes
     }
@@ -99,7 +99,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         self.logged += bytes;
     }
 
-    /// Before [`Self::freeze`]: finishes what stands in its way. The writer waits for it.
+    /// Finishes what stands in the way of [`Self::freeze`], before it. The writer waits for it.
     ///
     /// # Errors
     /// It failed; the MemTable can grow on.
@@ -233,7 +233,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         Ok(())
     }
 
-    /// Whether there is work that has been found necessary.
+    /// Returns whether there is work that has been found necessary.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.frozen.is_some() || !self.work.merges.is_empty()

@@ -32,7 +32,7 @@ use crate::value::Value;
 /// Bytes that an entry takes in a tree beside its key, about.
 const TREE_ENTRY_BYTES: u64 = 16;
 
-/// What the MemTable says of a key is about to change; a log entry has just this.
+/// A change of what the MemTable says of a key, before it is made; a log entry has just this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "what is prepared must be published or given back"]
 pub struct Replacement {
@@ -40,15 +40,15 @@ pub struct Replacement {
     pub table: u16,
     /// An entry that has the key.
     pub witness: u64,
-    /// What the MemTable says now; zero is nothing.
+    /// The word that the MemTable has now; zero is nothing.
     pub old: u64,
-    /// What it will say; zero is nothing.
+    /// The word that it will have; zero is nothing.
     pub new: u64,
     /// Checksums of the new entry and of its keys in the secondary indexes.
     pub image: u64,
 }
 
-/// How an update is done.
+/// The way in which an update is done.
 #[derive(Debug)]
 #[must_use = "what is prepared must be published or given back"]
 pub enum Update {
@@ -153,7 +153,7 @@ impl<M: Memory> Runs<M> {
         done
     }
 
-    /// Whether an entry has words for all these columns; remembers where.
+    /// Returns whether an entry has words for all these columns, and remembers where.
     #[inline]
     fn has_all(
         &mut self,
@@ -355,7 +355,7 @@ impl<M: Memory> Runs<M> {
         Ok(Replacement { table: table as u16, witness: found.value, old, new, image: 0 })
     }
 
-    /// If the MemTable has nothing for the key of the operation, prepares a place in its tree.
+    /// Prepares a place in the MemTable's tree if it has nothing for the key of the operation.
     #[track_caller]
     fn prepare_primary(&mut self, table: usize, old: u64, new: u64) -> Result<(), StorageError> {
         self.added.1 = i64::from(new != 0) - i64::from(old != 0);
@@ -466,15 +466,15 @@ impl<M: Memory> Runs<M> {
         Ok(())
     }
 
-    /// After a part of the open transaction was undone: the MemTable has the size that it had before
-    /// that, and of the slots that the transaction had superseded so many count.
+    /// Sets the MemTable's size after a part of the open transaction was undone: it is the size
+    /// that it had before that, and of the slots that the transaction had superseded so many count.
     pub fn forget_part(&mut self, memtable_use: (u64, u64), kept: usize) {
         (self.bytes, self.keys) = memtable_use;
         self.tables.forget_superseded(kept);
     }
 
-    /// After an abort: the MemTable has the size that it had before the transaction, and what was
-    /// collected is forgotten.
+    /// Sets the MemTable's size after an abort: it is the size that it had before the transaction.
+    /// What was collected is forgotten.
     pub fn forget(&mut self, memtable_use: (u64, u64)) {
         (self.bytes, self.keys) = memtable_use;
         self.tables.forget();

@@ -73,7 +73,7 @@ pub(crate) fn head_words(layout: &SlotLayout) -> usize {
 pub(crate) struct Fields<V> {
     view: Option<V>,
     change: Change,
-    /// Where in the view the fields start.
+    /// The index in the view at which the fields start.
     first: usize,
     at: u64,
 }
@@ -115,7 +115,7 @@ impl<V: View> Fields<V> {
         &self.change
     }
 
-    /// Where in the view the word of a column stands, if the entry has it.
+    /// Returns where in the view the word of a column stands, if the entry has it.
     #[inline]
     fn place(&self, column: u16) -> Option<usize> {
         match &self.change {
@@ -125,7 +125,7 @@ impl<V: View> Fields<V> {
         }
     }
 
-    /// Where the word of a column stands, if the entry has it.
+    /// Returns where the word of a column stands, if the entry has it.
     pub(crate) fn cell(&self, column: u16) -> Option<Off<u64>> {
         self.place(column).map(|place| Off::new(self.at + place as u64))
     }

@@ -23,7 +23,7 @@ use crate::table::TableIndex;
 const SPARE: usize = 2;
 
 impl<M: Memory> Runs<M> {
-    /// Whether the MemTable is as large as it should become, and may be frozen.
+    /// Returns whether the MemTable is as large as it should become, and may be frozen.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.bytes >= self.policy.memtable_bytes && self.runs.len() + SPARE < MAX_RUNS

@@ -16,7 +16,7 @@ pub(crate) trait RunKey: Key {
     fn cursors(cursors: &mut Cursors) -> &mut Vec<Cursor<Self>>;
     /// New cursors over such trees.
     fn new_cursors(cursors: Vec<Cursor<Self>>) -> Cursors;
-    /// What a filter knows the key by, in one table.
+    /// Returns what a filter knows the key by, in one table.
     fn hash(&self) -> u64;
     /// The key, which has this form.
     fn of(key: TableKey) -> Self;
@@ -136,7 +136,7 @@ impl RunKey for LongKey {
     by_bytes!();
 }
 
-/// What the filter of a run knows a key of table `table` by.
+/// Returns what the filter of a run knows a key of table `table` by.
 #[inline]
 pub(crate) fn filter_hash<K: RunKey>(table: usize, key: &K) -> u64 {
     key.hash() ^ (table as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -1,4 +1,5 @@
-//! What lies in memory of a log-structured partition: `docs/format/memtable-runs.md` draws it.
+//! The layout of what lies in memory of a log-structured partition: `docs/format/memtable-runs.md`
+//! draws it.
 
 use pm::{Bad, Memory, Off, Range};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -27,7 +28,7 @@ pub(crate) const FIRST_RUN: u64 = 3;
 
 const _: () = assert!((FIRST_RUN + MAX_RUNS as u64) * 8 == DIRECTORY_BYTES);
 
-/// What starts a run.
+/// The header that starts a run.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct RunHeader {
@@ -36,20 +37,20 @@ pub(crate) struct RunHeader {
     pub(crate) bytes: u64,
     /// Its entries, at most.
     pub(crate) keys: u64,
-    /// Where the list of the pieces of its filter lies; zero: it has none.
+    /// The place of the list of the pieces of its filter; zero if it has none.
     pub(crate) filter: u64,
-    /// How many pieces the filter has.
+    /// The number of pieces that the filter has.
     pub(crate) pieces: u64,
     /// Bytes of each piece.
     pub(crate) piece_bytes: u64,
     /// Bits of the filter for each key.
     pub(crate) filter_bits: u64,
-    /// Of the result of a merge: the level it is for, and `TO_BOTTOM`.
+    /// The plan of the merge that this is the result of: the level it is for, and `TO_BOTTOM`.
     pub(crate) plan: u64,
 }
 
 pub(crate) const RUN_MAGIC: u64 = u64::from_le_bytes(*b"PDRUN001");
-/// In the plan of a merge: no run lies below its result.
+/// The bit in the plan of a merge that says: no run lies below its result.
 pub(crate) const TO_BOTTOM: u64 = 1 << 8;
 
 const INPUTS_AT: u64 = 64;

@@ -17,8 +17,8 @@ use crate::runs::keys::{RunKey, by_form, by_layout};
 use crate::undo_log::UndoEntry;
 
 impl<M: Memory> Runs<M> {
-    /// Whether the new entry of a replacement was put in place and nothing but zeros is left of it, or
-    /// of a key in it.
+    /// Returns whether the new entry of a replacement was put in place and nothing but zeros is
+    /// left of it, or of a key in it.
     ///
     /// # Errors
     /// Something else is left, and it is not what the log entry is about (`is_other`): damage.
@@ -116,7 +116,7 @@ impl<M: Memory> Runs<M> {
         Ok(())
     }
 
-    /// Whether an entry's own words have this checksum.
+    /// Returns whether an entry's own words have this checksum.
     fn is_whole(&self, table: usize, word: u64, image: u32) -> Result<bool, Bad> {
         let layout = self.layout(table);
         let fields = Fields::of(self.memory(), layout, Entry::decode(word)?);

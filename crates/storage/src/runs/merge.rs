@@ -60,7 +60,7 @@ pub(crate) struct Merging {
     cursors: Option<Cursors>,
 }
 
-/// What the step of a merge has collected.
+/// The entries that the step of a merge has collected.
 struct Leaf<K> {
     entries: Vec<LeafEntry<K>>,
     /// Entries that were written, and their bytes.
@@ -263,7 +263,7 @@ impl<M: Memory> Runs<M> {
         Ok(false)
     }
 
-    /// What the result has for a key of which its inputs, newest first, have `values`.
+    /// Returns what the result has for a key of which its inputs, newest first, have `values`.
     fn merged<K: RunKey>(
         &mut self,
         table: usize,

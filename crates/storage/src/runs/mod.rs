@@ -84,8 +84,9 @@ pub struct Runs<M: Memory> {
     /// Frozen runs, newest first.
     runs: Vec<Run>,
 
-    /// Of the operation in preparation: slots that are allocated, slots that are superseded, where
-    /// fields are stored, the primary key, the bytes and the entries that it adds.
+    /// The state of the operation in preparation, in this field and the next ones: slots that are
+    /// allocated, slots that are superseded, where fields are stored, the primary key, the bytes
+    /// and the entries that it adds.
     fresh: Vec<u64>,
     replaced: Vec<u64>,
     cells: Vec<Off<u64>>,
@@ -97,7 +98,7 @@ pub struct Runs<M: Memory> {
     merging: Option<Merging>,
     /// Filters that have been begun: that of a frozen run, that of a merge's result.
     fillings: Vec<Filling>,
-    /// There was no room for a filter: none is tried until the next MemTable is frozen.
+    /// True if there was no room for a filter: none is tried until the next MemTable is frozen.
     no_filters: bool,
     relief: Relief,
     pace: Pace,
@@ -236,7 +237,7 @@ impl<M: Memory> Runs<M> {
         (self.bytes, self.keys)
     }
 
-    /// How many frozen runs there are, by level.
+    /// Returns how many frozen runs there are, by level.
     pub fn runs_by_level(&self) -> Vec<usize> {
         let mut levels = vec![0; self.runs.last().map_or(0, |oldest| oldest.level + 1)];
         self.runs.iter().for_each(|run| levels[run.level] += 1);

@@ -38,7 +38,7 @@ impl<M: Memory> Runs<M> {
         Ok(by_form!(&key, key => self.live(table, key, 0))?)
     }
 
-    /// What is wrong if [`Self::find`] finds nothing where there must be something.
+    /// Returns what is wrong if [`Self::find`] finds nothing where there must be something.
     #[cold]
     pub fn missing(&self, table: u16) -> StorageError {
         StorageError::MissingKey { table: self.layout(usize::from(table)).schema.name().into() }
@@ -79,7 +79,7 @@ impl<M: Memory> Runs<M> {
         Ok(None)
     }
 
-    /// As [`Self::newest`], if it says that there is such a tuple.
+    /// Acts as [`Self::newest`], if it says that there is such a tuple.
     #[inline]
     pub(crate) fn live<K: RunKey>(
         &self,

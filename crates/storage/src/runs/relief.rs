@@ -50,14 +50,14 @@ const STEPS_WITHOUT_ROOM: usize = 64;
 /// Relief for a pool without room: how far it has come.
 #[derive(Debug, Default)]
 pub(crate) struct Relief {
-    /// There was no room lately.
+    /// True if there was no room lately.
     pub(crate) tight: bool,
     /// Keys that were deleted since, with their tables.
     pub(crate) dead: Vec<(usize, TableKey)>,
     walk: Option<Walk>,
 }
 
-/// How far the walk over everything has come.
+/// The progress of the walk over everything.
 #[derive(Debug, Default)]
 struct Walk {
     /// Dead keys have been looked for in all tables: now leaves are joined.
@@ -85,13 +85,13 @@ impl<M: Memory> Runs<M> {
         self.pace.wake();
     }
 
-    /// Whether there was no room lately.
+    /// Returns whether there was no room lately.
     #[inline]
     pub fn is_tight(&self) -> bool {
         self.relief.tight
     }
 
-    /// There is a new MemTable: merges are tried again.
+    /// Lets merges be tried again, since there is a new MemTable.
     pub(crate) fn loosen(&mut self) {
         self.relief = Relief::default();
     }
@@ -112,7 +112,7 @@ impl<M: Memory> Runs<M> {
         Ok(())
     }
 
-    /// After a transaction: takes away what it has deleted, and does some of the walk.
+    /// Takes away what a transaction has deleted, once it is over, and does some of the walk.
     ///
     /// # Errors
     /// Damage.
@@ -121,7 +121,7 @@ impl<M: Memory> Runs<M> {
         self.relieve(self.relief.dead.len() + STEPS_A_COMMIT)
     }
 
-    /// Between transactions, for an operation that has found no room.
+    /// Takes away between transactions what was deleted, for an operation that has found no room.
     ///
     /// # Errors
     /// Damage.

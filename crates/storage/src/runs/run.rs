@@ -59,7 +59,7 @@ pub(crate) struct Run {
     pub(crate) bytes: u64,
     pub(crate) keys: u64,
     pub(crate) filter: Option<Filter>,
-    /// For each table the tree of its entries, which may not exist.
+    /// The tree of its entries for each table; the tree may not exist.
     pub(crate) trees: Vec<TableIndex<Append>>,
 }
 
@@ -135,7 +135,7 @@ impl Run {
         tree.get(memory, key)
     }
 
-    /// Whether the filter lets the key through.
+    /// Returns whether the filter lets the key through.
     pub(crate) fn passes<K: RunKey, M: Memory>(
         &self,
         memory: &M,

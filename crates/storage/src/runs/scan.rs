@@ -51,7 +51,7 @@ pub(crate) fn next_of_all<K: RunKey, M: Memory>(
     Ok(Some(next))
 }
 
-/// What a scan does with each tuple.
+/// The part of a scan that deals with each tuple.
 struct Reader<'a> {
     columns: Option<&'a [u16]>,
     wanted: ColumnSet,

@@ -1,5 +1,5 @@
-//! What is put off, and when it is done: filters, merges, taking apart, each in steps that are
-//! bounded by a leaf.
+//! Does the work that is put off, and says when it is done: filters, merges, taking apart, each in
+//! steps that are bounded by a leaf.
 //!
 //! Who writes pays: what a transaction adds to the MemTable buys steps, so that a merge is done well
 //! before level 0 is full again. Nobody waits longer than a few steps, and without anybody's help
@@ -21,7 +21,7 @@ const PAUSE: u32 = 64;
 /// Commits after opening for which nothing is done.
 const FIRST_COMMITS: u32 = 4;
 
-/// What has been done since the tables were opened, and what waits.
+/// Reports what has been done since the tables were opened, and what waits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct RunsStats {
     /// MemTables frozen.
@@ -42,10 +42,10 @@ pub struct RunsStats {
     pub done: WorkDone,
 }
 
-/// How much work is due.
+/// Says how much work is due.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// There may be something to do.
+    /// True if there may be something to do.
     awake: bool,
     /// Entries that the transactions have paid for.
     credit: u64,
@@ -60,21 +60,21 @@ impl Pace {
         self.awake = true;
     }
 
-    /// There is nothing to do.
+    /// Rests until it is woken: there is nothing to do.
     pub(crate) fn rest_until_woken(&mut self) {
         self.awake = false;
     }
 
-    /// After opening: the first commits do no work, since somebody waits for them and each step
-    /// touches pages that nobody has touched yet.
+    /// Rests after opening: the first commits do no work, since somebody waits for them and each
+    /// step touches pages that nobody has touched yet.
     pub(crate) fn rest(&mut self) {
         self.pause = FIRST_COMMITS;
     }
 }
 
 impl<M: Memory> Runs<M> {
-    /// After a commit that added `grown` bytes to the MemTable: does the work that they pay for.
-    /// Leaves no mini-transaction without a fence, of its own steps or of those before.
+    /// Does the work that `grown` bytes pay for, after a commit that added them to the MemTable. It
+    /// leaves no mini-transaction without a fence, of its own steps or of those before.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the work waits.
@@ -113,7 +113,7 @@ impl<M: Memory> Runs<M> {
         Ok(())
     }
 
-    /// Whether the directory has little room for more runs.
+    /// Returns whether the directory has little room for more runs.
     pub(crate) fn is_crowded(&self) -> bool {
         self.runs.len() + self.policy.level0_runs as usize > MAX_RUNS
     }
@@ -136,19 +136,20 @@ impl<M: Memory> Runs<M> {
         Ok(self.waiting_bytes())
     }
 
-    /// Whether there may be work.
+    /// Returns whether there may be work.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.pace.awake
     }
 
-    /// Whether as much waits as level 0 can take, so that nobody else is going to do it in time.
+    /// Returns whether as much waits as level 0 can take, so that nobody else is going to do it in
+    /// time.
     pub fn is_behind(&self) -> bool {
         self.runs.iter().filter(|run| run.level == 0).count()
             >= 2 * self.policy.level0_runs as usize
     }
 
-    /// What has been done, and what waits.
+    /// Returns what has been done, and what waits.
     pub fn stats(&self) -> RunsStats {
         let mut stats = self.stats;
         for run in &self.runs {

@@ -24,7 +24,7 @@ type Births = MixMap<u64, u64>;
 /// Objects for which there is room after a large batch: a commit looks at all of the room.
 const ROOM: usize = 4096;
 
-/// What is to be done with the objects of a batch; see the module's comment.
+/// Says what is to be done with the objects of a batch; see the module's comment.
 #[derive(Default, Debug)]
 pub struct ObjectBatch {
     /// Objects made since the last move, with the transaction that made them.
@@ -85,7 +85,7 @@ impl ObjectBatch {
         self.replaced.push(object);
     }
 
-    /// How many entries the list of the batch would have, at most.
+    /// Returns how many entries the list of the batch would have, at most.
     pub fn entries(&self) -> u64 {
         (self.new.len() + self.replaced.len() + self.superseded.len()) as u64
     }
@@ -177,7 +177,7 @@ impl ObjectBatch {
         self.held.unpin(pins, |old| lane.release(old.what));
     }
 
-    /// Whether an object is not persisted yet, though committed transactions lead to it.
+    /// Returns whether an object is not persisted yet, though committed transactions lead to it.
     pub fn is_new(&self, object: u64) -> bool {
         self.new.contains_key(&object)
     }

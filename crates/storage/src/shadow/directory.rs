@@ -28,7 +28,7 @@ impl Directory {
         }
     }
 
-    /// How many words it has when it is stored.
+    /// Returns how many words it has when it is stored.
     pub fn word_count(&self) -> usize {
         1 + self.marks.len() + self.roots.len() + self.tuples.len()
     }

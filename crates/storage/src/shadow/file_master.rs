@@ -28,11 +28,11 @@ pub enum MasterError {
     /// The kernel refused.
     #[error("cannot {doing} {name}: {source}")]
     Io {
-        /// What was tried.
+        /// The thing that was tried.
         doing: &'static str,
         /// The file.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The bytes are not what they must be.
@@ -40,7 +40,7 @@ pub enum MasterError {
     Damaged {
         /// The file.
         name: String,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The file belongs to another database.
@@ -121,8 +121,8 @@ impl FileMaster {
         self.page_bytes
     }
 
-    /// Whether the second copy was taken when the file was opened, since the first one has a wrong
-    /// checksum: a crash in the middle of a move leaves it so, and damage does.
+    /// Returns whether the second copy was taken when the file was opened, since the first one has
+    /// a wrong checksum: a crash in the middle of a move leaves it so, and damage does.
     pub fn is_second_copy(&self) -> bool {
         self.is_second_copy
     }
@@ -135,7 +135,7 @@ impl FileMaster {
         MASTER_BLOCK_BYTES + copy * self.copy_bytes()
     }
 
-    /// Where the first page lies.
+    /// Returns where the first page lies.
     pub fn data_at(&self) -> u64 {
         self.copy_at(2)
     }
@@ -261,7 +261,7 @@ impl FileMaster {
         file.sync().map_err(&failed)
     }
 
-    /// Before the file is closed: brings the second copy up to date, durably.
+    /// Brings the second copy up to date, durably, before the file is closed.
     ///
     /// # Errors
     /// The medium failed.

@@ -54,7 +54,7 @@ pub struct TreePlace {
     pub table: u16,
 }
 
-/// What a [`Shadow`] has done since it was opened.
+/// Reports what a [`Shadow`] has done since it was opened.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct ShadowStats {
     /// Moves of the master record.
@@ -65,11 +65,11 @@ pub struct ShadowStats {
     pub written_bytes: u64,
     /// Bytes of pages that the collection has still to look at, about.
     pub uncollected_bytes: u64,
-    /// What the collection has done.
+    /// The work that the collection has done.
     pub collected: WorkDone,
 }
 
-/// What the pages of a store are for; see [`Shadow::page_use`].
+/// Says what the pages of a store are for; see [`Shadow::page_use`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct PageUse {
     /// Leaves with tuples, and what does not fit them.
@@ -80,7 +80,7 @@ pub struct PageUse {
     pub unused: u64,
 }
 
-/// How many pages a change may take, for each store.
+/// The number of pages that a change may take, for each store.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Needs([u64; MAX_STORES]);
 
@@ -147,7 +147,7 @@ impl<S: PageSource> SnapshotTrees<S> {
         Trees { sources, places, roots: &pin.directory().roots }
     }
 
-    /// Why the writer has stopped, if it has: nothing may be read any more then.
+    /// Returns why the writer has stopped, if it has: nothing may be read any more then.
     #[inline]
     pub fn stopped(&self) -> Option<&str> {
         self.pin.versions().stopped()
@@ -179,7 +179,7 @@ impl<S: PageSource> Snapshots<S> {
 }
 
 impl<S> Snapshots<S> {
-    /// Why the writer has stopped, if it has.
+    /// Returns why the writer has stopped, if it has.
     pub fn stopped(&self) -> Option<&str> {
         self.versions.stopped()
     }
@@ -217,9 +217,9 @@ pub struct Shadow<B: PageBackend> {
     pending: u32,
     /// Keeps the directory that was opened, while the collection walks it.
     collecting: Option<Pin>,
-    /// What the last commit could spend on the collection.
+    /// The steps that the last commit could spend on the collection.
     pace: u64,
-    /// For each store, pages that only deletes may take: enough for one of any table.
+    /// The pages that only deletes may take, for each store: enough for one of any table.
     spare: Vec<u64>,
     batches: u64,
 }
@@ -306,12 +306,12 @@ impl<B: PageBackend> Shadow<B> {
         self.durable
     }
 
-    /// How many transactions have committed since the last batch.
+    /// Returns how many transactions have committed since the last batch.
     pub fn pending(&self) -> u32 {
         self.pending
     }
 
-    /// Whether the open transaction has changed anything.
+    /// Returns whether the open transaction has changed anything.
     pub fn is_changed(&self) -> bool {
         self.changed
     }
@@ -326,7 +326,7 @@ impl<B: PageBackend> Shadow<B> {
         &mut self.dirty.tuples[usize::from(table)]
     }
 
-    /// What a change of a tree may take, with so many overflow pages.
+    /// Adds to `needs` what a change of a tree may take, with so many overflow pages.
     #[inline]
     pub fn need(&self, needs: &mut Needs, tree: usize, overflow: u64) {
         let store = self.snapshots.places[tree].store;
@@ -357,7 +357,7 @@ impl<B: PageBackend> Shadow<B> {
         Ok(())
     }
 
-    /// After a batch: keeps pages that were never used, for the first transactions after a crash.
+    /// Keeps pages that were never used, after a batch, for the first transactions after a crash.
     ///
     /// # Errors
     /// The medium failed.
@@ -475,7 +475,7 @@ impl<B: PageBackend> Shadow<B> {
         self.snapshots.versions.stop(why);
     }
 
-    /// Whether snapshots have gone since this was asked last.
+    /// Returns whether snapshots have gone since this was asked last.
     pub fn snapshots_gone(&mut self) -> bool {
         std::mem::take(&mut self.gone)
     }
@@ -485,7 +485,7 @@ impl<B: PageBackend> Shadow<B> {
         self.publish();
     }
 
-    /// Whether pages that a crash left behind are still being looked for.
+    /// Returns whether pages that a crash left behind are still being looked for.
     pub fn is_collecting(&self) -> bool {
         self.collecting.is_some()
     }
@@ -524,7 +524,7 @@ impl<B: PageBackend> Shadow<B> {
         done
     }
 
-    /// What has been done since the directory was opened.
+    /// Returns what has been done since the directory was opened.
     pub fn stats(&self) -> ShadowStats {
         let mut stats = ShadowStats { batches: self.batches, ..ShadowStats::default() };
         for store in &self.stores {
@@ -563,9 +563,9 @@ impl<B: PageBackend> Shadow<B> {
         Ok(PageUse { table: all - unused - index, index, unused })
     }
 
-    /// As [`Self::collect`], after a commit, which can spare so many `steps`. The first commits
-    /// after opening do less, one more step each: each step is a page that nobody has touched yet,
-    /// and who opens after a crash waits for the first commit.
+    /// Acts as [`Self::collect`], after a commit, which can spare so many `steps`. The first
+    /// commits after opening do less, one more step each: each step is a page that nobody has
+    /// touched yet, and who opens after a crash waits for the first commit.
     ///
     /// # Errors
     /// As [`Self::collect`].
@@ -628,7 +628,8 @@ impl<B: PageBackend> Shadow<B> {
 /// Pages for each tree that a delete may take. It returns them when it commits.
 const SPARE_PAGES: u64 = 12;
 
-/// Of pages that were never used a store keeps so many times what it keeps for deletes.
+/// The factor by which a store keeps more of the pages that were never used than it keeps for
+/// deletes.
 const AHEAD: u64 = 4;
 
 /// Pages of a store that a delete may take, in the table that has most trees there.

@@ -73,7 +73,7 @@ pub struct PoolMaster {
     slot_bytes: u64,
     /// The slot that counts.
     current: u64,
-    /// Of the lists of both slots the segments that have been needed. More may be linked to the
+    /// The segments of the lists of both slots that have been needed. More may be linked to the
     /// last of them.
     segments: [Vec<u64>; 2],
     /// Segments that the last batch of each slot has used.
@@ -225,7 +225,7 @@ impl PoolMaster {
         ExtentList { newest: word(HEADS_AT), oldest: word(OLDEST_AT) }
     }
 
-    /// Where the object lies.
+    /// Returns where the object lies.
     pub fn root(&self) -> u64 {
         self.root
     }
@@ -242,7 +242,7 @@ impl PoolMaster {
         (self.slot_bytes - SLOT_HEADER_BYTES) / 8 - self.words
     }
 
-    /// How many entries fit the list of a slot.
+    /// Returns how many entries fit the list of a slot.
     fn capacity(&self, slot: u64) -> u64 {
         self.inline_entries() + self.segments[slot as usize].len() as u64 * SEGMENT_ENTRIES
     }
@@ -303,8 +303,8 @@ impl PoolMaster {
         Ok(())
     }
 
-    /// After a move: gives segments of the current slot back that its batch does not need, some
-    /// of them. The rest of the list and the persisted bits are one mini-transaction.
+    /// Gives segments of the current slot back that its batch does not need, some of them, after a
+    /// move. The rest of the list and the persisted bits are one mini-transaction.
     ///
     /// # Errors
     /// Damage.

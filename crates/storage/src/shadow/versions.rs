@@ -1,5 +1,5 @@
-//! Who looks at which version: the current directory, as snapshots find it, and the snapshots that
-//! live.
+//! The versions and those who look at them: the current directory, as snapshots find it, and the
+//! snapshots that live.
 //!
 //! The lock is held only while a directory is copied, by the writer when a transaction commits and
 //! by a reader when it takes a snapshot or lets go of one; never while anything is read or synced.
@@ -28,7 +28,7 @@ const SPARE: usize = 32;
 #[derive(Debug)]
 pub struct Versions {
     state: Mutex<State>,
-    /// Why the writer has stopped.
+    /// The reason why the writer has stopped.
     stopped: OnceLock<String>,
 }
 
@@ -68,7 +68,7 @@ impl Versions {
         let _ = self.stopped.set(why.into());
     }
 
-    /// Why the writer has stopped, if it has.
+    /// Returns why the writer has stopped, if it has.
     #[inline]
     pub fn stopped(&self) -> Option<&str> {
         self.stopped.get().map(String::as_str)

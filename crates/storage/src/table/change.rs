@@ -419,7 +419,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         self.keys_around(&self.tables[usize::from(table)].layout, index, tuple, fields)
     }
 
-    /// After a commit: gives space back in the indexes where entries were removed. Makes its own
+    /// Gives space back in the indexes where entries were removed, after a commit. It makes its own
     /// fences.
     ///
     /// # Errors
@@ -442,15 +442,15 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(())
     }
 
-    /// After a part of the open transaction was undone: forgets the slots that it had superseded, all
-    /// but so many.
+    /// Forgets the slots that the open transaction had superseded, all but so many, after a part of
+    /// it was undone.
     pub fn forget_superseded(&mut self, kept: usize) {
         self.superseded.truncate(kept);
         self.unsettled = false;
         self.lines.clear();
     }
 
-    /// After an abort: forgets what the transaction had collected.
+    /// Forgets what the transaction had collected, after an abort.
     pub fn forget(&mut self) {
         self.unsettled = false;
         self.removed.clear();

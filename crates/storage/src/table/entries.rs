@@ -71,7 +71,7 @@ impl<L: LeafLayout> TableIndex<L> {
         })
     }
 
-    /// Where the root pointer lives.
+    /// Returns where the root pointer lives.
     pub(crate) fn root_cell(&self) -> Off<u64> {
         match self {
             Self::Narrow(tree) => tree.root_cell(),

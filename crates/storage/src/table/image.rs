@@ -19,10 +19,10 @@ use crate::slots::{FieldForm, SlotLayout};
 use crate::tuple::{field_at, inlined_range, put_inlined, slot_range};
 use crate::value::Value;
 
-/// Which contents of an inlined column a log entry leads to.
+/// Says which contents of an inlined column a log entry leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Image {
-    /// Those from before the update, to undo it.
+    /// The contents are those from before the update, to undo it.
     Before,
     /// The new ones, to do it again.
     After,

@@ -53,7 +53,7 @@ pub(crate) struct Table<L> {
 pub struct NewTuple {
     /// The table's number.
     pub table: u16,
-    /// Where the tuple lies.
+    /// The place where the tuple lies.
     pub offset: u64,
     /// Checksum of its words; a log entry carries it.
     pub image: u32,
@@ -78,9 +78,9 @@ pub struct NewField {
 pub struct NewFields {
     /// The table's number.
     pub table: u16,
-    /// Where the tuple lies.
+    /// The place where the tuple lies.
     pub tuple: u64,
-    /// How many images the transaction had before.
+    /// The number of images that the transaction had before.
     pub(crate) images: usize,
 }
 
@@ -106,7 +106,7 @@ pub struct Tables<M: Memory, L> {
     pub images: Vec<u64>,
     /// A copy of an inlined column.
     contents: Vec<u8>,
-    /// Where the open transaction has removed index entries: table, index, key.
+    /// The places where the open transaction has removed index entries: table, index, key.
     pub(crate) removed: Vec<(u16, u16, TableKey)>,
     pub(crate) words: Vec<u64>,
     /// Index entries have been removed since the last fence: see [`Self::settle_removals`].
@@ -216,7 +216,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         &self.tables[usize::from(table)].layout
     }
 
-    /// Where the tuple with this primary key lies.
+    /// Returns where the tuple with this primary key lies.
     ///
     /// # Errors
     /// Wrong number, type or length of values; damage.

@@ -16,7 +16,8 @@ use crate::undo_log::{FIELDS_PER_ENTRY, UndoEntry, UndoKind};
 use crate::value::Value;
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
-    /// Whether such changes can be a statement: they fit one log entry, and no index follows them.
+    /// Returns whether such changes can be a statement: they fit one log entry, and no index
+    /// follows them.
     #[inline]
     pub fn can_be_statement(&self, table: u16, changes: &[(u16, Value<'_>)]) -> bool {
         let indexed = &self.layout(table).indexed;
@@ -36,9 +37,9 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         })
     }
 
-    /// Whether what the entry of a statement leads to has the checksum in it: then the statement is
-    /// committed. Flushes what it reads, some of which a killed process may only have stored: it has
-    /// to be durable before anything in place leads to it.
+    /// Returns whether what the entry of a statement leads to has the checksum in it: then the
+    /// statement is committed. It flushes what it reads, some of which a killed process may only
+    /// have stored: it has to be durable before anything in place leads to it.
     ///
     /// # Errors
     /// Damage.

@@ -14,12 +14,12 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 32;
 /// Bytes of a frame's header.
 pub(crate) const FRAME_HEADER_BYTES: u64 = 16;
-/// In the place of a transaction's number: the next segment has been started.
+/// The mark in the place of a transaction's number that says: the next segment has been started.
 const SEALED: u64 = u64::MAX;
 /// A payload's length limit in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 - FRAME_HEADER_BYTES;
 
-/// At the start of a segment.
+/// The header at the start of a segment.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct SegmentHeader {
@@ -30,11 +30,11 @@ struct SegmentHeader {
     first_txn: U64,
 }
 
-/// Before the payload of a record. All zero: here the log ends.
+/// The header before the payload of a record. All zero: here the log ends.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct FrameHeader {
-    /// Of the whole frame, this header included.
+    /// The bytes of the whole frame, this header included.
     frame_bytes: U32,
     checksum: U32,
     txn: U64,
@@ -49,16 +49,16 @@ const _: () = assert!(size_of::<FrameHeader>() as u64 == FRAME_HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(FrameHeader, checksum) == 4);
 const _: () = assert!(std::mem::offset_of!(FrameHeader, txn) == 8);
 
-/// What is wrong with a header whose checksum does not fit.
+/// The message about a header whose checksum does not fit.
 const WRONG_HEADER: &str =
     "the segment header's checksum is wrong: it is damaged, or the file is of another database";
 
-/// What is wrong with the header of a segment.
+/// The fault of the header of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HeaderFault {
     /// Its bytes do not fit together.
     Damaged(&'static str),
-    /// It is of another version of the format.
+    /// The header is of another version of the format.
     Version(u32),
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn seal(sequence: u64, next_txn: u64) -> [u8; FRAME_HEADER_BYTES as u
     frame_header(sum, 0, sequence, SEALED)
 }
 
-/// Whether these bytes are [`seal`]'s.
+/// Returns whether these bytes are [`seal`]'s.
 pub(crate) fn is_seal(bytes: &[u8], sequence: u64, next_txn: u64) -> bool {
     bytes.starts_with(&seal(sequence, next_txn))
 }

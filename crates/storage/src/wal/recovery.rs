@@ -37,13 +37,13 @@ impl<'a, R: File> Window<'a, R> {
     }
 }
 
-/// What scanning one segment found.
+/// The findings of scanning one segment.
 struct Scanned {
-    /// Where its last valid frame ends.
+    /// The place where its last valid frame ends.
     end: u64,
     /// The transaction after its last.
     next_txn: u64,
-    /// Whether it says that there is another segment.
+    /// True if it says that there is another segment.
     sealed: bool,
 }
 

@@ -32,7 +32,7 @@ impl<R> Clone for WrittenOut<R> {
     }
 }
 
-/// How far a log is durable, for its owner and its syncers.
+/// Says how far a log is durable, for its owner and its syncers.
 #[derive(Debug)]
 pub(super) struct Shared<R> {
     /// The first transaction that is not durable. Changed by whoever syncs.

@@ -25,13 +25,13 @@ pub struct MemEntry<'a, M: Memory> {
 }
 
 impl<M: Memory> MemEntry<'_, M> {
-    /// Whether it is a tombstone.
+    /// Returns whether it is a tombstone.
     #[inline]
     pub fn is_tombstone(&self) -> bool {
         self.value == TOMBSTONE
     }
 
-    /// Whether it has all columns.
+    /// Returns whether it has all columns.
     #[inline]
     pub fn is_whole(&self) -> Result<bool, Bad> {
         Ok(match self.value {
@@ -41,7 +41,7 @@ impl<M: Memory> MemEntry<'_, M> {
         })
     }
 
-    /// What it says of its tuple.
+    /// Returns what it says of its tuple.
     pub fn change(&self) -> Result<Change, Bad> {
         observe!(M: self.memory.enter(Component::Storage));
         if self.is_tombstone() {
@@ -137,7 +137,7 @@ pub struct MemCursor<'a, M: Memory> {
 }
 
 impl<'a, M: Memory> MemCursor<'a, M> {
-    /// At the first entry of a range.
+    /// Returns a cursor at the first entry of a range.
     ///
     /// # Errors
     /// Damaged memory.

@@ -17,7 +17,7 @@ pub struct SsCursor<'a, M: Memory, R: File> {
     table: &'a SsTable<R>,
     cache: &'a BlockCache<M>,
     direction: Direction,
-    /// Where the range ends, in the direction of the cursor.
+    /// The end of the range, in the direction of the cursor.
     end: Bound<Vec<u8>>,
     /// The blocks from the root to the data, each with the record at hand.
     path: Vec<(Vec<u8>, usize)>,
@@ -25,7 +25,7 @@ pub struct SsCursor<'a, M: Memory, R: File> {
 }
 
 impl<'a, M: Memory, R: File> SsCursor<'a, M, R> {
-    /// At the first entry of a range.
+    /// Returns a cursor at the first entry of a range.
     ///
     /// # Errors
     /// Damage, or the file cannot be read.

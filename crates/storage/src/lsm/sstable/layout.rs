@@ -10,7 +10,7 @@ pub const FOOTER_BYTES: u64 = 112;
 /// Bytes of a page of the filter before its lines.
 pub(super) const PAGE_HEADER_BYTES: u64 = 64;
 
-/// At the end of the file.
+/// The footer at the end of the file.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Footer {
@@ -20,12 +20,12 @@ pub(super) struct Footer {
     /// The file's number.
     pub(super) file: U64,
     pub(super) partition: U32,
-    /// How many levels of blocks there are above the data.
+    /// The number of levels of blocks above the data.
     pub(super) height: U32,
     pub(super) root_at: U64,
     pub(super) root_bytes: U32,
     pub(super) bits_per_key: U32,
-    /// Where the blocks end and the filter's pages begin.
+    /// The place where the blocks end and the filter's pages begin.
     pub(super) filter_at: U64,
     /// Bytes of the filter itself.
     pub(super) filter_bytes: U64,

@@ -23,7 +23,7 @@ pub use writer::SsWriter;
 
 use super::error::LsmError;
 
-/// What a complete SSTable is known by.
+/// The facts that a complete SSTable is known by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SsInfo {
     /// The file's number.
@@ -32,13 +32,13 @@ pub struct SsInfo {
     pub bytes: u64,
     /// Entries in it.
     pub entries: u64,
-    /// How many of them are tombstones.
+    /// The number of them that are tombstones.
     pub tombstones: u64,
     /// The checksum in its footer.
     pub checksum: u32,
 }
 
-/// How SSTables are written.
+/// The options with which SSTables are written.
 #[derive(Clone, Copy, Debug)]
 pub struct SsOptions {
     /// Bytes of a block; one with a larger tuple is larger. At least 256.
@@ -52,7 +52,7 @@ pub fn sstable_name(partition: u32, file: u64) -> String {
     format!("{}{file:016x}", sstable_prefix(partition))
 }
 
-/// What the names of a partition's SSTables start with.
+/// Returns what the names of a partition's SSTables start with.
 pub fn sstable_prefix(partition: u32) -> String {
     format!("sstable-{partition}-")
 }

@@ -23,7 +23,7 @@ pub struct SsTable<R: File> {
     info: SsInfo,
     pub(super) root: BlockAt,
     pub(super) height: u8,
-    /// Where the blocks end.
+    /// The place where the blocks end.
     pub(super) filter_at: u64,
     filter_bytes: u64,
     page_bytes: u32,
@@ -102,7 +102,7 @@ impl<R: File> SsTable<R> {
         Ok(table)
     }
 
-    /// Whether the sizes in the footer fit together.
+    /// Returns whether the sizes in the footer fit together.
     fn makes_sense(&self, footer_at: u64) -> bool {
         let lines = u64::from(self.page_bytes).checked_sub(PAGE_HEADER_BYTES);
         let Some(lines) =
@@ -129,7 +129,7 @@ impl<R: File> SsTable<R> {
         LsmError::damaged(&self.name, at, what)
     }
 
-    /// What the file is known by.
+    /// Returns what the file is known by.
     pub fn info(&self) -> SsInfo {
         self.info
     }
@@ -179,7 +179,7 @@ impl<R: File> SsTable<R> {
         found?.ok_or_else(|| self.damaged(at.at, "a pointer leads to a block of another height"))
     }
 
-    /// Whether the file may have an entry for the key with this hash; if not, it has none.
+    /// Returns whether the file may have an entry for the key with this hash; if not, it has none.
     ///
     /// # Errors
     /// Damage, or the file cannot be read.

@@ -16,13 +16,13 @@ const WINDOW_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub struct Sequence<R: File> {
     table: Arc<SsTable<R>>,
-    /// What was read of the file, and from where.
+    /// The bytes that were read of the file; `start` is where they begin in it.
     window: Vec<u8>,
     start: u64,
     /// The block of data at hand within the window, and the record at hand in it.
     block: std::ops::Range<usize>,
     index: usize,
-    /// Where the next block begins in the file.
+    /// The place where the next block begins in the file.
     next: u64,
     last_key: Vec<u8>,
     at_end: bool,
@@ -31,7 +31,7 @@ pub struct Sequence<R: File> {
 }
 
 impl<R: File> Sequence<R> {
-    /// At the first entry.
+    /// Returns a sequence at the first entry.
     ///
     /// # Errors
     /// Damage, or the file cannot be read.
@@ -122,7 +122,7 @@ impl<R: File> Sequence<R> {
         }
     }
 
-    /// Where the block of data at hand lies.
+    /// Returns where the block of data at hand lies.
     pub fn block_at(&self) -> BlockAt {
         BlockAt { at: self.start + self.block.start as u64, bytes: self.block.len() as u32 }
     }

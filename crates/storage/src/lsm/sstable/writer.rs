@@ -39,7 +39,7 @@ pub struct SsWriter<R: File> {
     end: Option<End>,
 }
 
-/// What is written behind the entries.
+/// The part that is written behind the entries.
 #[derive(Clone, Copy, Debug)]
 struct End {
     root: BlockAt,
