@@ -82,9 +82,9 @@ fn root_name(partition: u32) -> String {
 }
 
 impl<E: Environment> NvmInp<E> {
-    /// Settles the operation before, before a log entry about `tuple` is written: what the
-    /// operation before did to the same tuple must not persist after the entry, since undoing it
-    /// makes index keys of logged and of stored fields.
+    /// Settles the previous operation before a log entry about `tuple` is written: what that
+    /// operation did to the same tuple must not persist after the entry, since undoing it makes
+    /// index keys of logged and of stored fields.
     #[inline]
     fn settle(&mut self, tuple: u64) {
         if self.unsettled.replace(tuple) == Some(tuple) {

@@ -10,7 +10,7 @@ engine_options! {
         node_bytes: u32 = 512, 64 to 16384, "bytes", fixed;
         /// Size of a MemTable, after which it is written out (P1 3.3).
         memtable_bytes: u64 = 32 << 20, 1024 to u64::MAX, "bytes";
-        /// How many times larger a level of runs is than the one above it (P1 3.3: `k`).
+        /// The factor by which a level of runs is larger than the one above it (P1 3.3: `k`).
         growth: u32 = 10, 2 to 1_000_000, "times";
         /// Runs in the uppermost level that call for a merge (P1 3.3).
         level0_runs: u32 = 4, 1 to 1_000_000, "runs";
