@@ -120,14 +120,14 @@ fn open(image: &[u8]) -> Option<(Database<Recorded>, Recording)> {
 }
 
 fn read(db: &Database<Recorded>, tables: &Tables) {
-    let all = Scan::all();
+    let all = Scan::all;
     for (table, scan) in [
-        (&tables.one, all),
-        (&tables.one, all.backward()),
-        (&tables.one, all.by("by_text")),
-        (&tables.one, all.by("by_text").backward()),
-        (&tables.two, all),
-        (&tables.two, all.backward()),
+        (&tables.one, all()),
+        (&tables.one, all().backward()),
+        (&tables.one, all().by("by_text")),
+        (&tables.one, all().by("by_text").backward()),
+        (&tables.two, all()),
+        (&tables.two, all().backward()),
     ] {
         let mut rows = 0;
         let _ = db.read(|tx| {
@@ -140,7 +140,7 @@ fn read(db: &Database<Recorded>, tables: &Tables) {
     }
     let mut row = perdura::Row::new();
     for key in 0..40 {
-        let _ = db.read(|tx| tx.get(&tables.one, &[Value::U64(key)], &mut row));
+        let _ = db.read(|tx| tx.get_into(&tables.one, &[Value::U64(key)], &mut row));
     }
 }
 

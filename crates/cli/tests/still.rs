@@ -77,7 +77,7 @@ fn writer() {
             let moved = db.partition(partition).write(|tx| {
                 for (id, change) in [(from, -3), (to, 3)] {
                     let key = [Value::U64(id)];
-                    assert!(tx.get(&account, &key, &mut row)?);
+                    assert!(tx.get_into(&account, &key, &mut row)?);
                     let note = vec![round as u8; (round % 200) as usize];
                     let after = Value::I64(row.i64(1) + change);
                     tx.update(&account, &key, &[(1, after), (2, Value::Bytes(&note))])?;
@@ -244,11 +244,11 @@ fn rounds_of_one_moment(path: &Path) -> [u64; PARTITIONS as usize] {
         let rounds = db.partition(partition).read(|tx| {
             let mut sum = 0;
             for id in 0..ACCOUNTS {
-                assert!(tx.get(&account, &[Value::U64(id)], &mut row)?);
+                assert!(tx.get_into(&account, &[Value::U64(id)], &mut row)?);
                 sum += row.i64(1);
             }
             assert_eq!(sum, ACCOUNTS as i64 * EACH, "half of a transaction");
-            assert!(tx.get(&counter, &[Value::U64(0)], &mut row)?);
+            assert!(tx.get_into(&counter, &[Value::U64(0)], &mut row)?);
             Ok(row.u64(1))
         });
         rounds.expect("readable")

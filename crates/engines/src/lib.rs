@@ -69,10 +69,10 @@ pub mod below {
         medium_of, random_uuid, read_header, remove_unfinished, share_of_addresses, stamp_of,
     };
     pub use storage::{
-        Catalog, Column, ColumnType, Constant, Description, IndexSchema, MAX_COLUMNS,
-        MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES, OwnedValue, Row, Schema, StorageError,
-        StoredColumns, TableKey, TableLayout, TableSchema, Value, WorkDone, checkpoint,
-        compare_floats, did_you_mean, json_error, lsm::LsmError, shortened, shown_key, text, wal,
-        without_mark,
+        Catalog, Column, ColumnType, Constant, Description, FromValue, IndexSchema, MAX_COLUMNS,
+        MAX_INLINE_BYTES, MAX_INLINE_TUPLE, MAX_VALUE_BYTES, OwnedValue, Row, RowColumn, RowError,
+        RowNames, Schema, StorageError, StoredColumns, TableKey, TableLayout, TableSchema, Value,
+        WorkDone, checkpoint, compare_floats, did_you_mean, json_error, lsm::LsmError, shortened,
+        shown_key, text, wal, without_mark,
     };
 }

@@ -60,7 +60,7 @@ fn transactions(db: &Database) -> Result<u64, Error> {
     let mut row = Row::new();
     let (mut count, mut numbers, mut wrong) = (0, Vec::new(), None);
     db.read(|tx| {
-        if tx.get(&total, &[Value::U64(0)], &mut row)? {
+        if tx.get_into(&total, &[Value::U64(0)], &mut row)? {
             count = row.u64(1);
         }
         tx.scan(&entry, &Scan::all(), |row| {

@@ -427,7 +427,7 @@ impl<P: Place> At<'_, P> {
                     }
                 }
                 // A sync that failed in the last of them shows at the next.
-                let last = tx.get(&tables.item, &[Value::U64(0)], &mut Row::new()).map(drop);
+                let last = tx.get_into(&tables.item, &[Value::U64(0)], &mut Row::new()).map(drop);
                 if done.and(last).is_err() {
                     self.failed();
                 }

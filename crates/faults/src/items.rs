@@ -389,15 +389,15 @@ fn reads_differ_in<E: Environment>(
     counts.sort_unstable();
     let wrong = partition.read(|tx| {
         let mut row = Row::new();
-        let backward = Scan::all().backward();
+        let backward = || Scan::all().backward();
         let (item, pair) = (&tables.item, &tables.pair);
         let keys = items.keys().rev();
-        if !shows(tx, item, &backward.columns(&[0]), keys, |row, key| row.u64(0) == **key)? {
+        if !shows(tx, item, &backward().columns(&[0]), keys, |row, key| row.u64(0) == **key)? {
             return Ok(Some("shows other items backward"));
         }
         let keys = pairs.keys().rev();
         let is = |row: &Row, key: &&(String, i64)| (row.text(0), row.i64(1)) == (&*key.0, key.1);
-        if !shows(tx, pair, &backward.columns(&[0, 1]), keys, is)? {
+        if !shows(tx, pair, &backward().columns(&[0, 1]), keys, is)? {
             return Ok(Some("shows other pairs backward"));
         }
         let by_name = Scan::all().by("by_name").columns(&[1, 0]);
@@ -413,13 +413,13 @@ fn reads_differ_in<E: Environment>(
             return Ok(Some("has other tuples of a count and a flag in their index"));
         }
         for (key, one) in items.iter().take(5) {
-            if !tx.get(item, &[Value::U64(*key)], &mut row)? || !is_item(&row, *key, one) {
+            if !tx.get_into(item, &[Value::U64(*key)], &mut row)? || !is_item(&row, *key, one) {
                 return Ok(Some("has another item when asked for it"));
             }
         }
         for (key, value) in pairs.iter().take(5) {
             let (left, right) = (Value::Text(&key.0), Value::I64(key.1));
-            if !tx.get(pair, &[left, right], &mut row)? || !is_pair(&row, key, value) {
+            if !tx.get_into(pair, &[left, right], &mut row)? || !is_pair(&row, key, value) {
                 return Ok(Some("has another pair when asked for it"));
             }
         }

@@ -250,7 +250,7 @@ impl Script {
                 let key = [Value::U64(operation.key())];
                 if !operation.is_update() {
                     let mut row = perdura::Row::new();
-                    let found = db.read(|tx| tx.get(&table, &key, &mut row))?;
+                    let found = db.read(|tx| tx.get_into(&table, &key, &mut row))?;
                     return if found { Ok(()) } else { Err(Error::user("a tuple is missing")) };
                 }
                 let first = operation.first_column();

@@ -93,7 +93,7 @@ macro_rules! source {
     ([$($generic:tt)*] $name:ty) => {
         impl<$($generic)*> Source for $name {
             fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-                self.get(table, key, row)
+                self.get_into(table, key, row)
             }
 
             fn scan(

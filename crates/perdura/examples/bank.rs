@@ -37,7 +37,7 @@ fn main() -> Result<(), Error> {
 
     let balance = |tx: &Tx<'_>, id: u64| -> Result<i64, Error> {
         let mut row = Row::new();
-        match tx.get(&account, &[Value::U64(id)], &mut row)? {
+        match tx.get_into(&account, &[Value::U64(id)], &mut row)? {
             true => Ok(row.i64(2)),
             false => Err(Error::user(format!("there is no account {id}"))),
         }
@@ -61,7 +61,7 @@ fn main() -> Result<(), Error> {
     println!("Ada's accounts:");
     let owner = [Value::Text("Ada")];
     db.read(|tx| {
-        tx.scan(&account, &Scan::prefix(&owner).by("by_owner"), |row| {
+        tx.scan(&account, &Scan::prefix(owner).by("by_owner"), |row| {
             println!("  {}: {} cents", row.u64(0), row.i64(2));
             ControlFlow::Continue(())
         })

@@ -62,7 +62,7 @@ fn main() -> Result<(), Error> {
     println!("the three newest events of device {device}:");
     let mut seen = 0;
     db.partition((device % WORKERS) as usize).read(|tx| {
-        tx.scan(&event, &Scan::prefix(&[Value::U64(device)]).backward(), |row| {
+        tx.scan(&event, &Scan::prefix([Value::U64(device)]).backward(), |row| {
             println!("  {:>6}  {:>9.3}  {}", row.u64(1), row.f64(2), row.text(3));
             seen += 1;
             if seen == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -28,7 +28,7 @@ impl Visits {
         let transaction = move || {
             db.write(|tx| {
                 let (key, mut row) = ([Value::U64(page)], Row::new());
-                if !tx.get_for_update(&table, &key, &mut row)? {
+                if !tx.get_for_update_into(&table, &key, &mut row)? {
                     tx.insert(&table, &[Value::U64(page), Value::U64(1)])?;
                     return Ok(1);
                 }

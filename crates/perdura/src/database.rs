@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use engines::below::{
     Access, Bad, Catalog, Counters, Description, Domain, Environment, Files, Heap, HeapError,
-    HeapOptions, HostFiles, Memory, Named, Native, Pairing, Place, Pool, PoolError, PoolInfo,
+    HeapOptions, HostFiles, Memory, Named, Native, Pairing, Place, Pool, PoolError, PoolInfo, Row,
     Schema, Value, stamp_of,
 };
 use engines::{
@@ -25,6 +25,7 @@ use engines::{
 use crate::any_engine::{AnyEngine, Hosted, Which};
 use crate::background::Worker;
 use crate::closer::Closer;
+use crate::columns::ColumnRef;
 use crate::error::Error;
 use crate::host::{EndsOf, FILES, Host, Paired, files_of, mark_open, place_of, take_mark_back};
 use crate::media::Media;
@@ -627,12 +628,13 @@ impl<E: Environment> Database<E> {
     ///
     /// fn draw(db: &Database, account: &Table, id: u64, cents: i64) -> Result<i64, Refused> {
     ///     db.write_or(|tx| -> Result<i64, Refused> {
-    ///         let (key, mut row) = ([Value::U64(id)], Row::new());
-    ///         let balance = if tx.get(account, &key, &mut row)? { row.i64(2) } else { 0 };
+    ///         let key = [Value::from(id)];
+    ///         let row = tx.get(account, &key)?;
+    ///         let balance = row.map_or(0, |row| row.i64(2));
     ///         if balance < cents {
     ///             return Err(Refused::TooLittle { left: balance });
     ///         }
-    ///         tx.update(account, &key, &[(2, Value::I64(balance - cents))])?;
+    ///         tx.update(account, &key, &[("balance", Value::from(balance - cents))])?;
     ///         Ok(balance - cents)
     ///     })
     /// }
@@ -660,17 +662,17 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.write_with(options, work)
     }
 
-    /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
+    /// Updates columns, by number or name, of the tuple with this primary key: a transaction of one
     /// statement, as [`Tx::update_and_commit`]; durable unless commits are grouped.
     ///
     /// # Errors
     /// As [`Tx::update`] and [`Tx::commit`]; [`Error::PartitionNeeded`].
     #[inline]
-    pub fn update(
+    pub fn update<C: ColumnRef>(
         &self,
         table: &Table,
         key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
+        changes: &[(C, Value<'_>)],
     ) -> Result<(), Error> {
         self.only_partition()?.update(table, key, changes)
     }
@@ -702,6 +704,15 @@ impl<E: Environment> Database<E> {
         work: impl FnMut(&ReadTx<'_, E>) -> Result<R, X>,
     ) -> Result<R, X> {
         self.only_partition()?.read_or(work)
+    }
+
+    /// Returns the tuple with this primary key, if there is one: a transaction that only reads, of one
+    /// statement.
+    ///
+    /// # Errors
+    /// As [`Tx::get`] and [`Database::read`].
+    pub fn get(&self, table: &Table, key: &[Value<'_>]) -> Result<Option<Row>, Error> {
+        self.only_partition()?.get(table, key)
     }
 
     /// Takes a snapshot of what is committed, in the engines with copy-on-write (`cow`,

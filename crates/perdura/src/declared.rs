@@ -68,6 +68,7 @@ pub(crate) fn scan(
         return engine.scan(number, what, row, visit);
     }
     let (mut columns, mut shown) = (StoredColumns::new(), Row::new());
+    shown.set_names_of(row);
     let stored = Scan { columns: layout.stored_columns(what.columns, &mut columns), ..*what };
     engine.scan(number, &stored, row, &mut |row| {
         layout.declare_copy(what.columns, row, &mut shown);

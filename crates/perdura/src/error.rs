@@ -1,6 +1,8 @@
 //! What can go wrong for an application.
 
-use engines::below::{Bad, GrowError, HeapError, PoolError, StorageError, Value, shown_key};
+use engines::below::{
+    Bad, GrowError, HeapError, PoolError, RowError, StorageError, Value, shown_key,
+};
 use engines::{ConflictReason, EngineError};
 
 use crate::backup::BackupError;
@@ -72,6 +74,19 @@ pub enum Error {
         /// The names that exist.
         known: String,
     },
+    /// The table has no column of this name.
+    #[error("table `{table}` has no column `{name}`; it has {known}")]
+    NoColumn {
+        /// The table.
+        table: String,
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// A column of a row cannot be read as it was asked for.
+    #[error(transparent)]
+    Row(#[from] RowError),
     /// A table handle was used with another database than its own.
     #[error("table `{table}` belongs to another database; ask this one with `Database::table`")]
     ForeignTable {

@@ -1,7 +1,7 @@
 //! An embedded transactional database that is already there when you restart it.
 //!
 //! ```
-//! use perdura::{ColumnType, Database, Options, Row, Schema, TableSchema, Value};
+//! use perdura::{ColumnType, Database, Options, Schema, TableSchema, Value};
 //!
 //! # fn main() -> Result<(), perdura::Error> {
 //! # let directory = std::env::temp_dir().join(format!("perdura-doc-{}", std::process::id()));
@@ -23,16 +23,15 @@
 //! })?;
 //! // All or nothing: both updates are durable when `write` returns.
 //! db.write(|tx| {
-//!     tx.update(&account, &[Value::U64(1)], &[(2, Value::I64(70))])?;
-//!     tx.update(&account, &[Value::U64(2)], &[(2, Value::I64(80))])
+//!     tx.update(&account, &[Value::U64(1)], &[("balance", Value::I64(70))])?;
+//!     tx.update(&account, &[Value::U64(2)], &[("balance", Value::I64(80))])
 //! })?;
 //! drop(db); // or kill -9: the data is there again at once
 //!
 //! let db = Database::open(&path, &Options::new())?;
 //! let account = db.table("account")?;
-//! let mut row = Row::new();
-//! assert!(db.read(|tx| tx.get(&account, &[Value::U64(2)], &mut row))?);
-//! assert_eq!((row.text(1), row.i64(2)), ("Grace", 80));
+//! let row = db.get(&account, &[Value::U64(2)])?.expect("Grace has an account");
+//! assert_eq!((row.try_get("owner")?, row.i64(2)), ("Grace", 80));
 //! # drop(db);
 //! # std::fs::remove_dir_all(&directory).unwrap();
 //! # Ok(())
@@ -42,7 +41,7 @@
 //! Columns may be NULL and have defaults, and an index may be unique:
 //!
 //! ```
-//! use perdura::{ColumnType, Database, Error, Options, Row, Schema, TableSchema, Value};
+//! use perdura::{ColumnType, Database, Error, Options, Schema, TableSchema, Value};
 //!
 //! # fn main() -> Result<(), perdura::Error> {
 //! # let directory = std::env::temp_dir().join(format!("perdura-null-{}", std::process::id()));
@@ -61,13 +60,12 @@
 //! db.write(|tx| {
 //!     tx.insert(&user, &[Value::U64(1), Value::Text("ada@example.org"), Value::Bool(false)])?;
 //!     // What is not named has its default, or is NULL. NULLs are never the same.
-//!     tx.insert_columns(&user, &[(0, Value::U64(2))])?;
-//!     tx.insert_columns(&user, &[(0, Value::U64(3))])
+//!     tx.insert_columns(&user, &[("id", Value::U64(2))])?;
+//!     tx.insert_columns(&user, &[("id", Value::U64(3))])
 //! })?;
-//! let mut row = Row::new();
-//! assert!(db.read(|tx| tx.get(&user, &[Value::U64(2)], &mut row))?);
+//! let row = db.get(&user, &[Value::U64(2)])?.expect("it was inserted");
 //! assert!(row.is_null(1) && row.bool(2));
-//! let again = [(1, Value::Text("ada@example.org"))];
+//! let again = [("mail", Value::Text("ada@example.org"))];
 //! let refused = db.write(|tx| tx.update(&user, &[Value::U64(2)], &again));
 //! assert!(matches!(refused, Err(Error::DuplicateKey { index: Some(_), .. })));
 //! # drop(db);
@@ -88,7 +86,9 @@ mod any_engine;
 mod background;
 mod backup;
 mod bell;
+mod changes;
 mod closer;
+mod columns;
 mod database;
 mod declared;
 mod doomed;
@@ -110,8 +110,10 @@ mod progress;
 mod reachable;
 mod read;
 mod rerun;
+mod rows;
 mod salvage;
 mod savepoint;
+mod scan;
 mod sessions;
 mod sharing;
 mod snapshot;
@@ -124,14 +126,18 @@ mod walk;
 
 pub use any_engine::Hosted;
 pub use backup::{Backup, BackupError};
+#[doc(hidden)]
+pub use columns::ColumnList;
+pub use columns::ColumnRef;
 pub use database::{Database, Exclusive, Partition};
 #[doc(hidden)]
 pub use engines::Maker;
 pub use engines::below::{
     Access, Bad, Column, ColumnType, Constant, Counters, Direction, Domain, Environment,
-    FlushInstruction, HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE, Medium,
-    Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, Schema, TableSchema,
-    Value, WorkDone, boot_id, free_bytes, medium_of, remove_unfinished,
+    FlushInstruction, FromValue, HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE,
+    Medium, Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, RowColumn,
+    RowError, Schema, TableSchema, Value, WorkDone, boot_id, free_bytes, medium_of,
+    remove_unfinished,
 };
 pub use engines::{
     CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn, EngineKind,
@@ -150,11 +156,15 @@ pub use opening::OpeningTimes;
 pub use options::{Background, Commit, Options, WriteOptions};
 pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
 pub use read::Read;
+pub use rows::Rows;
 pub use salvage::{Salvage, Salvaged, salvage};
 pub use savepoint::Savepoint;
+#[doc(hidden)]
+pub use scan::KeyList;
+pub use scan::{KeyRange, KeyValues, Scan};
 pub use snapshot::Snapshot;
 pub use table::Table;
-pub use transaction::{ReadTx, Scan, Ticket, Tx};
+pub use transaction::{ReadTx, Ticket, Tx};
 
 /// The recording media of crash tests; see [`Media`].
 pub mod recording {

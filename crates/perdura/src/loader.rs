@@ -123,7 +123,7 @@ impl<'d, E: Environment> Loader<'d, E> {
     ) -> Result<&[u8], Error> {
         let key = key_of(table, values);
         let mut row = std::mem::take(&mut self.row);
-        let found = self.tx(partition)?.get(table, &key, &mut row)?;
+        let found = self.tx(partition)?.get_into(table, &key, &mut row)?;
         self.encoded.clear();
         if found {
             encode(table.schema(), row.values(), &mut self.encoded);

@@ -1,13 +1,19 @@
-//! Reading, whatever from.
+//! Reading, from whatever: a transaction, a transaction that only reads, a snapshot.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use engines::below::{Environment, Row, Value};
+use engines::Read as _;
+use engines::below::{Environment, Row, RowNames, Value};
 
+use crate::columns::{ColumnRef, check_columns};
+use crate::declared;
 use crate::error::Error;
+use crate::rows::Rows;
+use crate::scan::Scan;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::transaction::{ReadTx, Scan, Tx};
+use crate::transaction::{ReadTx, Tx, own_table};
 
 /// Reads a consistent view: a transaction, a transaction that only reads, or a snapshot. A function
 /// over this runs on each.
@@ -15,9 +21,10 @@ use crate::transaction::{ReadTx, Scan, Tx};
 /// ```
 /// # use perdura::*;
 /// fn balance(from: &impl Read, account: &Table, id: u64) -> Result<Option<i64>, Error> {
-///     let mut row = Row::new();
-///     let found = from.get_columns(account, &[Value::U64(id)], &[2], &mut row)?;
-///     Ok(found.then(|| row.i64(0)))
+///     match from.get_columns(account, &[Value::from(id)], &["balance"])? {
+///         Some(row) => Ok(Some(row.try_get("balance")?)),
+///         None => Ok(None),
+///     }
 /// }
 /// ```
 pub trait Read {
@@ -25,13 +32,32 @@ pub trait Read {
     ///
     /// # Errors
     /// As [`Tx::get`].
-    fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error>;
+    fn get(&self, table: &Table, key: &[Value<'_>]) -> Result<Option<Row>, Error>;
+
+    /// As [`Tx::get_into`].
+    ///
+    /// # Errors
+    /// As [`Tx::get`].
+    fn get_into(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error>;
 
     /// As [`Tx::get_columns`].
     ///
     /// # Errors
-    /// As [`Tx::get`].
-    fn get_columns(
+    /// As [`Tx::get_columns`].
+    fn get_columns<C: ColumnRef>(
+        &self,
+        table: &Table,
+        key: &[Value<'_>],
+        columns: &[C],
+    ) -> Result<Option<Row>, Error>
+    where
+        Self: Sized;
+
+    /// As [`Tx::get_columns_into`].
+    ///
+    /// # Errors
+    /// As [`Tx::get_columns`].
+    fn get_columns_into(
         &self,
         table: &Table,
         key: &[Value<'_>],
@@ -61,23 +87,224 @@ pub trait Read {
         what: &Scan<'_>,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), Error>;
+
+    /// As [`Tx::rows`].
+    fn rows<'a>(&'a self, table: &Table, what: Scan<'a>) -> Rows<'a, Self> {
+        Rows::new(self, table, what)
+    }
 }
 
+/// Reading as each of these does, and as [`Read`].
 macro_rules! reads {
-    ($reader:ty $(, $environment:ident)?) => {
-        impl $(<$environment: Environment>)? Read for $reader {
-            fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-                <$reader>::get(self, table, key, row)
+    ($reader:ty $(, $environment:ident)?; $this:ident => $engine:expr, $catalog:expr) => {
+        impl $(<$environment: Environment>)? $reader {
+            /// Returns the tuple with this primary key, if there is one. Sees what this transaction
+            /// has done.
+            ///
+            /// ```
+            /// # use perdura::*;
+            /// # fn balance(tx: &Tx<'_>, account: &Table) -> Result<i64, Error> {
+            /// let Some(row) = tx.get(account, &[Value::from(1)])? else { return Ok(0) };
+            /// Ok(row.try_get("balance")?)
+            /// # }
+            /// ```
+            ///
+            /// # Errors
+            /// [`Error::Invalid`], [`Error::Damaged`].
+            #[inline]
+            pub fn get(&self, table: &Table, key: &[Value<'_>]) -> Result<Option<Row>, Error> {
+                let mut row = Row::new();
+                Ok(self.get_into(table, key, &mut row)?.then_some(row))
             }
 
-            fn get_columns(
+            /// Copies the tuple with this primary key into `row`; returns whether there is one. As
+            /// `get`, without an allocation if `row` has been filled before.
+            ///
+            /// # Errors
+            /// [`Error::Invalid`], [`Error::Damaged`].
+            #[inline]
+            pub fn get_into(
+                &self,
+                table: &Table,
+                key: &[Value<'_>],
+                row: &mut Row,
+            ) -> Result<bool, Error> {
+                let $this = self;
+                let number = own_table($catalog, table)?;
+                let found = declared::get($engine, (number, &table.layout), key, None, row)?;
+                row.set_names(&table.names);
+                Ok(found)
+            }
+
+            /// As `get`, with some columns only, by number or name.
+            ///
+            /// # Errors
+            /// As `get`; [`Error::NoColumn`].
+            pub fn get_columns<C: ColumnRef>(
+                &self,
+                table: &Table,
+                key: &[Value<'_>],
+                columns: &[C],
+            ) -> Result<Option<Row>, Error> {
+                let (mut buffer, mut row) = (Vec::new(), Row::new());
+                let columns = C::numbers(table, columns, &mut buffer)?;
+                if !self.get_columns_into(table, key, columns, &mut row)? {
+                    return Ok(None);
+                }
+                row.set_names(&Arc::new(RowNames::of(&table.layout, columns)));
+                Ok(Some(row))
+            }
+
+            /// As `get_into`, some columns only, by number. The row does not know their names.
+            ///
+            /// # Errors
+            /// As `get`.
+            #[inline]
+            pub fn get_columns_into(
                 &self,
                 table: &Table,
                 key: &[Value<'_>],
                 columns: &[u16],
                 row: &mut Row,
             ) -> Result<bool, Error> {
-                <$reader>::get_columns(self, table, key, columns, row)
+                let $this = self;
+                let number = own_table($catalog, table)?;
+                check_columns(table, columns)?;
+                let columns = Some(columns);
+                let found = declared::get($engine, (number, &table.layout), key, columns, row)?;
+                row.forget_names();
+                Ok(found)
+            }
+
+            /// Copies columns of the tuple with this primary key one behind the other into `out`,
+            /// numbers as eight little-endian bytes; what is NULL reads as zero or as empty. Returns
+            /// how many bytes they have, and copies nothing if `out` is shorter; `None` if there is no
+            /// such tuple. The fastest way to read.
+            ///
+            /// # Errors
+            /// As `get`.
+            #[inline]
+            pub fn get_bytes(
+                &self,
+                table: &Table,
+                key: &[Value<'_>],
+                columns: &[u16],
+                out: &mut [u8],
+            ) -> Result<Option<usize>, Error> {
+                let $this = self;
+                let number = own_table($catalog, table)?;
+                check_columns(table, columns)?;
+                Ok($engine.get_bytes(number, key, columns, out)?)
+            }
+
+            /// Calls `visit` with the tuples of a scan, in order, until it breaks.
+            ///
+            /// # Errors
+            /// [`Error::NoIndex`], [`Error::NoColumn`], [`Error::Invalid`], [`Error::Damaged`].
+            pub fn scan(
+                &self,
+                table: &Table,
+                what: &Scan<'_>,
+                mut visit: impl FnMut(&Row) -> ControlFlow<()>,
+            ) -> Result<(), Error> {
+                let $this = self;
+                let place = (own_table($catalog, table)?, &*table.layout);
+                what.run(table, &mut visit, |what, row, visit| {
+                    declared::scan($engine, place, what, row, visit)
+                })
+            }
+
+            /// As `scan`, with a function that may fail, which ends it. Its error type has to be
+            /// named if it ends with `Ok`.
+            ///
+            /// ```
+            /// # use std::ops::ControlFlow;
+            /// # use perdura::*;
+            /// # fn sum(tx: &Tx<'_>, account: &Table) -> Result<i64, Error> {
+            /// let mut sum = 0;
+            /// tx.try_scan(account, &Scan::all(), |row| -> Result<_, Error> {
+            ///     sum += row.try_get::<i64>("balance")?;
+            ///     Ok(ControlFlow::Continue(()))
+            /// })?;
+            /// # Ok(sum)
+            /// # }
+            /// ```
+            ///
+            /// # Errors
+            /// As `scan`; or that of `visit`.
+            pub fn try_scan<X: From<Error>>(
+                &self,
+                table: &Table,
+                what: &Scan<'_>,
+                mut visit: impl FnMut(&Row) -> Result<ControlFlow<()>, X>,
+            ) -> Result<(), X> {
+                let mut done = Ok(());
+                self.scan(table, what, |row| match visit(row) {
+                    Ok(next) => next,
+                    Err(error) => {
+                        done = Err(error);
+                        ControlFlow::Break(())
+                    }
+                })?;
+                done
+            }
+
+            /// The tuples of a scan as an iterator.
+            ///
+            /// They are fetched in batches of 8 to 256, each by a scan that begins behind the last
+            /// key, and copied: it costs an allocation or two a row, and a descent of the index a
+            /// batch, more than `scan` does. As long as it lives, this cannot change anything, so all
+            /// that it sees belongs together, as far as the isolation of a transaction goes.
+            ///
+            /// ```
+            /// # use perdura::*;
+            /// # fn sum(tx: &Tx<'_>, account: &Table) -> Result<i64, Error> {
+            /// let mut sum = 0;
+            /// for row in tx.rows(account, Scan::all()) {
+            ///     sum += row?.try_get::<i64>("balance")?;
+            /// }
+            /// # Ok(sum)
+            /// # }
+            /// ```
+            ///
+            /// The first error, which may be that of the scan itself ([`Error::NoIndex`]), is the
+            /// last item.
+            pub fn rows<'a>(&'a self, table: &Table, what: Scan<'a>) -> Rows<'a, Self> {
+                Rows::new(self, table, what)
+            }
+        }
+
+        impl $(<$environment: Environment>)? Read for $reader {
+            fn get(&self, table: &Table, key: &[Value<'_>]) -> Result<Option<Row>, Error> {
+                <$reader>::get(self, table, key)
+            }
+
+            fn get_into(
+                &self,
+                table: &Table,
+                key: &[Value<'_>],
+                row: &mut Row,
+            ) -> Result<bool, Error> {
+                <$reader>::get_into(self, table, key, row)
+            }
+
+            fn get_columns<C: ColumnRef>(
+                &self,
+                table: &Table,
+                key: &[Value<'_>],
+                columns: &[C],
+            ) -> Result<Option<Row>, Error> {
+                <$reader>::get_columns(self, table, key, columns)
+            }
+
+            fn get_columns_into(
+                &self,
+                table: &Table,
+                key: &[Value<'_>],
+                columns: &[u16],
+                row: &mut Row,
+            ) -> Result<bool, Error> {
+                <$reader>::get_columns_into(self, table, key, columns, row)
             }
 
             fn get_bytes(
@@ -102,6 +329,6 @@ macro_rules! reads {
     };
 }
 
-reads!(Tx<'_, E>, E);
-reads!(ReadTx<'_, E>, E);
-reads!(Snapshot);
+reads!(Tx<'_, E>, E; this => &**this.engine, this.catalog);
+reads!(ReadTx<'_, E>, E; this => &this.engine, this.catalog);
+reads!(Snapshot; this => &*this.reader, &this.catalog);

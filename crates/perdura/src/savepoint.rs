@@ -21,15 +21,31 @@ impl<E: Environment> Tx<'_, E> {
     ///
     /// # Errors
     /// As [`Tx::get`]; [`Error::Conflict`].
-    #[inline]
     pub fn get_for_update(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+    ) -> Result<Option<Row>, Error> {
+        let mut row = Row::new();
+        Ok(self.get_for_update_into(table, key, &mut row)?.then_some(row))
+    }
+
+    /// As [`Tx::get_for_update`], into `row`, as [`Tx::get_into`].
+    ///
+    /// # Errors
+    /// As [`Tx::get_for_update`].
+    #[inline]
+    pub fn get_for_update_into(
         &mut self,
         table: &Table,
         key: &[Value<'_>],
         row: &mut Row,
     ) -> Result<bool, Error> {
         let number = own_table(self.catalog, table)?;
-        Ok(declared::get_for_update(&mut **self.engine, (number, &table.layout), key, row)?)
+        let place = (number, &*table.layout);
+        let found = declared::get_for_update(&mut **self.engine, place, key, row)?;
+        row.set_names(&table.names);
+        Ok(found)
     }
 
     /// Marks this place, so that [`Tx::rollback_to`] can undo what comes behind it. In engines with

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engines::below::{Catalog, TableLayout, did_you_mean};
+use engines::below::{Catalog, RowNames, TableLayout, did_you_mean};
 
 use crate::error::Error;
 
@@ -11,6 +11,7 @@ use crate::error::Error;
 pub struct Table {
     pub(crate) number: u16,
     pub(crate) layout: Arc<TableLayout>,
+    pub(crate) names: Arc<RowNames>,
 }
 
 impl Table {
@@ -19,7 +20,9 @@ impl Table {
             let names = catalog.tables.iter().map(|table| table.schema.name());
             return Err(Error::NoTable { name: name.into(), known: known(name, names) });
         };
-        Ok(Self { number: number as u16, layout: catalog.tables[number].clone() })
+        let layout = catalog.tables[number].clone();
+        let names = Arc::new(RowNames::all(&layout));
+        Ok(Self { number: number as u16, layout, names })
     }
 
     /// The table's name.
@@ -27,7 +30,7 @@ impl Table {
         self.layout.schema.name()
     }
 
-    /// The number of a column, for [`crate::Tx::update`] and the columns of a row.
+    /// The number of a column, for [`crate::Tx::update`] and wherever a [`crate::ColumnRef`] is taken.
     pub fn column(&self, name: &str) -> Option<u16> {
         self.layout.column(name)
     }
@@ -36,6 +39,15 @@ impl Table {
     #[expect(clippy::misnamed_getters, reason = "the layout's schema has null words, too")]
     pub fn schema(&self) -> &engines::below::TableSchema {
         &self.layout.declared
+    }
+
+    /// The number of a column.
+    pub(crate) fn number_of(&self, name: &str) -> Result<u16, Error> {
+        self.column(name).ok_or_else(|| {
+            let names = self.schema().columns().iter().map(|column| column.name.as_str());
+            let known = known(name, names);
+            Error::NoColumn { table: self.name().into(), name: name.into(), known }
+        })
     }
 
     pub(crate) fn index(&self, name: &str) -> Result<usize, Error> {

@@ -1,91 +1,21 @@
 //! Transactions of one partition.
 
-use std::ops::{Bound, ControlFlow, RangeBounds};
-use std::ops::{Deref, DerefMut};
+use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
-use engines::below::{Catalog, Direction, Environment, Native, Row, Value};
+use engines::below::{Catalog, Environment, Native, Row, Value};
 use engines::{ConflictReason, EngineError, Read, VersionReader};
 
 use crate::any_engine::AnyEngine;
 use crate::bell::Bell;
 use crate::closer::Alarms;
+use crate::columns::ColumnRef;
 use crate::declared;
 use crate::error::Error;
 use crate::rerun::Undone;
 use crate::sessions::Lent;
 use crate::table::Table;
 use crate::turns::{ReadGuard, Turns, WriteGuard};
-
-/// What to scan: everything in the order of the primary key, unless it is told otherwise.
-///
-/// A bound may give only the first columns of a key; it then speaks for every key that starts with
-/// them.
-#[derive(Clone, Copy, Debug)]
-pub struct Scan<'a> {
-    index: Option<&'a str>,
-    low: Bound<&'a [Value<'a>]>,
-    high: Bound<&'a [Value<'a>]>,
-    direction: Direction,
-    columns: Option<&'a [u16]>,
-}
-
-impl<'a> Scan<'a> {
-    /// All tuples, forward, all columns.
-    pub fn all() -> Self {
-        Self {
-            index: None,
-            low: Bound::Unbounded,
-            high: Bound::Unbounded,
-            direction: Direction::Forward,
-            columns: None,
-        }
-    }
-
-    /// Only the tuples whose key in the index starts with these values.
-    pub fn prefix(values: &'a [Value<'a>]) -> Self {
-        Self { low: Bound::Included(values), high: Bound::Included(values), ..Self::all() }
-    }
-
-    /// Only the tuples whose key lies between these.
-    pub fn range(range: impl RangeBounds<&'a [Value<'a>]>) -> Self {
-        let (low, high) = (range.start_bound().cloned(), range.end_bound().cloned());
-        Self { low, high, ..Self::all() }
-    }
-
-    /// In the order of this secondary index.
-    #[must_use]
-    pub fn by(mut self, index: &'a str) -> Self {
-        self.index = Some(index);
-        self
-    }
-
-    /// From the highest key down.
-    #[must_use]
-    pub fn backward(mut self) -> Self {
-        self.direction = Direction::Backward;
-        self
-    }
-
-    /// The scan as an engine takes it.
-    pub(crate) fn resolve(&self, table: &Table) -> Result<engines::Scan<'a>, Error> {
-        check_columns(table, self.columns.unwrap_or_default())?;
-        Ok(engines::Scan {
-            index: self.index.map(|name| table.index(name)).transpose()?,
-            low: self.low,
-            high: self.high,
-            direction: self.direction,
-            columns: self.columns,
-        })
-    }
-
-    /// Only these columns, in this order.
-    #[must_use]
-    pub fn columns(mut self, columns: &'a [u16]) -> Self {
-        self.columns = Some(columns);
-        self
-    }
-}
 
 /// When a committed transaction is durable: see [`crate::Database::wait`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,17 +156,6 @@ pub(crate) fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> 
     }
 }
 
-pub(crate) fn check_columns(table: &Table, columns: &[u16]) -> Result<(), Error> {
-    let count = table.schema().columns().len();
-    match columns.iter().find(|column| usize::from(**column) >= count) {
-        None => Ok(()),
-        Some(column) => Err(Error::Invalid(engines::below::StorageError::NoColumn {
-            table: table.name().into(),
-            column: usize::from(*column),
-        })),
-    }
-}
-
 /// A transaction that can change things. Dropping it without a commit aborts it, also when a panic
 /// unwinds through it.
 ///
@@ -307,32 +226,37 @@ impl<E: Environment> Tx<'_, E> {
         Ok(())
     }
 
-    /// Inserts a tuple of which only some columns, given by number, have a value here. Each of the
+    /// Inserts a tuple of which only some columns, by number or name, have a value here. Each of the
     /// others gets its [default](crate::TableSchema::default), or is NULL if it may be.
     ///
     /// # Errors
-    /// As [`Tx::insert`]; [`Error::Invalid`] also where a column has no value at all.
-    pub fn insert_columns(
+    /// As [`Tx::insert`]; [`Error::Invalid`] also where a column has no value at all;
+    /// [`Error::NoColumn`].
+    pub fn insert_columns<C: ColumnRef>(
         &mut self,
         table: &Table,
-        values: &[(u16, Value<'_>)],
+        values: &[(C, Value<'_>)],
     ) -> Result<(), Error> {
         own_table(self.catalog, table)?;
+        let mut buffer = Vec::new();
+        let values = C::changes(table, values, &mut buffer)?;
         let all = declared::with_defaults(&table.layout, values)?;
         self.insert(table, &all)
     }
 
-    /// Updates columns, given by number, each once, of the tuple with this primary key.
+    /// Updates columns, by number or name, each once, of the tuple with this primary key.
     ///
     /// # Errors
-    /// [`Error::MissingKey`], [`Error::Invalid`], [`Error::Full`].
+    /// [`Error::MissingKey`], [`Error::NoColumn`], [`Error::Invalid`], [`Error::Full`].
     #[inline]
-    pub fn update(
+    pub fn update<C: ColumnRef>(
         &mut self,
         table: &Table,
         key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
+        changes: &[(C, Value<'_>)],
     ) -> Result<(), Error> {
+        let mut buffer = Vec::new();
+        let changes = C::changes(table, changes, &mut buffer)?;
         let number = own_table(self.catalog, table)?;
         if !table.layout.is_plain() {
             return self.update_declared(table, key, changes);
@@ -358,69 +282,6 @@ impl<E: Environment> Tx<'_, E> {
         Ok(())
     }
 
-    /// Copies the tuple with this primary key into `row`; returns whether there is one. Sees what
-    /// this transaction has done.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`], [`Error::Damaged`].
-    #[inline]
-    pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-        let number = own_table(self.catalog, table)?;
-        Ok(declared::get(&**self.engine, (number, &table.layout), key, None, row)?)
-    }
-
-    /// As [`Tx::get`], for some columns only.
-    ///
-    /// # Errors
-    /// As [`Tx::get`].
-    #[inline]
-    pub fn get_columns(
-        &self,
-        table: &Table,
-        key: &[Value<'_>],
-        columns: &[u16],
-        row: &mut Row,
-    ) -> Result<bool, Error> {
-        let number = own_table(self.catalog, table)?;
-        check_columns(table, columns)?;
-        Ok(declared::get(&**self.engine, (number, &table.layout), key, Some(columns), row)?)
-    }
-
-    /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
-    /// as eight little-endian bytes; what is NULL reads as zero or as empty. Returns how many bytes
-    /// they have, and copies nothing if `out` is shorter; `None` if there is no such tuple. The fastest
-    /// way to read.
-    ///
-    /// # Errors
-    /// As [`Tx::get`].
-    #[inline]
-    pub fn get_bytes(
-        &self,
-        table: &Table,
-        key: &[Value<'_>],
-        columns: &[u16],
-        out: &mut [u8],
-    ) -> Result<Option<usize>, Error> {
-        let number = own_table(self.catalog, table)?;
-        check_columns(table, columns)?;
-        Ok(self.engine.get_bytes(number, key, columns, out)?)
-    }
-
-    /// Calls `visit` with the tuples of a range, in order, until it breaks.
-    ///
-    /// # Errors
-    /// [`Error::NoIndex`], [`Error::Invalid`], [`Error::Damaged`].
-    pub fn scan(
-        &self,
-        table: &Table,
-        what: &Scan<'_>,
-        mut visit: impl FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let number = own_table(self.catalog, table)?;
-        let (table, what) = ((number, &*table.layout), what.resolve(table)?);
-        Ok(declared::scan(&**self.engine, table, &what, &mut Row::new(), &mut visit)?)
-    }
-
     /// How many statements have succeeded in this transaction.
     pub fn statements_done(&self) -> u64 {
         self.statements
@@ -443,12 +304,14 @@ impl<E: Environment> Tx<'_, E> {
     /// # Errors
     /// As [`Tx::update`] and [`Tx::commit`]; unless the medium failed, the transaction is undone.
     #[inline]
-    pub fn update_and_commit(
+    pub fn update_and_commit<C: ColumnRef>(
         mut self,
         table: &Table,
         key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
+        changes: &[(C, Value<'_>)],
     ) -> Result<Ticket, Error> {
+        let mut buffer = Vec::new();
+        let changes = C::changes(table, changes, &mut buffer)?;
         self.finish_with_update(table, key, changes)
     }
 
@@ -616,64 +479,5 @@ impl<E: Environment> ReadTx<'_, E> {
                 Ok(())
             }
         }
-    }
-
-    /// As [`Tx::get`].
-    ///
-    /// # Errors
-    /// As [`Tx::get`].
-    #[inline]
-    pub fn get(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error> {
-        let number = own_table(self.catalog, table)?;
-        Ok(declared::get(&self.engine, (number, &table.layout), key, None, row)?)
-    }
-
-    /// As [`Tx::get_columns`].
-    ///
-    /// # Errors
-    /// As [`Tx::get`].
-    #[inline]
-    pub fn get_columns(
-        &self,
-        table: &Table,
-        key: &[Value<'_>],
-        columns: &[u16],
-        row: &mut Row,
-    ) -> Result<bool, Error> {
-        let number = own_table(self.catalog, table)?;
-        check_columns(table, columns)?;
-        Ok(declared::get(&self.engine, (number, &table.layout), key, Some(columns), row)?)
-    }
-
-    /// As [`Tx::get_bytes`].
-    ///
-    /// # Errors
-    /// As [`Tx::get`].
-    #[inline]
-    pub fn get_bytes(
-        &self,
-        table: &Table,
-        key: &[Value<'_>],
-        columns: &[u16],
-        out: &mut [u8],
-    ) -> Result<Option<usize>, Error> {
-        let number = own_table(self.catalog, table)?;
-        check_columns(table, columns)?;
-        Ok(self.engine.get_bytes(number, key, columns, out)?)
-    }
-
-    /// As [`Tx::scan`].
-    ///
-    /// # Errors
-    /// As [`Tx::scan`].
-    pub fn scan(
-        &self,
-        table: &Table,
-        what: &Scan<'_>,
-        mut visit: impl FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let number = own_table(self.catalog, table)?;
-        let (table, what) = ((number, &*table.layout), what.resolve(table)?);
-        Ok(declared::scan(&self.engine, table, &what, &mut Row::new(), &mut visit)?)
     }
 }

@@ -120,8 +120,8 @@ impl Store {
 
     fn get(&self, number: u64, row: &mut Row) {
         let key = [Value::U64(key(number))];
-        assert!(self.db.read(|tx| tx.get(&self.table, &key, row)).unwrap());
-        assert!(self.db.write(|tx| tx.get_columns(&self.table, &key, &[1, 3], row)).unwrap());
+        assert!(self.db.read(|tx| tx.get_into(&self.table, &key, row)).unwrap());
+        assert!(self.db.write(|tx| tx.get_columns_into(&self.table, &key, &[1, 3], row)).unwrap());
     }
 
     /// Deletes a tuple and inserts it again, in one transaction and in two.

@@ -209,10 +209,14 @@ mod tests {
     fn a_default_that_its_column_cannot_have_is_refused() {
         for (kind, default, said) in [
             (ColumnType::U8, "256", "column `c` holds u8 from 0 to 255, not 256"),
-            (ColumnType::U8, "-1", "column `c` holds u8, not i64"),
+            (ColumnType::U8, "-1", "column `c` holds u8 from 0 to 255, not -1"),
             (ColumnType::U8, "\"1\"", "column `c` holds u8, not text"),
             (ColumnType::U64, "1.0", "column `c` holds u64, not f64"),
-            (ColumnType::I64, "9223372036854775808", "column `c` holds i64, not u64"),
+            (
+                ColumnType::I64,
+                "9223372036854775808",
+                "column `c` holds i64 from -9223372036854775808 to 9223372036854775807, not 9223372036854775808",
+            ),
             (ColumnType::Bool, "1", "column `c` holds bool, not u64"),
             (ColumnType::F64, "\"nan\"", "column `c` holds f64, not text"),
             (ColumnType::Timestamp, "\"1970-01-01\"", "column `c` holds timestamp, not text"),

@@ -241,6 +241,28 @@ fn check_number(table: &TableSchema, column: u16, value: &Value<'_>) -> Result<u
         }
         (ColumnType::F64, Value::F64(number)) => Ok(number.to_bits()),
         (ColumnType::Bool, Value::Bool(truth)) => Ok(u64::from(*truth)),
+        _ => check_other(table, column, value),
+    }
+}
+
+/// As [`check_number`], of an integer whose signedness is not that of its column. Where the column can
+/// hold it its word is the same.
+#[cold]
+#[inline(never)]
+fn check_other(table: &TableSchema, column: u16, value: &Value<'_>) -> Result<u64, StorageError> {
+    let declared = &table.columns()[usize::from(column)];
+    let number = match *value {
+        Value::U64(number) => i128::from(number),
+        Value::I64(number) => i128::from(number),
+        _ => return Err(misfit(table, column, value)),
+    };
+    match (declared.kind.integer_range(), value.as_word()) {
+        (Some((least, most)), Some(word)) => {
+            if number < i128::from(least) || number > i128::from(most) {
+                return Err(out_of_range(declared, &number));
+            }
+            Ok(word)
+        }
         _ => Err(misfit(table, column, value)),
     }
 }
@@ -620,8 +642,10 @@ mod tests {
         let error = check(1, Value::U64(256)).unwrap_err().to_string();
         assert_eq!(error, "column `b` holds u8 from 0 to 255, not 256");
         assert!(check(3, Value::U64(1 << 32)).is_err());
-        let error = check(1, Value::I64(1)).unwrap_err().to_string();
-        assert!(error.contains("column `b` holds u8, not i64"), "{error}");
+        // Of the other signedness, where it fits.
+        assert!(check(1, Value::I64(1)).is_ok() && check(1, Value::I64(-1)).is_err());
+        let error = check(1, Value::F64(1.0)).unwrap_err().to_string();
+        assert!(error.contains("column `b` holds u8, not f64"), "{error}");
     }
 
     #[test]
@@ -654,8 +678,8 @@ mod tests {
             encode_key(&table.schema, &table.primary, values).unwrap_err().to_string()
         };
         assert!(encode(&[Value::I64(1)]).contains("takes 4 values, not 1"));
-        let wrong = [Value::U64(1), Value::Text(""), Value::F64(0.0), Value::U64(0)];
-        assert!(encode(&wrong).contains("column `a` holds i64, not u64"));
+        let wrong = [Value::Bool(true), Value::Text(""), Value::F64(0.0), Value::U64(0)];
+        assert!(encode(&wrong).contains("column `a` holds i64, not bool"));
         let long = [Value::I64(1), Value::Text("seven b"), Value::F64(0.0), Value::U64(0)];
         assert!(encode(&long).contains("column `b` holds at most 6 bytes, not 7"));
     }

@@ -1,8 +1,12 @@
 //! The contents of a column: the type of a column, a value that goes in, a row that comes out.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+
+use crate::getters::{RowNames, micros_of};
 
 /// Bytes of a [`ColumnType::Uuid`].
 pub(crate) const UUID_BYTES: u32 = 16;
@@ -131,7 +135,11 @@ impl fmt::Display for ColumnType {
     }
 }
 
-/// A value for a column, borrowed.
+/// A value for a column, borrowed. It comes `From` the types of an application: integers, `bool`,
+/// floating-point numbers, text, bytes (a UUID is `&[u8; 16]`), [`SystemTime`], and options of them.
+///
+/// An integer fits each column of integers whose type can hold it, whatever its own was; so
+/// `Value::from(1)` does for all of them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
     /// A value for a column of an unsigned integer type.
@@ -214,16 +222,57 @@ impl<'a> Value<'a> {
 }
 
 macro_rules! from {
-    ($($from:ty => $variant:ident,)*) => {$(
+    ($($from:ty => $variant:ident($value:ident => $as:expr);)*) => {$(
         impl<'a> From<$from> for Value<'a> {
-            fn from(value: $from) -> Self {
-                Self::$variant(value)
+            #[inline]
+            fn from($value: $from) -> Self {
+                Self::$variant($as)
             }
         }
     )*};
 }
-from! { u64 => U64, i64 => I64, f64 => F64, &'a str => Text, &'a [u8] => Bytes,
-bool => Bool, }
+from! {
+    u8 => U64(number => number.into());
+    u16 => U64(number => number.into());
+    u32 => U64(number => number.into());
+    u64 => U64(number => number);
+    usize => U64(number => number as u64);
+    i8 => I64(number => number.into());
+    i16 => I64(number => number.into());
+    i32 => I64(number => number.into());
+    i64 => I64(number => number);
+    isize => I64(number => number as i64);
+    f32 => F64(number => number.into());
+    f64 => F64(number => number);
+    bool => Bool(truth => truth);
+    &'a str => Text(text => text);
+    &'a String => Text(text => text);
+    &'a [u8] => Bytes(bytes => bytes);
+    &'a Vec<u8> => Bytes(bytes => bytes);
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+/// A timestamp: whole microseconds, the earlier one if the moment lies between two; a moment that no
+/// timestamp can be is the first or the last one.
+impl From<SystemTime> for Value<'_> {
+    fn from(time: SystemTime) -> Self {
+        Self::I64(micros_of(time))
+    }
+}
+
+/// `None` is NULL.
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    #[inline]
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowField {
@@ -236,7 +285,7 @@ pub(crate) struct RowField {
 
 /// A tuple, or some of its columns, copied out of the database. Meant to be used again and again:
 /// filling a row that has been filled before allocates nothing.
-#[derive(Clone, Default, Debug)]
+#[derive(Default)]
 pub struct Row {
     pub(crate) fields: Vec<RowField>,
     pub(crate) bytes: Vec<u8>,
@@ -245,6 +294,8 @@ pub struct Row {
     pub(crate) by_column: Vec<RowField>,
     /// The words of a tuple that comes together from several entries.
     pub(crate) words: Vec<u64>,
+    /// None where nobody has said what they are.
+    pub(crate) names: Option<Arc<RowNames>>,
 }
 
 /// Rows are moved in every update of some engines; what is longer is copied by a call.

@@ -74,7 +74,7 @@ macro_rules! reads {
                 columns: &[u16],
                 row: &mut Row,
             ) -> Result<bool, Error> {
-                self.get_columns(table, key, columns, row)
+                self.get_columns_into(table, key, columns, row)
             }
 
             #[inline]

@@ -67,7 +67,7 @@ impl<E: Environment> Database<E> {
     /// backup.restore(directory.join("copy"), &options, &mut |_| ())?;
     /// let copy = Database::open(directory.join("copy"), &Options::new())?;
     /// # let t = copy.table("t")?;
-    /// assert!(copy.read(|tx| tx.get(&t, &[Value::U64(1)], &mut Row::new()))?);
+    /// assert!(copy.read(|tx| tx.get_into(&t, &[Value::U64(1)], &mut Row::new()))?);
     /// # drop((db, copy));
     /// # std::fs::remove_dir_all(&directory).unwrap();
     /// # Ok(())

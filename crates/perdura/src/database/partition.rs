@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use engines::below::{Catalog, Environment, Native, Value};
+use engines::below::{Catalog, Environment, Native, Row, Value};
 use engines::{Begin, Isolation, VersionReader};
 
 use super::{Copying, Database};
 use crate::any_engine::AnyEngine;
+use crate::columns::ColumnRef;
 use crate::error::Error;
 use crate::options::WriteOptions;
 use crate::rerun::{Tries, Undone};
@@ -249,18 +250,20 @@ impl<'a, E: Environment> Partition<'a, E> {
         Ok(self.tx(Writing::Locked(engine)))
     }
 
-    /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
+    /// Updates columns, by number or name, of the tuple with this primary key: a transaction of one
     /// statement, as [`Tx::update_and_commit`]; durable unless commits are grouped.
     ///
     /// # Errors
     /// As [`Tx::update`] and [`Tx::commit`].
     #[inline]
-    pub fn update(
+    pub fn update<C: ColumnRef>(
         &self,
         table: &Table,
         key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
+        changes: &[(C, Value<'_>)],
     ) -> Result<(), Error> {
+        let mut buffer = Vec::new();
+        let changes = C::changes(table, changes, &mut buffer)?;
         let mut tries = Tries::default();
         loop {
             let tx = self.begin_try(&mut tries);
@@ -323,6 +326,14 @@ impl<'a, E: Environment> Partition<'a, E> {
                 Err(Undone::Conflict(reason)) => tries.again(reason, self.database.retry_for)?,
             }
         }
+    }
+
+    /// As [`Database::get`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::get`].
+    pub fn get(&self, table: &Table, key: &[Value<'_>]) -> Result<Option<Row>, Error> {
+        self.read(|tx| tx.get(table, key))
     }
 
     #[cold]
@@ -431,18 +442,20 @@ impl<E: Environment> Exclusive<'_, E> {
         Ok(result)
     }
 
-    /// Updates columns, given by number, of the tuple with this primary key: a transaction of one
+    /// Updates columns, by number or name, of the tuple with this primary key: a transaction of one
     /// statement, as [`Tx::update_and_commit`]; durable unless commits are grouped.
     ///
     /// # Errors
     /// As [`Tx::update`] and [`Tx::commit`].
     #[inline]
-    pub fn update(
+    pub fn update<C: ColumnRef>(
         &mut self,
         table: &Table,
         key: &[Value<'_>],
-        changes: &[(u16, Value<'_>)],
+        changes: &[(C, Value<'_>)],
     ) -> Result<(), Error> {
+        let mut buffer = Vec::new();
+        let changes = C::changes(table, changes, &mut buffer)?;
         let mut tx = self.begin();
         let _ticket = tx.finish_with_update(table, key, changes)?;
         // It has ended, and holds nothing of its own.
@@ -480,6 +493,14 @@ impl<E: Environment> Exclusive<'_, E> {
         // It holds nothing of its own.
         std::mem::forget(tx);
         done
+    }
+
+    /// As [`Database::get`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Tx::get`].
+    pub fn get(&self, table: &Table, key: &[Value<'_>]) -> Result<Option<Row>, Error> {
+        self.read(|tx| tx.get(table, key))
     }
 
     /// Makes everything committed so far in this partition durable.

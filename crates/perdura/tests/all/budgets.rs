@@ -403,8 +403,9 @@ fn reading_costs_nothing() {
     let mut row = Row::new();
     let costs = measure(&memory, 500, |_| {
         let key = driver.any_key();
-        db.read(|tx| tx.get(&driver.table, &[Value::U64(key)], &mut row)).unwrap();
-        db.write(|tx| tx.get_columns(&driver.table, &[Value::U64(key)], &[3], &mut row)).unwrap();
+        db.read(|tx| tx.get_into(&driver.table, &[Value::U64(key)], &mut row)).unwrap();
+        db.write(|tx| tx.get_columns_into(&driver.table, &[Value::U64(key)], &[3], &mut row))
+            .unwrap();
         let missing = driver.db.write(|tx| tx.delete(&driver.table, &[Value::U64(0)]));
         assert!(missing.is_err());
     });

@@ -142,7 +142,7 @@ fn a_damaged_page_is_an_error_where_it_is_read() {
                 let mut failed = 0;
                 for key in model.items.keys() {
                     let mut row = perdura::Row::new();
-                    match db.read(|tx| tx.get(&tables.item, &[Value::U64(*key)], &mut row)) {
+                    match db.read(|tx| tx.get_into(&tables.item, &[Value::U64(*key)], &mut row)) {
                         Ok(found) => assert!(found),
                         Err(Error::Damaged(_) | Error::Engine(_)) => failed += 1,
                         Err(other) => panic!("{other}"),

@@ -76,7 +76,7 @@ fn a_snapshot_that_stays_costs_what_it_has_seen() {
             db.write(|tx| tx.update(&t, &[Value::U64(7)], &change)).unwrap();
         }
         let mut row = Row::new();
-        assert!(snapshot.get(&t, &[Value::U64(7)], &mut row).unwrap());
+        assert!(snapshot.get_into(&t, &[Value::U64(7)], &mut row).unwrap());
         assert_eq!(row.bytes(1), [1; 400]);
         assert!(db.footprint().unwrap().total() < 4 << 20, "{engine}");
     }
@@ -98,7 +98,7 @@ fn snapshots_do_not_show_a_commit_that_failed() {
     failed.unwrap_err();
     let stopped = |error: Error| error.to_string().contains("stopped");
     assert!(stopped(db.snapshot().unwrap_err()));
-    assert!(stopped(before.get(&t, &[Value::U64(2)], &mut Row::new()).unwrap_err()));
+    assert!(stopped(before.get_into(&t, &[Value::U64(2)], &mut Row::new()).unwrap_err()));
     let scanned = before.scan(&t, &Scan::all(), |_| std::ops::ControlFlow::Continue(()));
     assert!(stopped(scanned.unwrap_err()));
     db.abandon();
@@ -169,8 +169,8 @@ fn a_read_that_meets_a_media_error_does_not_say_that_there_is_nothing() {
         for key in 0..6000 {
             let key = [Value::U64(key)];
             let found = match &snapshot {
-                Some(snapshot) => snapshot.get(&t, &key, &mut row),
-                None => db.read(|tx| tx.get(&t, &key, &mut row)),
+                Some(snapshot) => snapshot.get_into(&t, &key, &mut row),
+                None => db.read(|tx| tx.get_into(&t, &key, &mut row)),
             };
             failed |= found.is_err();
             assert!(failed || matches!(found, Ok(true)), "{engine}: {found:?} for {key:?}");

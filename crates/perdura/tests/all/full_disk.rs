@@ -218,7 +218,7 @@ fn a_disk_fills_up_and_its_space_comes_back() {
             assert!(found == *model, "{engine}: {} and {} tuples", found.len(), model.len());
         };
         let table = store.table();
-        if store.db().write(|tx| tx.get(&table, &key(0), &mut perdura::Row::new())).is_err() {
+        if store.db().write(|tx| tx.get_into(&table, &key(0), &mut perdura::Row::new())).is_err() {
             store.reopen();
         }
         look(&store, &mut model);

@@ -200,7 +200,7 @@ fn a_tuple_comes_together_from_three_runs_the_memtable_and_the_one_being_written
         .db
         .read(|tx| {
             let key = [Value::U64(3)];
-            assert!(tx.get_columns(&tables.item, &key, &[5, 2, 5, 0], &mut row)?);
+            assert!(tx.get_columns_into(&tables.item, &key, &[5, 2, 5, 0], &mut row)?);
             assert_eq!(
                 (row.f64(0), row.bytes(1)[0], row.f64(2), row.u64(3)),
                 (101.0, 102, 101.0, 3)
@@ -212,11 +212,12 @@ fn a_tuple_comes_together_from_three_runs_the_memtable_and_the_one_being_written
         })
         .unwrap();
     let scanned = |direction: Scan<'static>| {
+        let scan = direction.columns(&[0, 5]);
         let mut all = Vec::new();
         store
             .db
             .read(|tx| {
-                tx.scan(&tables.item, &direction.columns(&[0, 5]), |row| {
+                tx.scan(&tables.item, &scan, |row| {
                     all.push((row.u64(0), row.f64(1)));
                     ControlFlow::Continue(())
                 })
@@ -403,7 +404,7 @@ fn damage_inside_a_run_is_found_where_it_is_read_and_by_a_check() {
         // What is read is right, or an error.
         let mut row = Row::new();
         for (key, item) in &model.items {
-            let read = db.read(|tx| tx.get(&tables.item, &[Value::U64(*key)], &mut row));
+            let read = db.read(|tx| tx.get_into(&tables.item, &[Value::U64(*key)], &mut row));
             assert!(read.is_err() || row.bytes(2) == item.payload, "byte {at}, key {key}");
         }
         db.close().unwrap();

@@ -134,7 +134,11 @@ type Inner = (&'static str, fn(&Subject, Ticket) -> Result<(), Error>);
 const INNER: [Inner; 19] = [
     ("`read`", |subject, _| {
         let t = subject.db.table("t")?;
-        subject.db.partition(0).read(|tx| tx.get(&t, &[Value::U64(1)], &mut Row::new())).map(drop)
+        subject
+            .db
+            .partition(0)
+            .read(|tx| tx.get_into(&t, &[Value::U64(1)], &mut Row::new()))
+            .map(drop)
     }),
     ("`snapshot`, where the engine has it", |subject, _| {
         match subject.db.partition(0).snapshot() {

@@ -92,7 +92,7 @@ fn impossible_null_words_and_truth_values_are_reported_and_never_panic() {
             }
             assert!(shown >= 100, "{shown}");
             let mut row = Row::new();
-            let _whatever = db.read(|tx| tx.get(&table, &[Value::U64(5)], &mut row));
+            let _whatever = db.read(|tx| tx.get_into(&table, &[Value::U64(5)], &mut row));
             let found = db.examine().unwrap();
             let named = |finding: &perdura::Finding| finding.lost.contains("the key (5)");
             assert!(found.findings.listed.iter().any(named), "{:?}", found.findings);

@@ -217,7 +217,7 @@ fn reading_and_aborting_cost_nothing() {
         let key = driver.keys[driver.random.random_range(0..driver.keys.len())];
         let mut row = perdura::Row::new();
         let (db, table) = (&driver.db, &driver.table);
-        assert!(db.read(|tx| tx.get(table, &[Value::U64(key)], &mut row)).unwrap());
+        assert!(db.read(|tx| tx.get_into(table, &[Value::U64(key)], &mut row)).unwrap());
         let mut tx = db.begin().unwrap();
         tx.update(table, &[Value::U64(key)], &[(2, Value::Bytes(&[1; 100]))]).unwrap();
         tx.delete(table, &[Value::U64(key)]).unwrap();

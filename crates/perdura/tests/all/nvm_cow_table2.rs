@@ -51,7 +51,7 @@ fn traces() -> BTreeMap<&'static str, Trace> {
     trace("insert", &|tx, key| insert_item(tx, &tables, key, &item(9)).unwrap());
     trace("update", &|tx, key| update_item(tx, &tables, key, &item(5), 31).unwrap());
     trace("select", &|tx, key| {
-        assert!(tx.get(&tables.item, &[Value::U64(key)], &mut Row::new()).unwrap());
+        assert!(tx.get_into(&tables.item, &[Value::U64(key)], &mut Row::new()).unwrap());
     });
     trace("delete", &|tx, key| tx.delete(&tables.item, &[Value::U64(key)]).unwrap());
     db.abandon();

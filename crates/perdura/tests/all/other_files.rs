@@ -40,7 +40,9 @@ fn fill(db: &Database, rows: &mut Rows, keys: Range<u64>, by: &str) {
         let mut tx = partition.begin().unwrap();
         tx.delete(&table, &[Value::U64(keys.start)]).unwrap();
         tx.abort().unwrap();
-        partition.write(|tx| tx.get(&table, &[Value::U64(1)], &mut perdura::Row::new())).unwrap();
+        partition
+            .write(|tx| tx.get_into(&table, &[Value::U64(1)], &mut perdura::Row::new()))
+            .unwrap();
     }
 }
 

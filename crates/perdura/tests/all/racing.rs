@@ -61,7 +61,7 @@ fn fill(db: &Database, partition: usize) {
 /// The balance of an account changes by `amount`.
 fn pay(tx: &mut perdura::Tx<'_>, table: &Table, id: u64, amount: i64) -> Result<(), Error> {
     let (mut row, key) = (Row::new(), [Value::U64(id)]);
-    assert!(tx.get(table, &key, &mut row)?);
+    assert!(tx.get_into(table, &key, &mut row)?);
     let balance = row.i64(1) + amount;
     let note = vec![balance as u8; balance.unsigned_abs() as usize % 200];
     tx.update(table, &key, &[(1, Value::I64(balance)), (2, Value::Bytes(&note))])

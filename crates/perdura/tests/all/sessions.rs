@@ -273,7 +273,8 @@ fn a_transaction_in_conflict_is_run_again_with_its_first_age() {
     assert_eq!(subject.script.sessions.load(SeqCst), 1);
     // One that reads is validated by its commit.
     subject.script.conflicts.store(2, SeqCst);
-    let read = |row: &mut Row| subject.db.read(|tx| tx.get(&subject.table, &[Value::U64(1)], row));
+    let read =
+        |row: &mut Row| subject.db.read(|tx| tx.get_into(&subject.table, &[Value::U64(1)], row));
     assert!(!read(&mut Row::new()).unwrap());
     assert_eq!(subject.begun().len(), 3);
     // Each commit that was a conflict was undone, too.
@@ -329,7 +330,8 @@ fn a_conflict_is_recognised_behind_an_error_of_the_applications_own() {
     assert_eq!(subject.begun().len(), 3);
     subject.script.read_conflicts.store(2, SeqCst);
     let mut row = Row::new();
-    let found = subject.db.read_or(|tx| tx.get(table, &key, &mut row).map_err(|_| Own::Hidden));
+    let found =
+        subject.db.read_or(|tx| tx.get_into(table, &key, &mut row).map_err(|_| Own::Hidden));
     assert!(matches!(found, Ok(false)), "{found:?}");
     assert_eq!(subject.begun().len(), 3);
     // What is none of the transaction's own conflicts is no reason to run it again.
@@ -367,10 +369,10 @@ fn after_a_conflict_every_call_but_abort_returns_it() {
     };
     conflict(tx.insert(table, &key));
     conflict(tx.insert(table, &key));
-    conflict(tx.update(table, &key, &[]));
+    conflict(tx.update(table, &key, &[(0, Value::Null); 0]));
     conflict(tx.delete(table, &key));
-    conflict(tx.get(table, &key, &mut Row::new()).map(drop));
-    conflict(tx.get_for_update(table, &key, &mut Row::new()).map(drop));
+    conflict(tx.get_into(table, &key, &mut Row::new()).map(drop));
+    conflict(tx.get_for_update_into(table, &key, &mut Row::new()).map(drop));
     conflict(tx.get_bytes(table, &key, &[0], &mut []).map(drop));
     conflict(tx.scan(table, &perdura::Scan::all(), |_| ControlFlow::Continue(())));
     conflict(tx.savepoint().map(drop));

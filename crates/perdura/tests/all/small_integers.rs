@@ -72,7 +72,7 @@ fn compare(db: &Database, places: &Places) {
         let prefix = [Value::I64(region)];
         let of_region: Vec<_> =
             expected.iter().copied().filter(|(key, _)| key.0 == region).collect();
-        assert_eq!(scan(&Scan::prefix(&prefix)), of_region);
+        assert_eq!(scan(&Scan::prefix(&prefix[..])), of_region);
         let behind = (Bound::Excluded(&prefix[..]), Bound::Unbounded);
         let later: Vec<_> = expected.iter().copied().filter(|(key, _)| key.0 > region).collect();
         assert_eq!(scan(&Scan::range(behind)), later);
@@ -86,7 +86,7 @@ fn compare(db: &Database, places: &Places) {
     let mut row = Row::new();
     for (key, (area, _)) in places {
         let values = [Value::I64(key.0), Value::U64(key.1)];
-        assert!(db.read(|tx| tx.get(&table, &values, &mut row)).unwrap());
+        assert!(db.read(|tx| tx.get_into(&table, &values, &mut row)).unwrap());
         assert_eq!(row.u64(2), *area);
     }
     assert_eq!(db.check().unwrap().tuples, places.len() as u64);
@@ -143,7 +143,7 @@ fn small_integers_in_packed_keys() {
         for (change, why) in [
             ((2u16, Value::U64(65_536)), "column `area` holds u16 from 0 to 65535, not 65536"),
             ((3, Value::I64(1 << 31)), "column `height` holds i32 from -2147483648 to 2147483647"),
-            ((4, Value::U64(1)), "column `level` holds i16, not u64"),
+            ((4, Value::F64(1.0)), "column `level` holds i16, not f64"),
             ((5, Value::U64(256)), "column `colour` holds u8 from 0 to 255, not 256"),
         ] {
             let error = db.write(|tx| tx.update(&table, &key, &[change])).unwrap_err();

@@ -63,7 +63,7 @@ fn traces(engine: EngineKind) -> BTreeMap<&'static str, Trace> {
     trace("update", &|tx| update_item(tx, &tables, 35, &item(5), 31).unwrap());
     trace("select", &|tx| {
         let mut row = Row::new();
-        assert!(tx.get(&tables.item, &[Value::U64(35)], &mut row).unwrap());
+        assert!(tx.get_into(&tables.item, &[Value::U64(35)], &mut row).unwrap());
     });
     trace("delete", &|tx| tx.delete(&tables.item, &[Value::U64(35)]).unwrap());
     db.abandon();

@@ -24,7 +24,7 @@ pub(super) fn number(
     };
     found.clear();
     let prefix = [U64(warehouse), U64(district), Text(name.as_str())];
-    let scan = Scan::prefix(&prefix).by(BY_NAME).columns(&[C_ID]);
+    let scan = Scan::prefix(&prefix[..]).by(BY_NAME).columns(&[C_ID]);
     tx.each(&tables.customer, &scan, |row| found.push(row.u64(0)))?;
     let place = found.len().div_ceil(2);
     match place.checked_sub(1) {

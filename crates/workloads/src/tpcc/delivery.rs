@@ -29,7 +29,7 @@ pub(super) fn deliver<E: Environment>(
     for district in 1..=DISTRICTS {
         let prefix = [U64(warehouse), U64(district)];
         let mut oldest = None;
-        tx.scan(&tables.new_order, &Scan::prefix(&prefix).columns(&[NO_O_ID]), |row| {
+        tx.scan(&tables.new_order, &Scan::prefix(&prefix[..]).columns(&[NO_O_ID]), |row| {
             oldest = Some(row.u64(0));
             ControlFlow::Break(())
         })?;
@@ -57,7 +57,7 @@ fn deliver_order<E: Environment>(
     tx.update(&tables.orders, &key, &[(O_CARRIER_ID, U64(carrier))])?;
     let mut sum = 0;
     numbers.clear();
-    tx.each(&tables.order_line, &Scan::prefix(&key).columns(&[OL_NUMBER, OL_AMOUNT]), |row| {
+    tx.each(&tables.order_line, &Scan::prefix(&key[..]).columns(&[OL_NUMBER, OL_AMOUNT]), |row| {
         numbers.push(row.u64(0));
         sum += row.i64(1);
     })?;

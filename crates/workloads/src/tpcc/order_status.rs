@@ -42,14 +42,14 @@ pub(super) fn look_up(
     tx.need(&tables.customer, &[w, d, c], &[C_BALANCE, C_FIRST, C_MIDDLE, C_LAST], row)?;
     let mut status = Status { customer, balance: row.i64(0), ..Status::default() };
     let prefix = [w, d, c];
-    let last = Scan::prefix(&prefix).by(BY_CUSTOMER).backward();
+    let last = Scan::prefix(&prefix[..]).by(BY_CUSTOMER).backward();
     tx.scan(&tables.orders, &last.columns(&[O_ID, O_ENTRY_D, O_CARRIER_ID]), |row| {
         status.order = row.u64(0);
         ControlFlow::Break(())
     })?;
     let prefix = [w, d, U64(status.order)];
     let columns = [OL_AMOUNT, OL_I_ID, OL_SUPPLY_W_ID, OL_QUANTITY, OL_DELIVERY_D];
-    tx.each(&tables.order_line, &Scan::prefix(&prefix).columns(&columns), |row| {
+    tx.each(&tables.order_line, &Scan::prefix(&prefix[..]).columns(&columns), |row| {
         status.lines += 1;
         status.amount += row.i64(0);
     })?;

@@ -59,7 +59,7 @@ impl Shop {
 
     fn row(&self, table: &Table, key: &[Value<'_>]) -> Option<Row> {
         let mut row = Row::new();
-        self.database.read(|tx| tx.get(table, key, &mut row)).unwrap().then_some(row)
+        self.database.read(|tx| tx.get_into(table, key, &mut row)).unwrap().then_some(row)
     }
 
     fn number(&self, table: &Table, key: &[Value<'_>], column: u16) -> i64 {

@@ -241,7 +241,7 @@ fn a_digest_notices_every_change() {
     let before = digest();
     let warehouse = database.table("warehouse").unwrap();
     let mut row = Row::new();
-    assert!(database.read(|tx| tx.get(&warehouse, &[U64(1)], &mut row)).unwrap());
+    assert!(database.read(|tx| tx.get_into(&warehouse, &[U64(1)], &mut row)).unwrap());
     for column in 1..row.len() {
         let changed = match row.get(column) {
             I64(number) => I64(number + 1),
@@ -286,7 +286,7 @@ impl Victim {
         let columns = [table.column(column).unwrap()];
         let key: Vec<_> = key.iter().copied().map(U64).collect();
         let mut row = Row::new();
-        let found = self.database.read(|tx| tx.get_columns(&table, &key, &columns, &mut row));
+        let found = self.database.read(|tx| tx.get_columns_into(&table, &key, &columns, &mut row));
         assert!(found.unwrap(), "{} {key:?}", table.name());
         match row.get(0) {
             U64(number) => number.cast_signed(),

@@ -46,7 +46,7 @@ fn transaction(tx: &mut Tx<'_>, db: &Database, number: u64) -> Result<(), Error>
     let note = format!("{number} ").repeat(1 + (number % 20) as usize);
     let mut row = Row::new();
     for (id, change) in [(from, -5), (to, 5)] {
-        assert!(tx.get(&account, &[Value::U64(id)], &mut row)?);
+        assert!(tx.get_into(&account, &[Value::U64(id)], &mut row)?);
         let balance = Value::I64(row.i64(1) + change);
         tx.update(&account, &[Value::U64(id)], &[(1, balance), (2, Value::Text(&note))])?;
     }
@@ -62,7 +62,7 @@ fn transaction(tx: &mut Tx<'_>, db: &Database, number: u64) -> Result<(), Error>
 /// How many transactions a partition says that it has seen.
 fn seen(db: &Database, partition: usize) -> u64 {
     let (clock, mut row) = (db.table("clock").unwrap(), Row::new());
-    let found = db.partition(partition).read(|tx| tx.get(&clock, &[Value::U64(0)], &mut row));
+    let found = db.partition(partition).read(|tx| tx.get_into(&clock, &[Value::U64(0)], &mut row));
     if found.unwrap() { row.u64(1) } else { 0 }
 }
 

@@ -35,14 +35,16 @@ const ATTEMPTS: [(&str, Attempt); 34] = [
     ("primary key id = 3 already", |tx, table| insert(tx, table, &tuple(3, 8))),
     ("no tuple with primary key id = ", |tx, table| update(tx, table, &tuple(2, 8))),
     ("no tuple with primary key id = ", |tx, table| update(tx, table, &tuple(7, 8))),
-    ("no tuple with primary key id = ", |tx, table| tx.update(table, &[Value::U64(7)], &[])),
+    ("no tuple with primary key id = ", |tx, table| {
+        tx.update(table, &[Value::U64(7)], &[(0, Value::Null); 0])
+    }),
     ("no tuple with primary key id = ", |tx, table| tx.delete(table, &[Value::U64(2)])),
     ("no tuple with primary key id = ", |tx, table| tx.delete(table, &[Value::U64(7)])),
-    ("holds u64, not i64", |tx, table| inserted(tx, table, 0, Value::I64(9))),
+    ("holds u64 from 0 to", |tx, table| inserted(tx, table, 0, Value::I64(-9))),
     ("holds text of at most 30 bytes, not u64", |tx, table| inserted(tx, table, 1, Value::U64(9))),
     ("not text", |tx, table| inserted(tx, table, 4, Value::Text("text"))),
     ("not bytes", |tx, table| changed(tx, table, 1, Value::Bytes(b"bytes"))),
-    ("not u64", |tx, table| changed(tx, table, 2, Value::U64(1))),
+    ("holds i64 from", |tx, table| changed(tx, table, 2, Value::U64(u64::MAX))),
     ("not i64", |tx, table| changed(tx, table, 5, Value::I64(1))),
     ("at most 30 bytes, not 31", |tx, table| inserted(tx, table, 1, Value::Text(&LONG[..31]))),
     ("at most 5 bytes, not 6", |tx, table| inserted(tx, table, 3, Value::Bytes(&[1; 6]))),
@@ -57,7 +59,7 @@ const ATTEMPTS: [(&str, Attempt); 34] = [
     }),
     ("takes 1 values, not 0", |tx, table| tx.update(table, &[], &[(2, Value::I64(1))])),
     ("takes 1 values, not 2", |tx, table| tx.delete(table, &[Value::U64(1), Value::U64(1)])),
-    ("takes 1 values, not 0", |tx, table| tx.get(table, &[], &mut row()).map(drop)),
+    ("takes 1 values, not 0", |tx, table| tx.get_into(table, &[], &mut row()).map(drop)),
     ("holds u64, not text", |tx, table| tx.delete(table, &[Value::Text("1")])),
     ("holds u64, not f64", |tx, table| {
         tx.get_bytes(table, &[Value::F64(1.0)], &[0], &mut [0; 8]).map(drop)
@@ -65,7 +67,7 @@ const ATTEMPTS: [(&str, Attempt); 34] = [
     ("no column 6", |tx, table| changed(tx, table, 6, Value::U64(1))),
     ("no column 65535", |tx, table| changed(tx, table, u16::MAX, Value::U64(1))),
     ("no column 6", |tx, table| {
-        tx.get_columns(table, &[Value::U64(1)], &[0, 6], &mut row()).map(drop)
+        tx.get_columns_into(table, &[Value::U64(1)], &[0, 6], &mut row()).map(drop)
     }),
     ("no column 9", |tx, table| tx.get_bytes(table, &[Value::U64(1)], &[9], &mut [0; 8]).map(drop)),
     ("delete the tuple and insert it anew", |tx, table| changed(tx, table, 0, Value::U64(5))),
@@ -218,8 +220,8 @@ fn a_table_of_another_database_is_refused() {
             |tx, table| insert(tx, table, &tuple(2, 2)),
             |tx, table| update(tx, table, &tuple(1, 2)),
             |tx, table| tx.delete(table, &[Value::U64(1)]),
-            |tx, table| tx.get(table, &[Value::U64(1)], &mut row()).map(drop),
-            |tx, table| tx.get_columns(table, &[Value::U64(1)], &[0], &mut row()).map(drop),
+            |tx, table| tx.get_into(table, &[Value::U64(1)], &mut row()).map(drop),
+            |tx, table| tx.get_columns_into(table, &[Value::U64(1)], &[0], &mut row()).map(drop),
             |tx, table| tx.get_bytes(table, &[Value::U64(1)], &[0], &mut [0; 8]).map(drop),
             |tx, table| tx.scan(table, &Scan::all(), |_| ControlFlow::Continue(())),
         ];

@@ -188,7 +188,7 @@ fn prefixes_of_long_keys_bound_what_starts_with_them() {
                 let wanted = tuple("pair", number, 0);
                 for columns in [1, 2, 3] {
                     let prefix = values(&wanted[..columns]);
-                    let found = scan(db, &pair, &Scan::prefix(&prefix));
+                    let found = scan(db, &pair, &Scan::prefix(&prefix[..]));
                     let starts = tuples.iter().filter(|it| it[..columns] == wanted[..columns]);
                     assert_eq!(found.len(), starts.count(), "{number}, {columns} columns");
                     assert!(found.iter().all(|it| it[..columns] == wanted[..columns]));

@@ -219,17 +219,17 @@ fn null_is_neither_zero_nor_empty_and_comes_first() {
             let pick = |ids: &[usize]| ids.iter().map(|id| all[id - 1].clone()).collect::<Vec<_>>();
             assert_eq!(by_number(Scan::all()), pick(&[2, 4, 3, 1, 5]));
             let null = [Value::Null];
-            assert_eq!(by_number(Scan::prefix(&null)), pick(&[2, 4]));
-            assert_eq!(by_number(Scan::prefix(&[Value::Null, Value::U64(4)])), pick(&[4]));
+            assert_eq!(by_number(Scan::prefix(&null[..])), pick(&[2, 4]));
+            assert_eq!(by_number(Scan::prefix(&[Value::Null, Value::U64(4)][..])), pick(&[4]));
             let behind = (std::ops::Bound::Excluded(&null[..]), std::ops::Bound::Unbounded);
             assert_eq!(by_number(Scan::range(behind)), pick(&[3, 1, 5]));
-            assert_eq!(by_number(Scan::prefix(&[Value::I64(0)])), pick(&[1]));
+            assert_eq!(by_number(Scan::prefix(&[Value::I64(0)][..])), pick(&[1]));
             let mut row = Row::new();
-            assert!(db.read(|tx| tx.get(&table, &[Value::U64(2)], &mut row)).unwrap());
+            assert!(db.read(|tx| tx.get_into(&table, &[Value::U64(2)], &mut row)).unwrap());
             assert!(row.is_null(1) && row.is_null(2) && !row.is_null(0) && row.len() == 3);
             let columns = [2, 0, 2, 1];
             let key = [Value::U64(4)];
-            assert!(db.read(|tx| tx.get_columns(&table, &key, &columns, &mut row)).unwrap());
+            assert!(db.read(|tx| tx.get_columns_into(&table, &key, &columns, &mut row)).unwrap());
             assert_eq!(row.text(0), row.text(2));
             assert!((row.u64(1), row.is_null(3), row.len()) == (4, true, 4));
             // As zero and as nothing, where there is no room to say more.
@@ -256,9 +256,9 @@ fn snapshots_show_null() {
         let changes = [(1, Value::I64(9)), (2, Value::Null)];
         store.db().update(&table, &[Value::U64(1)], &changes).unwrap();
         let mut row = Row::new();
-        assert!(taken.get(&table, &[Value::U64(1)], &mut row).unwrap());
+        assert!(taken.get_into(&table, &[Value::U64(1)], &mut row).unwrap());
         assert!(row.is_null(1) && row.text(2) == "a");
-        assert!(taken.get_columns(&table, &[Value::U64(2)], &[2, 1], &mut row).unwrap());
+        assert!(taken.get_columns_into(&table, &[Value::U64(2)], &[2, 1], &mut row).unwrap());
         assert!(row.is_null(0) && row.i64(1) == 5);
         let mut shown: Vec<Tuple> = Vec::new();
         let visit = |row: &Row| {
@@ -319,15 +319,15 @@ fn null_is_refused_where_it_cannot_be_and_nothing_changes() {
         refused(db.update(&plain, &key, &[(1, Value::Null)]).map(drop), must);
         let null_key = [Value::Null];
         refused(db.write(|tx| tx.delete(&mixed, &null_key)), "column `id` of table `mixed`");
-        refused(db.read(|tx| tx.get(&plain, &null_key, &mut Row::new())).map(drop), "`plain`");
-        let by_must = Scan::prefix(&null_key).by("by_must");
+        refused(db.read(|tx| tx.get_into(&plain, &null_key, &mut Row::new())).map(drop), "`plain`");
+        let by_must = Scan::prefix(&null_key[..]).by("by_must");
         refused(super::try_scan(db, &plain, &by_must).map(drop), "`must` of table `plain`");
         // What stands in the place of a UUID that is NULL is none that can be put in.
         let empty = [(2, Value::Bytes(&[]))];
         refused(db.write(|tx| tx.update(&mixed, &key, &empty)), "`may` holds a uuid of 16 bytes");
         // The null word is no column.
         refused(db.write(|tx| tx.update(&mixed, &key, &[(3, Value::U64(0))])), "no column 3");
-        let columns = db.read(|tx| tx.get_columns(&mixed, &key, &[3], &mut Row::new()));
+        let columns = db.read(|tx| tx.get_columns_into(&mixed, &key, &[3], &mut Row::new()));
         refused(columns.map(drop), "no column 3");
         let missing = db.write(|tx| tx.update(&mixed, &[Value::U64(9)], &[(2, Value::Null)]));
         assert!(matches!(missing, Err(Error::MissingKey { .. })), "{missing:?}");

@@ -51,11 +51,11 @@ fn reads(db: &Database, table: &Table, expected: &[Own]) {
     };
     db.read(|tx| {
         let mut row = Row::new();
-        assert!(tx.get(table, &key, &mut row)?);
+        assert!(tx.get_into(table, &key, &mut row)?);
         assert_eq!(row.values().map(Own::from).collect::<Tuple>(), expected);
         // Any columns in any order, also twice, also none.
         for columns in [&[5, 1, 5, 0, 4][..], &[3], &[0], &[], &[0, 1, 2, 3, 4, 5]] {
-            assert!(tx.get_columns(table, &key, columns, &mut row)?);
+            assert!(tx.get_columns_into(table, &key, columns, &mut row)?);
             let wanted: Tuple =
                 columns.iter().map(|at| expected[usize::from(*at)].clone()).collect();
             assert_eq!(row.values().map(Own::from).collect::<Tuple>(), wanted);
@@ -82,8 +82,8 @@ fn is_missing(db: &Database, table: &Table, id: u64) {
     let (mut row, mut out) = (Row::new(), [0; 8]);
     let key = [Value::U64(id)];
     db.read(|tx| {
-        assert!(!tx.get(table, &key, &mut row)?);
-        assert!(!tx.get_columns(table, &key, &[1], &mut row)?);
+        assert!(!tx.get_into(table, &key, &mut row)?);
+        assert!(!tx.get_columns_into(table, &key, &[1], &mut row)?);
         assert_eq!(tx.get_bytes(table, &key, &[0], &mut out)?, None);
         Ok(())
     })
@@ -101,14 +101,14 @@ fn each_operation_shows_in_its_transaction_and_after_it() {
                 let mut row = Row::new();
                 for id in 0..20 {
                     insert(tx, &table, &tuple(id, id))?;
-                    assert!(tx.get(&table, &[Value::U64(id)], &mut row)?);
+                    assert!(tx.get_into(&table, &[Value::U64(id)], &mut row)?);
                     assert_eq!(row.values().map(Own::from).collect::<Tuple>(), tuple(id, id));
                 }
                 update(tx, &table, &tuple(3, 77))?;
-                assert!(tx.get_columns(&table, &[Value::U64(3)], &[2], &mut row)?);
+                assert!(tx.get_columns_into(&table, &[Value::U64(3)], &[2], &mut row)?);
                 assert_eq!(Own::from(row.get(0)), tuple(3, 77)[2]);
                 tx.delete(&table, &[Value::U64(4)])?;
-                assert!(!tx.get(&table, &[Value::U64(4)], &mut row)?);
+                assert!(!tx.get_into(&table, &[Value::U64(4)], &mut row)?);
                 assert_eq!(tx.get_bytes(&table, &[Value::U64(4)], &[0], &mut [0; 8])?, None);
                 assert_eq!(tx.statements_done(), 22, "reads are no statements");
                 Ok(())
@@ -187,7 +187,7 @@ fn delete(tx: &mut Tx<'_>, table: &Table, id: u64) -> Result<(), Error> {
 const PLOTS: [Plot; 11] = [
     (
         "no change at all",
-        |tx, table| tx.update(table, &[Value::U64(1)], &[]),
+        |tx, table| tx.update(table, &[Value::U64(1)], &[(0, Value::Null); 0]),
         || vec![tuple(1, 1), tuple(2, 2)],
     ),
     (

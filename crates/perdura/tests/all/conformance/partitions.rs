@@ -181,7 +181,7 @@ fn workers_run_beside_each_other() {
                         tx.delete(table, &[Value::U64(id)]).unwrap();
                         tx.abort().unwrap();
                         let (mut row, key) = (perdura::Row::new(), [Value::U64(1000 + id % 20)]);
-                        assert!(own.read(|tx| tx.get(table, &key, &mut row)).unwrap());
+                        assert!(own.read(|tx| tx.get_into(table, &key, &mut row)).unwrap());
                     }
                     own.sync().unwrap();
                 });

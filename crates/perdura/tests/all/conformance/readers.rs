@@ -49,7 +49,7 @@ fn count<E: Environment>(db: &Database<E>, table: &Table) -> u64 {
         let mut row = Row::new();
         (0..COUNTERS)
             .map(|id| {
-                assert!(tx.get(table, &[Value::U64(id)], &mut row)?);
+                assert!(tx.get_into(table, &[Value::U64(id)], &mut row)?);
                 Ok(row.u64(1))
             })
             .collect::<Result<Vec<_>, Error>>()
@@ -103,7 +103,7 @@ fn a_reader_holds_up_no_writer_and_sees_one_state() {
                 thread::scope(|scope| scope.spawn(|| set(db, &table, round)).join())
                     .expect("it does not panic")?;
                 for id in 0..COUNTERS {
-                    assert!(tx.get(&table, &[Value::U64(id)], &mut row)?);
+                    assert!(tx.get_into(&table, &[Value::U64(id)], &mut row)?);
                     assert_eq!(row.u64(1), 0, "{engine}");
                 }
             }

@@ -316,7 +316,7 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
         let store = Store::new(&schema(), small(engine));
         let db = store.db();
         let (wide, narrow) = (db.table("wide").unwrap(), db.table("narrow").unwrap());
-        for what in [Scan::all(), Scan::all().backward(), Scan::prefix(&[Value::Text("a")])] {
+        for what in [Scan::all(), Scan::all().backward(), Scan::prefix(&[Value::Text("a")][..])] {
             assert!(scan(db, &wide, &what).is_empty());
         }
         let zero = [Value::I64(0)];
@@ -336,11 +336,11 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
         let too_many = [Value::I64(1), Value::F64(1.0)];
         let long = [Value::Text("ten bytes!")];
         for (table, what) in [
-            (&narrow, Scan::prefix(&[Value::U64(1)])),
-            (&narrow, Scan::prefix(&too_many)),
-            (&wide, Scan::prefix(&[Value::U64(1)])),
-            (&wide, Scan::prefix(&long)),
-            (&wide, Scan::prefix(&[Value::Text("a")]).by("by_f")),
+            (&narrow, Scan::prefix(&[Value::U64(u64::MAX)][..])),
+            (&narrow, Scan::prefix(&too_many[..])),
+            (&wide, Scan::prefix(&[Value::U64(1)][..])),
+            (&wide, Scan::prefix(&long[..])),
+            (&wide, Scan::prefix(&[Value::Text("a")][..]).by("by_f")),
             (&wide, Scan::all().columns(&[6])),
         ] {
             let error = try_scan(db, table, &what).unwrap_err();

@@ -42,7 +42,7 @@ fn shows(snapshot: &Snapshot, table: &Table, expected: &Content, gone: u64) {
     }
     let mut row = Row::new();
     for id in (0..gone).chain(expected.keys().copied()) {
-        let found = snapshot.get(table, &[Value::U64(id)], &mut row).unwrap();
+        let found = snapshot.get_into(table, &[Value::U64(id)], &mut row).unwrap();
         let found = found.then(|| row.values().map(Own::from).collect::<Tuple>());
         assert_eq!(found.as_ref(), expected.get(&id), "tuple {id}");
     }
@@ -279,7 +279,7 @@ fn change_twice(tx: &mut perdura::Tx<'_>, table: &Table, id: u64) -> Result<(), 
     let second = [(4, Value::Bytes(&short)), (3, Value::Bytes(b"new")), (2, Value::I64(78))];
     tx.update(table, &key, &second)?;
     let mut row = Row::new();
-    assert!(tx.get(table, &key, &mut row)?);
+    assert!(tx.get_into(table, &key, &mut row)?);
     assert_eq!((row.text(1), row.i64(2), row.bytes(4)), ("between", 78, &short[..]));
     assert_eq!((row.bytes(3), row.f64(5)), (&b"new"[..], 0.5));
     Ok(())

@@ -53,9 +53,9 @@ fn model_of(snapshot: &Snapshot, tables: &Tables) -> Model {
     let (mut row, mut names, mut out) = (Row::new(), BTreeMap::new(), [0; 32]);
     for (key, item) in &model.items {
         let id = [Value::U64(*key)];
-        assert!(snapshot.get(&tables.item, &id, &mut row).unwrap());
+        assert!(snapshot.get_into(&tables.item, &id, &mut row).unwrap());
         assert_eq!(crate::support::item_of(&row), (*key, item.clone()));
-        assert!(snapshot.get_columns(&tables.item, &id, &[1], &mut row).unwrap());
+        assert!(snapshot.get_columns_into(&tables.item, &id, &[1], &mut row).unwrap());
         let bytes = snapshot.get_bytes(&tables.item, &id, &[1], &mut out).unwrap().unwrap();
         assert_eq!(&out[..bytes], row.text(0).as_bytes());
         names.insert((item.name.clone(), *key), ());
@@ -178,7 +178,7 @@ fn check_counters(snapshot: &Snapshot, table: &Table, seen: &mut u64) {
     assert!(values[0] >= *seen, "newer snapshots see newer states");
     *seen = values[0];
     let mut row = Row::new();
-    assert!(snapshot.get(table, &[Value::U64(values[0] % COUNTERS)], &mut row).unwrap());
+    assert!(snapshot.get_into(table, &[Value::U64(values[0] % COUNTERS)], &mut row).unwrap());
     assert_eq!(row.u64(1), values[0]);
 }
 

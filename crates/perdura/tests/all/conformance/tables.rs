@@ -151,7 +151,7 @@ fn tables_of_keys_alone() {
                 ones.iter().try_for_each(|tuple| tx.insert(&one, &values(tuple)))?;
                 twos.iter().try_for_each(|tuple| tx.insert(&two, &values(tuple)))?;
                 // Nothing can be updated, but the tuple is there.
-                tx.update(&one, &[Value::I64(0)], &[])
+                tx.update(&one, &[Value::I64(0)], &[(0, Value::Null); 0])
             })
             .unwrap();
         store

@@ -273,8 +273,8 @@ fn numbers_at_the_ends_of_their_range_are_keys_like_others() {
                 assert_eq!(column(super::scan(db, &second, &Scan::all().by("by_k")), 1), keys);
                 for key in &keys {
                     let (prefix, mut row) = ([key.value()], perdura::Row::new());
-                    assert!(db.read(|tx| tx.get(&table, &prefix, &mut row)).unwrap());
-                    let found = super::scan(db, &second, &Scan::prefix(&prefix).by("by_k"));
+                    assert!(db.read(|tx| tx.get_into(&table, &prefix, &mut row)).unwrap());
+                    let found = super::scan(db, &second, &Scan::prefix(&prefix[..]).by("by_k"));
                     assert_eq!(column(found, 1), std::slice::from_ref(key));
                 }
             }
@@ -391,10 +391,10 @@ fn zeros_and_nans_are_one_key_each() {
             holds(db, &[(&table, expected.clone())]);
             assert_eq!(super::scan(db, &table, &Scan::all()), expected);
             let zero = [Value::F64(0.0)];
-            let zeros = super::scan(db, &table, &Scan::prefix(&zero).by("by_v"));
+            let zeros = super::scan(db, &table, &Scan::prefix(&zero[..]).by("by_v"));
             assert_eq!(zeros, [expected[0].clone(), expected[3].clone()]);
             let nan = [Value::F64(-f64::NAN)];
-            let nans = super::scan(db, &table, &Scan::prefix(&nan).by("by_v"));
+            let nans = super::scan(db, &table, &Scan::prefix(&nan[..]).by("by_v"));
             assert_eq!(nans, [expected[1].clone(), expected[2].clone()]);
         });
         let table = store.db().table("t").unwrap();

@@ -188,20 +188,20 @@ fn read(db: &Database<Recorded>, tables: &Tables, judge: &mut Judge) -> bool {
         }
         Err(_) => *all = false,
     };
-    let forward = Scan::all();
-    for scan in [forward, forward.by("by_name"), forward.by("by_count_flag")] {
+    let forward = Scan::all;
+    for scan in [forward(), forward().by("by_name"), forward().by("by_count_flag")] {
         see(&mut all, "forward", items(db, tables, &scan));
         see(&mut all, "backward", items(db, tables, &scan.backward()));
     }
     if let Ok(snapshot) = db.snapshot() {
         let mut rows = Items::new();
-        let done = snapshot.scan(&tables.item, &forward, |row| {
+        let done = snapshot.scan(&tables.item, &forward(), |row| {
             rows.push(item_of(row));
             ControlFlow::Continue(())
         });
         see(&mut all, "by a snapshot", done.map(|()| rows));
     }
-    for scan in [forward, forward.backward()] {
+    for scan in [forward(), forward().backward()] {
         match pairs(db, tables, &scan) {
             Ok(rows) => judge.saw("pairs", |model| {
                 rows.len() == model.pairs.len()
@@ -210,7 +210,7 @@ fn read(db: &Database<Recorded>, tables: &Tables, judge: &mut Judge) -> bool {
             Err(_) => all = false,
         }
     }
-    match pairs(db, tables, &Scan::prefix(&[Value::Text("l3")])) {
+    match pairs(db, tables, &Scan::prefix(&[Value::Text("l3")][..])) {
         Ok(rows) => judge.saw("pairs of a prefix", |model| {
             rows.len() == model.pairs.keys().filter(|key| key.0 == "l3").count()
         }),
@@ -218,7 +218,7 @@ fn read(db: &Database<Recorded>, tables: &Tables, judge: &mut Judge) -> bool {
     }
     let mut row = Row::new();
     for key in (0..KEYS).step_by(3) {
-        match db.read(|tx| tx.get(&tables.item, &[Value::U64(key)], &mut row)) {
+        match db.read(|tx| tx.get_into(&tables.item, &[Value::U64(key)], &mut row)) {
             Ok(found) => judge.saw("by its key", |model| {
                 let item = found.then(|| item_of(&row).1);
                 item.as_ref() == model.items.get(&key)

@@ -110,7 +110,7 @@ impl<T: Reads> Books<'_, T> {
         columns: &[u16],
         visit: impl FnMut(&Row),
     ) -> Result<(), Error> {
-        self.tx.each(table, &Scan::prefix(&[U64(warehouse)]).columns(columns), visit)
+        self.tx.each(table, &Scan::prefix(&[U64(warehouse)][..]).columns(columns), visit)
     }
 
     /// The first thing that is wrong with any warehouse.

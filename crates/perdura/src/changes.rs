@@ -1,0 +1,150 @@
+//! Changes that look first: insert or replace, insert if absent, read and change.
+
+use engines::EngineError;
+use engines::below::{Environment, Row, StorageError, Value};
+
+use crate::columns::ColumnRef;
+use crate::database::{Database, Exclusive, Partition};
+use crate::declared;
+use crate::error::Error;
+use crate::table::Table;
+use crate::transaction::{Tx, own_table};
+
+impl<E: Environment> Tx<'_, E> {
+    /// Inserts a tuple with a value for each column, unless there is one with its primary key;
+    /// returns whether it was inserted.
+    ///
+    /// # Errors
+    /// As [`Tx::insert`]; [`Error::DuplicateKey`] of a unique index alone.
+    pub fn insert_if_absent(&mut self, table: &Table, values: &[Value<'_>]) -> Result<bool, Error> {
+        let number = own_table(self.catalog, table)?;
+        match declared::insert(&mut **self.engine, (number, &table.layout), values) {
+            Ok(()) => self.statements += 1,
+            Err(EngineError::Storage(StorageError::DuplicateKey { .. })) => return Ok(false),
+            Err(error) => return Err(Error::about_tuple(error, table, values)),
+        }
+        Ok(true)
+    }
+
+    /// Inserts a tuple with a value for each column; if there is one with its primary key, gives that
+    /// one all the other values. Returns whether it was inserted.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # fn count(tx: &mut Tx<'_>, word: &Table) -> Result<(), Error> {
+    /// let new = tx.upsert(word, &[Value::from("perdura"), Value::from(1)])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tx::insert_if_absent`] and [`Tx::update`].
+    pub fn upsert(&mut self, table: &Table, values: &[Value<'_>]) -> Result<bool, Error> {
+        if self.insert_if_absent(table, values)? {
+            return Ok(true);
+        }
+        let in_key: Vec<_> = table.layout.key_columns().collect();
+        let key: Vec<_> = in_key.iter().map(|column| values[*column]).collect();
+        let others = values.iter().enumerate().filter(|(column, _)| !in_key.contains(column));
+        let changes: Vec<_> = others.map(|(column, value)| (column as u16, *value)).collect();
+        self.update(table, &key, &changes)?;
+        Ok(false)
+    }
+
+    /// Reads the tuple with this primary key, as [`Tx::get_for_update`], and updates the columns that
+    /// `change` makes of it.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # fn draw(tx: &mut Tx<'_>, account: &Table) -> Result<(), Error> {
+    /// tx.modify(account, &[Value::from(1)], |row| vec![("balance", Value::from(row.i64(2) - 5))])
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tx::get_for_update`] and [`Tx::update`].
+    pub fn modify<C: ColumnRef>(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        change: impl for<'r> FnOnce(&'r Row) -> Vec<(C, Value<'r>)>,
+    ) -> Result<(), Error> {
+        let Some(row) = self.get_for_update(table, key)? else {
+            let missing = StorageError::MissingKey { table: table.name().into() };
+            return Err(Error::about_key(missing.into(), table, key));
+        };
+        self.update(table, key, &change(&row))
+    }
+}
+
+/// Transactions of one statement.
+macro_rules! one_call {
+    ($owner:ty; $($mutable:tt)?) => {
+        impl<E: Environment> $owner {
+            /// As [`Tx::insert`]: a transaction of one statement; durable unless commits are grouped.
+            ///
+            /// # Errors
+            /// As [`Tx::insert`] and [`Database::write`].
+            pub fn insert(
+                &$($mutable)? self,
+                table: &Table,
+                values: &[Value<'_>],
+            ) -> Result<(), Error> {
+                self.write(|tx| tx.insert(table, values))
+            }
+
+            /// As [`Tx::insert_if_absent`]: a transaction of one statement.
+            ///
+            /// # Errors
+            /// As [`Tx::insert_if_absent`] and [`Database::write`].
+            pub fn insert_if_absent(
+                &$($mutable)? self,
+                table: &Table,
+                values: &[Value<'_>],
+            ) -> Result<bool, Error> {
+                self.write(|tx| tx.insert_if_absent(table, values))
+            }
+
+            /// As [`Tx::upsert`]: a transaction of its own.
+            ///
+            /// # Errors
+            /// As [`Tx::upsert`] and [`Database::write`].
+            pub fn upsert(
+                &$($mutable)? self,
+                table: &Table,
+                values: &[Value<'_>],
+            ) -> Result<bool, Error> {
+                self.write(|tx| tx.upsert(table, values))
+            }
+
+            /// As [`Tx::modify`]: a transaction of its own. `change` is run as often as it is.
+            ///
+            /// # Errors
+            /// As [`Tx::modify`] and [`Database::write`].
+            pub fn modify<C: ColumnRef>(
+                &$($mutable)? self,
+                table: &Table,
+                key: &[Value<'_>],
+                mut change: impl for<'r> FnMut(&'r Row) -> Vec<(C, Value<'r>)>,
+            ) -> Result<(), Error> {
+                self.write(|tx| tx.modify(table, key, &mut change))
+            }
+
+            /// As [`Tx::delete`]: a transaction of one statement.
+            ///
+            /// # Errors
+            /// As [`Tx::delete`] and [`Database::write`].
+            pub fn delete(
+                &$($mutable)? self,
+                table: &Table,
+                key: &[Value<'_>],
+            ) -> Result<(), Error> {
+                self.write(|tx| tx.delete(table, key))
+            }
+        }
+    };
+}
+
+one_call!(Database<E>;);
+one_call!(Partition<'_, E>;);
+one_call!(Exclusive<'_, E>; mut);

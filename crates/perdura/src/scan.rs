@@ -1,0 +1,377 @@
+//! Scans: which tuples, in which order, which columns, how many.
+
+use std::ops::{
+    Bound, ControlFlow, Deref, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo,
+    RangeToInclusive,
+};
+use std::sync::Arc;
+
+use engines::EngineError;
+use engines::below::{Direction, Row, RowNames, StorageError, Value};
+
+use crate::columns::{ColumnList, ColumnRef};
+use crate::error::Error;
+use crate::table::Table;
+
+/// The tuples to scan: all in the order of the primary key, unless it is told otherwise.
+///
+/// A bound may give only the first columns of a key; it then speaks for every key that starts with
+/// them. Bounds are arrays of values, vectors, or references to them; those that are borrowed are
+/// not copied.
+///
+/// ```
+/// # use perdura::*;
+/// # fn scans(owner: &str) {
+/// let all = Scan::all();
+/// let of_owner = Scan::prefix([Value::from(owner)]).by("by_owner");
+/// let some = Scan::range([Value::from(1)]..=[Value::from(9)]).backward().limit(3);
+/// let names = Scan::starting_with([Value::from("Ad")]).by("by_owner").columns(&["id", "owner"]);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scan<'a> {
+    index: Option<&'a str>,
+    pub(crate) low: Bound<KeyList<'a>>,
+    pub(crate) high: Bound<KeyList<'a>>,
+    /// The upper bound's last value is text or bytes, and speaks for all that start with it.
+    open_end: bool,
+    direction: Direction,
+    columns: Option<ColumnList<'a>>,
+    limit: Option<usize>,
+}
+
+impl<'a> Scan<'a> {
+    /// All tuples, forward, all columns.
+    pub fn all() -> Self {
+        Self {
+            index: None,
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
+            open_end: false,
+            direction: Direction::Forward,
+            columns: None,
+            limit: None,
+        }
+    }
+
+    /// Only the tuples whose key in the index starts with these values.
+    pub fn prefix(values: impl KeyValues<'a>) -> Self {
+        let values = values.values();
+        Self { low: Bound::Included(values.clone()), high: Bound::Included(values), ..Self::all() }
+    }
+
+    /// Only the tuples whose key in the index starts with these values, of which the last one is the
+    /// beginning of a text or of bytes.
+    pub fn starting_with(values: impl KeyValues<'a>) -> Self {
+        Self { open_end: true, ..Self::prefix(values) }
+    }
+
+    /// Only the tuples whose key lies in a range, such as `low..high`, `low..=high` or `low..`; a pair of
+    /// [`Bound`]s is one, too.
+    pub fn range(range: impl KeyRange<'a>) -> Self {
+        let (low, high) = range.bounds();
+        Self { low, high, ..Self::all() }
+    }
+
+    /// In the order of this secondary index.
+    #[must_use]
+    pub fn by(mut self, index: &'a str) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    /// From the highest key down.
+    #[must_use]
+    pub fn backward(mut self) -> Self {
+        self.direction = Direction::Backward;
+        self
+    }
+
+    /// Only these columns, in this order.
+    #[must_use]
+    pub fn columns<C: ColumnRef + 'a>(mut self, columns: &'a [C]) -> Self {
+        self.columns = Some(C::list(columns));
+        self
+    }
+
+    /// So many tuples at most.
+    #[must_use]
+    pub fn limit(mut self, tuples: usize) -> Self {
+        self.limit = Some(tuples);
+        self
+    }
+
+    /// How many tuples at most.
+    pub(crate) fn most(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// The columns' numbers, if some are named.
+    pub(crate) fn chosen(&self, table: &Table) -> Result<Option<Vec<u16>>, Error> {
+        let mut buffer = Vec::new();
+        let Some(columns) = &self.columns else { return Ok(None) };
+        Ok(Some(columns.numbers(table, &mut buffer)?.to_vec()))
+    }
+
+    /// The columns of the index's keys, those of the primary key behind them.
+    pub(crate) fn key_columns(&self, table: &Table) -> Result<Vec<u16>, Error> {
+        let index = self.index.map(|name| table.index(name)).transpose()?;
+        let mut columns = Vec::new();
+        if let Some(index) = index {
+            for name in &table.schema().indexes()[index].columns {
+                columns.push(table.number_of(name)?);
+            }
+        }
+        columns.extend(table.layout.key_columns().map(|column| column as u16));
+        Ok(columns)
+    }
+
+    /// The same behind this key, in its direction, and so many tuples.
+    pub(crate) fn behind<'s>(&self, key: Option<Vec<Value<'s>>>, limit: usize) -> Scan<'s>
+    where
+        'a: 's,
+    {
+        let mut rest: Scan<'s> = self.clone();
+        rest.limit = Some(limit);
+        if let Some(key) = key {
+            let end = Bound::Excluded(KeyList::Owned(key));
+            match self.direction {
+                Direction::Forward => rest.low = end,
+                Direction::Backward => (rest.high, rest.open_end) = (end, false),
+            }
+        }
+        rest
+    }
+
+    /// The same with other columns.
+    pub(crate) fn with_columns<'s>(self, columns: &'s [u16]) -> Scan<'s>
+    where
+        'a: 's,
+    {
+        Scan { columns: Some(ColumnList::Numbers(columns)), ..self }
+    }
+
+    /// Runs `scan` with this as an engine takes it.
+    pub(crate) fn run(
+        &self,
+        table: &Table,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+        scan: impl FnOnce(
+            &engines::Scan<'_>,
+            &mut Row,
+            &mut dyn FnMut(&Row) -> ControlFlow<()>,
+        ) -> Result<(), EngineError>,
+    ) -> Result<(), Error> {
+        let (mut numbers, mut row) = (Vec::new(), Row::new());
+        let columns = self.columns.as_ref();
+        let columns = columns.map(|list| list.numbers(table, &mut numbers)).transpose()?;
+        match columns {
+            None => row.set_names(&table.names),
+            Some(columns) => row.set_names(&Arc::new(RowNames::of(&table.layout, columns))),
+        }
+        let end = if self.open_end { self.end_of_prefix(table)? } else { None };
+        let mut end_values = Vec::new();
+        let high = match (&end, &self.high) {
+            (Some(end), Bound::Included(values)) => {
+                end_values.extend_from_slice(&values[..values.len() - 1]);
+                match end {
+                    End::Text(text) => end_values.push(Value::Text(text)),
+                    End::Bytes(bytes) => end_values.push(Value::Bytes(bytes)),
+                    End::None => {}
+                }
+                match end {
+                    End::None => Bound::Included(&end_values[..]),
+                    _ => Bound::Excluded(&end_values[..]),
+                }
+            }
+            _ => self.high.as_ref().map(|values| &values[..]),
+        };
+        let what = engines::Scan {
+            index: self.index.map(|name| table.index(name)).transpose()?,
+            low: self.low.as_ref().map(|values| &values[..]),
+            high,
+            direction: self.direction,
+            columns,
+        };
+        match self.limit {
+            None => scan(&what, &mut row, visit)?,
+            Some(0) => {}
+            Some(mut left) => scan(&what, &mut row, &mut |row| {
+                left -= 1;
+                let next = visit(row);
+                if left == 0 { ControlFlow::Break(()) } else { next }
+            })?,
+        }
+        Ok(())
+    }
+
+    /// The end of all texts or bytes that start with the last value of the upper bound; `None` if the
+    /// value itself is the only one, since no longer one fits its column.
+    #[cold]
+    fn end_of_prefix(&self, table: &Table) -> Result<Option<End>, Error> {
+        let Bound::Included(values) = &self.high else { return Ok(None) };
+        let Some(last) = values.last() else { return Ok(None) };
+        let columns = self.key_columns(table)?;
+        let Some(column) = columns.get(values.len() - 1) else { return Ok(None) };
+        let column = &table.schema().columns()[usize::from(*column)];
+        let max = column.kind.max_bytes().unwrap_or(0) as usize;
+        match *last {
+            Value::Text(text) if text.len() < max => Ok(Some(end_of_text(text))),
+            Value::Bytes(bytes) if bytes.len() < max => Ok(Some(end_of_bytes(bytes))),
+            // What does not fit its column an engine refuses.
+            Value::Text(_) | Value::Bytes(_) => Ok(None),
+            other => Err(Error::Invalid(StorageError::WrongType {
+                column: column.name.clone(),
+                wanted: "in `starting_with` the beginning of a text or of bytes".into(),
+                found: other.type_name(),
+            })),
+        }
+    }
+}
+
+/// The first value behind all that start with another one.
+enum End {
+    Text(String),
+    Bytes(Vec<u8>),
+    /// There is none.
+    None,
+}
+
+/// The order of UTF-8 is that of the letters.
+fn end_of_text(text: &str) -> End {
+    let mut end = text.to_owned();
+    while let Some(letter) = end.pop() {
+        // Between the last one before the surrogates and the first behind them lies none.
+        if let Some(next) = (letter..=char::MAX).nth(1) {
+            end.push(next);
+            return End::Text(end);
+        }
+    }
+    End::None
+}
+
+fn end_of_bytes(bytes: &[u8]) -> End {
+    let mut end = bytes.to_vec();
+    while let Some(byte) = end.pop() {
+        if let Some(next) = byte.checked_add(1) {
+            end.push(next);
+            return End::Bytes(end);
+        }
+    }
+    End::None
+}
+
+/// Values of a key, borrowed or kept.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub enum KeyList<'a> {
+    Borrowed(&'a [Value<'a>]),
+    Owned(Vec<Value<'a>>),
+}
+
+impl<'a> Deref for KeyList<'a> {
+    type Target = [Value<'a>];
+
+    fn deref(&self) -> &[Value<'a>] {
+        match self {
+            Self::Borrowed(values) => values,
+            Self::Owned(values) => values,
+        }
+    }
+}
+
+/// The values of a key, or of its first columns: an array, a slice, a vector.
+pub trait KeyValues<'a> {
+    /// The values.
+    #[doc(hidden)]
+    fn values(self) -> KeyList<'a>;
+}
+
+impl<'a, 'v: 'a> KeyValues<'a> for &'a [Value<'v>] {
+    fn values(self) -> KeyList<'a> {
+        KeyList::Borrowed(self)
+    }
+}
+
+impl<'a, 'v: 'a, const N: usize> KeyValues<'a> for &'a [Value<'v>; N] {
+    fn values(self) -> KeyList<'a> {
+        KeyList::Borrowed(self)
+    }
+}
+
+impl<'a, 'v: 'a> KeyValues<'a> for &'a Vec<Value<'v>> {
+    fn values(self) -> KeyList<'a> {
+        KeyList::Borrowed(self)
+    }
+}
+
+impl<'a, const N: usize> KeyValues<'a> for [Value<'a>; N] {
+    fn values(self) -> KeyList<'a> {
+        KeyList::Owned(self.into())
+    }
+}
+
+impl<'a> KeyValues<'a> for Vec<Value<'a>> {
+    fn values(self) -> KeyList<'a> {
+        KeyList::Owned(self)
+    }
+}
+
+/// A range of keys: see [`Scan::range`].
+pub trait KeyRange<'a> {
+    /// Its ends.
+    #[doc(hidden)]
+    fn bounds(self) -> (Bound<KeyList<'a>>, Bound<KeyList<'a>>);
+}
+
+macro_rules! ranges {
+    ($($range:ty: $this:ident => $low:expr, $high:expr;)*) => {$(
+        impl<'a, K: KeyValues<'a>> KeyRange<'a> for $range {
+            fn bounds(self) -> (Bound<KeyList<'a>>, Bound<KeyList<'a>>) {
+                let $this = self;
+                ($low, $high)
+            }
+        }
+    )*};
+}
+ranges! {
+    Range<K>: range => Bound::Included(range.start.values()), Bound::Excluded(range.end.values());
+    RangeFrom<K>: range => Bound::Included(range.start.values()), Bound::Unbounded;
+    RangeTo<K>: range => Bound::Unbounded, Bound::Excluded(range.end.values());
+    RangeToInclusive<K>: range => Bound::Unbounded, Bound::Included(range.end.values());
+    (Bound<K>, Bound<K>): range =>
+        range.0.map(KeyValues::values), range.1.map(KeyValues::values);
+}
+
+impl<'a, K: KeyValues<'a>> KeyRange<'a> for RangeInclusive<K> {
+    fn bounds(self) -> (Bound<KeyList<'a>>, Bound<KeyList<'a>>) {
+        let (low, high) = self.into_inner();
+        (Bound::Included(low.values()), Bound::Included(high.values()))
+    }
+}
+
+impl<'a> KeyRange<'a> for RangeFull {
+    fn bounds(self) -> (Bound<KeyList<'a>>, Bound<KeyList<'a>>) {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_prefix_is_the_first_text_behind_all_that_start_with_it() {
+        let text = |text: &str| match end_of_text(text) {
+            End::Text(end) => Some(end),
+            _ => None,
+        };
+        assert_eq!(text("Ad").as_deref(), Some("Ae"));
+        assert_eq!(text("a\u{7f}").as_deref(), Some("a\u{80}"));
+        assert_eq!(text("a\u{d7ff}").as_deref(), Some("a\u{e000}"));
+        assert_eq!(text("a\u{10ffff}\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(text("\u{10ffff}"), None);
+        assert!(matches!(end_of_bytes(&[1, 255]), End::Bytes(end) if end == [2]));
+        assert!(matches!(end_of_bytes(&[255]), End::None));
+    }
+}
