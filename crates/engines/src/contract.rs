@@ -481,8 +481,8 @@ pub trait Engine: Write + Send + Sync {
     /// Returns whether the partition has stopped: nothing works any more until it is opened again.
     fn is_stopped(&self) -> bool;
 
-    /// Called once behind an opening that has succeeded, before the first transaction: does what
-    /// keeps logs bounded although one process after the other is killed before it comes to it.
+    /// Does what keeps logs bounded although one process after the other is killed before it comes
+    /// to it. Called once behind an opening that has succeeded, before the first transaction.
     /// Returns whether anything was changed.
     ///
     /// # Errors

@@ -18,7 +18,8 @@ use crate::sessions::TxId;
 pub enum ConflictReason {
     /// Each waited for the other.
     Deadlock,
-    /// Both changed the same tuple, or one would have overwritten what the other has changed.
+    /// Both transactions changed the same tuple, or one would have overwritten what the other has
+    /// changed.
     WriteWrite,
     /// Something that it had read was no longer so when it committed.
     Validation,

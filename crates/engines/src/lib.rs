@@ -1,4 +1,4 @@
-//! What is each paper's method? The contract of an engine, and one file for each.
+//! The papers' methods: the contract of an engine, and one file for each.
 //!
 //! | engine | paper | file |
 //! |---|---|---|

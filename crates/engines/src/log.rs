@@ -66,7 +66,7 @@ pub struct Log<E: Environment> {
     /// The pool, which holds only the description: asked whether it, and with it this process, is
     /// still good.
     pool: E::Durable,
-    /// Load of the MemTable before which freezing it is not tried again.
+    /// The load of the MemTable before which freezing it is not tried again.
     patience: u64,
     /// Times that the log could not go on in a new segment, or be trimmed; the tree counts its own.
     failures: u64,

@@ -9,7 +9,7 @@ use crate::error::EngineError;
 /// Says what a partition can still do.
 #[derive(Default, Debug)]
 pub(crate) enum State {
-    /// Everything.
+    /// The partition can do everything.
     #[default]
     Usable,
     /// A part of an operation could not be done: the transaction can only abort.

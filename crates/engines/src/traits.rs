@@ -21,7 +21,7 @@ pub enum DurableIn {
 pub enum Concurrency {
     /// A single one: whoever writes has the partition to itself.
     Serial,
-    /// Many: each runs in a session of its own ([`crate::Sessions`]), and may end in
+    /// Many transactions: each runs in a session of its own ([`crate::Sessions`]), and may end in
     /// [`crate::EngineError::Conflict`].
     Shared,
 }

@@ -76,9 +76,9 @@ pub(crate) struct Supply {
 /// Says whether hints that were stored over others are durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hints {
-    /// They are.
+    /// All hints are durable.
     Durable,
-    /// Some are not: no hint is zero among them.
+    /// Some hints are not durable: no hint is zero among them.
     Stored,
     /// A process that was killed may have stored any of them.
     Unknown,

@@ -1,4 +1,4 @@
-//! Where do objects live? A persistent allocator, persistent pointers and names (P1 2.3).
+//! The home of objects: a persistent allocator, persistent pointers and names (P1 2.3).
 //!
 //! A [`Heap`] divides a memory into chunks; each chunk holds slots of one size class and belongs
 //! to one [`Lane`]; an object that is larger takes neighbouring chunks. A lane is the allocator of

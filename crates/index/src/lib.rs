@@ -1,4 +1,4 @@
-//! How is a tuple found? A B+tree over any memory, and a Bloom filter.
+//! Indexes, which find a tuple: a B+tree over any memory, and a Bloom filter.
 //!
 //! One [`BTree`] serves both worlds: where it lives is its memory, how a leaf keeps its entries is
 //! its [`LeafLayout`]: [`Sorted`] for volatile memory, [`Append`] for non-volatile memory, which

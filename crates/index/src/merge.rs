@@ -24,9 +24,10 @@ const MOST_MERGES: usize = 1 << 12;
 /// Says how full a leaf may become that takes in another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fill {
-    /// Three quarters, and only where one is nearly empty: it soon takes more.
+    /// A leaf may become three quarters full, and only where one is nearly empty: it soon takes
+    /// more.
     Ample,
-    /// Wholly.
+    /// A leaf may become wholly full.
     Whole,
 }
 

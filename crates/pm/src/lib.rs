@@ -1,4 +1,4 @@
-//! How do bytes become durable?
+//! The layer that makes bytes durable.
 //!
 //! Everything above this crate reads and writes through two seams, [`Memory`] and [`Files`], and
 //! never names an instruction set, a flush, a fence or `std::fs`. What is behind a seam is a

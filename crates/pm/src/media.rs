@@ -43,8 +43,8 @@ enum Kind {
     Synced(&'static str),
     /// Its files are those of another file system, of which it tells no number.
     Overlay,
-    /// Taken for one that syncs: where that does nothing it costs little, and elsewhere the promise
-    /// needs it.
+    /// The file system is unknown, and taken for one that syncs: where that does nothing it costs
+    /// little, and elsewhere the promise needs it.
     Unknown,
 }
 

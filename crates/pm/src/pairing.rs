@@ -54,7 +54,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The one behind this.
+    /// Returns the epoch behind this one.
     #[must_use]
     pub fn next(self) -> Self {
         let random = random_uuid();
@@ -103,9 +103,9 @@ impl Layout {
 pub enum FilesOf {
     /// Nobody's: there is no `identity`.
     Nobody,
-    /// Unknown: `identity` is damaged.
+    /// Nobody can tell: `identity` is damaged.
     Damaged,
-    /// Another database's, with this uuid.
+    /// The files are another database's, with this uuid.
     Another([u8; 16]),
     /// The database's, but of another opening.
     OtherMoment {

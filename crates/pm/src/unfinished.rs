@@ -150,7 +150,7 @@ impl From<io::Error> for Left {
 }
 
 impl Left {
-    /// As an error of the kernel's kind about the file `name`.
+    /// Returns it as an error of the kernel's kind about the file `name`.
     pub fn into_io(self, name: &str) -> io::Error {
         let taken = |what: String| io::Error::new(io::ErrorKind::AlreadyExists, what);
         match self {

@@ -1,4 +1,4 @@
-//! What do engines share?
+//! The parts that engines share.
 //!
 //! | part | modules |
 //! |---|---|

@@ -67,7 +67,7 @@ impl<B: PageBackend> Pages<B> {
         self.collection.is_some()
     }
 
-    /// About how many pages the collection has still to look at.
+    /// Returns about how many pages the collection has still to look at.
     pub fn uncollected(&self) -> u64 {
         let all = self.backend.below_mark().max(1);
         self.collection.as_ref().map_or(0, |collection| all - collection.swept.min(all - 1))

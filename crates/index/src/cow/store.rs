@@ -134,9 +134,9 @@ pub struct Pages<B> {
     made: Vec<u64>,
     /// Pages of `made` that are not needed any more.
     dropped: Vec<u64>,
-    /// Superseded by the open transaction.
+    /// Pages that were superseded by the open transaction.
     superseded: Vec<Old>,
-    /// Superseded by committed ones, in their order.
+    /// Pages that were superseded by committed ones, in their order.
     waiting: VecDeque<Old>,
     /// Superseded pages that only snapshots keep.
     held: Held,

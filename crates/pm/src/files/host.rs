@@ -77,7 +77,7 @@ struct Directory {
     path: PathBuf,
     /// The place where it has its name; `None` if it is only gone through.
     place: Option<Place>,
-    /// Everything is done to names in it.
+    /// The open directory, through which everything is done to names in it.
     handle: fs::File,
     /// True if this handle created it.
     made: bool,

@@ -1,4 +1,4 @@
-//! Whom new files belong to: a database that one user keeps is sometimes opened by root.
+//! Decides whom new files belong to: a database that one user keeps is sometimes opened by root.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::{fs, io};

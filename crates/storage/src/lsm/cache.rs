@@ -19,7 +19,7 @@ use super::block::{Block, Slice};
 use super::error::LsmError;
 
 const SHARDS: usize = 8;
-/// Fewer frames than this a shard, and there is only one shard.
+/// The least number of frames of a shard: with fewer there is only one shard.
 const FRAMES_PER_SHARD: usize = 16;
 
 /// File and place of a block.

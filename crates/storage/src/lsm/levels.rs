@@ -58,9 +58,9 @@ impl LevelPolicy {
         Merge { from, into: from + 1, to_bottom }
     }
 
-    /// About how many bytes still wait to be merged: what the levels have beyond their limits, and
-    /// all of a full level 0. Each of these bytes is merged into a level about `growth` times as
-    /// large, which is counted with it.
+    /// Returns about how many bytes still wait to be merged: what the levels have beyond their
+    /// limits, and all of a full level 0. Each of these bytes is merged into a level about `growth`
+    /// times as large, which is counted with it.
     pub fn backlog(&self, levels: &[&[u64]]) -> u64 {
         let mut waiting = 0u64;
         for (level, runs) in levels.iter().enumerate() {

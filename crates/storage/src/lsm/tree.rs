@@ -56,9 +56,9 @@ pub struct LsmOptions {
 /// Reports what a tree has done, in bytes of files.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct LsmStats {
-    /// Written by flushing MemTables.
+    /// Bytes that were written by flushing MemTables.
     pub flushed_bytes: u64,
-    /// Written by merges into each level.
+    /// Bytes that were written by merges into each level.
     pub merged_bytes: [u64; LEVELS],
     /// Runs at each level now.
     pub runs: [u32; LEVELS],

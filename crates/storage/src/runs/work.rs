@@ -223,8 +223,8 @@ impl<M: Memory> Runs<M> {
         levels
     }
 
-    /// About how many entries the work that waits has to look at: those of the runs that are merged
-    /// or will be, once for the filter, once for the merge, once for taking apart.
+    /// Returns about how many entries the work that waits has to look at: those of the runs that
+    /// are merged or will be, once for the filter, once for the merge, once for taking apart.
     fn entries_due(&self) -> u64 {
         let levels = self.bytes_by_level();
         let levels: Vec<&[u64]> = levels.iter().map(Vec::as_slice).collect();

@@ -490,7 +490,7 @@ impl<B: PageBackend> Shadow<B> {
         self.collecting.is_some()
     }
 
-    /// About how many pages are still to be looked at.
+    /// Returns about how many pages are still to be looked at.
     pub fn uncollected(&self) -> u64 {
         self.stores.iter().map(Pages::uncollected).sum()
     }

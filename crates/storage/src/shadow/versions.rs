@@ -88,7 +88,7 @@ impl Versions {
         directory
     }
 
-    /// Nobody reads below this directory any more, which [`Self::lend`] has given out.
+    /// Takes back a directory that [`Self::lend`] has given out: nobody reads below it any more.
     pub fn take_back(&self, directory: Directory) {
         let mut state = self.state();
         let number = directory.transaction;

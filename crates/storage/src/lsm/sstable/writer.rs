@@ -176,8 +176,8 @@ impl<R: File> SsWriter<R> {
         Ok(())
     }
 
-    /// Behind the last entry: writes about `budget` bytes of index and filter. Returns how many bytes
-    /// are left before [`Self::finish`] has only the footer to write.
+    /// Writes about `budget` bytes of index and filter, behind the last entry. Returns how many
+    /// bytes are left before [`Self::finish`] has only the footer to write.
     ///
     /// # Errors
     /// The medium is full or failed; the file is of no use then.
