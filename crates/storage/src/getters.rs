@@ -48,7 +48,7 @@ pub enum RowError {
     NoColumn {
         /// Its number or name.
         column: String,
-        /// What there is.
+        /// The columns that there are.
         known: String,
     },
     /// The row does not know the names of its columns: it was filled by `get_columns_into`.
