@@ -298,7 +298,7 @@ impl<E: Environment> Method<E> for Inp<E> {
             LogStart { sequence: 0, txn: 1 },
             resources.volatile.clone(),
             buffer,
-            wal_options(setup, options.wal_reserve_bytes),
+            wal_options(setup, resources.partition, options.wal_reserve_bytes),
         )?;
         let parts = (resources.partition, files, resources.durable.memory().clone());
         Ok(Self::assemble(parts, catalog, (setup, options), tables, wal))
@@ -324,6 +324,7 @@ impl<E: Environment> Method<E> for Inp<E> {
             saving::load(&mut tables, catalog, &mut reader)?;
             reader.finish()?;
         }
+        let log_options = wal_options(setup, resources.partition, options.wal_reserve_bytes);
         let reaches = if setup.accept_short_log { 0 } else { end_txn };
         let (wal, report) = Wal::recover(
             files.clone(),
@@ -331,7 +332,7 @@ impl<E: Environment> Method<E> for Inp<E> {
             start,
             resources.volatile.clone(),
             buffer,
-            WalOptions { reaches, ..wal_options(setup, options.wal_reserve_bytes) },
+            WalOptions { reaches, ..log_options },
             |txn, payload: &[u8]| {
                 let base = if txn < end_txn { Base::Among } else { Base::Before };
                 redo(&mut tables, catalog, payload, base)

@@ -61,7 +61,7 @@ pub mod below {
     pub use index::Direction;
     pub use pm::{
         Access, AroundPath, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram,
-        Emulation, Ends, Environment, Epoch, Event, FOREIGN, File, Files, FilesOf,
+        Emulation, End, Ends, Environment, Epoch, Event, FOREIGN, File, Files, FilesOf,
         FlushInstruction, GrowError, HeaderDamage, HostFiles, IDENTITY, Killed, Left, Medium,
         Memory, Named, Native, NewFile, Off, POOL_DATA_START, Pairing, ParseDomainError, Place,
         Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded, Recording, RecordingFiles, Replay,

@@ -238,7 +238,7 @@ impl<E: Environment> Method<E> for Log<E> {
             start,
             resources.volatile.clone(),
             parts.range,
-            wal_options(setup, options.wal_reserve_bytes),
+            wal_options(setup, resources.partition, options.wal_reserve_bytes),
         )?;
         Ok(parts.assemble(&resources, tree, wal))
     }
@@ -264,7 +264,7 @@ impl<E: Environment> Method<E> for Log<E> {
             tree.log_start(),
             resources.volatile.clone(),
             parts.range,
-            wal_options(setup, options.wal_reserve_bytes),
+            wal_options(setup, resources.partition, options.wal_reserve_bytes),
             |_, payload: &[u8]| redo(&mut tree, catalog, payload, &mut before),
         )?;
         // Only now: what is missing was found, and nothing has been removed yet.

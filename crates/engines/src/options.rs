@@ -6,6 +6,9 @@
 //! [`crate::EngineOptions::set`] and the list that the command line shows.
 
 use std::fmt;
+use std::sync::Arc;
+
+use pm::End;
 
 use crate::kinds::EngineKind;
 
@@ -28,6 +31,9 @@ pub struct Setup {
     /// A partition that is opened was closed: what else could be the trace of a crash, such as a
     /// torn log, is damage then.
     pub closed: bool,
+    /// Where partitions end, by their numbers; empty if that is not known. A log that ends elsewhere is
+    /// of another moment, and is refused before anything is removed.
+    pub ends: Arc<[End]>,
     /// A partition is salvaged whose log may end before its checkpoint does, so that of some
     /// transactions there is a part.
     pub accept_short_log: bool,
@@ -44,6 +50,7 @@ impl Default for Setup {
             group: 1,
             helped: false,
             closed: false,
+            ends: Arc::default(),
             accept_short_log: false,
             salvage: false,
         }

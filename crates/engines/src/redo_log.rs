@@ -24,7 +24,7 @@ const LEAST_RESERVED: u64 = 256 << 10;
 
 /// Returns the options with which a partition's log is written. Where there are many partitions
 /// they reserve less ahead, unless somebody has chosen how much.
-pub(crate) fn wal_options(setup: &Setup, reserve_bytes: u64) -> WalOptions {
+pub(crate) fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64) -> WalOptions {
     let share = (RESERVED_AHEAD / u64::from(setup.partitions.max(1))).max(LEAST_RESERVED);
     let chosen = reserve_bytes != RESERVE_BYTES;
     WalOptions {
@@ -32,6 +32,7 @@ pub(crate) fn wal_options(setup: &Setup, reserve_bytes: u64) -> WalOptions {
         group: setup.group.max(1),
         closed: setup.closed,
         reaches: 0,
+        end: setup.ends.get(partition as usize).copied(),
     }
 }
 
@@ -116,7 +117,7 @@ impl<F: Files, M: Memory> RedoLog<F, M> {
 
     /// The last transaction that is durable.
     pub(crate) fn durable(&self) -> u64 {
-        self.wal.durable_lsn() - 1
+        self.wal.durable_lsn().saturating_sub(1)
     }
 
     /// Drops the record of the open transaction, which aborts.

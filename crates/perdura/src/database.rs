@@ -417,10 +417,15 @@ impl<E: Hosted> Database<E> {
         let mut report = RecoveryReport::default();
         let mut engines = Vec::new();
         let setup = options.setup(description.partitions, description.node_bytes);
-        let setup = Setup { closed, ..setup };
+        let of_logs = ends.as_ref().map(EndsOf::of_logs).unwrap_or_default();
+        let setup = Setup { closed, ends: of_logs, ..setup };
         for partition in 0..description.partitions {
             let resources = resources(&media, &heap, partition)?;
-            let (engine, done) = AnyEngine::open(which, resources, &catalog, &setup)?;
+            let opened = AnyEngine::open(which, resources, &catalog, &setup);
+            if let (Some(ends), Err(error)) = (&ends, &opened) {
+                ends.check_failure(partition, error)?;
+            }
+            let (engine, done) = opened?;
             if let Some(ends) = &ends {
                 ends.check(partition, engine.durable())?;
             }

@@ -169,7 +169,8 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     }
     mark_open(&pool, paired.as_mut(), &options.pool, &Cell::new(false))?;
     let setup = options.setup(description.partitions, description.node_bytes);
-    let setup = Setup { closed: header.clean, ..setup };
+    let ends = paired.as_ref().map(|paired| paired.ends.of_logs()).unwrap_or_default();
+    let setup = Setup { closed: header.clean, ends, ..setup };
     let mut found = Examination::default();
     for partition in 0..description.partitions {
         let resources = resources(&media, &heap, partition)?;

@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use engines::EngineError;
+use engines::below::wal::WalError;
 use engines::below::{
-    Domain, Ends, Epoch, Files, FilesOf, HostFiles, IDENTITY, Pairing, Place, Pool, PoolError,
+    Domain, End, Ends, Epoch, Files, FilesOf, HostFiles, IDENTITY, Pairing, Place, Pool, PoolError,
     PoolOptions, stamp_of,
 };
 
@@ -112,6 +115,24 @@ impl EndsOf {
         let header = pool.info().header;
         let closed = header.clean.then_some(header.epoch);
         Ok(Self { pool: pool.clone(), path: files.path().to_owned(), ends, closed })
+    }
+
+    /// Where each partition has to end, as its log is told; empty if that is not known.
+    pub(crate) fn of_logs(&self) -> Arc<[End]> {
+        let Some(ends) = &self.ends else { return Arc::default() };
+        let exactly = self.closed == Some(ends.epoch);
+        ends.last.iter().map(|&last| End { last, exactly }).collect()
+    }
+
+    /// Says what a log that ends elsewhere means, if that is why a partition does not open.
+    ///
+    /// # Errors
+    /// [`Error::OtherFiles`].
+    pub(crate) fn check_failure(&self, partition: u32, error: &EngineError) -> Result<(), Error> {
+        match error {
+            EngineError::Wal(WalError::OtherEnd { last, .. }) => self.check(partition, *last),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that a partition that was opened ends where it has to.

@@ -99,7 +99,10 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     if kind.traits().needs_files() {
         let source = look_at_files_of(&pool, kind.name())?;
         match pair(&pool, &source) {
-            Ok(pairing) => ends = Some(EndsOf::of(&pool, &source, &pairing)?),
+            Ok(pairing) => match EndsOf::of(&pool, &source, &pairing) {
+                Ok(found) => ends = Some(found),
+                Err(error) => other = Some(error),
+            },
             Err(error) => {
                 if let Error::OtherFiles { whose: FilesOf::Another(uuid), .. } = error {
                     source.set_stamp(stamp_of(uuid));
@@ -132,6 +135,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
         }
         let mut tallies = no_tuples(description.partitions as usize, &description.schema);
         for partition in 0..description.partitions {
+            let told = done.findings.total();
             let opened = open_partition(
                 &engine,
                 || resources(&media, &heap, partition),
@@ -140,7 +144,9 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
                 |error, lost| done.findings.of_partition(partition, error, lost),
             )?;
             if let Some(engine) = opened {
-                let ended = ends.as_ref().map(|ends| ends.check(partition, engine.durable()));
+                // Damage that was passed over ends a partition elsewhere, too.
+                let whole = ends.as_ref().filter(|_| done.findings.total() == told);
+                let ended = whole.map(|ends| ends.check(partition, engine.durable()));
                 if let Some(Err(Error::OtherFiles { files, whose, .. })) = ended {
                     let what = format!("of the files in {files} one does not belong here: {whose}");
                     done.findings.of_partition(partition, what, THEIRS);

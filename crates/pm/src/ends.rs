@@ -25,6 +25,23 @@ const MOST: usize = ((IDENTITY_BYTES - ENDS_AT) / 8) as usize - HEAD - 1;
 
 const _: () = assert!(MOST >= 256);
 
+/// The last transaction that a partition has to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// Its number.
+    pub last: u64,
+    /// True if there is none behind it: the partition was closed then.
+    pub exactly: bool,
+}
+
+impl End {
+    /// Returns whether a partition may end with this transaction.
+    #[must_use]
+    pub fn allows(self, found: u64) -> bool {
+        found == self.last || (found > self.last && !self.exactly)
+    }
+}
+
 /// The last transaction of each partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ends {
@@ -41,11 +58,12 @@ impl Ends {
     /// # Errors
     /// A file of the partition is of another moment.
     pub fn check(&self, partition: u32, found: u64, closed: bool) -> Result<(), FilesOf> {
-        let Some(&last) = self.last.get(partition as usize) else { return Ok(()) };
-        if found == last || (found > last && !closed) {
-            return Ok(());
+        match self.last.get(partition as usize) {
+            Some(&last) if !(End { last, exactly: closed }).allows(found) => {
+                Err(FilesOf::OtherEnd { partition, closed_at: last, found })
+            }
+            _ => Ok(()),
         }
-        Err(FilesOf::OtherEnd { partition, closed_at: last, found })
     }
 
     pub(crate) fn write(&self, file: &impl File) -> io::Result<()> {

@@ -62,7 +62,7 @@ pub use emulated::{
     MemoryFiles, Meter, MeterOptions, StepTotals, Touched, Traced, TracedRegion, Tracing, Wear,
     in_child,
 };
-pub use ends::Ends;
+pub use ends::{End, Ends};
 pub use environment::{Environment, Native, Recorded};
 pub use error::{Bad, GrowError, PoolError};
 pub use files::{

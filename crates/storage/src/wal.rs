@@ -34,7 +34,7 @@ mod shared;
 use std::io;
 use std::sync::Arc;
 
-use pm::{Bad, Component, File, Files, Memory, Off, Range, View, observe};
+use pm::{Bad, Component, End, File, Files, Memory, Off, Range, View, observe};
 
 use self::layout::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, SEGMENT_HEADER_BYTES};
 use self::shared::Shared;
@@ -82,6 +82,19 @@ pub enum WalError {
         /// The last transaction in it.
         last: u64,
         /// The last transaction of which the checkpoint may have a part.
+        needed: u64,
+    },
+    /// The log ends elsewhere than it has to: it is of another moment.
+    #[error(
+        "log segment {name} ends with transaction {last}, and the partition's last one was \
+         {needed}: it is of another moment, or what followed is missing"
+    )]
+    OtherEnd {
+        /// The newest segment's file.
+        name: String,
+        /// The last transaction in it.
+        last: u64,
+        /// The last transaction of the partition.
         needed: u64,
     },
     /// A segment that must be there is not.
@@ -132,11 +145,13 @@ pub struct WalOptions {
     /// The number of a transaction: a log that is recovered has every one before it, since a
     /// checkpoint that was written while they ran has parts of them.
     pub reaches: u64,
+    /// Of a log that is recovered: where it ends, if that is known.
+    pub end: Option<End>,
 }
 
 impl Default for WalOptions {
     fn default() -> Self {
-        Self { reserve_bytes: 4 << 20, group: 1, closed: false, reaches: 0 }
+        Self { reserve_bytes: 4 << 20, group: 1, closed: false, reaches: 0, end: None }
     }
 }
 

@@ -130,10 +130,8 @@ impl Moments {
                 continue;
             }
             tried += 1;
-            let mixed = self.place.path().join("mixed");
-            let _ = fs::remove_dir_all(&mixed);
-            fs::create_dir(&mixed).unwrap();
-            copy(&base, &mixed);
+            let mixed = self.mixed(moment);
+            let own = fs::read(&own).unwrap();
             fs::write(mixed.join("db.files").join(&name), &theirs).unwrap();
             match Database::open(mixed.join("db"), &Options::new()) {
                 Ok(db) => {
@@ -144,17 +142,64 @@ impl Moments {
                     refused += 1;
                     let text = error.to_string();
                     assert!(text.contains("another") || text.contains("missing"), "{told}: {text}");
-                    // The command `pool check` finds it, too; and what can be saved is told.
-                    if let Ok(found) = examine_parts(mixed.join("db"), &Options::new()) {
-                        assert!(!found.findings.is_empty(), "{told}: {name} of {other}");
-                    }
+                    // Looking for damage finds it, too; and what can be saved is told.
+                    let found = examine_parts(mixed.join("db"), &Options::new()).unwrap();
+                    assert!(!found.findings.is_empty(), "{told}: {name} of {other}");
                     if let Ok(saved) = salvage(mixed.join("db"), mixed.join("saved")) {
                         assert!(!saved.findings.is_empty(), "{told}: {name} of {other}");
                     }
+                    fs::write(mixed.join("db.files").join(&name), &own).unwrap();
+                    self.has_all(&mixed, moment, &format!("{told}: {name} of {other} taken back"));
                 }
             }
         }
         (tried, refused)
+    }
+
+    /// Puts all files of another moment beside those of `moment`, opens the database, and takes them
+    /// back if that was refused; returns whether it was.
+    fn with_all_of(&self, moment: &str, other: &str, told: &str) -> bool {
+        let mixed = self.mixed(moment);
+        for name in names(&self.place.path().join(other)) {
+            let theirs = self.place.path().join(other).join("db.files").join(&name);
+            fs::copy(theirs, mixed.join("db.files").join(&name)).unwrap();
+        }
+        let told = format!("{told}: all of {other} in {moment}");
+        match Database::open(mixed.join("db"), &Options::new()) {
+            Ok(db) => {
+                assert!(contents(&db).unwrap() == self.rows[moment], "{told}");
+                return false;
+            }
+            Err(_) => drop(examine_parts(mixed.join("db"), &Options::new())),
+        }
+        let own = names(&self.place.path().join(moment));
+        for name in names(&mixed).into_iter().filter(|name| !own.contains(name)) {
+            fs::remove_file(mixed.join("db.files").join(name)).unwrap();
+        }
+        for name in own {
+            let file = mixed.join("db.files").join(&name);
+            assert!(file.exists(), "{told}: {name} is gone");
+            fs::copy(self.place.path().join(moment).join("db.files").join(&name), file).unwrap();
+        }
+        self.has_all(&mixed, moment, &told);
+        true
+    }
+
+    /// Makes a copy of a moment.
+    fn mixed(&self, moment: &str) -> std::path::PathBuf {
+        let mixed = self.place.path().join("mixed");
+        let _ = fs::remove_dir_all(&mixed);
+        fs::create_dir(&mixed).unwrap();
+        copy(&self.place.path().join(moment), &mixed);
+        mixed
+    }
+
+    /// Asserts that a refused database, with its own files, has all that it had.
+    fn has_all(&self, place: &Path, moment: &str, told: &str) {
+        let db = Database::open(place.join("db"), &Options::new());
+        let db = db.unwrap_or_else(|error| panic!("{told}: {error}"));
+        assert!(contents(&db).unwrap() == self.rows[moment], "{told}");
+        db.close().unwrap();
     }
 }
 
@@ -182,6 +227,12 @@ fn a_single_file_of_another_moment_or_database_is_refused() {
                 (tried, refused) = (tried + more, refused + no);
             }
             assert!(refused > 0, "{engine}: {refused} of {tried}");
+            let told = format!("{engine}, checkpoints {checkpoints}, closed {closes}");
+            for (moment, other) in
+                [("monday", "tuesday"), ("tuesday", "friday"), ("monday", "other")]
+            {
+                assert!(moments.with_all_of(moment, other, &told), "{told}: {other} in {moment}");
+            }
         }
     }
 }

@@ -45,7 +45,7 @@ pub enum MasterError {
     },
     /// The file belongs to another database.
     #[error(
-        "{name} belongs to a database with other tables or partitions; put the right file back"
+        "{name} belongs to another database or partition; put the right file back"
     )]
     Foreign {
         /// The file.

@@ -141,7 +141,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// [`WalOptions::reaches`].
     ///
     /// # Errors
-    /// [`WalError::Damaged`], [`WalError::Missing`], [`WalError::Short`] or [`WalError::Version`]:
+    /// [`WalError::Damaged`], [`WalError::Missing`], [`WalError::Short`], [`WalError::OtherEnd`] or [`WalError::Version`]:
     /// the log holds less than it must. [`WalError::Io`]. What `visit` returned. No byte of a record was changed then.
     pub fn recover<E: From<WalError>>(
         files: F,
@@ -205,6 +205,12 @@ impl<F: Files, M: Memory> Wal<F, M> {
             return Err(
                 WalError::Short { name: segment.name, at: scanned.end, last, needed }.into()
             );
+        }
+        if let Some(end) = options.end
+            && !end.allows(scanned.next_txn - 1)
+        {
+            let (last, needed) = (scanned.next_txn - 1, end.last);
+            return Err(WalError::OtherEnd { name: segment.name, last, needed }.into());
         }
         report.torn_tail_bytes = segment.used_after(scanned.end)?;
         if options.closed && report.torn_tail_bytes > 0 {

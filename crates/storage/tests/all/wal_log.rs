@@ -8,7 +8,8 @@ use storage::wal::{LogStart, Wal, WalError, WalOptions, WalReport};
 type Log = Wal<RecordingFiles, Dram>;
 
 const START: LogStart = LogStart { sequence: 3, txn: 100 };
-const OPTIONS: WalOptions = WalOptions { reserve_bytes: 4096, group: 2, closed: false, reaches: 0 };
+const OPTIONS: WalOptions =
+    WalOptions { reserve_bytes: 4096, group: 2, closed: false, reaches: 0, end: None };
 const BUFFER: Range = Range::new(8, 128);
 
 fn memory() -> Dram {
