@@ -44,9 +44,7 @@ pub enum MasterError {
         what: &'static str,
     },
     /// The file belongs to another database.
-    #[error(
-        "{name} belongs to another database or partition; put the right file back"
-    )]
+    #[error("{name} belongs to another database or partition; put the right file back")]
     Foreign {
         /// The file.
         name: String,
