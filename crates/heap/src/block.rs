@@ -73,6 +73,12 @@ impl Supply {
     fn lanes_end(&self, fixed: u32) -> u32 {
         self.blocks.last().map_or(fixed, |block| block.numbers().end)
     }
+
+    /// The block that begins with this lane.
+    pub(crate) fn block_of(&self, first: u16) -> Option<Block> {
+        let found = self.blocks.binary_search_by_key(&u32::from(first), |block| block.first);
+        found.ok().map(|index| self.blocks[index])
+    }
 }
 
 impl<M: Memory> Heap<M> {
@@ -93,13 +99,6 @@ impl<M: Memory> Heap<M> {
     fn next_at(&self, block: Option<&Block>) -> Off<u64> {
         let next = |block: &Block| Off::new(self.chunk_at(block.chunk) + NEXT_BLOCK_AT);
         block.map_or(FIRST_BLOCK, next)
-    }
-
-    /// The block that begins with this lane.
-    pub(crate) fn block_of(&self, first: u16) -> Option<Block> {
-        let blocks = &self.supply().blocks;
-        let found = blocks.binary_search_by_key(&u32::from(first), |block| block.first);
-        found.ok().map(|index| blocks[index])
     }
 
     /// Makes the next block, whose lanes can be used when this returns.

@@ -386,7 +386,7 @@ impl<M: Memory> Heap<M> {
                 let at = bitmap_word(self.chunk_at(chunk), word * 64);
                 persisted += u64::from(self.0.memory.load(at, Acquire)?.count_ones());
             }
-            let block = self.block_of(tag.lane).filter(|_| tag.class == BLOCK_CLASS);
+            let block = self.supply().block_of(tag.lane).filter(|_| tag.class == BLOCK_CLASS);
             let lanes = block.map_or(0, |block| block.lanes);
             let here = ChunkUse {
                 purpose: Purpose::from_number(tag.purpose).filter(|_| lanes == 0),

@@ -29,7 +29,7 @@ use crate::layout::{
     BLOCK_CLASS, ChunkTag, HIGH_WATER, HINT_CLASSES, MINI_LOG_AT, MiniEntry, SPAN_CLASS, TAKEN_AT,
 };
 use crate::mini;
-use crate::span::SPAN_INDEX;
+use crate::span::{Met, SPAN_INDEX};
 
 /// The purpose of an object. Objects of different purposes never share a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -235,7 +235,7 @@ impl<M: Memory> Lane<M> {
                 && self.undiscovered.contains(&chunk)
             {
                 // A hint is only a hint: what it names is checked like any other chunk.
-                self.learn(chunk)?;
+                self.learn(chunk, Met::Named)?;
             }
         }
         if self.classes[index].free == 0 {
@@ -353,7 +353,7 @@ impl<M: Memory> Lane<M> {
     pub fn discover(&mut self, chunks: usize) -> Result<bool, Bad> {
         for _ in 0..chunks {
             let Some(chunk) = self.undiscovered.next() else { return Ok(false) };
-            let next = self.learn(chunk)?;
+            let next = self.learn(chunk, Met::InTurn)?;
             self.undiscovered.start = self.undiscovered.start.max(next);
         }
         Ok(!self.undiscovered.is_empty())
@@ -361,15 +361,14 @@ impl<M: Memory> Lane<M> {
 
     /// Fills in what is known of a chunk from its persisted bits, if it is ours and not known yet;
     /// returns which one comes behind it.
-    fn learn(&mut self, number: u32) -> Result<u32, Bad> {
+    fn learn(&mut self, number: u32, met: Met) -> Result<u32, Bad> {
         if let Some(Some(chunk)) = self.chunks.get(number as usize) {
             return Ok(number + self.heap.chunks_of(chunk));
         }
-        let tag = match self.heap.tag_or_end(number)? {
-            Ok(tag) => tag,
+        let (tag, shape, many) = match self.heap.chunk_or_end(number, met)? {
+            Ok(chunk) => chunk,
             Err(next) => return Ok(next),
         };
-        let (shape, many) = self.heap.shape_of(number, tag)?;
         if u32::from(tag.lane) != self.number || tag.class == BLOCK_CLASS {
             return Ok(number + many);
         }
@@ -452,8 +451,11 @@ impl<M: Memory> Lane<M> {
         if supply.hints == Hints::Durable {
             supply.hints = Hints::Stored;
         }
-        drop(supply);
+        // Before another lane stores a hint the mark is durable. If not, a hint could reach the medium
+        // that names a chunk beyond the next fresh one; a fresh span, for which no hint goes, could
+        // have that chunk inside.
         memory.fence();
+        drop(supply);
         let index = purpose as usize * CLASSES + class;
         self.adopt(number, Chunk::new(shape, index as u16, vec![0; shape.words()]));
         Ok(())
@@ -478,7 +480,7 @@ impl<M: Memory> Lane<M> {
             if u64::from(number) >= self.heap.supply().high_water {
                 return Err(wild);
             }
-            self.learn(number)?;
+            self.learn(number, Met::Named)?;
         }
         let chunk = self.chunks.get(number as usize).and_then(|chunk| chunk.as_deref());
         let chunk = chunk.ok_or(wild)?;
@@ -624,6 +626,10 @@ impl<M: Memory> Lane<M> {
             }
         }
         drop(supply);
+        // What waits to be freed is gone with the rest.
+        if let Home::HandedOut(freed) = &self.home {
+            freed.forget();
+        }
         self.classes.iter_mut().for_each(|class| *class = Class::default());
         self.kept.clear();
     }

@@ -38,6 +38,10 @@ impl Freed {
     fn queue(&self) -> MutexGuard<'_, Vec<u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    pub(crate) fn forget(&self) {
+        self.queue().clear();
+    }
 }
 
 /// The place where a lane goes when it is dropped.
@@ -64,6 +68,8 @@ pub(crate) struct Known {
     kept: Vec<(usize, Vec<u64>)>,
     /// True if it has no empty chunk.
     emptied: bool,
+    /// True if what was given back to it could not be freed: others are taken before it.
+    damaged: bool,
 }
 
 /// The lanes in blocks.
@@ -129,6 +135,7 @@ impl<M: Memory> Heap<M> {
             recovered: new,
             kept: Vec::new(),
             emptied: false,
+            damaged: false,
         }
     }
 
@@ -160,7 +167,8 @@ impl<M: Memory> Heap<M> {
                 lane.recovered();
             }
             let done = work(&mut lane, &freed);
-            let known = Known { emptied: done.is_ok(), ..lane.put_away(freed) };
+            let (emptied, damaged) = (done.is_ok(), done.is_err());
+            let known = Known { emptied, damaged, ..lane.put_away(freed) };
             handed_out.idle.insert(index, known);
             done?;
         }
@@ -228,9 +236,11 @@ impl<M: Memory> Lanes<M> {
         if handed_out.idle.is_empty() && handed_out.unused.is_empty() {
             self.0.more_lanes(&mut handed_out)?;
         }
-        let known = match handed_out.idle.pop() {
-            Some(known) => known,
-            None => self.unused(&mut handed_out, None),
+        let sound = handed_out.idle.iter().rposition(|known| !known.damaged);
+        let known = match sound {
+            Some(index) => handed_out.idle.remove(index),
+            None if !handed_out.unused.is_empty() => self.unused(&mut handed_out, None),
+            None => handed_out.idle.pop().expect("one of them has a lane"),
         };
         self.lend(handed_out, known)
     }
@@ -270,12 +280,18 @@ impl<M: Memory> Lanes<M> {
         let recovered = handed_out.recovered && !known.recovered;
         // A lane that is dropped asks for it.
         drop(handed_out);
-        let home = Home::HandedOut(Arc::clone(&known.freed));
+        let freed = Arc::clone(&known.freed);
+        let home = Home::HandedOut(Arc::clone(&freed));
         let mut lane = Lane::known(self.0.clone(), known, home);
         if recovered {
             lane.recovered();
         }
-        lane.free_given_back()?;
+        if let Err(bad) = lane.free_given_back() {
+            lane.home = Home::Away;
+            let known = Known { damaged: true, ..lane.put_away(freed) };
+            self.0.handed_out().idle.insert(0, known);
+            return Err(bad.into());
+        }
         Ok(lane)
     }
 
@@ -365,6 +381,7 @@ impl<M: Memory> Lane<M> {
             recovered: self.recovered,
             kept: std::mem::take(&mut self.kept),
             emptied: false,
+            damaged: false,
         }
     }
 

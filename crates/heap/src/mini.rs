@@ -131,6 +131,10 @@ fn header_word<M: Memory>(memory: &M, entries: &[MiniEntry], words: usize) -> Re
     if let Some(entry) = entries[..words].iter().find(|entry| !entry.at.is_multiple_of(8)) {
         return Err(Bad::Misaligned { at: entry.at, align: 8 });
     }
+    // And so it may in what is no line.
+    if let Some(run) = entries[words..].iter().find(|run| !run.at.is_multiple_of(LINE_BYTES)) {
+        return Err(Bad::Misaligned { at: run.at, align: LINE_BYTES });
+    }
     let mut sum = crc32c::crc32c(entries.as_bytes());
     for run in &entries[words..] {
         let bytes = run.value.saturating_mul(LINE_BYTES);
@@ -149,4 +153,29 @@ fn header_word<M: Memory>(memory: &M, entries: &[MiniEntry], words: usize) -> Re
         }
     }
     Ok(u64::from(sum) << 32 | (entries.len() as u64) << 16 | words as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The checksum of such a record cannot be right, and working it out must not go wrong.
+    #[test]
+    fn a_record_whose_lines_do_not_begin_at_a_line_is_none() {
+        let memory = pm::Recording::new(1 << 20).unwrap();
+        memory.grow(64 << 10).unwrap();
+        let area = Range::new(8192, crate::layout::LANE_AREA_BYTES);
+        let header = Off::<u64>::new(area.start + MINI_LOG_AT);
+        for at in (32_768..32_768 + LINE_BYTES).step_by(4) {
+            let run = MiniEntry { at, value: 2 };
+            let words = (30..50).map(|word| MiniEntry { at: 32_768 + word * 8 - 240, value: 7 });
+            let mut entries: Vec<MiniEntry> = words.collect();
+            entries.push(run);
+            memory.copy(Off::new(header.get() + 64), entries.as_bytes());
+            memory.store(header, 1 << 32 | 21 << 16 | 20);
+            finish(&memory, area).unwrap();
+            assert_eq!(memory.load(header, Acquire), Ok(0));
+            assert_eq!(memory.load(Off::new(32_768), Acquire), Ok(0), "{at}: it was applied");
+        }
+    }
 }

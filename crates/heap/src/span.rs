@@ -48,6 +48,15 @@ fn span_word(number: u32, chunks: u32) -> u64 {
     u64::from(crc32c::crc32c_append(sum, &chunks.to_le_bytes())) << 32 | u64::from(chunks)
 }
 
+/// Says how somebody comes upon a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Met {
+    /// They go over all chunks, past those within spans.
+    InTurn,
+    /// A hint or an offset leads there, which may be wrong: it may lie in a span.
+    Named,
+}
+
 impl Supply {
     /// The chunk behind the span of this process that `number` lies in and does not begin, if it does.
     fn end_of_span(&self, number: u32) -> Option<u32> {
@@ -78,14 +87,18 @@ impl Supply {
 impl<M: Memory> Heap<M> {
     /// Returns how the slots of a chunk with this tag lie, and how many chunks it is.
     pub(crate) fn shape_of(&self, number: u32, tag: ChunkTag) -> Result<(Shape, u32), Bad> {
+        self.shape_in(&self.supply(), number, tag)
+    }
+
+    fn shape_in(&self, supply: &Supply, number: u32, tag: ChunkTag) -> Result<(Shape, u32), Bad> {
         if tag.class < BLOCK_CLASS {
             return Ok((self.0.shapes[usize::from(tag.class)], 1));
         }
-        let chunks = self.length_of(number)?;
+        let chunks = self.length_in(supply, number)?;
         if tag.class == SPAN_CLASS {
             return Ok((self.span_shape(chunks), chunks));
         }
-        if self.block_of(tag.lane).is_none_or(|block| block.chunk != number) {
+        if supply.block_of(tag.lane).is_none_or(|block| block.chunk != number) {
             return Err(Bad::Damaged { what: "block of lanes", at: self.chunk_at(number) });
         }
         Ok((Shape::default(), chunks))
@@ -93,11 +106,15 @@ impl<M: Memory> Heap<M> {
 
     /// Returns how many chunks the span, or the block of lanes, is that begins with this one.
     pub(crate) fn length_of(&self, number: u32) -> Result<u32, Bad> {
+        self.length_in(&self.supply(), number)
+    }
+
+    fn length_in(&self, supply: &Supply, number: u32) -> Result<u32, Bad> {
         let at = self.chunk_at(number);
         let word = self.memory().load(Off::new(at + SPAN_WORD_AT), Acquire)?;
         let chunks = word as u32;
         let end = u64::from(number) + u64::from(chunks);
-        if word != span_word(number, chunks) || chunks == 0 || end > self.supply().high_water {
+        if word != span_word(number, chunks) || chunks == 0 || end > supply.high_water {
             return Err(Bad::Damaged { what: "span of chunks", at });
         }
         Ok(chunks)
@@ -122,7 +139,7 @@ impl<M: Memory> Heap<M> {
     /// stored over it not: what is not known to be durable is flushed. The caller fences.
     fn forget_hints(&self, supply: &mut Supply, chunks: std::ops::Range<u64>) -> Result<(), Bad> {
         let (memory, named) = (self.memory(), chunks.start + 1..chunks.end + 1);
-        let hints = std::mem::replace(&mut supply.hints, Hints::Durable);
+        let hints = supply.hints;
         let fixed = (0..self.lanes()).map(|lane| self.lane_at(lane));
         let handed_out = supply
             .blocks
@@ -145,6 +162,7 @@ impl<M: Memory> Heap<M> {
                 }
             }
         }
+        supply.hints = Hints::Durable;
         Ok(())
     }
 
@@ -187,28 +205,35 @@ impl<M: Memory> Heap<M> {
         Ok((number, fresh))
     }
 
-    /// Reads a chunk's tag, where nobody else changes it: `Err` is the chunk behind it, if it is
-    /// free, or within a span of this process.
-    pub(crate) fn tag_or_end(&self, number: u32) -> Result<Result<ChunkTag, u32>, Bad> {
+    /// Reads a chunk's tag, with its shape and how many chunks it is: `Err` is the chunk behind it, if
+    /// it is free, or within a span of this process. Meanwhile no chunk changes hands.
+    pub(crate) fn chunk_or_end(
+        &self,
+        number: u32,
+        met: Met,
+    ) -> Result<Result<(ChunkTag, Shape, u32), u32>, Bad> {
         let mut supply = self.supply();
         if let Some(end) = supply.end_of_span(number) {
             return Ok(Err(end));
         }
-        // Without a tag below the high-water mark it is free: it was given back, or a crash has ended
-        // the taking half-way.
-        let tag = self.tag(number)?;
-        if tag.is_none() {
-            supply.free.insert(number);
-        }
-        Ok(tag.ok_or(number + 1))
+        let Some(tag) = self.tag(number)? else {
+            // Without a tag below the high-water mark it is free: it was given back, or a crash has
+            // ended the taking half-way. Within an older span the word would be of its contents.
+            if met == Met::InTurn {
+                supply.free.insert(number);
+            }
+            return Ok(Err(number + 1));
+        };
+        let (shape, chunks) = self.shape_in(&supply, number, tag)?;
+        Ok(Ok((tag, shape, chunks)))
     }
 
     /// Finds all chunks that are free.
     pub(crate) fn find_free_chunks(&self) -> Result<(), Bad> {
         let (mut next, end) = (0, self.supply().high_water as u32);
         while next < end {
-            next = match self.tag_or_end(next)? {
-                Ok(tag) => next + self.shape_of(next, tag)?.1,
+            next = match self.chunk_or_end(next, Met::InTurn)? {
+                Ok((_, _, chunks)) => next + chunks,
                 Err(behind) => behind,
             };
         }

@@ -287,6 +287,65 @@ fn a_volatile_lane_is_cleared_by_whoever_has_it() {
     }
 }
 
+/// An object that still waits to be freed when all of its lane's objects go is not freed once more.
+#[test]
+fn an_object_that_was_given_back_is_gone_when_its_lane_is_cleared() {
+    for abandons in [false, true] {
+        let heap = Heap::format(Dram::new(1 << 20).unwrap(), options(1)).unwrap();
+        let lanes = Lanes::of(&heap);
+        let (mut one, mut other) = (lanes.take().unwrap(), lanes.take().unwrap());
+        let freed = one.allocate(3000, Purpose::Table).unwrap();
+        lanes.give_back(freed).unwrap();
+        if abandons {
+            one.abandon().unwrap();
+            one = lanes.take().unwrap();
+        } else {
+            one.clear();
+        }
+        assert_eq!(lanes.collect().unwrap(), 0, "abandons: {abandons}");
+        let mut all: Vec<u64> = (0..4)
+            .flat_map(|_| [&mut one, &mut other].map(|lane| lane.allocate(3000, Purpose::Table)))
+            .map(Result::unwrap)
+            .collect();
+        assert!(all.contains(&freed), "the chunk serves again");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 8, "abandons: {abandons}: a slot was handed out twice");
+    }
+}
+
+/// Damage in what was given back to one lane is an error once; the others serve.
+#[test]
+fn a_lane_that_cannot_free_what_it_was_given_back_is_taken_last() {
+    for used in [false, true] {
+        let (memory, heap) = formatted(LIMIT);
+        let at = persisted(&mut Lanes::of(&heap).take().unwrap(), 1, 3000);
+        let (memory, heap) = reopened(&memory, LIMIT);
+        let lanes = Lanes::of(&heap);
+        if used {
+            // The owner of the object is dropped last.
+            let all: Vec<_> = (0..IN_A_BLOCK).map(|_| lanes.take().unwrap()).collect();
+            all.into_iter().rev().for_each(drop);
+        }
+        lanes.give_back(at).unwrap();
+        // The tag of the object's chunk.
+        let chunk = (0..at).rev().find(|start| {
+            start.is_multiple_of(8)
+                && memory.read(Off::new(*start)).is_ok_and(|tag| {
+                    let tag: [u8; 4] = tag;
+                    tag == *b"PDCK"
+                })
+        });
+        memory.store(Off::new(chunk.unwrap()), 1);
+        assert!(lanes.take().is_err(), "used: {used}");
+        let mut all: Vec<_> = (1..IN_A_BLOCK).map(|_| lanes.take().unwrap()).collect();
+        assert!(lanes.take().is_err() && lanes.collect().is_err(), "used: {used}");
+        all.pop();
+        all.push(lanes.take().unwrap());
+        assert_eq!(lanes.count(), IN_A_BLOCK);
+    }
+}
+
 #[test]
 fn recovery_takes_the_lane_of_an_object() {
     let (memory, heap) = formatted(LIMIT);

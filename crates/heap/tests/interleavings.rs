@@ -485,3 +485,69 @@ fn threads_that_are_handed_lanes_at_once_keep_what_is_theirs() {
     let schedules = interleave(40, lanes_are_handed_out);
     println!("{schedules} schedules");
 }
+
+/// Two lanes take fresh chunks at once. After a power cut a third lane takes a span where the chunks
+/// were; whoever opens the heap then follows the hints of the first two.
+fn fresh_chunks_at_once() {
+    let (memory, heap) = formatted(3);
+    memory.memory.start();
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let mut lane = heap.lane(number);
+            scope.spawn(move || lane.allocate(3000, Purpose::Table).unwrap());
+        }
+    });
+    every_crash(&memory.memory.stop(), |heap, _| {
+        let mut lane = heap.lane(2);
+        let at = lane.allocate(20_000, ::heap::Purpose::Log).unwrap();
+        lane.mark_persisted(at, &mut LineSet::new());
+        heap.memory().copy(Off::new(at), &[0; 20_000]);
+        for number in 0..2u64 {
+            // Inner chunks that look like those of this lane.
+            let tag = u64::from(u32::from_le_bytes(*b"PDCK")) | 59 << 32 | number << 48;
+            for inner in 1..3 {
+                heap.memory().store(Off::new((at / 8192 + inner) * 8192), tag);
+            }
+            let memory = Recording::from_image(&heap.memory().contents(), LIMIT).unwrap();
+            let next = Found::open(memory).unwrap();
+            let slot = next.lane(number as u32).allocate(3000, ::heap::Purpose::Table).unwrap();
+            assert!(!(at..at + 20_000).contains(&slot), "{slot:#x} lies in the span at {at:#x}");
+        }
+    });
+}
+
+#[test]
+fn a_hint_is_not_durable_before_the_mark_that_it_lies_below() {
+    let schedules = interleave(100, fresh_chunks_at_once);
+    println!("{schedules} schedules");
+}
+
+/// One lane gives a span back and takes a larger one over it; meanwhile another thread looks for
+/// chunks that are free.
+fn a_span_grows_over_another() {
+    let (memory, heap) = formatted(1);
+    let mut lane = heap.lane(0);
+    lane.recovered();
+    // Two chunks each; the last one keeps the others below the mark.
+    let mut spans = [(); 3].map(|()| lane.allocate(12_000, Purpose::Log).unwrap());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..4 {
+                lane.release(spans[0]);
+                lane.release(spans[1]);
+                let at = lane.allocate(30_000, Purpose::Log).unwrap();
+                memory.copy(Off::new(at), &[0xff; 30_000]);
+                lane.release(at);
+                spans[..2].fill_with(|| lane.allocate(12_000, Purpose::Log).unwrap());
+                assert_eq!(at, spans[0], "the same chunks");
+            }
+        });
+        scope.spawn(|| (0..8).for_each(|_| heap.find_free_chunks().unwrap()));
+    });
+}
+
+#[test]
+fn who_looks_for_free_chunks_reads_no_contents_for_a_length() {
+    let schedules = interleave(1000, a_span_grows_over_another);
+    println!("{schedules} schedules");
+}

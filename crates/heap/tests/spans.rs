@@ -226,3 +226,22 @@ fn the_length_of_a_span_is_checked() {
         assert!(heap.lane(0).allocate(100, Purpose::Index).is_err());
     }
 }
+
+/// A wild offset may lead into a span that was there when the heap was opened, to a word that is zero.
+#[test]
+fn an_offset_into_a_span_makes_none_of_its_chunks_free() {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let heap = Heap::format(memory.clone(), options(2)).unwrap();
+    let mut lane = heap.lane(0);
+    let at = lane.allocate(50_000, Purpose::Table).unwrap();
+    memory.copy(Off::new(at), &[0; 50_000]);
+    lane.mark_persisted(at, &mut LineSet::new());
+    let heap = Heap::open(Recording::from_image(&memory.contents(), LIMIT).unwrap()).unwrap();
+    let (mut lane, mut other) = (heap.lane(0), heap.lane(1));
+    for inner in (at..at + 50_000).step_by(CHUNK as usize).skip(1) {
+        assert!(lane.clear_persisted(inner, &mut LineSet::new()).is_err());
+        lane.release(inner);
+        let slot = other.allocate(7000, Purpose::Table).unwrap();
+        assert!(!(at..at + 50_000).contains(&slot), "{slot:#x} lies in the span at {at:#x}");
+    }
+}
