@@ -375,7 +375,7 @@ impl<M: Memory> Heap<M> {
         let mut uses = Vec::with_capacity(chunks as usize);
         while uses.len() < chunks as usize {
             let chunk = uses.len() as u32;
-            let tag = self.tag(chunk)?.filter(|_| !free.contains(&chunk));
+            let tag = if free.contains(&chunk) { None } else { self.tag(chunk)? };
             let Some(tag) = tag else {
                 uses.push(nothing);
                 continue;

@@ -216,6 +216,10 @@ impl<M: Memory> Heap<M> {
         if let Some(end) = supply.end_of_span(number) {
             return Ok(Err(end));
         }
+        // In volatile memory it may have contents where its tag will stand.
+        if supply.free.contains(&number) {
+            return Ok(Err(number + 1));
+        }
         let Some(tag) = self.tag(number)? else {
             // Without a tag below the high-water mark it is free: it was given back, or a crash has
             // ended the taking half-way. Within an older span the word would be of its contents.

@@ -39,7 +39,7 @@ fn contents(stamp: u64, bytes: u64) -> Vec<u8> {
     contents
 }
 
-/// From this stamp on objects take two chunks, but for some.
+/// The stamp from which on objects take two chunks, but for some.
 const SPANS: u64 = 1 << 20;
 
 fn size(stamp: u64) -> u64 {
@@ -78,14 +78,14 @@ fn replace(lane: &mut Lane<Recording>, slot: u64, stamp: u64) {
 
 const NAMES: u64 = 4;
 
-/// What each note acknowledges: the stamp under each name.
+/// The state that each note acknowledges: the stamp under each name.
 struct Story {
     trace: Trace,
     acknowledged: Vec<[u64; NAMES as usize]>,
     /// Objects that crashes may have left persisted without a name: this protocol has no log that
     /// would know them.
     leaks: usize,
-    /// Whether it is that of a process after a kill.
+    /// True if it is that of a process after a kill.
     killed: bool,
 }
 
@@ -151,7 +151,7 @@ fn named(heap: &Heap<Recording>) -> Result<([u64; NAMES as usize], BTreeSet<u64>
     Ok((found, reachable))
 }
 
-/// What is wrong with the state that a crash left behind, if anything.
+/// Returns what is wrong with the state that a crash left behind, if anything.
 fn verdict(image: &[u8], story: &Story, noted: u64) -> Result<(), String> {
     let heap = open(image)?;
     let memory = heap.memory().clone();
@@ -551,7 +551,7 @@ fn a_power_cut_after_a_kill_leaves_the_heap_sound() {
     assert_eq!(power_cuts(&nexts, Trace::clone, check_minis(area)), None);
 }
 
-/// What only opening the heap flushes and fences, it does for the case above.
+/// Each flush and fence that opening the heap alone has is there for the case above.
 #[test]
 fn the_test_of_kills_fails_without_one_flush_or_fence_of_opening() {
     let (trace, area) = mini_story(4);

@@ -69,7 +69,7 @@ fn insert(model: &Mutex<Model>, at: u64, stamp: u64, bytes: u64) {
     model.insert(at, (stamp, bytes));
 }
 
-/// What a thread does with one lane: objects become persisted, some of them are freed again, and some
+/// Does what a thread does with one lane: objects become persisted, some of them are freed again, and some
 /// that others have made are given back to their lanes.
 fn turn<M: Memory>(lanes: &Lanes<M>, model: &Mutex<Model>, random: &mut SmallRng, stamp: &mut u64) {
     let mut lane = lanes.take().unwrap();
@@ -235,7 +235,7 @@ fn a_lane_that_is_taken_again_is_as_it_was_left() {
     assert_eq!(memory.len(), length);
 }
 
-/// What an owner has lost track of is found again: slots and spans that are not persisted, and no
+/// Objects that an owner has lost track of are found again: slots and spans that are not persisted, and no
 /// others.
 #[test]
 fn what_is_not_persisted_in_an_abandoned_lane_is_free() {
@@ -440,7 +440,7 @@ fn empty_chunks_of_lanes_that_nobody_has_serve_a_full_memory() {
     drop((memory, heap));
 }
 
-/// Where there is no room, taking a lane is an error that changes nothing; chunks that a crash has
+/// Taking a lane where there is no room is an error that changes nothing; chunks that a crash has
 /// left free, and that nobody has come upon, are room.
 #[test]
 fn a_block_that_finds_no_room_is_an_error() {

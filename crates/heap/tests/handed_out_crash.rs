@@ -16,10 +16,10 @@ use pm::{
 const LIMIT: u64 = 1 << 20;
 const CHUNK: u64 = 8 << 10;
 const IN_A_BLOCK: usize = 7;
-/// Where the record of a mini-transaction begins in a lane's area.
+/// The place where the record of a mini-transaction begins in a lane's area.
 const RECORD: usize = 3072;
 const NAMES: u64 = 4;
-/// Of an object: whole lines, which no other one shares.
+/// Bytes of an object: whole lines, which no other one shares.
 const BYTES: u64 = 128;
 const SENTINEL: u64 = 0x5e17;
 
@@ -66,7 +66,7 @@ fn durable_object(lane: &mut Lane<Recording>, stamp: u64) -> u64 {
     at
 }
 
-/// What a note acknowledges.
+/// The state that a note acknowledges.
 #[derive(Clone, Default, Debug)]
 struct Acknowledged {
     /// The stamp under each name.
@@ -190,7 +190,7 @@ fn story() -> (Trace, Vec<Acknowledged>) {
     (memory.stop(), teller.notes)
 }
 
-/// What is wrong with the state that a crash left behind, if anything.
+/// Returns what is wrong with the state that a crash left behind, if anything.
 fn verdict(image: &[u8], notes: &[Acknowledged], noted: u64) -> Result<(), String> {
     let say = |bad: &dyn std::fmt::Display| bad.to_string();
     let (before, after) =

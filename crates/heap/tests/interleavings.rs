@@ -125,7 +125,7 @@ impl Memory for Shared {
     }
 }
 
-/// What a heap holds after a crash, as the crate sees it.
+/// The heap after a crash, as the crate sees it.
 type Found = ::heap::Heap<Recording>;
 
 /// Runs `story` under so many random schedules, and as many that change threads rarely; returns
@@ -176,7 +176,7 @@ fn durably_free(lane: &mut Lane<Shared>, at: u64) {
     lane.release(at);
 }
 
-/// What the threads of a story have made durable: notes of the trace count the changes.
+/// The objects that the threads of a story have made durable: notes of the trace count the changes.
 #[derive(Default)]
 struct Ledger {
     now: BTreeMap<u64, (u64, u64)>,

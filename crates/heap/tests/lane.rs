@@ -21,7 +21,7 @@ fn recording() -> Recording {
     Recording::pool(16 << 10, LIMIT).unwrap()
 }
 
-/// What an object was given when it was allocated.
+/// The contents that an object was given when it was allocated.
 #[derive(Clone, Copy, Debug)]
 struct Object {
     bytes: u64,
@@ -397,7 +397,7 @@ fn impossible_shapes_are_refused() {
     }
 }
 
-/// What an object costs that is allocated, marked and freed on its own: no fence is the
+/// The cost of an object that is allocated, marked and freed on its own: no fence is the
 /// allocator's, and one line of a bitmap each time.
 #[test]
 fn allocating_and_freeing_cost_a_line_each_and_no_fence() {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use heap::{Heap, HeapError, HeapOptions, LARGE_ALIGN, Lane, MAX_OBJECT_BYTES, Purpose};
+use heap::{Heap, HeapError, HeapOptions, LARGE_ALIGN, Lane, Lanes, MAX_OBJECT_BYTES, Purpose};
 use pm::{Dram, LineSet, Memory, Off, Recording};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -244,4 +244,19 @@ fn an_offset_into_a_span_makes_none_of_its_chunks_free() {
         let slot = other.allocate(7000, Purpose::Table).unwrap();
         assert!(!(at..at + 50_000).contains(&slot), "{slot:#x} lies in the span at {at:#x}");
     }
+}
+
+/// A volatile span that is cleared leaves its contents where tags of chunks will stand.
+#[test]
+fn chunks_that_are_known_to_be_free_are_not_read() {
+    let heap = Heap::format(Dram::new(64 << 10).unwrap(), options(1)).unwrap();
+    let mut lane = heap.lane(0);
+    let three = lane.allocate(20_000, Purpose::Table).unwrap();
+    heap.memory().copy(Off::new(three), &[0xff; 20_000]);
+    lane.clear();
+    assert_eq!(lane.allocate(12_000, Purpose::Table).unwrap(), three, "two of its chunks");
+    // There is no room for a block of lanes, whichever chunks are free.
+    let none = Lanes::of(&heap).take();
+    assert!(matches!(none, Err(HeapError::Full(_))), "{none:?}");
+    assert_eq!(heap.chunk_use().unwrap().len(), 3);
 }

@@ -1,4 +1,4 @@
-//! What lanes share, in two threads: Miri is to see it (`scripts/miri`).
+//! The things that lanes share, in two threads: Miri is to see them (`scripts/miri`).
 
 use heap::{Heap, HeapOptions, Lanes, Purpose};
 use pm::{Dram, LineSet, Memory, Off};
