@@ -532,14 +532,14 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::Inp,
         "the log is written behind the sync",
         How::WriteBehindSync,
-        code("storage/src/wal.rs", "spill", "write_at"),
+        code("storage/src/wal.rs", "spill", "write_bytes"),
     ),
     fault(
         "inp/log-record-lost",
         EngineKind::Inp,
         "a piece of the log is not written",
         How::NoWrite,
-        code("storage/src/wal.rs", "spill", "write_at"),
+        code("storage/src/wal.rs", "spill", "write_bytes"),
     ),
     fault(
         "inp/segment-not-synced",
@@ -637,7 +637,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::Log,
         "the log is written behind the sync",
         How::WriteBehindSync,
-        code("storage/src/wal.rs", "spill", "write_at"),
+        code("storage/src/wal.rs", "spill", "write_bytes"),
     ),
     fault(
         "log/run-not-synced",

@@ -145,13 +145,15 @@ impl Database<Native> {
             .then(|| HostFiles::create_at(files_at, header.domain, header.modelled))
             .transpose()
             .map_err(|source| Error::Io { path: path.clone(), source })?;
-        let create = || {
+        let mut pairing = None;
+        let mut create = || {
             let mut media = Media::native(pool.clone());
             if let Some(files) = &files {
                 files.lock()?;
                 files.set_stamp(stamp_of(header.uuid));
                 let marked = Pairing::create(files, header.uuid);
-                marked.map_err(|source| Error::Io { path: path.clone(), source })?;
+                let error = |source| Error::Io { path: path.clone(), source };
+                pairing = Some(marked.map_err(error)?);
                 media.attach(files.clone(), options.volatile_bytes);
             }
             Self::create_as(Which::Known(&engine), media, schema, options)
@@ -162,7 +164,7 @@ impl Database<Native> {
                 let _ = files.discard();
             }
         })?;
-        database.host = Some(Host { pool, files });
+        database.host = Some(Host { pool, files, pairing });
         Ok(database)
     }
 
@@ -206,7 +208,8 @@ impl Database<Native> {
         }
         let mut database = opened?;
         database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
-        database.host = Some(Host { pool, files: paired.map(|paired| paired.files) });
+        let (files, pairing) = paired.map(|paired| (paired.files, paired.pairing)).unzip();
+        database.host = Some(Host { pool, files, pairing });
         Ok(database)
     }
 

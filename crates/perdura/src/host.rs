@@ -18,16 +18,15 @@ use crate::error::Error;
 pub(crate) struct Host {
     pub(crate) pool: Pool,
     pub(crate) files: Option<HostFiles>,
+    /// The file in the directory that says whose the files are, open since the database is.
+    pub(crate) pairing: Option<Pairing<HostFiles>>,
 }
 
 impl Host {
     /// Notes where each partition ends, before the pool says that it is closed: see [`Ends`].
     pub(crate) fn note_ends(&self, last: Vec<u64>) -> Result<(), Error> {
-        let Some(files) = &self.files else { return Ok(()) };
-        match open_pairing(files)? {
-            Ok(pairing) => pairing.note_ends(last).map_err(at_identity(files)),
-            Err(whose) => Err(other_files(&self.pool, files.path(), whose)),
-        }
+        let (Some(files), Some(pairing)) = (&self.files, &self.pairing) else { return Ok(()) };
+        pairing.note_ends(last).map_err(at_identity(files))
     }
 
     /// Whether names still lead to what is closed here: whoever opens the database next gets what
@@ -87,7 +86,7 @@ fn other_files(pool: &Pool, files: &Path, whose: FilesOf) -> Error {
 /// A pool's files, and that they belong to it.
 pub(crate) struct Paired {
     pub(crate) files: HostFiles,
-    pairing: Pairing<HostFiles>,
+    pub(crate) pairing: Pairing<HostFiles>,
     pub(crate) ends: EndsOf,
 }
 

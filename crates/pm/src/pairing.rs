@@ -169,7 +169,7 @@ impl<F: Files> Pairing<F> {
     /// # Errors
     /// No room, or the medium failed.
     #[track_caller]
-    pub fn create(files: &F, uuid: [u8; 16]) -> io::Result<()> {
+    pub fn create(files: &F, uuid: [u8; 16]) -> io::Result<Self> {
         let file = files.create(IDENTITY)?;
         let epoch = Epoch::default();
         let counts = Layout {
@@ -183,8 +183,12 @@ impl<F: Files> Pairing<F> {
         };
         // What a later change overwrites has space.
         file.reserve(IDENTITY_BYTES)?;
-        Self { file, counts, copy: 1 }.write(epoch, epoch)?;
-        files.sync_directory()
+        let mut pairing = Self { file, counts, copy: 1 };
+        // Both copies: one that is damaged later is not needed.
+        pairing.write(epoch, epoch)?;
+        pairing.write(epoch, epoch)?;
+        files.sync_directory()?;
+        Ok(pairing)
     }
 
     /// Reads whose files they are; `None` if nothing says so.

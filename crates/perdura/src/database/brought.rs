@@ -28,7 +28,7 @@ impl Database<Native> {
         let pool = Pool::create(path.as_ref(), &options.pool)?;
         let media = Media::native(pool.clone());
         let mut database = Self::create_with(media, schema, options, maker)?;
-        database.host = Some(Host { pool, files: None });
+        database.host = Some(Host { pool, files: None, pairing: None });
         Ok(database)
     }
 
@@ -52,7 +52,7 @@ impl Database<Native> {
         };
         let changed = Cell::new(false);
         let mut database = Self::open_checked(Some(maker), media, options, clean, mark, &changed)?;
-        database.host = Some(Host { pool, files: None });
+        database.host = Some(Host { pool, files: None, pairing: None });
         Ok(database)
     }
 }

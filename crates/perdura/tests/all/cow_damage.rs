@@ -115,7 +115,7 @@ fn the_file_of_another_database_is_refused() {
     let small = Schema::new().table(table);
     Database::create(&other, &small, &options()).unwrap().close().unwrap();
     std::fs::copy(directory.path().join("other.files").join("cow-0"), &file).unwrap();
-    refused(&path, "belongs to a database with other tables");
+    refused(&path, "belongs to another database or partition");
 }
 
 /// Every page in turn: what leads through it is an error, and so is the check.

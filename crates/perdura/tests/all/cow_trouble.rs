@@ -134,6 +134,13 @@ fn pages_of_transactions_whose_master_record_is_lost_are_damage() {
     mixed[4096..12_288].copy_from_slice(&old[4096..12_288]);
     mixed[4096 + 20] ^= 1;
     std::fs::write(&file, mixed).unwrap();
+    let refused = Database::open(&path, &options).unwrap_err().to_string();
+    assert!(refused.contains("another moment"), "{refused}");
+    // Where nothing says how it ended, reading finds it.
+    let identity = directory.path().join("db.files").join("identity");
+    let mut bytes = std::fs::read(&identity).unwrap();
+    bytes[4608..].fill(0);
+    std::fs::write(&identity, bytes).unwrap();
     let db = Database::open(&path, &options).unwrap();
     assert_eq!(db.recovery_report().second_copies, 1);
     let read = contents(&db).unwrap_err().to_string();

@@ -260,6 +260,13 @@ fn a_torn_log_of_a_closed_database_is_damage() {
         let mark = read_files(&damaged.path).remove("identity").unwrap();
         files.insert("identity".into(), mark);
         write_files(&damaged.path, &files);
+        let refused = Database::open(&damaged.path, &options(engine)).unwrap_err().to_string();
+        assert!(refused.contains("another moment"), "{engine}: it was there when it was closed");
+        // As if it had never been closed.
+        let mut mark = read_files(&damaged.path).remove("identity").unwrap();
+        mark[4608..].fill(0);
+        files.insert("identity".into(), mark);
+        write_files(&damaged.path, &files);
         let db = Database::open(&damaged.path, &options(engine)).unwrap();
         assert!(contents(&db).unwrap() != damaged.model);
         db.check().unwrap();

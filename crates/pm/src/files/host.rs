@@ -162,6 +162,9 @@ impl Drop for Directory {
         if self.lock.get().is_some() {
             unlock(&self.handle, self.forks);
         }
+        // Before the directory is closed: if it was removed meanwhile, another one may get its inode
+        // then.
+        drop(self.lock.take());
     }
 }
 

@@ -206,16 +206,16 @@ impl<F: Files, M: Memory> Wal<F, M> {
                 WalError::Short { name: segment.name, at: scanned.end, last, needed }.into()
             );
         }
+        report.torn_tail_bytes = segment.used_after(scanned.end)?;
+        if options.closed && report.torn_tail_bytes > 0 {
+            let what = "a record is torn, though the database was closed";
+            return Err(segment.damaged(scanned.end, what).into());
+        }
         if let Some(end) = options.end
             && !end.allows(scanned.next_txn - 1)
         {
             let (last, needed) = (scanned.next_txn - 1, end.last);
             return Err(WalError::OtherEnd { name: segment.name, last, needed }.into());
-        }
-        report.torn_tail_bytes = segment.used_after(scanned.end)?;
-        if options.closed && report.torn_tail_bytes > 0 {
-            let what = "a record is torn, though the database was closed";
-            return Err(segment.damaged(scanned.end, what).into());
         }
         if let Some(name) = never_begun {
             remove(&files, &name)?;

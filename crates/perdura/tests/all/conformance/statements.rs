@@ -95,7 +95,7 @@ fn a_statement_that_fails_changes_nothing() {
         let one = [(5, Value::F64(1.0))];
         assert!(matches!(update(Value::U64(99), &one), Err(Error::MissingKey { .. })));
         for (key, change) in [
-            (Value::I64(1), one[0]),
+            (Value::Text("1"), one[0]),
             (Value::U64(1), (0, Value::U64(1))),
             (Value::U64(1), (6, Value::U64(1))),
             (Value::U64(1), (5, Value::U64(1))),
