@@ -57,14 +57,14 @@ macro_rules! unflushed {
             (
                 "heap/src/lane.rs",
                 "carve",
-                "heap.taken_at(self.number)",
+                "memory.store(self.taken_at()",
                 "for the process after a kill, which sees it; after a power cut it says nothing, \
                  since what the chunk's tag says is durable then",
             ),
             (
                 "heap/src/lane.rs",
                 "carve",
-                "memory.store(hint",
+                "memory.store(self.hint(",
                 "says where to look first for free slots; what it names is checked like any chunk",
             ),
             (

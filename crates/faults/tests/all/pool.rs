@@ -117,7 +117,7 @@ fn values_of_several_chunks_survive_crashes() {
         survives(
             &format!("{engine}, large values"),
             &story,
-            Effort::once(3).then(Again::every(900, 1)),
+            Effort::once(3).then(Again::every(300, 1)),
         );
         let kills = story.explore_kills(None, 11);
         assert_eq!(kills.violation, None, "{engine}, killed");

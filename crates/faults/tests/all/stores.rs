@@ -26,7 +26,7 @@ use pm::Site;
 const TAKEN: Explained = (
     "heap/src/lane.rs",
     "carve",
-    "heap.taken_at(self.number)",
+    "memory.store(self.taken_at()",
     "for the process after a kill, which sees it whatever persists: the chunk's tag may be stored \
      and not durable then. After a power cut what the tag says is durable",
 );
@@ -34,7 +34,7 @@ const TAKEN: Explained = (
 const HINT: Explained = (
     "heap/src/lane.rs",
     "carve",
-    "memory.store(hint",
+    "memory.store(self.hint(",
     "says where to look first for free slots; without it all chunks are looked through",
 );
 
