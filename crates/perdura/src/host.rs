@@ -112,6 +112,10 @@ impl EndsOf {
     ) -> Result<Self, Error> {
         let ends = pairing.ends().map_err(at_identity(files))?;
         let header = pool.info().header;
+        if header.clean && ends.is_none() {
+            // They were durable before the pool said that it is closed.
+            return Err(other_files(pool, files.path(), FilesOf::Damaged));
+        }
         let closed = header.clean.then_some(header.epoch);
         Ok(Self { pool: pool.clone(), path: files.path().to_owned(), ends, closed })
     }

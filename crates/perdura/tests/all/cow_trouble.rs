@@ -130,6 +130,7 @@ fn pages_of_transactions_whose_master_record_is_lost_are_damage() {
         driver.transaction(&db, &tables, &mut later, 1 + transaction % 7).unwrap();
     }
     db.close().unwrap();
+    Database::open(&path, &options).unwrap().abandon();
     let mut mixed = std::fs::read(&file).unwrap();
     mixed[4096..12_288].copy_from_slice(&old[4096..12_288]);
     mixed[4096 + 20] ^= 1;

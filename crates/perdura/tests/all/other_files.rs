@@ -237,3 +237,30 @@ fn a_single_file_of_another_moment_or_database_is_refused() {
         }
     }
 }
+
+/// The record of where partitions end is durable before the pool says that it is closed.
+#[test]
+fn a_damaged_record_of_ends_is_damage_in_a_closed_database_and_nothing_in_a_killed_one() {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
+        for closes in [true, false] {
+            let moments = Moments::of(engine, false, closes);
+            let mixed = moments.mixed("friday");
+            let identity = mixed.join("db.files").join("identity");
+            let mut bytes = fs::read(&identity).unwrap();
+            bytes[4650] ^= 1;
+            fs::write(&identity, bytes).unwrap();
+            match Database::open(mixed.join("db"), &Options::new()) {
+                Ok(db) => {
+                    assert!(!closes, "{engine}: it is closed");
+                    assert!(contents(&db).unwrap() == moments.rows["friday"], "{engine}");
+                }
+                Err(error) => {
+                    assert!(closes, "{engine}: {error}");
+                    assert!(error.to_string().contains("`identity`"), "{engine}: {error}");
+                    let saved = salvage(mixed.join("db"), mixed.join("saved")).unwrap();
+                    assert!(!saved.findings.is_empty(), "{engine}");
+                }
+            }
+        }
+    }
+}
