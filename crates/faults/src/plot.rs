@@ -60,7 +60,7 @@ pub const STANDARD: u64 = 0;
 /// Which story.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What it runs. All but the first is [`crate::script`]'s, and takes the engine, the seed, the
+    /// The workload. All but the first is [`crate::script`]'s, and takes the engine, the seed, the
     /// number of transactions and the groups from here.
     pub workload: Workload,
     /// The engine.

@@ -183,7 +183,7 @@ pub struct PaperSetting {
     pub machine: Machine,
 }
 
-/// Who commits in groups, and in which.
+/// The engines that commit in groups, and how large these are.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Commits {
@@ -230,7 +230,7 @@ impl PaperSetting {
         READ.get_or_init(|| Self::read(P1).expect("the file of the paper's setting is built in"))
     }
 
-    /// What it consists of, in a sentence.
+    /// Says in a sentence what it consists of.
     #[must_use]
     pub fn told(&self) -> String {
         let Self { commits, files, machine, .. } = self;

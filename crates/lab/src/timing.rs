@@ -44,7 +44,7 @@ impl Calibrations {
         self.lines.borrow().iter().map(|(bytes, host)| (*bytes, *host)).collect()
     }
 
-    /// What is known of files.
+    /// The known costs of files.
     pub(crate) fn files(&self) -> Option<FileCosts> {
         *self.files.borrow()
     }

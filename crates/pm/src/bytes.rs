@@ -36,7 +36,7 @@ use std::marker::PhantomData;
 /// let held: &[u8] = view.bytes(64, 7).into();
 /// ```
 ///
-/// What a race gives is said at [`View`](crate::View).
+/// [`View`](crate::View) says what a race gives.
 #[derive(Clone, Copy)]
 pub struct Bytes<'a> {
     start: *const u8,

@@ -49,7 +49,7 @@ impl Component {
 ///
 /// Natively a checked range of addresses; an emulated memory counts the lines that the reads touch.
 ///
-/// Whoever holds the view keeps stores away from what is read: by the lock of the bytes' owner, or by
+/// The holder of the view keeps stores away from what is read: by the lock of their owner, or by
 /// a snapshot, which keeps what it leads to from being used again. Types do not check that; the tests
 /// called `two_threads` do, under Miri. Where it fails, the processor gives aligned words that are old
 /// or new and, of longer reads, a mixture of them, and in the letter of the language it is a data race,

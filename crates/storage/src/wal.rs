@@ -145,7 +145,7 @@ pub struct WalOptions {
     /// The number of a transaction: a log that is recovered has every one before it, since a
     /// checkpoint that was written while they ran has parts of them.
     pub reaches: u64,
-    /// Of a log that is recovered: where it ends, if that is known.
+    /// The end of a log that is recovered, if that is known.
     pub end: Option<End>,
 }
 

@@ -21,13 +21,13 @@ struct Whole<'a> {
     points: Points<'a>,
     measurements: Vec<Cell<'a>>,
     calibrations: &'a [Line],
-    /// What files cost on this machine, if that was measured.
+    /// The cost of files on this machine, if that was measured.
     file_costs: Option<FileCosts>,
     /// Counts that differ between rounds: none unless there is a bug of ours.
     unequal: Vec<&'a str>,
     /// Each claim in our setting, and then each in the paper's.
     claims: Vec<&'a Tested>,
-    /// What follows from both.
+    /// The paragraph on both settings.
     follows: &'a str,
     targets: &'a [Tested],
 }

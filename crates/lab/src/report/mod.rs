@@ -42,7 +42,7 @@ pub struct Report {
     pub claims: Vec<Tested>,
     /// Their outcomes in the paper's setting.
     pub papers: Vec<Tested>,
-    /// What follows from both.
+    /// The paragraph on both settings.
     pub follows: String,
     /// The costs of files on the machine, if they were measured for the paper's setting.
     pub file_costs: Option<FileCosts>,
@@ -86,13 +86,13 @@ struct Data<'a> {
     calibrations: &'a [Line],
     file_costs: Option<FileCosts>,
     points: &'a [Point],
-    /// Of the paper's setting.
+    /// The same in the paper's setting.
     paper_points: &'a [Point],
     authors: Option<&'a [Point]>,
     claims: &'a [Tested],
     /// The same claims in the paper's setting.
     papers: &'a [Tested],
-    /// What follows from both.
+    /// The paragraph on both settings.
     follows: &'a str,
     targets: &'a [Tested],
 }
@@ -209,7 +209,7 @@ impl Report {
     }
 }
 
-/// What is smaller than wanted, by study. A study may have several workloads, each scaled in its own
+/// The smaller sizes, by study. A study may have several workloads, each scaled in its own
 /// way, and the paper's setting one of its own.
 fn scaled(measurements: &[Measurement]) -> BTreeMap<&str, Vec<String>> {
     let mut scaled: BTreeMap<&str, Vec<String>> = BTreeMap::new();

@@ -27,7 +27,7 @@ struct FootprintStage {
     setting: Setting,
     job: Job,
     cells: [Cell; 1],
-    /// What the engine keeps.
+    /// The caches and limits of the engine.
     sizes: EngineSizes,
 }
 

@@ -467,7 +467,7 @@ impl<E: Environment> Exclusive<'_, E> {
     /// ([`std::mem::forget`]), until the next one begins.
     ///
     /// # Errors
-    /// What `work` returned.
+    /// The error that `work` returned.
     #[inline]
     pub fn read<R>(
         &self,
@@ -479,7 +479,7 @@ impl<E: Environment> Exclusive<'_, E> {
     /// As [`Database::read_or`], in this partition.
     ///
     /// # Errors
-    /// What `work` returned.
+    /// The error that `work` returned.
     #[inline]
     pub fn read_or<R, X: From<Error>>(
         &self,

@@ -474,7 +474,7 @@ impl<M: Memory> Runs<M> {
     }
 
     /// Sets the MemTable's size after an abort: it is the size that it had before the transaction.
-    /// What was collected is forgotten.
+    /// Forgets what was collected.
     pub fn forget(&mut self, memtable_use: (u64, u64)) {
         (self.bytes, self.keys) = memtable_use;
         self.tables.forget();
