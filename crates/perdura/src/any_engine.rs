@@ -189,7 +189,7 @@ impl<E> AnyEngine<E> {
         self.open = true;
     }
 
-    /// It has ended, or ends now.
+    /// Marks the transaction as ended, or as about to end.
     #[inline]
     pub(crate) fn end(&mut self) {
         self.open = false;

@@ -32,14 +32,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came of a round.
+/// The outcome of a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// There was nothing to do.
+    /// Nothing was to be done.
     Idle,
-    /// Something was done.
+    /// Work was done.
     Worked,
-    /// There is something to do, but nothing could be done.
+    /// Work is left, but none of it could be done.
     Stuck,
 }
 
@@ -81,7 +81,7 @@ fn round<E: Environment>(
     round
 }
 
-/// Whether there is something to do. Who has stopped does nothing any more.
+/// Returns true if there is work that the engine can do. An engine that has stopped does none.
 fn can_work<E: Environment>(engine: &AnyEngine<E>) -> bool {
     engine.has_backlog() && !engine.is_stopped()
 }

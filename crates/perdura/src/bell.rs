@@ -1,4 +1,4 @@
-//! What wakes the thread in the background: see [`crate::background`].
+//! The bell that wakes the thread in the background: see [`crate::background`].
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard};
 
-/// How long nothing is tried when nothing could be done.
+/// The pause after a round in which nothing could be done.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 struct State {
     stop: bool,
-    /// Somebody has left a backlog since the thread fell asleep.
+    /// Set if somebody has left a backlog since the thread fell asleep.
     rung: bool,
 }
 
@@ -25,8 +25,8 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// There is a backlog. Called with the partition taken, so that the thread, which looks at
-    /// every partition before it sleeps, either sees the backlog or hears the bell.
+    /// Tells the thread of a backlog. Called with the partition taken, so that the thread, which
+    /// looks at every partition before it sleeps, either sees the backlog or hears the bell.
     #[inline]
     pub(crate) fn ring(&self) {
         if self.asleep.load(SeqCst) {
@@ -49,7 +49,7 @@ impl Bell {
         self.wake(|state| state.stop = true);
     }
 
-    /// Whether the thread is to end.
+    /// Returns true if the thread has to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.state().stop
     }

@@ -81,7 +81,8 @@ impl<E: Environment> Tx<'_, E> {
 macro_rules! one_call {
     ($owner:ty; $($mutable:tt)?) => {
         impl<E: Environment> $owner {
-            /// As [`Tx::insert`]: a transaction of one statement; durable unless commits are grouped.
+            /// Works as [`Tx::insert`], in a transaction of one statement; durable unless commits
+            /// are grouped.
             ///
             /// # Errors
             /// As [`Tx::insert`] and [`Database::write`].
@@ -93,7 +94,7 @@ macro_rules! one_call {
                 self.write(|tx| tx.insert(table, values))
             }
 
-            /// As [`Tx::insert_if_absent`]: a transaction of one statement.
+            /// Works as [`Tx::insert_if_absent`], in a transaction of one statement.
             ///
             /// # Errors
             /// As [`Tx::insert_if_absent`] and [`Database::write`].
@@ -105,7 +106,7 @@ macro_rules! one_call {
                 self.write(|tx| tx.insert_if_absent(table, values))
             }
 
-            /// As [`Tx::upsert`]: a transaction of its own.
+            /// Works as [`Tx::upsert`], in a transaction of its own.
             ///
             /// # Errors
             /// As [`Tx::upsert`] and [`Database::write`].
@@ -117,7 +118,8 @@ macro_rules! one_call {
                 self.write(|tx| tx.upsert(table, values))
             }
 
-            /// As [`Tx::modify`]: a transaction of its own. `change` is run as often as it is.
+            /// Works as [`Tx::modify`], in a transaction of its own. `change` is run each time that
+            /// the transaction is.
             ///
             /// # Errors
             /// As [`Tx::modify`] and [`Database::write`].
@@ -130,7 +132,7 @@ macro_rules! one_call {
                 self.write(|tx| tx.modify(table, key, &mut change))
             }
 
-            /// As [`Tx::delete`]: a transaction of one statement.
+            /// Works as [`Tx::delete`], in a transaction of one statement.
             ///
             /// # Errors
             /// As [`Tx::delete`] and [`Database::write`].

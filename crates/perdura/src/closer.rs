@@ -21,17 +21,17 @@ use crate::error::Error;
 use crate::sharing::Syncs;
 use crate::turns::Turns;
 
-/// How long the thread waits for a partition before it looks after the others.
+/// The time that the thread waits for a partition before it looks after the others.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 struct State {
-    /// When each partition's group ends, if one is open.
+    /// The end of each partition's group, if one is open.
     due: Vec<Option<Instant>>,
     stop: bool,
 }
 
-/// When groups end.
+/// The times at which groups end.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     within: Duration,

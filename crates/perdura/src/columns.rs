@@ -28,7 +28,8 @@ pub trait ColumnRef: Copy + sealed::Sealed {
         buffer: &'c mut Vec<(u16, Value<'v>)>,
     ) -> Result<&'c [(u16, Value<'v>)], Error>;
 
-    /// These columns by number: as they are, or in `buffer`. The table has them.
+    /// Returns these columns by number: the slice itself, or `buffer` with the numbers. The table
+    /// has all of them.
     #[doc(hidden)]
     fn numbers<'c>(
         table: &Table,
@@ -36,7 +37,7 @@ pub trait ColumnRef: Copy + sealed::Sealed {
         buffer: &'c mut Vec<u16>,
     ) -> Result<&'c [u16], Error>;
 
-    /// These columns, to be looked up later.
+    /// Returns a list of these columns, to be looked up later.
     #[doc(hidden)]
     fn list<'c>(columns: &'c [Self]) -> ColumnList<'c>
     where

@@ -62,7 +62,7 @@ pub struct Database<E: Environment = Native> {
     closed: bool,
 }
 
-/// Which engine a database has.
+/// The engine of a database, and its traits.
 #[derive(Debug)]
 struct Identity {
     name: String,
@@ -244,7 +244,7 @@ impl Database<Native> {
         Ok((host.pool.named().map_err(io)?, files.flatten()))
     }
 
-    /// What is known of the pool.
+    /// Returns what is known of the pool.
     ///
     /// # Panics
     /// Never: a native database has a pool.
@@ -263,7 +263,7 @@ impl Database<Native> {
         }
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub fn counters(&self) -> Counters {
         let pool = self.host.as_ref().map(|host| host.pool.counters()).unwrap_or_default();
         pool + self.files.as_ref().map(Files::counters).unwrap_or_default()
@@ -522,7 +522,7 @@ impl<E: Environment> Database<E> {
         Some(Call { bell, alarms, turns: &self.partitions[partition] })
     }
 
-    /// What the thread in the background could not do.
+    /// Returns the error that the thread in the background ran into, if any.
     fn background_error(&self) -> Result<(), Error> {
         self.worker.as_ref().map_or(Ok(()), Worker::take_error)
     }
@@ -546,12 +546,12 @@ impl<E: Environment> Database<E> {
         &self.catalog.schema
     }
 
-    /// What opening had to recover.
+    /// Returns what opening had to recover.
     pub fn recovery_report(&self) -> RecoveryReport {
         self.report
     }
 
-    /// Where the time of opening went; `None` for a database that this handle created.
+    /// Returns how long each part of opening took; `None` for a database that this handle created.
     pub fn opening_times(&self) -> Option<OpeningTimes> {
         self.opening
     }
@@ -564,7 +564,7 @@ impl<E: Environment> Database<E> {
         Table::find(&self.catalog, name)
     }
 
-    /// How many partitions there are.
+    /// Returns the number of partitions.
     pub fn partition_count(&self) -> usize {
         self.partitions.len()
     }
@@ -615,10 +615,10 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.write(work)
     }
 
-    /// As [`Database::write`], with an error type of the application's own: the closure's, which has
-    /// to be named (`docs/decisions/0026-own-errors.md` says why). A conflict is recognised and the
-    /// transaction run again whatever the closure makes of it; when the time is over the conflict is
-    /// returned, as this type.
+    /// Works as [`Database::write`], with an error type of the application's own: the closure's,
+    /// which has to be named (`docs/decisions/0026-own-errors.md` says why). A conflict is
+    /// recognised and the transaction run again whatever the closure makes of it; when the time is
+    /// over the conflict is returned, as this type.
     ///
     /// ```
     /// # use perdura::*;
@@ -658,7 +658,7 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.write_or(work)
     }
 
-    /// As [`Database::write_or`], with more to say about how.
+    /// Works as [`Database::write_or`], with options of its own.
     ///
     /// # Errors
     /// As [`Database::write`]; [`Error::Busy`], [`Error::Unsupported`].
@@ -701,8 +701,8 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.read(work)
     }
 
-    /// As [`Database::read`], with an error type of the application's own, as
-    /// [`Database::write_or`].
+    /// Works as [`Database::read`], with an error type of the application's own, as
+    /// [`Database::write_or`] does.
     ///
     /// # Errors
     /// As [`Database::read`].
@@ -740,7 +740,7 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.begin()
     }
 
-    /// As [`Database::begin`], but waits so long at most for a partition that is taken.
+    /// Works as [`Database::begin`], but waits for a partition that is taken no longer than `wait`.
     ///
     /// # Errors
     /// [`Error::Busy`], which says by whom; [`Error::PartitionNeeded`].
@@ -759,7 +759,7 @@ impl<E: Environment> Database<E> {
         Ok(self.try_partition(ticket.partition)?.write_lock()?.sync()?)
     }
 
-    /// Whether the ticket's transaction is durable.
+    /// Returns true if the ticket's transaction is durable.
     ///
     /// # Errors
     /// [`Error::Nested`], in a transaction of the ticket's partition.
@@ -768,7 +768,7 @@ impl<E: Environment> Database<E> {
         Ok(ticket.durable || partition.read_lock()?.is_durable(ticket.number))
     }
 
-    /// Whether the engine runs many transactions at the same time.
+    /// Returns true if the engine runs many transactions at the same time.
     #[inline]
     fn is_shared(&self) -> bool {
         !self.sessions.is_empty()
@@ -784,7 +784,7 @@ impl<E: Environment> Database<E> {
 }
 
 impl<E: Environment> Database<E> {
-    /// What the pool says of the database.
+    /// Returns the pool's description of the database.
     pub(crate) fn description(&self) -> Result<Description, Error> {
         let gone = Bad::Damaged { what: "database description", at: 0 };
         let read = || Ok(Description::read(&self.heap)?.ok_or(gone)?.0);
@@ -792,8 +792,8 @@ impl<E: Environment> Database<E> {
     }
 }
 
-/// What came of memory, unless the medium has failed: then zeroes were read of it, and what was made of
-/// them is nonsense.
+/// Returns what came of memory, unless the medium has failed: then zeroes were read of it, and what
+/// was made of them is nonsense.
 pub(crate) fn unless_failed<T>(memory: &impl Memory, done: Result<T, Error>) -> Result<T, Error> {
     match (done, memory.healthy()) {
         (Err(_), Err(failed)) => Err(failed.into()),

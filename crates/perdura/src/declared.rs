@@ -17,7 +17,7 @@ use engines::{EngineError, Read, Scan, Write};
 
 use crate::walk::{Owned, compare};
 
-/// As [`Read::get`].
+/// Works as [`Read::get`].
 #[inline]
 pub(crate) fn get(
     engine: &(impl Read + ?Sized),
@@ -43,7 +43,7 @@ fn get_declared(
     layout.read_declared(columns, row, |columns, row| engine.get(number, key, columns, row))
 }
 
-/// As [`Write::get_for_update`], all columns.
+/// Works as [`Write::get_for_update`], with all columns.
 pub(crate) fn get_for_update(
     engine: &mut (impl Write + ?Sized),
     (number, layout): (u16, &TableLayout),
@@ -56,7 +56,7 @@ pub(crate) fn get_for_update(
     layout.read_declared(None, row, |columns, row| engine.get_for_update(number, key, columns, row))
 }
 
-/// As [`Read::scan`].
+/// Works as [`Read::scan`].
 pub(crate) fn scan(
     engine: &(impl Read + ?Sized),
     (number, layout): (u16, &TableLayout),
@@ -76,7 +76,7 @@ pub(crate) fn scan(
     })
 }
 
-/// As [`Write::insert`].
+/// Works as [`Write::insert`].
 #[inline]
 pub(crate) fn insert(
     engine: &mut (impl Write + ?Sized),

@@ -1,4 +1,4 @@
-//! What can go wrong for an application.
+//! The errors that an application can meet.
 
 use engines::below::{
     Bad, GrowError, HeapError, PoolError, RowError, StorageError, Value, shown_key,
@@ -56,12 +56,12 @@ pub enum Error {
     /// The engine failed in another way.
     #[error(transparent)]
     Engine(EngineError),
-    /// There is no table of this name.
+    /// The database has no table of this name.
     #[error("there is no table `{name}`; the database has {known}")]
     NoTable {
         /// The name.
         name: String,
-        /// What there is.
+        /// The tables that it has.
         known: String,
     },
     /// The table has no such index.
@@ -118,7 +118,7 @@ pub enum Error {
         "the database has another schema than the one given: {differs}; open it without one to see it"
     )]
     WrongSchema {
-        /// How they differ: the first few places.
+        /// The first few differences.
         differs: String,
     },
     /// The directory with the engine's files is not there, and so the data are not.
@@ -130,7 +130,7 @@ pub enum Error {
         path: String,
         /// The engine.
         engine: String,
-        /// Where they were looked for.
+        /// The place where they were looked for.
         files: String,
     },
     /// The files beside the pool are not those that belong to it.
@@ -142,7 +142,7 @@ pub enum Error {
         path: String,
         /// The directory.
         files: String,
-        /// Whose files they are.
+        /// The database that the files belong to.
         whose: engines::below::FilesOf,
     },
     /// A pool without a database in it: creating it was cut off.
@@ -156,15 +156,15 @@ pub enum Error {
     /// The database has several partitions, and the call does not say which.
     #[error("the database has {partitions} partitions: use `Database::partition`")]
     PartitionNeeded {
-        /// How many there are.
+        /// The number of partitions.
         partitions: usize,
     },
-    /// There is no such partition.
+    /// The database has no such partition.
     #[error("there is no partition {number}; the database has {partitions}")]
     NoPartition {
         /// The number.
         number: usize,
-        /// How many there are.
+        /// The number of partitions.
         partitions: usize,
     },
     /// The engine has only one version of the data.
@@ -180,7 +180,7 @@ pub enum Error {
     Background {
         /// The partition.
         partition: usize,
-        /// Why.
+        /// The engine's reason.
         source: EngineError,
     },
     /// The transaction came into the way of another one, and is undone or can only be aborted. The
@@ -190,9 +190,9 @@ pub enum Error {
         "the transaction was in conflict with another one in each of {tries} tries ({reason}); run it again, or make it shorter"
     )]
     Conflict {
-        /// How.
+        /// The kind of conflict.
         reason: ConflictReason,
-        /// How often the transaction has been run.
+        /// The number of times that the transaction was run.
         tries: u32,
     },
     /// The call would wait for what this thread itself holds: for a transaction, a read, a copy or a
@@ -227,12 +227,12 @@ pub enum Error {
     /// JSON lines cannot be loaded.
     #[error(transparent)]
     Lines(#[from] LinesError),
-    /// Something is where a new database is to be made.
+    /// A file or directory is in the place of a new database.
     #[error("{path}: {what}")]
     InTheWay {
-        /// What is in the way.
+        /// Its path.
         path: String,
-        /// What it may be, and what to do.
+        /// A guess at its origin, and advice.
         what: String,
     },
     /// A new database is not what was put into it. It was removed.
@@ -242,7 +242,7 @@ pub enum Error {
     Differs {
         /// The database.
         path: String,
-        /// How they differ.
+        /// The difference.
         what: String,
     },
     /// The options contradict each other or make no sense.
@@ -253,7 +253,7 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The application's own error, which aborts the transaction that returns it.
@@ -261,7 +261,7 @@ pub enum Error {
     User(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// How to make room.
+/// Returns advice on how to make room.
 fn room(error: &GrowError) -> &'static str {
     match error {
         GrowError::Limit { .. } => {
@@ -274,7 +274,7 @@ fn room(error: &GrowError) -> &'static str {
     }
 }
 
-/// Which key of a table a duplicate has.
+/// Names the key of a table that a duplicate has.
 fn key_of(index: &Option<String>) -> String {
     match index {
         None => "primary key".into(),

@@ -21,18 +21,18 @@ use crate::walk::{Gap, Owned, Sink, Walk, key_text};
 /// Findings that are told one by one; the others are counted.
 const MOST_FINDINGS: usize = 200;
 
-/// Something that is damaged.
+/// A damaged place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// In which partition; `None` if it concerns all of them.
+    /// The partition; `None` if it concerns all of them.
     pub partition: Option<u32>,
-    /// In which table, where that is known.
+    /// The table, where it is known.
     pub table: Option<String>,
-    /// In which secondary index of the table; `None` also for the primary key.
+    /// The secondary index of the table; `None` also for the primary key.
     pub index: Option<String>,
-    /// What is wrong, and where: an offset of the pool, or a file and a byte.
+    /// The damage and its place: an offset of the pool, or a file and a byte.
     pub what: String,
-    /// What cannot be read because of it.
+    /// The data that cannot be read because of it.
     pub lost: String,
 }
 
@@ -51,12 +51,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is damaged, as far as it is told one by one.
+/// The damaged places, as far as they are told one by one.
 #[derive(Clone, Default, Debug)]
 pub struct Findings {
     /// The first ones.
     pub listed: Vec<Finding>,
-    /// How many more there are.
+    /// The number of those that are not listed.
     pub unlisted: u64,
 }
 
@@ -79,31 +79,31 @@ impl Findings {
         self.add(Finding { partition, table, index, what: what.to_string(), lost: lost.into() });
     }
 
-    /// How many there are.
+    /// Returns the number of damaged places.
     pub fn total(&self) -> u64 {
         self.listed.len() as u64 + self.unlisted
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()
     }
 }
 
-/// What [`Database::examine`] found.
+/// The result of [`Database::examine`].
 #[derive(Clone, Default, Debug)]
 pub struct Examination {
     /// Tuples that can be read by their primary key, and what the allocator has. Its objects are
     /// compared with the data only where nothing is damaged.
     pub report: CheckReport,
-    /// What is damaged.
+    /// The damaged places.
     pub findings: Findings,
 }
 
 impl<E: Environment> Database<E> {
-    /// As [`Database::check`], but goes on behind damage: looks at every partition, table and
-    /// index, and says of each damaged place what is lost. Takes longer where there is damage,
-    /// and no damage makes it fail.
+    /// Checks as [`Database::check`] does, but goes on behind damage: looks at every partition,
+    /// table and index, and says of each damaged place what is lost. Takes longer where there is
+    /// damage, and no damage makes it fail.
     ///
     /// # Errors
     /// [`Error::Nested`].
@@ -260,7 +260,7 @@ fn examine_tables(
 struct Counter<'f> {
     tuples: u64,
     gaps: u64,
-    /// By the primary key, values are looked at too.
+    /// The layout in a walk by the primary key, which looks at values, too.
     layout: Option<&'f TableLayout>,
     place: (u32, Option<String>, Option<String>),
     findings: &'f mut Findings,
@@ -291,7 +291,7 @@ impl Sink for Counter<'_> {
     }
 }
 
-/// What is lost by a gap.
+/// Returns the words for what a gap has lost.
 pub(crate) fn gap_text(gap: &Gap, secondary: bool) -> String {
     let what = if secondary { "entries" } else { "tuples" };
     match gap {

@@ -31,22 +31,22 @@ const LINGER: u32 = 8;
 struct State {
     /// The last transaction that is durable, as far as somebody waited for it.
     durable: u64,
-    /// Why a sync has failed.
+    /// The reason why a sync has failed.
     failed: Option<String>,
-    /// Whoever waits may lead.
+    /// Set while anyone who waits may lead.
     vacant: bool,
     /// Members that wait for the next sync.
     arrived: u32,
-    /// How long the last sync took.
+    /// The time that the last sync took.
     sync: Duration,
 }
 
 /// The commits that wait for a sync of a partition; see the module's comment.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// How many wait.
+    /// The number of those who wait.
     members: AtomicU32,
-    /// How many took part in the last sync, or came while it ran.
+    /// The number of those who took part in the last sync, or came while it ran.
     crowd: AtomicU32,
     /// The last transaction that ended and whose sync was left to the group.
     newest: AtomicU64,
@@ -57,12 +57,12 @@ pub(crate) struct Group {
     changed: Condvar,
 }
 
-/// Why one who waits is not acknowledged.
+/// The reason why one who waits is not acknowledged.
 #[derive(Debug)]
 pub(crate) enum Failed<F> {
     /// Its own sync failed.
     Here(F),
-    /// Somebody else's.
+    /// A failure in another thread.
     Elsewhere(String),
 }
 
@@ -82,24 +82,24 @@ impl Group {
         }
     }
 
-    /// Whether a commit had better leave its sync to the group.
+    /// Returns true if a commit had better leave its sync to the group.
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
         self.has_members() || self.crowd.load(Relaxed) > 1
     }
 
-    /// Whether somebody waits.
+    /// Returns true if somebody waits.
     #[inline]
     pub(crate) fn has_members(&self) -> bool {
         self.members.load(SeqCst) > 0
     }
 
-    /// How many wait.
+    /// Returns the number of those who wait.
     pub(crate) fn members(&self) -> u32 {
         self.members.load(SeqCst)
     }
 
-    /// Whether a sync does not need the partition.
+    /// Returns true if a sync does not need the partition.
     pub(crate) fn is_outside(&self) -> bool {
         self.outside
     }
@@ -111,7 +111,7 @@ impl Group {
         self.newest.load(Relaxed)
     }
 
-    /// Whether a transaction is durable whose sync was left to the group.
+    /// Returns true if a transaction is durable whose sync was left to the group.
     #[inline]
     pub(crate) fn is_durable(&self, number: u64) -> bool {
         self.durable.load(Acquire) >= number
@@ -133,7 +133,7 @@ impl Group {
         self.join(number)
     }
 
-    /// Whoever waits may lead: nobody else is to come who would.
+    /// Lets anyone who waits lead, since nobody else is to come who would.
     #[cold]
     pub(crate) fn vacate(&self) {
         self.state().vacant = true;
@@ -265,10 +265,10 @@ impl Member<'_> {
     }
 }
 
-/// Somebody leads. Whatever becomes of it, a panic perhaps: those who wait hear of the end.
+/// The time during which one leads. However it ends, perhaps by a panic, those who wait hear of it.
 struct Term<'a> {
     group: &'a Group,
-    /// There is a lead to be taken behind it.
+    /// Set if the lead is free again afterwards.
     retry: bool,
 }
 

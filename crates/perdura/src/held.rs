@@ -40,7 +40,7 @@ impl Hold {
     }
 }
 
-/// This thread holds it from now on, perhaps once more.
+/// Notes that this thread holds it, perhaps once more.
 #[inline]
 pub(crate) fn take(hold: Hold) {
     FIRST.with(|first| {
@@ -58,7 +58,7 @@ fn take_more(hold: Hold) {
     let _ = MORE.try_with(|more| more.borrow_mut().push(hold));
 }
 
-/// It holds it once less.
+/// Notes that this thread holds it once less.
 #[inline]
 pub(crate) fn leave(hold: Hold) {
     FIRST.with(|first| {
@@ -80,19 +80,19 @@ fn leave_more(hold: Hold) {
     });
 }
 
-/// Whether this thread holds something that `is` so.
+/// Returns true if this thread has a hold for which `is` is true.
 pub(crate) fn any(is: impl Fn(Hold) -> bool) -> bool {
     let first = FIRST.with(Cell::get);
     let more = || MORE.try_with(|more| more.borrow().iter().any(|held| is(*held)));
     first != Hold::NONE && is(first) || more().unwrap_or(false)
 }
 
-/// Whether this thread holds anything.
+/// Returns true if this thread holds anything.
 pub(crate) fn anything() -> bool {
     any(|_| true)
 }
 
-/// Whether this thread reads any partition.
+/// Returns true if this thread reads any partition.
 pub(crate) fn reading() -> bool {
     any(|hold| hold.0 & 1 == 0)
 }

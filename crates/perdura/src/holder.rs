@@ -10,9 +10,9 @@ pub enum Holder {
     Writer,
     /// Transactions that read.
     Readers,
-    /// Somebody who copies or checks it, such as a backup.
+    /// A call that copies or checks it, such as a backup.
     Copy,
-    /// Somebody who owns it: see [`crate::Partition::exclusive`].
+    /// An owner: see [`crate::Partition::exclusive`].
     Owner,
     /// A step in the background.
     Background,

@@ -29,8 +29,8 @@ impl Host {
         pairing.note_ends(last).map_err(at_identity(files))
     }
 
-    /// Whether names still lead to what is closed here: whoever opens the database next gets what
-    /// they lead to.
+    /// Checks that names still lead to what is closed here: whoever opens the database next gets
+    /// what they lead to.
     pub(crate) fn check_names(&self) -> Result<(), PoolError> {
         self.pool.check_path()?;
         match &self.files {
@@ -58,7 +58,7 @@ pub(crate) fn look_at_files_of(pool: &Pool, engine: &str) -> Result<HostFiles, E
     files_beside(pool, engine, HostFiles::look_at)
 }
 
-/// Whether files belong to a pool, and to the pool as it is.
+/// Tells whether files belong to a pool, and to the pool as it is.
 pub(crate) fn pair(pool: &Pool, files: &HostFiles) -> Result<Pairing<HostFiles>, Error> {
     let header = pool.info().header;
     files.set_stamp(stamp_of(header.uuid));
@@ -90,7 +90,7 @@ pub(crate) struct Paired {
     pub(crate) ends: EndsOf,
 }
 
-/// Where the partitions of a pool ended when it was closed.
+/// The ends of a pool's partitions when it was closed.
 #[derive(Clone)]
 pub(crate) struct EndsOf {
     pool: Pool,
@@ -120,7 +120,7 @@ impl EndsOf {
         Ok(Self { pool: pool.clone(), path: files.path().to_owned(), ends, closed })
     }
 
-    /// Where each partition has to end, as its log is told; empty if that is not known.
+    /// Returns where each partition has to end, as its log is told; empty if that is not known.
     pub(crate) fn of_logs(&self) -> Arc<[End]> {
         let Some(ends) = &self.ends else { return Arc::default() };
         let exactly = self.closed == Some(ends.epoch);

@@ -9,14 +9,14 @@ use crate::database::{open_heap, unless_failed};
 use crate::error::Error;
 use crate::host::{FILES, look_at_files_of, pair};
 
-/// What a pool says of itself.
+/// The pool's description of itself.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// Header, medium, damage of a header copy.
     pub pool: PoolInfo,
     /// The engine's name.
     pub engine: String,
-    /// How many partitions there are.
+    /// The number of partitions.
     pub partitions: u32,
     /// Bytes of an index node.
     pub node_bytes: u32,
@@ -24,18 +24,18 @@ pub struct Inspection {
     pub chunk_bytes: u64,
     /// Bytes that the pool and the engine's files take on their medium.
     pub stored_bytes: u64,
-    /// Where the engine's files are, in an engine that has some.
+    /// The place of the engine's files, in an engine that has some.
     pub files: Option<InspectedFiles>,
     /// The tables.
     pub schema: Schema,
 }
 
-/// Where an engine has its files.
+/// The place of an engine's files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InspectedFiles {
     /// The directory.
     pub path: PathBuf,
-    /// Why they cannot be opened or used with the pool; `None` if they can.
+    /// The reason why they cannot be opened or used with the pool; `None` if they can.
     pub missing: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a database lies on.
+//! The medium that a database lies on.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -17,7 +17,7 @@ pub struct Media<E: Environment> {
     pub files: Option<E::Files>,
     /// Makes the volatile memory of a partition, given its number and how many there are.
     pub volatile: Box<dyn Fn(u32, u32) -> std::io::Result<E::Volatile>>,
-    /// What the database is called in errors.
+    /// The database's name in errors.
     pub name: String,
 }
 

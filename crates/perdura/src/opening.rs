@@ -1,9 +1,9 @@
-//! Where the time of opening goes.
+//! The parts of the time that opening takes.
 
 use std::time::{Duration, Instant};
 
-/// How long each part of [`crate::Database::open`] took, in the order in which they ran; `None`
-/// for a database that was created by this handle.
+/// The time of each part of [`crate::Database::open`], in the order in which they ran; `None` for a
+/// database that was created by this handle.
 ///
 /// No part depends on how much data there is, but for [`Self::recovery`] in engines that load
 /// checkpoints or replay logs.

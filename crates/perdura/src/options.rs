@@ -1,4 +1,4 @@
-//! How a database is created and opened, and how a transaction is run.
+//! Options for creating and opening a database, and for running a transaction.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use engines::{EngineKind, EngineOptions, Isolation, NODE_BYTES, OptionError, Set
 use crate::any_engine::Which;
 use crate::error::Error;
 
-/// When a commit returns.
+/// The moment at which a commit returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Commit {
-    /// When the transaction is durable.
+    /// A commit returns when its transaction is durable.
     Durable,
-    /// At once; the transaction becomes durable with a group of others. A [`crate::Ticket`] tells
-    /// when. Engines that are durable at every commit anyway ignore this.
+    /// A commit returns at once; the transaction becomes durable with a group of others. A
+    /// [`crate::Ticket`] tells when. Engines that are durable at every commit anyway ignore this.
     Grouped {
         /// The transactions of a group: the last of them syncs for all.
         transactions: u32,
@@ -28,14 +28,14 @@ pub enum Commit {
 }
 
 impl Commit {
-    /// In groups of so many transactions, without a time limit.
+    /// Returns groups of so many transactions, without a time limit.
     pub const fn grouped(transactions: u32) -> Self {
         Self::Grouped { transactions, within: None }
     }
 }
 
-/// Who does the work that engines put off: steps of checkpoints, the collection of pages that a crash
-/// has left, flushes and merges of runs.
+/// The threads that do the work which engines put off: steps of checkpoints, the collection of
+/// pages that a crash has left, flushes and merges of runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Background {
     /// Transactions, a part each, and whoever calls [`crate::Database::background`].
@@ -54,7 +54,7 @@ pub enum Background {
     Thread,
 }
 
-/// How [`crate::Database::write_with`] runs a transaction.
+/// Options of [`crate::Database::write_with`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -69,21 +69,21 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// As [`crate::Database::write`] runs it.
+    /// Returns the options with which [`crate::Database::write`] runs a transaction.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long it waits for a partition that is taken ([`Error::Busy`] after that), and for a lock
-    /// ([`Error::Conflict`]).
+    /// Sets how long it waits for a partition that is taken ([`Error::Busy`] after that), and for a
+    /// lock ([`Error::Conflict`]).
     #[must_use]
     pub fn wait(mut self, time: Duration) -> Self {
         self.wait = Some(time);
         self
     }
 
-    /// How much isolation it needs. An engine may give more; one that cannot give so much refuses
-    /// with [`Error::Unsupported`]. Without this it gets as much as the engine has
+    /// Sets how much isolation it needs. An engine may give more; one that cannot give so much
+    /// refuses with [`Error::Unsupported`]. Without this it gets as much as the engine has
     /// ([`crate::EngineTraits::isolation`]).
     #[must_use]
     pub fn isolation(mut self, level: Isolation) -> Self {
@@ -91,7 +91,8 @@ impl WriteOptions {
         self
     }
 
-    /// For how long it is run again after a conflict; [`Options::retry_for`] without this.
+    /// Sets for how long it is run again after a conflict; without this, as long as
+    /// [`Options::retry_for`] says.
     #[must_use]
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = Some(time);
@@ -185,8 +186,8 @@ impl Options {
         self.name(name, value, false)
     }
 
-    /// As [`Options::set`], for a program that runs several engines: those that do not have the
-    /// option pass it over. A name that no engine has is refused.
+    /// Sets an option as [`Options::set`] does, for a program that runs several engines: those that
+    /// do not have the option pass it over. A name that no engine has is refused.
     #[must_use]
     pub fn tune(self, name: &str, value: u64) -> Self {
         self.name(name, value, true)
@@ -204,23 +205,23 @@ impl Options {
         self
     }
 
-    /// Whether a domain may be modelled: its instructions are executed, but the medium does not
-    /// keep its promise. For measurements.
+    /// Allows a domain to be modelled, for measurements; false by default. Its instructions are
+    /// executed, but the medium does not keep its promise.
     #[must_use]
     pub fn model(mut self, model: bool) -> Self {
         self.pool.model = model;
         self
     }
 
-    /// How many partitions a new database has; transactions of different partitions run at the
-    /// same time. One by default.
+    /// Sets the number of partitions of a new database; transactions of different partitions run at
+    /// the same time. One by default.
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> Self {
         self.partitions = Some(partitions);
         self
     }
 
-    /// When a commit returns.
+    /// Sets the moment at which a commit returns.
     #[must_use]
     pub fn commit(mut self, commit: Commit) -> Self {
         self.commit = commit;
@@ -231,7 +232,7 @@ impl Options {
         self
     }
 
-    /// Who does the work that engines put off; the transactions themselves by default.
+    /// Sets who does the work that engines put off; the transactions themselves by default.
     #[must_use]
     pub fn background(mut self, background: Background) -> Self {
         self.background = background;
@@ -273,10 +274,10 @@ impl Options {
         self
     }
 
-    /// For how long [`crate::Database::write`] and [`crate::Database::read`] run a transaction again
-    /// that ends in [`Error::Conflict`]; 10 seconds by default, from the first conflict on. Also the
-    /// longest that a call waits for a partition or a lock while its thread keeps another partition,
-    /// so that two threads that want each other's do not wait for ever.
+    /// Sets for how long [`crate::Database::write`] and [`crate::Database::read`] run a transaction
+    /// again that ends in [`Error::Conflict`]; 10 seconds by default, from the first conflict on.
+    /// Also the longest that a call waits for a partition or a lock while its thread keeps another
+    /// partition, so that two threads that want each other's do not wait for ever.
     #[must_use]
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;
@@ -291,7 +292,7 @@ impl Options {
         self
     }
 
-    /// Whether media errors (SIGBUS) become errors instead of ending the process; they do by
+    /// Turns media errors (SIGBUS) into errors instead of letting them end the process; true by
     /// default.
     #[must_use]
     pub fn catch_media_errors(mut self, catch: bool) -> Self {
@@ -299,9 +300,9 @@ impl Options {
         self
     }
 
-    /// Whether a pool on tmpfs asks the kernel for huge pages as it grows; it does by default. Reads
-    /// of much data wait less for addresses then; what is stored, and how much of it, is the same.
-    /// Elsewhere this changes nothing.
+    /// Lets a pool on tmpfs ask the kernel for huge pages as it grows; true by default. Reads of much
+    /// data wait less for addresses then; what is stored, and how much of it, is the same. Elsewhere
+    /// this changes nothing.
     #[must_use]
     pub fn huge_pages(mut self, huge: bool) -> Self {
         self.pool.huge_pages = huge;
@@ -321,7 +322,8 @@ impl Options {
         self.engine.as_ref().map(EngineOptions::kind)
     }
 
-    /// What was chosen about the engine `kind`, which is the one that was named if any was.
+    /// Returns the options that were chosen for the engine `kind`, which is the one that was named
+    /// if any was.
     pub(crate) fn engine_options(&self, kind: EngineKind) -> Result<EngineOptions, Error> {
         let own = self.engine.clone().filter(|own| own.kind() == kind);
         let mut own = own.unwrap_or_else(|| kind.into());
@@ -346,7 +348,7 @@ impl Options {
         chosen.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(NODE_BYTES)
     }
 
-    /// How each of so many partitions is created, or opened.
+    /// Returns how each of so many partitions is created or opened.
     pub(crate) fn setup(&self, partitions: u32, node_bytes: u32) -> Setup {
         let (group, helped) = (self.group, self.helped);
         Setup { partitions, node_bytes, group, helped, ..Setup::default() }

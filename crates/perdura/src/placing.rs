@@ -28,7 +28,7 @@ use crate::options::Options;
 use crate::progress::{CopyProgress, CopyStep, WATCH_EVERY, Watch};
 use crate::tuple_code::Tally;
 
-/// What each table of each partition is to hold.
+/// The tuples that each table of each partition is to hold.
 pub(crate) type Tallies = Vec<Vec<Tally>>;
 
 /// No tuples in any table of any partition.

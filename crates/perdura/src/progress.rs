@@ -1,4 +1,4 @@
-//! How far a copy is, and what came of it.
+//! The steps of a copy.
 
 /// A part of making or taking in a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,19 +10,19 @@ pub enum CopyStep {
     Verify,
     /// Tuples are put into a database.
     Load,
-    /// What was put in is read again and compared.
+    /// The copy is read again and compared.
     Check,
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyProgress {
-    /// What is being done.
+    /// The step that is being done.
     pub step: CopyStep,
-    /// How far it is: bytes of the input in [`CopyStep::Verify`] and [`CopyStep::Load`], else
+    /// The amount done: bytes of the input in [`CopyStep::Verify`] and [`CopyStep::Load`], else
     /// tuples.
     pub done: u64,
-    /// How far it will go, where that is known.
+    /// The amount to do, where it is known.
     pub total: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(CopyProgress);
 /// Tuples between two calls of a [`Watch`].
 pub(crate) const WATCH_EVERY: u64 = 1024;
 
-/// What a copy holds.
+/// The contents of a copy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CopySummary {
     /// Each table and its tuples in all partitions, in the order of the schema.

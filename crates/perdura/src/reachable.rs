@@ -1,11 +1,11 @@
-//! Which objects of the heap the data lead to.
+//! The objects of the heap that the data lead to.
 
 /// The offsets of the objects, in order, each as often as something owns it.
 #[derive(Debug)]
 pub(crate) struct Reachable(Vec<u64>);
 
 impl Reachable {
-    /// From offsets in any order.
+    /// Takes offsets in any order.
     pub(crate) fn new(mut offsets: Vec<u64>) -> Self {
         offsets.sort_unstable();
         Self(offsets)
@@ -17,12 +17,12 @@ impl Reachable {
         repeated.map(|pair| pair[0])
     }
 
-    /// Whether anything owns the object.
+    /// Returns true if anything owns the object.
     pub(crate) fn contains(&self, offset: u64) -> bool {
         self.0.binary_search(&offset).is_ok()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(crate) fn count(&self) -> u64 {
         (self.0.len() - self.owned_twice().count()) as u64
     }

@@ -28,19 +28,19 @@ use crate::transaction::{ReadTx, Tx, own_table};
 /// }
 /// ```
 pub trait Read {
-    /// As [`Tx::get`].
+    /// Works as [`Tx::get`].
     ///
     /// # Errors
     /// As [`Tx::get`].
     fn get(&self, table: &Table, key: &[Value<'_>]) -> Result<Option<Row>, Error>;
 
-    /// As [`Tx::get_into`].
+    /// Works as [`Tx::get_into`].
     ///
     /// # Errors
     /// As [`Tx::get`].
     fn get_into(&self, table: &Table, key: &[Value<'_>], row: &mut Row) -> Result<bool, Error>;
 
-    /// As [`Tx::get_columns`].
+    /// Works as [`Tx::get_columns`].
     ///
     /// # Errors
     /// As [`Tx::get_columns`].
@@ -53,7 +53,7 @@ pub trait Read {
     where
         Self: Sized;
 
-    /// As [`Tx::get_columns_into`].
+    /// Works as [`Tx::get_columns_into`].
     ///
     /// # Errors
     /// As [`Tx::get_columns`].
@@ -65,7 +65,7 @@ pub trait Read {
         row: &mut Row,
     ) -> Result<bool, Error>;
 
-    /// As [`Tx::get_bytes`].
+    /// Works as [`Tx::get_bytes`].
     ///
     /// # Errors
     /// As [`Tx::get`].
@@ -77,7 +77,7 @@ pub trait Read {
         out: &mut [u8],
     ) -> Result<Option<usize>, Error>;
 
-    /// As [`Tx::scan`].
+    /// Works as [`Tx::scan`].
     ///
     /// # Errors
     /// As [`Tx::scan`].
@@ -88,7 +88,7 @@ pub trait Read {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), Error>;
 
-    /// As [`Tx::rows`].
+    /// Works as [`Tx::rows`].
     fn rows<'a>(&'a self, table: &Table, what: Scan<'a>) -> Rows<'a, Self> {
         Rows::new(self, table, what)
     }
@@ -136,7 +136,7 @@ macro_rules! reads {
                 Ok(found)
             }
 
-            /// As `get`, with some columns only, by number or name.
+            /// Works as `get`, with some columns only, by number or name.
             ///
             /// # Errors
             /// As `get`; [`Error::NoColumn`].
@@ -155,7 +155,8 @@ macro_rules! reads {
                 Ok(Some(row))
             }
 
-            /// As `get_into`, some columns only, by number. The row does not know their names.
+            /// Works as `get_into`, with some columns only, by number. The row does not know their
+            /// names.
             ///
             /// # Errors
             /// As `get`.
@@ -214,8 +215,8 @@ macro_rules! reads {
                 })
             }
 
-            /// As `scan`, with a function that may fail, which ends it. Its error type has to be
-            /// named if it ends with `Ok`.
+            /// Works as `scan`, with a function that may fail, which ends it. Its error type has to
+            /// be named if it ends with `Ok`.
             ///
             /// ```
             /// # use std::ops::ControlFlow;

@@ -13,8 +13,8 @@ use engines::ConflictReason;
 
 use crate::error::Error;
 
-/// Why a try of a transaction has come to nothing. The transaction itself says that it was in a
-/// conflict: the error that its work returned may hide it.
+/// The reason why a try of a transaction has come to nothing. The transaction itself says that it
+/// was in a conflict: the error that its work returned may hide it.
 #[derive(Debug)]
 pub(crate) enum Undone<X> {
     Conflict(ConflictReason),
@@ -32,7 +32,7 @@ impl<X: From<Error>> From<Error> for Undone<X> {
 
 /// The wait before the first rerun is shorter than this, before each further one than twice as much.
 const FIRST_WAIT: Duration = Duration::from_micros(50);
-/// How often that is doubled.
+/// The number of times that the pause is doubled.
 const MOST_DOUBLED: u32 = 8;
 
 /// The tries of one transaction.

@@ -13,7 +13,8 @@ use crate::read::Read;
 use crate::scan::Scan;
 use crate::table::Table;
 
-/// So many tuples are fetched first, then twice as many each time up to the most.
+/// The number of tuples that are fetched first; each later fetch takes twice as many, up to the
+/// most.
 const FIRST: usize = 8;
 const MOST: usize = 256;
 
@@ -36,7 +37,7 @@ pub struct Rows<'a, R: ?Sized> {
 struct Plan {
     /// All if `None`; those of the key that nobody asked for come last.
     columns: Option<Vec<u16>>,
-    /// How many of them are shown, and their names.
+    /// The number of them that are shown, and their names.
     shown: usize,
     names: Arc<RowNames>,
     /// The places of the key's columns among those that are fetched.

@@ -27,11 +27,11 @@ use crate::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
 const BATCH: usize = 256;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
-/// Why a tuple is not taken over.
+/// The reason why a tuple is not taken over.
 const IMPOSSIBLE: &str = "a tuple with impossible values";
 /// The loss where the files are not those of the pool, as far as anything says so.
 const THEIRS: &str = "what the files that belong to it have; what is taken over is theirs";
-/// What is lost where a log ends too early.
+/// The words for what is lost where a log ends too early.
 const CUT: &str = "the transactions from there on";
 /// The loss where the log leads to damage.
 const UNDONE: &str =
@@ -39,12 +39,12 @@ const UNDONE: &str =
 /// The loss where nothing helps.
 const PARTITION: &str = "the whole partition";
 
-/// What [`salvage`] took over, and what is missing.
+/// The result of [`salvage`]: what was taken over, and what is missing.
 #[derive(Clone, Default, Debug)]
 pub struct Salvage {
     /// Each table of each partition.
     pub tables: Vec<Salvaged>,
-    /// What could not be read or did not verify.
+    /// The places that could not be read or did not verify.
     pub findings: Findings,
 }
 
@@ -55,7 +55,7 @@ impl Salvage {
     }
 }
 
-/// What was taken over of one table of one partition.
+/// The tuples of one table of one partition that were taken over.
 #[derive(Clone, Debug)]
 pub struct Salvaged {
     /// The partition.
@@ -64,7 +64,7 @@ pub struct Salvaged {
     pub table: String,
     /// Tuples taken over.
     pub tuples: u64,
-    /// How many of them only secondary indexes led to.
+    /// The number of those that only secondary indexes led to.
     pub by_secondary: u64,
 }
 
@@ -193,9 +193,9 @@ fn open_partition(
     }
 }
 
-/// If a log is damaged behind its first records, cuts it off there, and returns true. What stands
-/// before is of the transactions up to there; beside a checkpoint that was written meanwhile, tuples
-/// of different moments may come together.
+/// Cuts a log off where it is damaged behind its first records, and returns true if it did. What
+/// stands before is of the transactions up to there; beside a checkpoint that was written
+/// meanwhile, tuples of different moments may come together.
 fn cut_log(error: &EngineError, files: Option<&HostFiles>) -> Result<bool, Error> {
     let (EngineError::Wal(WalError::Damaged { name, at, .. }), Some(files)) = (error, files) else {
         return Ok(false);
@@ -264,10 +264,10 @@ struct Taker<'a> {
     place: (u16, &'a TableLayout),
     target: (&'a Database, u32, &'a Table),
     pending: Vec<Key>,
-    /// What the new database must hold of the table.
+    /// The contents of the table that the new database must have.
     taken: &'a mut Tally,
     gaps: u64,
-    /// Whether gaps are told.
+    /// Set if gaps are told.
     tell: bool,
     findings: &'a mut Findings,
     /// The new database takes no more.
@@ -284,7 +284,7 @@ impl Taker<'_> {
         self.place.1.key_columns().map(|column| tuple[column].clone()).collect()
     }
 
-    /// Whether the tuple's own key leads to it.
+    /// Returns true if the tuple's own key leads to it.
     fn verifies(&self, tuple: &[Owned]) -> bool {
         let key = self.key_of(tuple);
         let mut row = Row::new();
@@ -365,7 +365,7 @@ impl Sink for Taker<'_> {
 /// A copy of a database's files, which goes when this is dropped.
 struct Copied {
     files: Option<HostFiles>,
-    /// It goes with the process, too.
+    /// The mark that makes it go with the process, too.
     _unfinished: Option<Unfinished>,
 }
 

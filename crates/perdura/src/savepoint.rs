@@ -15,9 +15,9 @@ pub struct Savepoint {
 }
 
 impl<E: Environment> Tx<'_, E> {
-    /// As [`Tx::get`], of a tuple that this transaction is going to change: an engine that runs many
-    /// transactions at the same time keeps others from doing the same, where it can, so that the
-    /// change comes into nobody's way. In the others it is [`Tx::get`].
+    /// Works as [`Tx::get`], for a tuple that this transaction is going to change: an engine that
+    /// runs many transactions at the same time keeps others from doing the same, where it can, so
+    /// that the change comes into nobody's way. In the others it is [`Tx::get`].
     ///
     /// # Errors
     /// As [`Tx::get`]; [`Error::Conflict`].
@@ -30,7 +30,7 @@ impl<E: Environment> Tx<'_, E> {
         Ok(self.get_for_update_into(table, key, &mut row)?.then_some(row))
     }
 
-    /// As [`Tx::get_for_update`], into `row`, as [`Tx::get_into`].
+    /// Works as [`Tx::get_for_update`], into `row`, as [`Tx::get_into`] does.
     ///
     /// # Errors
     /// As [`Tx::get_for_update`].

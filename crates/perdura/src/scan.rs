@@ -73,14 +73,14 @@ impl<'a> Scan<'a> {
         Self { low, high, ..Self::all() }
     }
 
-    /// In the order of this secondary index.
+    /// Scans in the order of this secondary index.
     #[must_use]
     pub fn by(mut self, index: &'a str) -> Self {
         self.index = Some(index);
         self
     }
 
-    /// From the highest key down.
+    /// Scans from the highest key down.
     #[must_use]
     pub fn backward(mut self) -> Self {
         self.direction = Direction::Backward;
@@ -94,14 +94,14 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// So many tuples at most.
+    /// Ends the scan after so many tuples.
     #[must_use]
     pub fn limit(mut self, tuples: usize) -> Self {
         self.limit = Some(tuples);
         self
     }
 
-    /// How many tuples at most.
+    /// Returns the number of tuples at most.
     pub(crate) fn most(&self) -> Option<usize> {
         self.limit
     }
@@ -233,7 +233,7 @@ impl<'a> Scan<'a> {
 enum End {
     Text(String),
     Bytes(Vec<u8>),
-    /// There is none.
+    /// No table.
     None,
 }
 

@@ -24,7 +24,7 @@ use crate::held::{self, Hold};
 use crate::holder::Holder;
 use crate::turns::Taken;
 
-/// So many transactions of a partition are open at the same time, at most.
+/// The most transactions of a partition that are open at the same time.
 pub(crate) const MOST: usize = 256;
 
 /// The sessions of a partition; see the module's comment.
@@ -40,9 +40,9 @@ pub(crate) struct SessionPool<E> {
 struct State<E> {
     #[expect(clippy::vec_box, reason = "a session is lent and taken back without moving it")]
     free: Vec<Box<AnyEngine<E>>>,
-    /// How many are lent.
+    /// The number of sessions that are lent.
     lent: usize,
-    /// How many keep the partition still, or wait for that.
+    /// The number of those who keep the partition still, or wait for that.
     still: usize,
 }
 
@@ -149,7 +149,7 @@ impl<E> Drop for SessionPool<E> {
     }
 }
 
-/// Why a session cannot be had.
+/// The reason why a session cannot be had.
 #[derive(Debug)]
 pub(crate) enum LendError {
     Taken(Taken),

@@ -1,4 +1,5 @@
-//! How a transaction leaves its sync to the group of its partition: see [`crate::group`].
+//! The way in which a transaction leaves its sync to the group of its partition: see
+//! [`crate::group`].
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::group::{Failed, Member};
 use crate::sync::Stopwatch;
 use crate::turns::{Turns, WriteGuard};
 
-/// How long one who leads waits for the partition before it looks again whether somebody has synced
+/// The time that a leader waits for the partition before it looks again whether somebody has synced
 /// there.
 const LEAD_WAIT: Duration = Duration::from_millis(1);
 

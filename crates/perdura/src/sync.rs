@@ -18,7 +18,7 @@ pub(crate) use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) const PASSES_AT_ONCE: u32 = 64;
 pub(crate) const MOST_PASSES: u32 = 4096;
 
-/// How long something takes.
+/// A stopwatch.
 #[derive(Debug)]
 pub(crate) struct Stopwatch(Instant);
 
@@ -31,7 +31,7 @@ impl Stopwatch {
         self.0.elapsed()
     }
 
-    /// Whether it takes longer than this.
+    /// Returns true if more than this time has passed.
     pub(crate) fn is_over(&self, most: Duration) -> bool {
         self.elapsed() >= most
     }

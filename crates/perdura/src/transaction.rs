@@ -17,7 +17,7 @@ use crate::sessions::Lent;
 use crate::table::Table;
 use crate::turns::{ReadGuard, Turns, WriteGuard};
 
-/// When a committed transaction is durable: see [`crate::Database::wait`].
+/// A promise that a committed transaction becomes durable: see [`crate::Database::wait`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a ticket tells whether the transaction is durable"]
 pub struct Ticket {
@@ -32,7 +32,7 @@ impl Ticket {
         self.number
     }
 
-    /// Whether the transaction was durable when `commit` returned.
+    /// Returns true if the transaction was durable when `commit` returned.
     pub fn is_durable(&self) -> bool {
         self.durable
     }
@@ -44,7 +44,7 @@ pub(crate) enum Writing<'a, E: Environment> {
     Locked(WriteGuard<'a, AnyEngine<E>>),
     Owned(&'a mut AnyEngine<E>),
     Session(Lent<'a, E>),
-    /// It has ended, and others have the partition.
+    /// The transaction has ended, and others have the partition.
     Ended,
 }
 
@@ -58,7 +58,7 @@ impl<'a, E: Environment> Writing<'a, E> {
         }
     }
 
-    /// Whether a commit had better leave its sync to the group.
+    /// Returns true if a commit had better leave its sync to the group.
     #[inline]
     fn has_company(&self) -> bool {
         self.turns().is_some_and(Turns::has_company)
@@ -282,7 +282,7 @@ impl<E: Environment> Tx<'_, E> {
         Ok(())
     }
 
-    /// How many statements have succeeded in this transaction.
+    /// Returns the number of statements that have succeeded in this transaction.
     pub fn statements_done(&self) -> u64 {
         self.statements
     }
@@ -341,7 +341,7 @@ impl<E: Environment> Tx<'_, E> {
         Ok(self.ended(number, durable))
     }
 
-    /// As [`Tx::update`], of a table that is not plain.
+    /// Works as [`Tx::update`], for a table that is not plain.
     #[inline(never)]
     fn update_declared(
         &mut self,
@@ -357,7 +357,7 @@ impl<E: Environment> Tx<'_, E> {
         Ok(())
     }
 
-    /// As [`engines::Engine::update_and_commit`], of a table that is not plain.
+    /// Works as [`engines::Engine::update_and_commit`], for a table that is not plain.
     #[inline(never)]
     fn update_declared_and_commit(
         &mut self,

@@ -79,7 +79,7 @@ pub(crate) fn decode<'b>(
     if word == 0 { Ok(()) } else { Err("a null word has a bit that is no column's") }
 }
 
-/// Whether a value is what a column holds while it is NULL.
+/// Returns true if a value is what a column holds while it is NULL.
 fn is_nothing(value: &Value<'_>) -> bool {
     match *value {
         Value::U64(number) => number == 0,
@@ -108,8 +108,8 @@ fn take_bytes<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], &'static str> {
     take(bytes, u32::from_le_bytes(count) as usize)
 }
 
-/// How many tuples, and a sum over all of them that does not depend on their order: of the CRC-32C
-/// of each.
+/// A number of tuples, and a sum over all of them that does not depend on their order: of the
+/// CRC-32C of each.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Tally {
     pub(crate) tuples: u64,

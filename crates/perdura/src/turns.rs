@@ -33,40 +33,40 @@ use crate::sync::{
     yield_now,
 };
 
-/// Why a partition cannot be had.
+/// The reason why a partition cannot be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
     /// The thread would wait for itself.
     Nested,
-    /// Somebody has kept it for longer than the call may wait.
+    /// Another one has kept it for longer than the call may wait.
     Busy(Holder),
 }
 
-/// Something that is taken in turns; see the module's comment. A panic in a transaction has aborted
+/// A thing that is taken in turns; see the module's comment. A panic in a transaction has aborted
 /// it, so that what is behind the lock is as before.
 #[derive(Debug)]
 pub(crate) struct Turns<T> {
     lock: RwLock<T>,
-    /// How many copy it, or wait to do so.
+    /// The number of those who copy it, or wait to do so.
     copying: AtomicU32,
-    /// How many wait for it, apart from the thread in the background.
+    /// The number of those who wait for it, apart from the thread in the background.
     waiting: AtomicU32,
-    /// How many have waited and got it.
+    /// The number of those who have waited and got it.
     served: AtomicU32,
-    /// How many readers have passed writers that wait, since one of those had its turn.
+    /// The number of readers that have passed writers that wait, since one of those had its turn.
     passed: AtomicU32,
     /// Threads of the database's own wait for it.
     wanted: AtomicU32,
-    /// There is something to do for the thread in the background. Set by who may write.
+    /// Set if there is work for the thread in the background. Whoever may write sets it.
     backlog: AtomicBool,
-    /// How often the thread has waited in vain since it was there last.
+    /// The number of times that the thread has waited in vain since it was there last.
     missed: AtomicU32,
-    /// Somebody has it for itself alone; for messages.
+    /// Set while somebody has it for itself alone; for messages.
     owned: AtomicBool,
     stepping: AtomicBool,
-    /// How long somebody waits who holds another partition.
+    /// The time that somebody waits who holds another partition.
     patience: Duration,
-    /// How many wait for it to run a transaction.
+    /// The number of those who wait for it to run a transaction.
     joining: AtomicU32,
     /// The commits that wait for a sync.
     pub(crate) group: Group,
@@ -76,12 +76,12 @@ pub(crate) struct Turns<T> {
 
 /// Looks after who waits before the thread asks for the lock again, which waits itself then.
 const PATIENCE: u32 = 1000;
-/// How long the thread waits for one partition, at first; twice as long each time that it has waited
-/// in vain, or writers who wait longer would always be before it.
+/// The time that the thread waits for one partition, at first; twice as long each time that it has
+/// waited in vain, or writers who wait longer would always be before it.
 const STEP_WAIT: Duration = Duration::from_millis(1);
-/// How often that is doubled.
+/// The number of times that it is doubled.
 const MOST_MISSED: u32 = 7;
-/// How long a reader waits before it looks again whether it may pass, at first.
+/// The time that a reader waits before it looks again whether it may pass, at first.
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> Turns<T> {
@@ -113,7 +113,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// As [`Self::write`], if it can be had so soon.
+    /// Works as [`Self::write`], if it can be had in this time.
     pub(crate) fn write_for(&self, time: Duration) -> Result<WriteGuard<'_, T>, Taken> {
         match self.lock.try_write() {
             Some(guard) => Ok(WriteGuard::new(guard, self)),
@@ -121,7 +121,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// As [`Self::write`], by one who has just given it back.
+    /// Works as [`Self::write`], for one who has just given it back.
     pub(crate) fn write_again(&self) -> WriteGuard<'_, T> {
         let guard = self.lock.try_write();
         let guard = guard.unwrap_or_else(|| self.wait_for(|| self.lock.write()));
@@ -171,20 +171,20 @@ impl<T> Turns<T> {
         guard
     }
 
-    /// How many wait for it to run a transaction.
+    /// Returns the number of those who wait for it to run a transaction.
     pub(crate) fn joining(&self) -> u32 {
         self.joining.load(SeqCst)
     }
 
-    /// Whether a commit had better leave its sync to the group: somebody waits to run a transaction
-    /// meanwhile, or for a sync.
+    /// Returns true if a commit had better leave its sync to the group: somebody waits to run a
+    /// transaction meanwhile, or for a sync.
     #[inline]
     pub(crate) fn has_company(&self) -> bool {
         self.joining.load(Relaxed) > 0 || self.group.is_crowded()
     }
 
-    /// Somebody leaves it, or does not want it any more. If a sync needs it, and nobody is to come
-    /// who would make that, those who wait for the sync have to.
+    /// Gives it back, or gives up waiting for it. If a sync needs it, and nobody is to come who
+    /// would make that, those who wait for the sync have to.
     #[inline]
     fn leave(&self) {
         if self.group.has_members() {
@@ -199,7 +199,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// How long this thread waits for it, if it would like to wait so long.
+    /// Returns how long this thread waits for it, if it would like to wait so long.
     fn limit(&self, time: Option<Duration>) -> Option<Duration> {
         let most = held::anything().then_some(self.patience);
         match (time, most) {
@@ -216,7 +216,7 @@ impl<T> Turns<T> {
         Hold::shared(&self.lock)
     }
 
-    /// Somebody owns it from now on, or no more.
+    /// Notes that somebody owns it from now on, or no more.
     pub(crate) fn own(&self, owned: bool) {
         self.owned.store(owned, SeqCst);
     }
@@ -286,7 +286,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// As [`Self::read`], for long: other readers do not wait meanwhile. Waits for so long at most.
+    /// Reads for long, while other readers do not wait. It waits so long at most.
     pub(crate) fn copy(&self, most: Option<Duration>) -> Result<CopyGuard<'_, T>, Taken> {
         // Before the lock is asked for: whoever reads from now on passes the writers that wait.
         let others = self.copying.fetch_add(1, SeqCst) > 0;
@@ -306,7 +306,7 @@ impl<T> Turns<T> {
         Ok(CopyGuard { reading: ReadGuard::new(guard), _until: until })
     }
 
-    /// How long one waits who holds another partition; `None` if this thread holds none.
+    /// Returns how long one waits who holds another partition; `None` if this thread holds none.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.limit(None)
     }
@@ -360,7 +360,7 @@ impl<T> Turns<T> {
         Some(work(&mut guard))
     }
 
-    /// How many have waited and got it, if somebody waits.
+    /// Returns the number of those who have waited and got it, if somebody waits.
     pub(crate) fn queue(&self) -> Option<u32> {
         (self.waiting.load(SeqCst) > 0).then(|| self.served.load(SeqCst))
     }
@@ -373,12 +373,12 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Whether there is something to do for the thread in the background.
+    /// Returns true if there is work for the thread in the background.
     pub(crate) fn has_backlog(&self) -> bool {
         self.backlog.load(SeqCst)
     }
 
-    /// Whether the thread in the background waits for its turn.
+    /// Returns true if the thread in the background waits for its turn.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Relaxed) > 0
@@ -399,7 +399,7 @@ impl<T> Drop for Turns<T> {
     }
 }
 
-/// Somebody writes.
+/// The right to write, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WriteGuard<'a, T> {
     guard: RwLockWriteGuard<'a, T>,
@@ -444,7 +444,7 @@ impl<T> Drop for WriteGuard<'_, T> {
     }
 }
 
-/// Somebody reads.
+/// The right to read, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReadGuard<'a, T> {
     guard: RwLockReadGuard<'a, T>,
@@ -474,7 +474,7 @@ impl<T> Drop for ReadGuard<'_, T> {
     }
 }
 
-/// Somebody reads for long.
+/// The right to read for long, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CopyGuard<'a, T> {
     reading: ReadGuard<'a, T>,

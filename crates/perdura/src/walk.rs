@@ -67,7 +67,7 @@ pub(crate) fn key_text(key: &[Owned]) -> String {
     format!("({})", shown.collect::<Vec<_>>().join(", "))
 }
 
-/// What a walk could not read.
+/// A place that a walk could not read.
 #[derive(Clone, Debug)]
 pub(crate) enum Gap {
     /// The tuple with this key.
@@ -91,11 +91,11 @@ pub(crate) struct Walk<'a> {
     first_kind: Option<ColumnType>,
 }
 
-/// Where a walk shows what it finds: tuples, and gaps with the reason.
+/// The receiver of what a walk finds: tuples, and gaps with the reason.
 pub(crate) trait Sink {
     /// A tuple, and whether its values, as they are stored, are possible for their columns.
     fn tuple(&mut self, row: &Row, sound: bool);
-    /// What cannot be read, and why.
+    /// Takes a place that cannot be read, with the reason.
     fn gap(&mut self, gap: Gap, why: &str);
 }
 

@@ -1,4 +1,4 @@
-//! Why a backup is not taken in.
+//! The reasons why a backup is refused.
 
 use super::layout::VERSION;
 
@@ -39,9 +39,9 @@ pub enum BackupError {
     Damaged {
         /// The file.
         path: String,
-        /// Where what is wrong begins.
+        /// The offset at which the error begins.
         at: u64,
-        /// What is wrong.
+        /// The error, in words.
         what: String,
     },
     /// The number of partitions asked for cannot be made from those in the backup.

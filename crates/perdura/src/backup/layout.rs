@@ -20,7 +20,7 @@ pub(super) const TABLE_END: u32 = 3;
 /// The last block: [`Trailer`].
 pub(super) const TRAILER: u32 = 4;
 
-/// At the start of the file.
+/// The header at the start of the file.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Header {
@@ -28,11 +28,11 @@ pub(super) struct Header {
     pub(super) version: U32,
     /// CRC-32C of the header with a checksum of zero.
     pub(super) checksum: U32,
-    /// Of this backup alone.
+    /// The identity of this backup alone.
     pub(super) uuid: [u8; 16],
 }
 
-/// Before each block's contents.
+/// The header before each block's contents.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(super) struct BlockHeader {
@@ -54,7 +54,7 @@ pub(super) struct BlockHeader {
 #[repr(C)]
 pub(super) struct TableEnd {
     pub(super) tuples: U64,
-    /// Of the CRC-32C of each tuple, modulo 2^64.
+    /// The sum of the CRC-32C of each tuple, modulo 2^64.
     pub(super) sum: U64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct TableEnd {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Trailer {
-    /// Of all tables in all partitions.
+    /// The number of tuples in all tables and partitions.
     pub(super) tuples: U64,
     /// Bytes of the file.
     pub(super) bytes: U64,

@@ -81,7 +81,7 @@ impl<E: Environment> Database<E> {
         self.backup_watched(path, &mut |_| ())
     }
 
-    /// As [`Database::backup`]; `watch` hears how far it is.
+    /// Works as [`Database::backup`]; `watch` hears how far it is.
     ///
     /// # Errors
     /// As [`Database::backup`].

@@ -28,13 +28,13 @@ pub(super) struct Reader {
     blocks: u64,
 }
 
-/// What a block holds.
+/// The contents of a block.
 pub(super) enum Block<'a> {
     /// Tuples of a table, with where their bytes begin in the file.
     Tuples { partition: u32, table: u32, tuples: u32, bytes: &'a [u8], at: u64 },
     /// A table in a partition is complete.
     TableEnd { partition: u32, table: u32, tally: Tally },
-    /// It was the last one.
+    /// The end of the backup.
     Trailer { tuples: u64 },
 }
 

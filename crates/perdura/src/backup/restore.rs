@@ -55,7 +55,7 @@ impl Backup {
         &self.description.engine
     }
 
-    /// How many partitions the database had.
+    /// Returns the number of partitions that the database had.
     pub fn partitions(&self) -> u32 {
         self.description.partitions
     }
@@ -251,7 +251,7 @@ impl Backup {
     }
 }
 
-/// Whether no database can have had the tuple that was refused so.
+/// Returns true if no database can have had the tuple that was refused so.
 fn cannot_be(error: &Error) -> bool {
     matches!(
         error,

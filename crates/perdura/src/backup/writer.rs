@@ -15,10 +15,10 @@ use crate::moment::Part;
 use crate::progress::{CopyProgress, CopyStep, CopySummary, WATCH_EVERY, Watch};
 use crate::tuple_code::{Tally, encode};
 
-/// What goes out, and the sums over it.
+/// A stream of blocks to the output, with the sums over it.
 pub(super) struct Writer<'a> {
     out: &'a mut dyn Write,
-    /// What the output is called in errors.
+    /// The output's name in errors.
     name: &'a str,
     uuid: [u8; 16],
     at: u64,
@@ -147,7 +147,7 @@ struct Buffers {
     block: Vec<u8>,
 }
 
-/// What a backup says of the database.
+/// Returns the description of the database that its backup has.
 pub(super) fn describe<E: Environment>(database: &Database<E>) -> Result<Description, Error> {
     let described = database.description()?;
     Ok(Description {

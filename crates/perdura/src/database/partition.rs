@@ -67,7 +67,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         self.begin_try(&mut Tries::default())
     }
 
-    /// As [`Database::try_begin`], in this partition.
+    /// Works as [`Database::try_begin`], in this partition.
     ///
     /// # Errors
     /// As [`Database::try_begin`].
@@ -159,12 +159,13 @@ impl<'a, E: Environment> Partition<'a, E> {
         })
     }
 
-    /// How many transactions wait: for the one that is open in this partition, or to become durable.
+    /// Returns the number of transactions that wait: for the one that is open in this partition, or
+    /// to become durable.
     pub fn waiting(&self) -> u32 {
         self.turns().joining() + self.turns().group.members()
     }
 
-    /// As [`Database::snapshot`], of this partition.
+    /// Works as [`Database::snapshot`], for this partition.
     ///
     /// # Errors
     /// [`Error::NoSnapshots`]; the partition has stopped, or the medium has failed.
@@ -176,7 +177,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         Ok(Snapshot { reader, catalog: self.database.catalog.clone() })
     }
 
-    /// As [`Database::write`], in this partition.
+    /// Works as [`Database::write`], in this partition.
     ///
     /// # Errors
     /// As [`Database::write`].
@@ -188,7 +189,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         self.write_or(work)
     }
 
-    /// As [`Database::write_or`], in this partition.
+    /// Works as [`Database::write_or`], in this partition.
     ///
     /// # Errors
     /// As [`Database::write`].
@@ -211,7 +212,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         }
     }
 
-    /// As [`Database::write_with`], in this partition.
+    /// Works as [`Database::write_with`], in this partition.
     ///
     /// # Errors
     /// As [`Database::write_with`].
@@ -276,7 +277,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         }
     }
 
-    /// As [`Database::read`], in this partition.
+    /// Works as [`Database::read`], in this partition.
     ///
     /// # Errors
     /// As [`Database::read`].
@@ -288,7 +289,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         self.read_or(work)
     }
 
-    /// As [`Database::read_or`], in this partition.
+    /// Works as [`Database::read_or`], in this partition.
     ///
     /// # Errors
     /// As [`Database::read`].
@@ -328,7 +329,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         }
     }
 
-    /// As [`Database::get`], in this partition.
+    /// Works as [`Database::get`], in this partition.
     ///
     /// # Errors
     /// As [`Database::get`].
@@ -413,7 +414,7 @@ impl<E: Environment> Exclusive<'_, E> {
         }
     }
 
-    /// As [`Database::write`], in this partition.
+    /// Works as [`Database::write`], in this partition.
     ///
     /// # Errors
     /// As [`Database::write`].
@@ -425,7 +426,7 @@ impl<E: Environment> Exclusive<'_, E> {
         self.write_or(work)
     }
 
-    /// As [`Database::write_or`], in this partition; it is run once.
+    /// Works as [`Database::write_or`], in this partition; the closure is run once.
     ///
     /// # Errors
     /// As [`Database::write`].
@@ -463,8 +464,8 @@ impl<E: Environment> Exclusive<'_, E> {
         Ok(())
     }
 
-    /// As [`Database::read`], in this partition. It sees what a transaction did that was leaked
-    /// ([`std::mem::forget`]), until the next one begins.
+    /// Works as [`Database::read`], in this partition. It sees what a transaction did that was
+    /// leaked ([`std::mem::forget`]), until the next one begins.
     ///
     /// # Errors
     /// The error that `work` returned.
@@ -476,7 +477,7 @@ impl<E: Environment> Exclusive<'_, E> {
         self.read_or(work)
     }
 
-    /// As [`Database::read_or`], in this partition.
+    /// Works as [`Database::read_or`], in this partition.
     ///
     /// # Errors
     /// The error that `work` returned.
@@ -495,7 +496,7 @@ impl<E: Environment> Exclusive<'_, E> {
         done
     }
 
-    /// As [`Database::get`], in this partition.
+    /// Works as [`Database::get`], in this partition.
     ///
     /// # Errors
     /// As [`Tx::get`].

@@ -73,8 +73,8 @@ impl<E: Environment> Database<E> {
         Ok(waiting)
     }
 
-    /// What the engine has done since it was opened, and what it has put off, all partitions
-    /// together.
+    /// Returns what the engine has done since it was opened, and what it has put off, all
+    /// partitions together.
     ///
     /// # Errors
     /// [`Error::Nested`].

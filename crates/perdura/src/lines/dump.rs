@@ -110,10 +110,10 @@ impl<E: Environment> Database<E> {
     }
 }
 
-/// What is the same in every line of a table: all but the values.
+/// The parts that are the same in every line of a table: all but the values.
 struct Names {
     start: Vec<u8>,
-    /// For each column the bytes before its value, and its type.
+    /// The bytes before each column's value, and its type.
     columns: Vec<(Vec<u8>, ColumnType)>,
 }
 

@@ -1,10 +1,10 @@
-//! Why lines are not loaded, and what of them was.
+//! The errors of loading, and how much was loaded.
 
 use std::fmt;
 
 use crate::error::Error;
 
-/// What is in the database when loading has failed.
+/// The part of the input that is in the database when loading has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// Nothing; a database that was to be created is not there.
@@ -31,25 +31,25 @@ pub enum LinesError {
     /// A line is not what it must be.
     #[error("{input}: line {line}: {why}; {kept}")]
     Line {
-        /// What the input is called.
+        /// The input's name.
         input: String,
         /// The line; the first one is 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error, in words.
         why: String,
-        /// What was loaded.
+        /// The part that was loaded.
         kept: Kept,
     },
     /// The database did not take a line.
     #[error("{input}: line {line}: {source}; {kept}")]
     Refused {
-        /// What the input is called.
+        /// The input's name.
         input: String,
         /// The line; the first one is 1.
         line: u64,
-        /// Why.
+        /// The reason.
         source: Box<Error>,
-        /// What was loaded.
+        /// The part that was loaded.
         kept: Kept,
     },
     /// The lines do not begin with a description, and no schema was given for a new database.
@@ -57,7 +57,7 @@ pub enum LinesError {
         "{input}: has no description in its first line, as a dump has; give a schema, or load it into a database that exists"
     )]
     NoSchema {
-        /// What the input is called.
+        /// The input's name.
         input: String,
     },
 }

@@ -31,19 +31,19 @@ const LINE_LIMIT: u64 = 1 << 20;
 /// Lines between two calls of a [`Watch`].
 const WATCH_LINES: u64 = 256;
 
-/// What becomes of a tuple whose primary key is there already.
+/// The treatment of a tuple whose primary key is there already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
-    /// It is an error.
+    /// The tuple is an error.
     #[default]
     Refuse,
     /// The one that is there stays.
     Skip,
-    /// It takes the place of the one that is there.
+    /// The tuple takes the place of the one that is there.
     Replace,
 }
 
-/// How lines are loaded.
+/// Options of loading.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     name: String,
@@ -67,14 +67,14 @@ impl LoadOptions {
         self
     }
 
-    /// What becomes of tuples whose primary key is there already.
+    /// Sets the treatment of tuples whose primary key is there already.
     #[must_use]
     pub fn existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
         self
     }
 
-    /// How long the input is, for who watches.
+    /// Tells the length of the input, for those who watch.
     #[must_use]
     pub fn total_bytes(mut self, bytes: u64) -> Self {
         self.total_bytes = Some(bytes);
@@ -242,7 +242,7 @@ fn no_lines(begin: &[u8]) -> Option<&'static str> {
     known.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, what)| *what)
 }
 
-/// What is wrong, with the column of the line.
+/// Returns the error in words, with the column of the line.
 fn explain(error: &serde_json::Error, offset: usize) -> String {
     format!("{} (column {})", json_error(error), offset + error.column())
 }
@@ -268,7 +268,7 @@ struct Loading<'a, E: Environment> {
     /// Bytes that a line may have.
     limit: u64,
     kept: Kept,
-    /// What a new database holds, which is not there before all of it is.
+    /// The contents of a new database, which is not there before all of them are.
     tallies: Option<&'a mut Tallies>,
     summary: CopySummary,
     encoded: Vec<u8>,
@@ -354,7 +354,7 @@ impl<'a, E: Environment> Loading<'a, E> {
         LinesError::Refused { input, line, source, kept: self.kept }.into()
     }
 
-    /// Why a table is none of the database's.
+    /// Returns the words for a table that the database does not have.
     fn no_table(&self, name: &str) -> String {
         let meant = did_you_mean(name, self.tables.iter().map(Table::name));
         format!("the database has no table `{name}`{meant}")

@@ -55,7 +55,7 @@ struct Head {
     schema: Schema,
 }
 
-/// What the last line says.
+/// The last line.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct End {

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 const NAN: &str = "NaN";
 const INFINITY: &str = "Infinity";
 const MINUS_INFINITY: &str = "-Infinity";
-/// Before the bits of a NaN that is not [`f64::NAN`].
+/// The words before the bits of a NaN that is not [`f64::NAN`].
 const OTHER_NAN: &str = "NaN:";
 
 /// Characters of a value that an error shows.
