@@ -93,7 +93,7 @@ impl<'a, R: Read + ?Sized> Rows<'a, R> {
         {
             let last = self.last.as_ref();
             let last = last.map(|key| key.iter().map(OwnedValue::value).collect());
-            let mut scan = self.scan.behind(last, wanted);
+            let mut scan = self.scan.rest(last, wanted);
             if let Some(columns) = &plan.columns {
                 scan = scan.with_columns(columns);
             }

@@ -1,5 +1,6 @@
 //! Scans: which tuples, in which order, which columns, how many.
 
+use std::cmp::Ordering;
 use std::ops::{
     Bound, ControlFlow, Deref, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo,
     RangeToInclusive,
@@ -7,7 +8,7 @@ use std::ops::{
 use std::sync::Arc;
 
 use engines::EngineError;
-use engines::below::{Direction, Row, RowNames, StorageError, Value};
+use engines::below::{Direction, Row, RowNames, StorageError, Value, compare_floats};
 
 use crate::columns::{ColumnList, ColumnRef};
 use crate::error::Error;
@@ -31,10 +32,12 @@ use crate::table::Table;
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
     index: Option<&'a str>,
-    pub(crate) low: Bound<KeyList<'a>>,
-    pub(crate) high: Bound<KeyList<'a>>,
+    low: Bound<KeyList<'a>>,
+    high: Bound<KeyList<'a>>,
     /// The upper bound's last value is text or bytes, and speaks for all that start with it.
     open_end: bool,
+    /// The key behind which the scan begins, in its direction.
+    behind: Option<KeyList<'a>>,
     direction: Direction,
     columns: Option<ColumnList<'a>>,
     limit: Option<usize>,
@@ -48,6 +51,7 @@ impl<'a> Scan<'a> {
             low: Bound::Unbounded,
             high: Bound::Unbounded,
             open_end: false,
+            behind: None,
             direction: Direction::Forward,
             columns: None,
             limit: None,
@@ -84,6 +88,29 @@ impl<'a> Scan<'a> {
     #[must_use]
     pub fn backward(mut self) -> Self {
         self.direction = Direction::Backward;
+        self
+    }
+
+    /// Only what comes behind this key in the direction of the scan, within its range: the next page,
+    /// if it is the key of the last row. Given the first columns of a key, it passes over every key
+    /// that starts with them.
+    ///
+    /// In a secondary index the whole key is the index's columns, then those of the primary key.
+    /// With the index's columns alone, tuples that have the same values there are passed over.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # fn page(tx: &Tx<'_>, account: &Table, owner: &str, last: u64) -> Result<(), Error> {
+    /// let of_owner = Scan::prefix([Value::from(owner)]).by("by_owner").limit(20);
+    /// for row in tx.rows(account, of_owner.behind([Value::from(owner), Value::from(last)])) {
+    ///     println!("{:?}", row?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn behind(mut self, key: impl KeyValues<'a>) -> Self {
+        self.behind = Some(key.values());
         self
     }
 
@@ -126,19 +153,15 @@ impl<'a> Scan<'a> {
         Ok(columns)
     }
 
-    /// The same behind this key, in its direction, and so many tuples.
-    pub(crate) fn behind<'s>(&self, key: Option<Vec<Value<'s>>>, limit: usize) -> Scan<'s>
+    /// The same behind this key, unless it is none, and so many tuples.
+    pub(crate) fn rest<'s>(&self, key: Option<Vec<Value<'s>>>, limit: usize) -> Scan<'s>
     where
         'a: 's,
     {
         let mut rest: Scan<'s> = self.clone();
         rest.limit = Some(limit);
         if let Some(key) = key {
-            let end = Bound::Excluded(KeyList::Owned(key));
-            match self.direction {
-                Direction::Forward => rest.low = end,
-                Direction::Backward => (rest.high, rest.open_end) = (end, false),
-            }
+            rest.behind = Some(KeyList::Owned(key));
         }
         rest
     }
@@ -169,9 +192,10 @@ impl<'a> Scan<'a> {
             None => row.set_names(&table.names),
             Some(columns) => row.set_names(&Arc::new(RowNames::of(&table.layout, columns))),
         }
-        let end = if self.open_end { self.end_of_prefix(table)? } else { None };
+        let (low, high, open_end) = self.ends();
+        let end = if open_end { self.end_of_prefix(table)? } else { None };
         let mut end_values = Vec::new();
-        let high = match (&end, &self.high) {
+        let high = match (&end, high) {
             (Some(end), Bound::Included(values)) => {
                 end_values.extend_from_slice(&values[..values.len() - 1]);
                 match end {
@@ -184,11 +208,11 @@ impl<'a> Scan<'a> {
                     _ => Bound::Excluded(&end_values[..]),
                 }
             }
-            _ => self.high.as_ref().map(|values| &values[..]),
+            _ => high,
         };
         let what = engines::Scan {
             index: self.index.map(|name| table.index(name)).transpose()?,
-            low: self.low.as_ref().map(|values| &values[..]),
+            low,
             high,
             direction: self.direction,
             columns,
@@ -203,6 +227,24 @@ impl<'a> Scan<'a> {
             })?,
         }
         Ok(())
+    }
+
+    /// The bounds as they are behind the key behind which the scan begins, and whether the upper one
+    /// still speaks for all that start with its last value.
+    #[inline]
+    fn ends(&self) -> (Bound<&[Value<'a>]>, Bound<&[Value<'a>]>, bool) {
+        let low = self.low.as_ref().map(|values| &values[..]);
+        let high = self.high.as_ref().map(|values| &values[..]);
+        let Some(key) = &self.behind else { return (low, high, self.open_end) };
+        match self.direction {
+            Direction::Forward if !is_beyond(low, key, self.direction, false) => {
+                (Bound::Excluded(key), high, self.open_end)
+            }
+            Direction::Backward if !is_beyond(high, key, self.direction, self.open_end) => {
+                (low, Bound::Excluded(key), false)
+            }
+            _ => (low, high, self.open_end),
+        }
     }
 
     /// The end of all texts or bytes that start with the last value of the upper bound; `None` if the
@@ -226,6 +268,62 @@ impl<'a> Scan<'a> {
                 found: other.type_name(),
             })),
         }
+    }
+}
+
+/// Returns whether a scan in this direction that begins with `bound` shows nothing up to `key`, and
+/// nothing that starts with it. If `open`, the bound's last value speaks for all that start with it.
+fn is_beyond(
+    bound: Bound<&[Value<'_>]>,
+    key: &[Value<'_>],
+    direction: Direction,
+    open: bool,
+) -> bool {
+    let (Bound::Included(values) | Bound::Excluded(values)) = bound else { return key.is_empty() };
+    if values.is_empty() || key.is_empty() {
+        // A bound without columns is none.
+        return key.is_empty();
+    }
+    let mut orders = values.iter().zip(key).enumerate().map(|(place, (value, other))| {
+        let begins = open && place + 1 == values.len() && is_beginning(value, other);
+        if begins { Ordering::Equal } else { order(value, other) }
+    });
+    let order = orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal);
+    let order = if direction == Direction::Forward { order } else { order.reverse() };
+    match order {
+        Ordering::Less => false,
+        Ordering::Greater => true,
+        // What is excluded starts with the bound, and so does the key.
+        Ordering::Equal => matches!(bound, Bound::Excluded(_)) && key.len() > values.len(),
+    }
+}
+
+/// Returns whether a text, or bytes, begin so.
+fn is_beginning(beginning: &Value<'_>, whole: &Value<'_>) -> bool {
+    match (beginning, whole) {
+        (Value::Text(beginning), Value::Text(whole)) => whole.starts_with(beginning),
+        (Value::Bytes(beginning), Value::Bytes(whole)) => whole.starts_with(beginning),
+        _ => false,
+    }
+}
+
+/// The order of two values of one column in its index. Values that no column has both of have none,
+/// and an engine refuses one of them.
+fn order(one: &Value<'_>, two: &Value<'_>) -> Ordering {
+    let integer = |value: &Value<'_>| match *value {
+        Value::U64(number) => Some(i128::from(number)),
+        Value::I64(number) => Some(i128::from(number)),
+        _ => None,
+    };
+    match (one, two) {
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (Value::Null, _) => Ordering::Less,
+        (_, Value::Null) => Ordering::Greater,
+        (Value::F64(one), Value::F64(two)) => compare_floats(*one, *two),
+        (Value::Text(one), Value::Text(two)) => one.cmp(two),
+        (Value::Bytes(one), Value::Bytes(two)) => one.cmp(two),
+        (Value::Bool(one), Value::Bool(two)) => one.cmp(two),
+        _ => integer(one).zip(integer(two)).map_or(Ordering::Equal, |(one, two)| one.cmp(&two)),
     }
 }
 

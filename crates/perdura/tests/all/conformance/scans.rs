@@ -209,7 +209,23 @@ fn random_scans(db: &Database, tables: &[(Table, Vec<Tuple>)], seed: u64, scans:
         if let Some(index) = index {
             what = what.by(index);
         }
-        if random.random_bool(0.5) {
+        let backward = random.random_bool(0.5);
+        let behind = match random.random_range(0..3) {
+            0 => random_bound(&mut random, &kinds, narrow),
+            _ => Bound::Unbounded,
+        };
+        let behind_values = behind.as_ref().map(|behind| values(behind));
+        if let Bound::Included(key) | Bound::Excluded(key) = &behind_values {
+            what = what.behind(key);
+            let key: Vec<Own> = key.iter().copied().map(Own::from).collect();
+            let end = Bound::Excluded(key);
+            let (low, high) =
+                if backward { (Bound::Unbounded, end) } else { (end, Bound::Unbounded) };
+            expected.retain(|tuple| {
+                within(&columns.iter().map(|at| &tuple[*at]).collect::<Vec<_>>(), &low, &high)
+            });
+        }
+        if backward {
             what = what.backward();
             expected.reverse();
         }
@@ -222,8 +238,10 @@ fn random_scans(db: &Database, tables: &[(Table, Vec<Tuple>)], seed: u64, scans:
                 *tuple = picked.iter().map(|at| tuple[usize::from(*at)].clone()).collect();
             }
         }
-        let about =
-            || format!("seed {seed}, scan {number}: {} {index:?} {low:?} {high:?}", table.name());
+        let about = || {
+            let bounds = format!("{low:?} {high:?}, behind {behind:?}");
+            format!("seed {seed}, scan {number}: {} {index:?} {bounds}", table.name())
+        };
         assert_eq!(scan(db, table, &what), expected, "{}", about());
         shown += expected.len();
         // Stopping after any number of tuples shows just these.
@@ -257,6 +275,78 @@ fn scans_show_exactly_what_lies_within_their_bounds() {
             .map(|(table, tuples)| (store.db().table(table.name()).unwrap(), tuples.clone()))
             .collect();
         random_scans(store.db(), &again, 2, 150);
+    });
+}
+
+/// Reads a scan in pages, each a transaction of its own that begins behind the last tuple's key, and
+/// returns what they show together and how many there were.
+fn pages(
+    db: &Database,
+    table: &Table,
+    what: &Scan<'_>,
+    key: &[usize],
+    size: usize,
+) -> (Vec<Tuple>, usize) {
+    let (mut all, mut pages): (Vec<Tuple>, _) = (Vec::new(), 0);
+    loop {
+        let last: Option<Vec<Own>> =
+            all.last().map(|tuple| key.iter().map(|at| tuple[*at].clone()).collect());
+        let last = last.as_ref().map(|last| values(last));
+        let mut page = what.clone().limit(size);
+        if let Some(last) = &last {
+            page = page.behind(last);
+        }
+        let rows = |row: Result<perdura::Row, Error>| {
+            row.map(|row| row.values().map(Own::from).collect::<Tuple>())
+        };
+        let shown: Vec<Tuple> =
+            db.read(|tx| tx.rows(table, page.clone()).map(rows).collect()).unwrap();
+        assert!(shown.len() <= size);
+        pages += 1;
+        let whole = shown.len() == size;
+        all.extend(shown);
+        if !whole {
+            return (all, pages);
+        }
+    }
+}
+
+/// Each tuple of a range is on one page, in the order of the index, both ways.
+#[test]
+fn pages_behind_the_last_key_show_each_tuple_of_a_range_once() {
+    each(|engine| {
+        let mut random = SmallRng::seed_from_u64(7);
+        let store = Store::new(&schema(), small(engine));
+        let tables = fill(&store, &mut random);
+        let wide = &tables[0].0;
+        let nulls = &tables[4].0;
+        let (a, one, bytes) = ([Value::Text("a")], [Value::I64(1)], [Value::Bytes(&[0])]);
+        let (null, from) = ([Value::Null], [Value::Text("a"), Value::I64(0)]);
+        let scans = [
+            (wide, None, Scan::all()),
+            (wide, None, Scan::prefix(&a)),
+            (wide, None, Scan::range(&from[..]..=&a[..])),
+            (wide, None, Scan::starting_with(&a)),
+            (wide, None, Scan::range(..&a)),
+            (wide, Some("by_f"), Scan::all()),
+            (wide, Some("by_f"), Scan::prefix(&one)),
+            (wide, Some("by_e_d_f"), Scan::starting_with(&bytes)),
+            (nulls, Some("by_text"), Scan::prefix(&null)),
+            (nulls, Some("by_text"), Scan::starting_with(&a)),
+            (nulls, Some("by_truth"), Scan::all()),
+        ];
+        for (table, index, what) in scans {
+            let key = key_columns(table, index);
+            let what = index.map_or(what.clone(), |index| what.by(index));
+            for what in [what.clone(), what.backward()] {
+                let all = scan(store.db(), table, &what);
+                assert!(all.len() > 10, "{what:?}: {}", all.len());
+                for size in [1, 7, all.len(), all.len() + 1] {
+                    let (shown, count) = pages(store.db(), table, &what, &key, size);
+                    assert_eq!((shown, count), (all.clone(), all.len() / size + 1), "{what:?}");
+                }
+            }
+        }
     });
 }
 
@@ -333,6 +423,11 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
         // A bound without columns is none.
         let both = Scan::range((Bound::Included(&zero[..0]), Bound::Included(&zero[..0])));
         assert_eq!(scan(db, &narrow, &both).len(), 2);
+        assert_eq!(scan(db, &narrow, &both.behind(&zero)), scan(db, &narrow, &Scan::prefix(&one)));
+        let no_key = Scan::prefix(&one).behind(&zero[..0]);
+        assert_eq!(scan(db, &narrow, &no_key), scan(db, &narrow, &Scan::prefix(&one)));
+        assert!(scan(db, &narrow, &Scan::prefix(&zero).behind(&one)).is_empty());
+        assert_eq!(scan(db, &narrow, &Scan::prefix(&one).behind(&zero)).len(), 1);
         let too_many = [Value::I64(1), Value::F64(1.0)];
         let long = [Value::Text("ten bytes!")];
         for (table, what) in [
@@ -341,6 +436,9 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
             (&wide, Scan::prefix(&[Value::U64(1)][..])),
             (&wide, Scan::prefix(&long[..])),
             (&wide, Scan::prefix(&[Value::Text("a")][..]).by("by_f")),
+            (&wide, Scan::all().behind(&[Value::U64(1)])),
+            (&narrow, Scan::all().behind(&too_many)),
+            (&narrow, Scan::prefix(&one).behind(&[Value::Bool(true)])),
             (&wide, Scan::all().columns(&[6])),
         ] {
             let error = try_scan(db, table, &what).unwrap_err();
