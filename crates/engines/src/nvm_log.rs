@@ -311,7 +311,7 @@ impl<E: Environment> Method<E> for NvmLog<E> {
         }
         let report = partition.recover(&work)?;
         partition.runs.tables.lane.recovered();
-        partition.runs.keep_nodes(false)?;
+        partition.runs.keep_nodes_when_nearly_full(false)?;
         Ok((partition, report))
     }
 }

@@ -82,6 +82,9 @@ impl Memory for Shared {
     fn grow(&self, to: u64) -> Result<(), GrowError> {
         self.step().grow(to)
     }
+    fn headroom(&self) -> u64 {
+        self.memory.headroom()
+    }
     fn healthy(&self) -> Result<(), Bad> {
         self.memory.healthy()
     }

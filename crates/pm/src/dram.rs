@@ -52,6 +52,10 @@ impl Memory for Dram {
         Ok(())
     }
 
+    fn headroom(&self) -> u64 {
+        self.0.reserved().saturating_sub(self.0.len())
+    }
+
     #[inline]
     fn healthy(&self) -> Result<(), Bad> {
         Ok(())

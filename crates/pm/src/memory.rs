@@ -140,6 +140,9 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The limit is reached, or the medium is full; nothing has changed then.
     fn grow(&self, to: u64) -> Result<(), GrowError>;
+    /// Bytes by which the memory can still grow: up to its limit, or what its medium has free,
+    /// whichever is less. An estimate, since others use the medium, too.
+    fn headroom(&self) -> u64;
     /// Returns an error if the medium is no longer sound. Commit, open and read paths ask before
     /// they return.
     ///

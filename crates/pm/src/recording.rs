@@ -426,6 +426,14 @@ impl Memory for Recording {
         Ok(())
     }
 
+    fn headroom(&self) -> u64 {
+        // Nobody knows how much the growths that are left will be.
+        if self.log().grow_budget.is_some() {
+            return 0;
+        }
+        self.0.mapping.reserved().saturating_sub(self.0.mapping.len())
+    }
+
     fn healthy(&self) -> Result<(), Bad> {
         Ok(())
     }

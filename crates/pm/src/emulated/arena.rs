@@ -53,6 +53,10 @@ impl Memory for Arena {
         self.0.extend(to).map_err(|source| GrowError::Medium { wanted: to, source })
     }
 
+    fn headroom(&self) -> u64 {
+        self.0.reserved().saturating_sub(self.0.len())
+    }
+
     #[inline]
     fn healthy(&self) -> Result<(), Bad> {
         Ok(())

@@ -97,6 +97,10 @@ impl<M: Memory> Memory for Emulated<M> {
         self.inner.grow(to)
     }
 
+    fn headroom(&self) -> u64 {
+        self.inner.headroom()
+    }
+
     fn healthy(&self) -> Result<(), Bad> {
         self.inner.healthy()
     }

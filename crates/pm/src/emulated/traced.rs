@@ -108,6 +108,10 @@ impl<M: Memory> Memory for Traced<M> {
         self.inner.grow(to)
     }
 
+    fn headroom(&self) -> u64 {
+        self.inner.headroom()
+    }
+
     #[inline]
     fn healthy(&self) -> Result<(), Bad> {
         self.inner.healthy()

@@ -13,6 +13,7 @@ use crate::error::{Bad, GrowError};
 use crate::flush::{FlushInstruction, store_fence};
 use crate::limits::page_bytes;
 use crate::mapping::NativeView;
+use crate::media::free_bytes;
 use crate::memory::{Memory, Pod};
 use crate::offset::{LINE_BYTES, Off, Range};
 use crate::poison::fork_generation;
@@ -155,6 +156,15 @@ impl Memory for Pool {
         shared.mapping.set_len(to);
         shared.collapse(from, to);
         Ok(())
+    }
+
+    fn headroom(&self) -> u64 {
+        let shared = &*self.0;
+        let header = shared.header.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = header.limit.min(shared.mapping.reserved());
+        // Where the kernel does not say, nothing is counted on.
+        let free = free_bytes(&shared.file).unwrap_or(0);
+        most.saturating_sub(shared.mapping.len()).min(free)
     }
 
     #[inline]

@@ -64,7 +64,7 @@ impl<M: Memory> Runs<M> {
         self.loosen();
         self.stats.freezes += 1;
         self.pace.wake();
-        self.keep_nodes(true)?;
+        self.keep_nodes_when_nearly_full(true)?;
         Ok(true)
     }
 }

@@ -15,7 +15,8 @@
 //! MemTable is frozen: for what transactions delete, after each of them, and for all keys once, in
 //! steps. A merge that is being built would name what goes, and holds room: it is given up, leaf by
 //! leaf. Inputs of a merge that are being taken apart go first. So that deleting works on a full
-//! memory, some nodes are kept back for tombstones and for joining leaves.
+//! memory, some nodes are kept back for tombstones and for joining leaves, once there is little room
+//! left. A memory that others fill at once may have none: what merging holds then serves.
 
 use std::ops::Bound;
 
@@ -38,6 +39,9 @@ use crate::tuple::owned_slot;
 /// Nodes of each size that are kept back: a split of every node from the leaf to the root takes
 /// fewer.
 const KEPT_NODES: usize = 12;
+/// MemTables that have to fit beside what is there, or nodes are kept back: the next one in each
+/// lane, and what merging takes meanwhile.
+const MEMTABLES_AHEAD: u64 = 2;
 /// Keys that a step of the walk looks at.
 const KEYS_A_STEP: u64 = 32;
 /// Fields that go in one mini-transaction.
@@ -96,12 +100,25 @@ impl<M: Memory> Runs<M> {
         self.relief = Relief::default();
     }
 
-    /// Keeps nodes back for when there is no room, as far as there are any now; with `grow` the
-    /// memory may grow for them. Only runs make them necessary.
+    /// Returns whether the memory may be full before the next MemTable is frozen.
+    fn is_nearly_full(&self) -> bool {
+        let memtables = self.policy.memtable_bytes.saturating_mul(MEMTABLES_AHEAD);
+        let lanes = u64::from(self.tables.lane.heap().lanes());
+        self.memory().headroom() < memtables.saturating_mul(lanes)
+    }
+
+    /// Keeps nodes back for when there is no room, if that may come before this is asked again; with
+    /// `grow` the memory may grow for them.
     ///
     /// # Errors
     /// Damage.
-    pub fn keep_nodes(&mut self, grow: bool) -> Result<(), StorageError> {
+    pub fn keep_nodes_when_nearly_full(&mut self, grow: bool) -> Result<(), StorageError> {
+        if self.is_nearly_full() { self.keep_nodes(grow) } else { Ok(()) }
+    }
+
+    /// Keeps nodes back for when there is no room, as far as there are any now. Only runs make them
+    /// necessary.
+    fn keep_nodes(&mut self, grow: bool) -> Result<(), StorageError> {
         if self.runs.is_empty() {
             return Ok(());
         }
