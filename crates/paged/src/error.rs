@@ -1,0 +1,91 @@
+//! Errors of the storage manager.
+
+use std::io;
+
+use crate::ids::{Lsn, PageNo};
+
+/// An error of the storage manager.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PagedError {
+    /// There is a row with this key.
+    #[error("there is a row with this key already")]
+    Duplicate,
+    /// There is no row with this key.
+    #[error("there is no row with this key")]
+    Missing,
+    /// A key or a row has more bytes than fit.
+    #[error("{what} of {bytes} bytes; at most {most} are possible")]
+    TooLarge {
+        /// The thing that is too large.
+        what: &'static str,
+        /// Its bytes.
+        bytes: usize,
+        /// The largest possible.
+        most: usize,
+    },
+    /// The transaction waited for a lock in a circle, or too long: it can only be aborted.
+    #[error("{0}")]
+    Conflict(Conflict),
+    /// A transaction has more log than the log manager can hold for it.
+    #[error("the transaction has {bytes} bytes of log; at most {most} are possible")]
+    TransactionTooLarge {
+        /// The bytes of its log.
+        bytes: u64,
+        /// The most that it may have.
+        most: u64,
+    },
+    /// Too many locks are held at once.
+    #[error("{most} locks are held, the most that are possible")]
+    TooManyLocks {
+        /// The limit.
+        most: usize,
+    },
+    /// All frames of the buffer pool are pinned.
+    #[error("all {frames} frames of the buffer pool are in use; make it larger")]
+    NoFrame {
+        /// The number of frames.
+        frames: usize,
+    },
+    /// A page is not what it should be.
+    #[error("{page} is damaged: {what}")]
+    DamagedPage {
+        /// The page.
+        page: PageNo,
+        /// The part that is wrong.
+        what: &'static str,
+    },
+    /// The log is not what it should be.
+    #[error("the log is damaged at {at}: {what}")]
+    DamagedLog {
+        /// The place in the log.
+        at: Lsn,
+        /// The part that is wrong.
+        what: String,
+    },
+    /// The medium refuses or has failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// The thing that was being done.
+        doing: &'static str,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// An earlier error left unknown what is durable: nothing more is done.
+    #[error("stopped: {why}")]
+    Stopped {
+        /// The earlier error.
+        why: String,
+    },
+}
+
+/// Says why a transaction cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Conflict {
+    /// It waited in a circle, and was the youngest.
+    #[error("a deadlock, of which this transaction is the victim")]
+    Deadlock,
+    /// It waited longer for a lock than it may.
+    #[error("it waited too long for a lock")]
+    Timeout,
+}

@@ -1,0 +1,136 @@
+//! The contract of a log manager (P2 2.1 and 4.2): records go in, get an LSN, become durable in the
+//! order of their LSNs, and are read again after a crash.
+//!
+//! 1. A record is appended while its page is latched exclusively; the page then carries its LSN. So
+//!    the records of a page have rising LSNs.
+//! 2. A page goes to its medium only when [`LogManager::durable`] has reached its LSN.
+//! 3. A transaction is acknowledged when its commit record is durable. Its locks may go as soon as
+//!    that record has an LSN.
+//! 4. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its file
+//!    why nobody has seen what is missing.
+
+use std::fmt::Debug;
+
+use crate::Result;
+use crate::ids::{Lsn, PageNo, TxNo};
+
+/// The kind of a log record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A change of a page, redone from its payload; undone, too, if it is of a transaction.
+    Change = 1,
+    /// A compensation: a change that undoes another one, and is never undone itself. `undo_next`
+    /// says which record of the transaction is undone next.
+    Compensation = 2,
+    /// The transaction is committed.
+    Commit = 3,
+    /// The transaction is being undone.
+    Abort = 4,
+    /// The transaction is over: undone, or committed and acknowledged.
+    End = 5,
+    /// The begin of a checkpoint.
+    CheckpointBegin = 6,
+    /// The end of a checkpoint, with what it found: see `recovery::checkpoint`.
+    CheckpointEnd = 7,
+}
+
+/// A record to be appended. Payloads are the affair of whoever appends.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// The page that it changes; 0 if it changes none.
+    pub page: PageNo,
+    /// The LSN that the page had before: the chain of the page's records.
+    pub page_before: Lsn,
+    /// For a compensation, the record of its transaction that is undone next.
+    pub undo_next: Lsn,
+    /// Everything else.
+    pub payload: &'a [u8],
+}
+
+/// A record as it is read again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// Its place.
+    pub lsn: Lsn,
+    /// Its transaction.
+    pub tx: TxNo,
+    /// The record of the same transaction before it.
+    pub prev: Lsn,
+    /// Its kind.
+    pub kind: Kind,
+    /// As in [`Record`].
+    pub page: PageNo,
+    /// As in [`Record`].
+    pub page_before: Lsn,
+    /// As in [`Record`].
+    pub undo_next: Lsn,
+    /// As in [`Record`].
+    pub payload: Vec<u8>,
+}
+
+/// The records of one transaction, or of one system transaction: from the newest to the oldest each
+/// names the one before.
+#[derive(Debug, Default)]
+pub struct Chain {
+    /// The transaction.
+    pub tx: TxNo,
+    /// Its first record, where undoing it ends.
+    pub first: Lsn,
+    /// Its newest record.
+    pub last: Lsn,
+    /// The bytes of log that it has used, and those that undoing it may take.
+    pub used: u64,
+}
+
+/// A log manager; see the module's comment. One serves all threads of a partition.
+pub trait LogManager: Send + Sync + Debug {
+    /// Appends a record, and room for undoing it is set aside. Called with the record's page latched.
+    ///
+    /// # Errors
+    /// The transaction has more log than fits, or the manager has stopped.
+    fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn>;
+
+    /// Appends the record that commits a transaction. It is not durable yet: see [`Self::force`].
+    ///
+    /// # Errors
+    /// The manager has stopped; the transaction is not committed.
+    fn commit(&self, chain: &mut Chain) -> Result<Lsn>;
+
+    /// Every record up to here is durable.
+    fn durable(&self) -> Lsn;
+
+    /// The end of the log: the next record's LSN is not less.
+    fn end(&self) -> Lsn;
+
+    /// Makes every record up to `to` durable. Threads that ask at the same time share a sync.
+    ///
+    /// # Errors
+    /// The medium failed: nothing more is acknowledged, and the manager has stopped.
+    fn force(&self, to: Lsn) -> Result<()>;
+
+    /// Reads one record of a transaction that is being undone.
+    ///
+    /// # Errors
+    /// There is none at this place, or it is damaged.
+    fn read(&self, at: Lsn) -> Result<Logged>;
+
+    /// How much of the log was used since the last checkpoint: in the unit of the manager's threshold.
+    fn consumed(&self) -> u64;
+
+    /// Frees what lies before `redo`, from where recovery reads, and before `oldest`, the first record
+    /// of the oldest open transaction.
+    ///
+    /// # Errors
+    /// The medium failed.
+    fn truncate(&self, redo: Lsn, oldest: Lsn) -> Result<()>;
+
+    /// Calls `visit` with every durable record from `from` on, in order, after a restart and before
+    /// anything is appended.
+    ///
+    /// # Errors
+    /// The log is damaged before its end, or `visit` failed.
+    fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()>;
+}
