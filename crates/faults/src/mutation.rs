@@ -110,7 +110,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "index/src/cow/store.rs",
     "index/src/split.rs",
     "pm/src/header.rs",
-    "storage/src/checkpoint.rs",
+    "storage/src/logs/checkpoint.rs",
     "storage/src/lsm/manifest.rs",
     "storage/src/lsm/sstable/writer.rs",
     "storage/src/lsm/work.rs",
@@ -120,10 +120,10 @@ const SOURCES: &[(&str, &str)] = sources![
     "storage/src/runs/mod.rs",
     "storage/src/shadow/batch.rs",
     "storage/src/shadow/pool_master.rs",
-    "storage/src/superseded.rs",
+    "storage/src/logs/superseded.rs",
     "storage/src/table/change.rs",
     "storage/src/table/image.rs",
-    "storage/src/wal.rs",
+    "storage/src/logs/wal.rs",
 ];
 
 /// A fault.

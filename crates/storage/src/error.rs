@@ -4,7 +4,7 @@ use heap::HeapError;
 use index::IndexError;
 use pm::Bad;
 
-use crate::schema::MAX_COLUMNS;
+use crate::rows::limits::MAX_COLUMNS;
 
 /// An operation failed; what it would have changed is as before, and the transaction can go on or
 /// abort.

@@ -23,7 +23,7 @@ fn places(engine: EngineKind) -> &'static [&'static str] {
             "index/src/split.rs",
             "index/src/merge.rs",
             "engines/src/nvm_inp.rs",
-            "storage/src/superseded.rs",
+            "storage/src/logs/superseded.rs",
         ],
         EngineKind::NvmCow => {
             &["heap/src/lane.rs", "index/src/cow/pool.rs", "storage/src/shadow/pool_master.rs"]

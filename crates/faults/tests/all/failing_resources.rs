@@ -171,7 +171,7 @@ fn every_growth_of_the_pool_fails_in_turn() {
 
 /// What may fail once and nobody has to know.
 const SEAL: Explained = (
-    "storage/src/wal.rs",
+    "storage/src/logs/wal.rs",
     "rotate",
     "&seal",
     "without the seal only the loss of a whole file goes unnoticed, and it is not synced either",

@@ -86,7 +86,7 @@ const GIVEN_BACK: Explained = (
 );
 
 const SUPERSEDED: Explained = (
-    "storage/src/superseded.rs",
+    "storage/src/logs/superseded.rs",
     "clear",
     "lane.clear_persisted(slot, &mut self.lines)",
     "by an operation that failed; the next one flushes it. Until the end of that one's \
@@ -179,7 +179,7 @@ fn nvm_log() {
 }
 
 const SEAL: Explained = (
-    "storage/src/wal.rs",
+    "storage/src/logs/wal.rs",
     "rotate",
     "write_at(self.tail.written, &seal)",
     "the seal lets recovery notice that the segment behind it is missing, which no crash causes: \
@@ -187,7 +187,7 @@ const SEAL: Explained = (
 );
 
 const SEGMENT_REMOVED: Explained = (
-    "storage/src/wal.rs",
+    "storage/src/logs/wal.rs",
     "remove_before",
     "self.files.remove(&name)",
     "what a crash brings back is older than what recovery reads, which removes it again",
@@ -206,19 +206,19 @@ fn inp() {
         EngineKind::Inp,
         &[
             (
-                "storage/src/checkpoint.rs",
+                "storage/src/logs/checkpoint.rs",
                 "create",
                 "files.create(&temporary)",
                 "a checkpoint that is being written, which nothing needs before it is finished",
             ),
             (
-                "storage/src/checkpoint.rs",
+                "storage/src/logs/checkpoint.rs",
                 "flush",
                 "self.file.write_at(self.at, &self.buffer)",
                 "the same; finishing syncs it before it gets its name",
             ),
             (
-                "storage/src/checkpoint.rs",
+                "storage/src/logs/checkpoint.rs",
                 "finish",
                 "self.files.remove(&older)",
                 "what a crash brings back is older than the newest, which alone is read; the next \
@@ -278,7 +278,7 @@ fn log() {
                  removes it",
             ),
             (
-                "storage/src/wal.rs",
+                "storage/src/logs/wal.rs",
                 "create_segment",
                 "files.create(&name)",
                 "the next segment, for which there was no room, nor could it be removed: calls \

@@ -169,7 +169,7 @@ fn all_who_come_while_somebody_syncs_share_the_next_sync() {
         store.insert(100).unwrap();
         let written = Arc::new(AtomicU32::new(0));
         store.before(move |file| {
-            if file.ends_with("storage/src/wal.rs") {
+            if file.ends_with("storage/src/logs/wal.rs") {
                 written.fetch_add(1, SeqCst);
             } else if file.ends_with("wal/shared.rs") {
                 while u64::from(written.load(SeqCst)) < THREADS {

@@ -12,11 +12,12 @@ use super::error::LsmError;
 use super::memtable::MemEntry;
 use super::record::{MALFORMED, Record};
 use crate::error::StorageError;
-use crate::key::TableKey;
-use crate::schema::{Catalog, KeyLayout, TableLayout};
-use crate::slots::SlotLayout;
+use crate::rows::catalog::{Catalog, KeyLayout, TableLayout};
+use crate::rows::key::TableKey;
+use crate::rows::row::{Row, RowField};
+use crate::rows::value::ColumnType;
 use crate::table::node_shape;
-use crate::value::{ColumnType, Row, RowField};
+use crate::table::slots::SlotLayout;
 
 /// The ordered sets of keys of a partition: one for each index of each table, the primary index
 /// of a table before its secondary ones. A run holds entries of all of them, since their numbers

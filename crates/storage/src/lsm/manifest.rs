@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::error::LsmError;
 use super::sstable::SsInfo;
 use crate::MAX_COUNTER;
-use crate::wal::LogStart;
+use crate::logs::wal::LogStart;
 
 const MAGIC: [u8; 8] = *b"PERDMAN\0";
 const VERSION: u32 = 1;

@@ -24,11 +24,11 @@ use zerocopy::IntoBytes;
 use super::change::ColumnSet;
 use super::entry::Trees;
 use super::error::LsmError;
-use crate::key::TableKey;
-use crate::slots::{FieldForm, SlotLayout};
+use crate::rows::key::TableKey;
+use crate::rows::value::Value;
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::{owned_slot, slot_range};
 use crate::table::{TableIndex, long, narrow, publish_entry, wide, write_value};
-use crate::tuple::{owned_slot, slot_range};
-use crate::value::Value;
 
 pub use self::read::{MemCursor, MemEntry};
 

@@ -14,10 +14,10 @@ use super::error::LsmError;
 use super::memtable::MemTable;
 use super::tree::LsmTree;
 use crate::error::StorageError;
-use crate::key::{TableKey, encode_key, encode_range, key_of_values, primary_in_secondary};
-use crate::schema::TableLayout;
-use crate::table::{check_changes, check_tuple};
-use crate::value::{Row, Value};
+use crate::rows::catalog::TableLayout;
+use crate::rows::key::{TableKey, encode_key, encode_range, key_of_values, primary_in_secondary};
+use crate::rows::row::Row;
+use crate::rows::value::Value;
 
 impl<F: Files, M: Memory> LsmTree<F, M> {
     fn layout(&self, table: u16) -> &TableLayout {
@@ -52,7 +52,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Wrong values, or a duplicate key.
     pub fn check_insert(&self, table: u16, values: &[Value<'_>]) -> Result<TableKey, LsmError> {
         let layout = self.layout(table);
-        check_tuple(layout, values)?;
+        layout.check_tuple(values)?;
         let key = self.key_of_tuple(table, values);
         if self.contains(self.trees.tree(table, 0), &key)? {
             let table = layout.schema.name().into();
@@ -70,7 +70,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         table: u16,
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), StorageError> {
-        check_changes(self.layout(table), changes)
+        self.layout(table).check_changes(changes)
     }
 
     /// The error that the table has no tuple with this key.

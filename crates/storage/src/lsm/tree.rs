@@ -30,9 +30,9 @@ use super::merge::Merge;
 use super::record::Record;
 use super::sstable::{Cursor, Sequence, SsCursor, SsInfo, SsOptions, SsTable, sstable_prefix};
 use super::work::Work;
-use crate::key::TableKey;
-use crate::value::Row;
-use crate::wal::{LogStart, number_in};
+use crate::logs::wal::{LogStart, number_in};
+use crate::rows::key::TableKey;
+use crate::rows::row::Row;
 use crate::work_done::WorkDone;
 
 /// Levels that statistics tell apart.

@@ -33,8 +33,8 @@ use super::merge::Merge;
 use super::record::{Encoder, KIND_TOMBSTONE};
 use super::sstable::{Cursor, Sequence, SsTable, SsWriter};
 use super::tree::{LEVELS, LsmTree, Run};
-use crate::key::TableKey;
-use crate::wal::LogStart;
+use crate::logs::wal::LogStart;
+use crate::rows::key::TableKey;
 
 /// The factor by which a MemTable's log may become longer than the MemTable.
 const LOG_FACTOR: u64 = 4;

@@ -15,19 +15,19 @@ use pm::{Bad, Durable, Memory, Off, Range};
 use zerocopy::IntoBytes;
 
 use crate::error::StorageError;
-use crate::key::TableKey;
+use crate::logs::undo_entry::NewField;
 use crate::lsm::change::{Change, ColumnSet};
+use crate::rows::catalog::{KeyLayout, TableLayout};
+use crate::rows::key::TableKey;
+use crate::rows::value::Value;
 use crate::runs::Runs;
 use crate::runs::entry::{Entry, Fields, SECONDARY, TOMBSTONE, owned_apart, partial_words};
 use crate::runs::keys::{RunKey, by_form};
 use crate::runs::read::Found;
-use crate::schema::{KeyLayout, TableLayout};
+use crate::table::tuple::owned_slot;
 use crate::table::{
-    NewField, NewFields, TableIndex, check_changes, check_tuple, key_of_words, prepare_entry,
-    release_words, write_value, write_words,
+    NewFields, TableIndex, key_of_words, prepare_entry, release_words, write_value, write_words,
 };
-use crate::tuple::owned_slot;
-use crate::value::Value;
 
 /// Bytes that an entry takes in a tree beside its key, about.
 const TREE_ENTRY_BYTES: u64 = 16;
@@ -71,7 +71,7 @@ impl<M: Memory> Runs<M> {
     ) -> Result<Replacement, StorageError> {
         let base = &mut self.tables;
         let layout = &base.tables[usize::from(table)].layout;
-        check_tuple(layout, values)?;
+        layout.check_tuple(values)?;
         base.words.clear();
         let written = write_words(&mut base.lane, &mut base.lines, layout, values, &mut base.words);
         let offset = match written {
@@ -137,7 +137,7 @@ impl<M: Memory> Runs<M> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<Update, StorageError> {
         let layout = self.layout(usize::from(table));
-        check_changes(layout, changes)?;
+        layout.check_changes(changes)?;
         let indexed = changes.iter().any(|(column, _)| layout.indexed[usize::from(*column)]);
         self.tables.fields.clear();
         let table = usize::from(table);

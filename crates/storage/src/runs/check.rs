@@ -7,8 +7,9 @@ use std::ops::Bound;
 use index::{Append, BTree, Cursor, Direction};
 use pm::{Bad, Memory};
 
-use crate::key::TableKey;
 use crate::lsm::change::Coalescing;
+use crate::rows::key::TableKey;
+use crate::rows::row::Row;
 use crate::runs::Runs;
 use crate::runs::change::indexed_columns;
 use crate::runs::entry::{Entry, SECONDARY, key_of_entry, owned_apart};
@@ -18,8 +19,7 @@ use crate::runs::read::take_words;
 use crate::runs::run::Run;
 use crate::runs::scan::next_of_all;
 use crate::table::key_of_words;
-use crate::tuple::read_words;
-use crate::value::Row;
+use crate::table::tuple::read_words;
 
 impl<M: Memory> Runs<M> {
     /// Checks everything. Calls `reachable` with the offset of every object that the tables lead

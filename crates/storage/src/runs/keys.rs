@@ -3,7 +3,7 @@
 
 use index::{Append, BTree, Cursor, Key, LongKey, WideKey, bloom};
 
-use crate::key::TableKey;
+use crate::rows::key::TableKey;
 use crate::table::TableIndex;
 
 /// A key that the trees of a run can have.
@@ -122,7 +122,7 @@ impl RunKey for u64 {
     }
 
     fn from_encoded(bytes: &[u8], _: usize) -> Self {
-        crate::key::packed_bytes(bytes)
+        crate::rows::key::packed_bytes(bytes)
     }
 }
 
@@ -146,9 +146,9 @@ pub(crate) fn filter_hash<K: RunKey>(table: usize, key: &K) -> u64 {
 macro_rules! by_form {
     ($key:expr, $inner:ident => $body:expr) => {
         match $key {
-            $crate::key::TableKey::Narrow($inner) => $body,
-            $crate::key::TableKey::Wide($inner) => $body,
-            $crate::key::TableKey::Long($inner) => $body,
+            $crate::rows::key::TableKey::Narrow($inner) => $body,
+            $crate::rows::key::TableKey::Wide($inner) => $body,
+            $crate::rows::key::TableKey::Long($inner) => $body,
         }
     };
 }

@@ -1,4 +1,4 @@
-//! Undoing a replacement whose new entry never arrived: see [`crate::lost`]. The MemTable may lead to
+//! Undoing a replacement whose new entry never arrived: see [`crate::table::lost`]. The MemTable may lead to
 //! it all the same, and secondary indexes may have its keys, of which nothing is known but that the
 //! primary key stands at their end.
 
@@ -8,13 +8,13 @@ use index::Direction;
 use pm::{Bad, Memory, Range};
 
 use crate::error::StorageError;
-use crate::key::TableKey;
-use crate::lost::{is_key_lost, is_zero, keys_that_lead_to};
+use crate::logs::undo_entry::UndoEntry;
+use crate::rows::key::TableKey;
 use crate::runs::Runs;
 use crate::runs::change::tree_mut;
 use crate::runs::entry::{Entry, Fields, SECONDARY, head_words, owned_apart};
 use crate::runs::keys::{RunKey, by_form, by_layout};
-use crate::undo_log::UndoEntry;
+use crate::table::lost::{is_key_lost, is_zero, keys_that_lead_to};
 
 impl<M: Memory> Runs<M> {
     /// Returns whether the new entry of a replacement was put in place and nothing but zeros is

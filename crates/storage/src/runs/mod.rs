@@ -49,11 +49,11 @@ use index::Append;
 use pm::{Bad, LineSet, Memory, Off, Range};
 
 use crate::error::StorageError;
-use crate::key::TableKey;
 use crate::lsm::levels::LevelPolicy;
-use crate::schema::Catalog;
-use crate::slots::SlotLayout;
+use crate::rows::catalog::Catalog;
+use crate::rows::key::TableKey;
 use crate::table::Tables;
+use crate::table::slots::SlotLayout;
 
 pub use change::{Replacement, Update};
 pub use layout::{DIRECTORY_BYTES, MAX_LEVEL0_RUNS, MAX_RUNS};

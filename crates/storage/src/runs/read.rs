@@ -4,14 +4,15 @@
 use pm::{Bad, Memory};
 
 use crate::error::StorageError;
-use crate::key::{TableKey, encode_key, narrow_key};
 use crate::lsm::change::{Change, Coalescing, ColumnSet};
+use crate::rows::key::{TableKey, encode_key, narrow_key};
+use crate::rows::row::Row;
+use crate::rows::value::Value;
 use crate::runs::Runs;
 use crate::runs::entry::{Entry, Fields};
 use crate::runs::keys::{RunKey, by_form, filter_hash};
-use crate::slots::SlotLayout;
-use crate::tuple::{read_tuple, read_tuple_bytes, read_word_bytes, read_words};
-use crate::value::{Row, Value};
+use crate::table::slots::SlotLayout;
+use crate::table::tuple::{read_tuple, read_tuple_bytes, read_word_bytes, read_words};
 
 /// An entry of a key, and which run has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,7 +25,7 @@ use index::{Cursor, Direction, IndexError};
 use pm::{Bad, LineSet, Memory, Off};
 
 use crate::error::StorageError;
-use crate::key::TableKey;
+use crate::rows::key::TableKey;
 use crate::runs::Runs;
 use crate::runs::entry::{Entry, Fields, TOMBSTONE, owned_apart};
 use crate::runs::keys::{RunKey, by_form, by_layout};
@@ -34,7 +34,7 @@ use crate::runs::merge::NEW_ENTRIES_A_STEP;
 use crate::runs::run::Run;
 use crate::runs::scan::next_of_all;
 use crate::runs::word_at;
-use crate::tuple::owned_slot;
+use crate::table::tuple::owned_slot;
 
 /// Nodes of each size that are kept back: a split of every node from the leaf to the root takes
 /// fewer.

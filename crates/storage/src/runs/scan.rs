@@ -7,14 +7,15 @@ use index::{Append, BTree, Cursor, Direction};
 use pm::{Bad, Memory};
 
 use crate::error::StorageError;
-use crate::key::encode_range;
 use crate::lsm::change::{Coalescing, ColumnSet};
+use crate::rows::key::encode_range;
+use crate::rows::row::Row;
+use crate::rows::value::Value;
 use crate::runs::Runs;
 use crate::runs::entry::Entry;
 use crate::runs::keys::{RunKey, by_layout};
 use crate::runs::read::{take_words, wanted};
-use crate::tuple::{read_tuple, read_words};
-use crate::value::{Row, Value};
+use crate::table::tuple::{read_tuple, read_words};
 
 /// The next key of several sources, the newest first, and what each of them that has it says; the
 /// cursors go past it. A source without a tree has nothing.

@@ -17,17 +17,17 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use pm::{Bad, Memory};
 
 use crate::error::StorageError;
-use crate::key::TableKey;
+use crate::logs::undo_entry::{UndoEntry, UndoKind};
 use crate::lsm::change::{Coalescing, ColumnSet};
+use crate::rows::key::TableKey;
 use crate::runs::Runs;
 use crate::runs::change::{add_key, indexed_columns, joined, tree_mut};
 use crate::runs::entry::{Entry, Fields, SECONDARY, key_of_entry, owned_apart};
 use crate::runs::keys::{RunKey, by_form};
 use crate::runs::read::{Found, take_words};
 use crate::table::key_of_words;
-use crate::tuple::owned_slot;
-use crate::undo::newest_first;
-use crate::undo_log::{UndoEntry, UndoKind};
+use crate::table::tuple::owned_slot;
+use crate::table::undo::newest_first;
 
 /// An entry of an index: its table, the index (0 is the primary one), and its key.
 type IndexEntry = (u16, usize, TableKey);

@@ -8,15 +8,15 @@ use pm::{Bad, Component, Durable, Flushed, LineSet, Memory, Off, Range, fence_fo
 use zerocopy::IntoBytes;
 
 use super::{
-    Image, NewField, NewFields, NewTuple, Table, TableIndex, Tables, key_of_words, prepare_entry,
+    Image, NewFields, NewTuple, Table, TableIndex, Tables, key_of_words, prepare_entry,
     prepare_for_words, publish_entry,
 };
 use crate::error::StorageError;
-use crate::key::{TableKey, check_value};
-use crate::schema::{MAX_COLUMNS, TableLayout};
-use crate::slots::{FieldForm, SlotLayout};
-use crate::tuple::{field_at, object_bytes, owned_slot, put_inlined, short_word, slot_word};
-use crate::value::Value;
+use crate::logs::undo_entry::NewField;
+use crate::rows::key::TableKey;
+use crate::rows::value::Value;
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::{field_at, object_bytes, owned_slot, put_inlined, short_word, slot_word};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// First half of an insert: writes the tuple and its index entries where nobody sees them.
@@ -32,7 +32,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         self.settle_removals(table, None);
         let Self { lane, tables, lines, words, prepared, .. } = self;
         let Table { layout, indexes } = &mut tables[usize::from(table)];
-        check_tuple(layout, values)?;
+        layout.check_tuple(values)?;
         words.clear();
         let written = write_words(lane, lines, layout, values, words);
         let offset = match written {
@@ -143,7 +143,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         image: Image,
     ) -> Result<NewFields, StorageError> {
         let layout = &self.tables[usize::from(table)].layout;
-        check_changes(layout, changes)?;
+        layout.check_changes(changes)?;
         self.settle_removals(table, Some(changes));
         observe!(M: self.lane.memory().enter(Component::Storage));
         self.fields.clear();
@@ -459,21 +459,6 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 }
 
-pub(crate) fn check_tuple(layout: &TableLayout, values: &[Value<'_>]) -> Result<(), StorageError> {
-    let columns = layout.schema.columns();
-    if values.len() != columns.len() {
-        return Err(StorageError::WrongCount {
-            what: format!("table `{}`", layout.schema.name()),
-            wanted: columns.len(),
-            found: values.len(),
-        });
-    }
-    for (column, value) in values.iter().enumerate() {
-        check_value(&layout.schema, column as u16, value)?;
-    }
-    Ok(())
-}
-
 /// Writes a tuple's fields and its words, which are in `words` then; returns where the tuple lies.
 /// If it fails, the slots that `words` own are the caller's to release.
 pub(crate) fn write_words<M: Memory>(
@@ -570,50 +555,4 @@ pub(crate) fn release_words<M: Memory>(lane: &mut Lane<M>, layout: &SlotLayout, 
             lane.release(slot);
         }
     }
-}
-
-/// Checks new values of columns; a column of the primary key cannot have one.
-pub(crate) fn check_changes(
-    layout: &TableLayout,
-    changes: &[(u16, Value<'_>)],
-) -> Result<(), StorageError> {
-    if changes.len() > MAX_COLUMNS {
-        let table = layout.schema.name().into();
-        return Err(StorageError::TooManyChanges { table, found: changes.len() });
-    }
-    changes.iter().try_for_each(|(column, value)| check_change(layout, *column, value))?;
-    // Most often one, or in the order of the columns.
-    if changes.len() < 2 || changes.is_sorted_by(|(one, _), (other, _)| one < other) {
-        return Ok(());
-    }
-    check_named_once(layout, changes)
-}
-
-/// Checks that no column has two new values: nobody could say which one was meant.
-#[cold]
-fn check_named_once(
-    layout: &TableLayout,
-    changes: &[(u16, Value<'_>)],
-) -> Result<(), StorageError> {
-    let mut named = [false; MAX_COLUMNS];
-    let twice = changes
-        .iter()
-        .find(|(column, _)| std::mem::replace(&mut named[usize::from(*column)], true));
-    twice.map_or(Ok(()), |(column, _)| {
-        let column = layout.schema.columns()[usize::from(*column)].name.clone();
-        Err(StorageError::ColumnTwice { table: layout.schema.name().into(), column })
-    })
-}
-
-fn check_change(layout: &TableLayout, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
-    let Some(declared) = layout.schema.columns().get(usize::from(column)) else {
-        return Err(StorageError::NoColumn {
-            table: layout.schema.name().into(),
-            column: usize::from(column),
-        });
-    };
-    if layout.in_key[usize::from(column)] {
-        return Err(StorageError::KeyColumn { column: declared.name.clone() });
-    }
-    check_value(&layout.schema, column, value)
 }

@@ -5,10 +5,10 @@ use index::{BTree, IndexError, LeafLayout, LongKey, NodeShape, Prepared, WIDE_KE
 use pm::{Bad, Bytes, Component, Durable, LineSet, Memory, Off, observe};
 
 use crate::error::StorageError;
-use crate::key::{TableKey, key_of_fields, packed_words};
-use crate::schema::{KeyLayout, TableLayout};
-use crate::slots::{FieldForm, SlotLayout};
-use crate::tuple::{short_bytes, slot_range};
+use crate::rows::catalog::{KeyLayout, TableLayout};
+use crate::rows::key::{TableKey, key_of_fields, packed_words};
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::{short_bytes, slot_range};
 
 /// The largest node of an index.
 const MAX_NODE_BYTES: u32 = 16 << 10;
@@ -217,8 +217,9 @@ pub(crate) fn key_of_words<M: Memory>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Catalog, Schema, TableSchema};
-    use crate::value::ColumnType;
+    use crate::rows::catalog::Catalog;
+    use crate::rows::schema::{Schema, TableSchema};
+    use crate::rows::value::ColumnType;
 
     fn catalog(text: u32) -> Catalog {
         let table = TableSchema::new("t")

@@ -12,12 +12,13 @@ use heap::Purpose;
 use index::LeafLayout;
 use pm::{Bad, Memory, Off, Range};
 
+use super::Tables;
 use super::change::write_slot;
-use super::{NewField, Tables};
 use crate::error::StorageError;
-use crate::slots::{FieldForm, SlotLayout};
-use crate::tuple::{field_at, inlined_range, put_inlined, slot_range};
-use crate::value::Value;
+use crate::logs::undo_entry::NewField;
+use crate::rows::value::Value;
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::{field_at, inlined_range, put_inlined, slot_range};
 
 /// Says which contents of an inlined column a log entry leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,15 @@
-//! The table heap and its indexes: what engines with in-place updates share (P1 3.1, 4.1).
+//! Tuples in slots: the table heap and its indexes, what engines with in-place updates share (P1 3.1,
+//! 4.1); and tuples that are copied instead (4.2).
+//!
+//! | what | file |
+//! |---|---|
+//! | how a tuple lies in slots | `slots.rs`, `tuple.rs` |
+//! | changes in two halves, look-ups, scans | `change.rs`, `read.rs`, `entries.rs` |
+//! | images of inlined columns, statements | `image.rs`, `statement.rs` |
+//! | undo of operations by the entries of an undo log | `undo.rs`, `lost.rs` |
+//! | tuples that are never changed in place | `copies.rs` |
+//!
+//! Knows the entries of an undo log, and nothing of how a log keeps them; nothing of files.
 //!
 //! Every change comes in two halves, so that an engine can put its log between them:
 //!
@@ -16,10 +27,15 @@
 //! transaction is durable.
 
 mod change;
+pub(crate) mod copies;
 mod entries;
 mod image;
+pub(crate) mod lost;
 mod read;
+pub(crate) mod slots;
 mod statement;
+pub(crate) mod tuple;
+pub(crate) mod undo;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -29,11 +45,13 @@ use index::{LeafLayout, Prepared};
 use pm::{Bad, LineSet, Memory, Off};
 
 use crate::error::StorageError;
-use crate::key::{TableKey, encode_key, narrow_key};
-use crate::schema::Catalog;
-use crate::slots::SlotLayout;
-use crate::tuple::{field_at, read_tuple, read_tuple_bytes};
-use crate::value::{Row, Value};
+use crate::logs::undo_entry::NewField;
+use crate::rows::catalog::Catalog;
+use crate::rows::key::{TableKey, encode_key, narrow_key};
+use crate::rows::row::Row;
+use crate::rows::value::Value;
+use crate::table::slots::SlotLayout;
+use crate::table::tuple::{field_at, read_tuple, read_tuple_bytes};
 
 pub(crate) use change::*;
 pub(crate) use entries::*;
@@ -57,19 +75,6 @@ pub struct NewTuple {
     pub offset: u64,
     /// Checksum of its words; a log entry carries it.
     pub image: u32,
-}
-
-/// A field whose new value is written but not in place yet.
-#[derive(Clone, Copy, Debug)]
-pub struct NewField {
-    /// The column's number.
-    pub column: u16,
-    /// The word that stands in the tuple. Of an inlined column, the word of the [`Image`] of what
-    /// was there before, if it is that one.
-    pub old: u64,
-    /// The word that will stand there. Of an inlined column the checksum of the image of what was
-    /// there before, or the word of that of what will be there.
-    pub new: u64,
 }
 
 /// New values of some fields of one tuple; see [`Tables::write_fields`].

@@ -7,9 +7,10 @@ use pm::{Bad, Memory};
 
 use super::{TableIndex, Tables, long, narrow, wide};
 use crate::error::StorageError;
-use crate::key::{TableKey, encode_range};
-use crate::tuple::{owned_slot, read_tuple, slot_range};
-use crate::value::{Row, Value};
+use crate::rows::key::{TableKey, encode_range};
+use crate::rows::row::Row;
+use crate::rows::value::Value;
+use crate::table::tuple::{owned_slot, read_tuple, slot_range};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Calls `visit` with the tuples of a range of an index (`None` is the primary one), in order,

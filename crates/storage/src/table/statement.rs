@@ -10,10 +10,10 @@ use pm::{Bad, Memory, Off};
 
 use super::Tables;
 use crate::error::StorageError;
-use crate::slots::{FieldForm, SlotLayout};
-use crate::tuple::{field_at, owned_slot, slot_range};
-use crate::undo_log::{FIELDS_PER_ENTRY, UndoEntry, UndoKind};
-use crate::value::Value;
+use crate::logs::undo_entry::{FIELDS_PER_ENTRY, UndoEntry, UndoKind};
+use crate::rows::value::Value;
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::{field_at, owned_slot, slot_range};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Returns whether such changes can be a statement: they fit one log entry, and no index

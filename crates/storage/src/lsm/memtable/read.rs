@@ -7,14 +7,14 @@ use index::Direction;
 use pm::{Bad, Component, Memory, Off, View, observe};
 
 use super::{MemTable, PRESENT, TOMBSTONE, WHOLE, set_words};
-use crate::key::TableKey;
 use crate::lsm::change::{Change, ColumnSet};
 use crate::lsm::entry::TreeKey;
 use crate::lsm::error::LsmError;
 use crate::lsm::record::{Encoder, KEY_ONLY};
 use crate::lsm::sstable::Cursor;
-use crate::slots::{FieldForm, SlotLayout};
-use crate::tuple::{short_bytes, slot_range};
+use crate::rows::key::TableKey;
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::{short_bytes, slot_range};
 
 /// An entry of a MemTable.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl<M: Memory> MemEntry<'_, M> {
         if self.is_whole()? {
             return Ok(Change::Whole);
         }
-        let mut words = [0u64; crate::schema::MAX_COLUMNS / 64];
+        let mut words = [0u64; crate::rows::limits::MAX_COLUMNS / 64];
         let many = set_words(self.layout) as usize;
         for (index, word) in words.iter_mut().enumerate().take(many) {
             *word = self.memory.load(Off::new(self.value + 8 + index as u64 * 8), Acquire)?;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::by_hand::shortened;
-use crate::schema::{Schema, TableSchema};
+use crate::rows::by_hand::shortened;
+use crate::rows::schema::{Schema, TableSchema};
 
 /// Differences that are named.
 const NAMED: usize = 3;
@@ -119,7 +119,7 @@ fn shown(mut found: Vec<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::ColumnType;
+    use crate::rows::value::ColumnType;
 
     fn table() -> TableSchema {
         TableSchema::new("t")

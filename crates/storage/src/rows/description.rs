@@ -6,9 +6,9 @@ use pm::{Bad, LineSet, Memory, Off, Range};
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::by_hand::json_error;
 use crate::error::StorageError;
-use crate::schema::Schema;
+use crate::rows::by_hand::json_error;
+use crate::rows::schema::Schema;
 
 const NAME: &str = "database";
 const MAGIC: u64 = u64::from_le_bytes(*b"PDDESCR1");

@@ -7,8 +7,9 @@
 
 use pm::Bad;
 
-use crate::schema::{Catalog, MAX_COLUMNS, TableLayout};
-use crate::value::{ColumnType, Value};
+use crate::rows::catalog::{Catalog, TableLayout};
+use crate::rows::limits::MAX_COLUMNS;
+use crate::rows::value::{ColumnType, Value};
 
 const INSERT: u8 = 1;
 const UPDATE: u8 = 2;
@@ -239,7 +240,7 @@ impl<'a> Decoder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Schema, TableSchema};
+    use crate::rows::schema::{Schema, TableSchema};
 
     #[test]
     fn operations_come_back_and_damaged_ones_are_refused() {

@@ -15,8 +15,9 @@ use std::sync::atomic::Ordering::Acquire;
 use heap::LARGE_ALIGN;
 use pm::{Bad, Component, LineSet, Memory, Off, Range, View, observe};
 
-use crate::slots::{FieldForm, SlotLayout};
-use crate::value::{ColumnType, Row, RowField};
+use crate::rows::row::{Row, RowField};
+use crate::rows::value::ColumnType;
+use crate::table::slots::{FieldForm, SlotLayout};
 
 const OFFSET_BITS: u32 = 45;
 /// Values of so many bytes and more have the other form of a word.
@@ -24,7 +25,7 @@ pub(crate) const LARGE_LEN: u64 = 1 << (63 - OFFSET_BITS);
 const LARGE: u64 = 1 << 63;
 const LARGE_OFFSET_BITS: u32 = 39;
 
-const _: () = assert!(crate::schema::MAX_VALUE_BYTES as u64 <= 1 << (63 - LARGE_OFFSET_BITS));
+const _: () = assert!(crate::rows::limits::MAX_VALUE_BYTES as u64 <= 1 << (63 - LARGE_OFFSET_BITS));
 const _: () = assert!(LARGE_LEN == 256 << 10 && LARGE_ALIGN == 512);
 
 /// Bytes of the object that a value of `len` bytes takes: one with a large word has to be an object
@@ -414,7 +415,7 @@ fn check_text(row: &Row, tuple: u64) -> Result<(), Bad> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::TableSchema;
+    use crate::rows::schema::TableSchema;
 
     #[test]
     fn words_of_fields() {
@@ -422,7 +423,7 @@ mod tests {
         assert_eq!(slot_range(0).len, 0);
         let far = (1u64 << 47) + 8;
         assert_eq!(slot_range(slot_word(far, 131_072)), Range::new(far, 131_072));
-        let most = u64::from(crate::schema::MAX_VALUE_BYTES);
+        let most = u64::from(crate::rows::limits::MAX_VALUE_BYTES);
         for len in [LARGE_LEN - 1, LARGE_LEN, LARGE_LEN + 1, most - 1, most] {
             for offset in [512, (1 << 48) - 512] {
                 assert_eq!(slot_range(slot_word(offset, len)), Range::new(offset, len));
@@ -437,7 +438,8 @@ mod tests {
     /// A table without large values has no large words, so such a word is damaged, whatever it says.
     #[test]
     fn a_large_word_in_a_table_without_large_values_is_damaged() {
-        use crate::schema::{Catalog, Schema};
+        use crate::rows::catalog::Catalog;
+        use crate::rows::schema::Schema;
         let layout = |max| {
             let table = TableSchema::new("t").column("k", ColumnType::U64);
             let table = table.column("v", ColumnType::Bytes { max }).key(&["k"]);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::value::Value;
+use crate::rows::value::Value;
 
 /// A value that keeps its bytes itself. Text may be borrowed, where a long-lived buffer has it.
 #[derive(Clone, Debug)]

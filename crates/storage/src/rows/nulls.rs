@@ -12,53 +12,20 @@
 //! | the changes of an update | [`TableLayout::stored_changes`] |
 //! | a row that is read | [`TableLayout::read_declared`], [`TableLayout::declare_row`] |
 //!
-//! Keys say themselves what of them is NULL: see [`crate::key`].
+//! Keys say themselves what of them is NULL: see [`super::key`].
 
 use pm::Bad;
 use smallvec::SmallVec;
 
 use crate::error::StorageError;
-use crate::key::{check_value, null_refused, wrong_uuid};
-use crate::schema::{Column, KeyLayout, TableLayout, TableSchema};
-use crate::value::{ColumnType, Row, Value};
+use crate::rows::catalog::{KeyLayout, TableLayout};
+use crate::rows::fits::{check_value, null_refused, wrong_uuid};
+use crate::rows::null_words::NullBit;
+use crate::rows::row::Row;
+use crate::rows::value::{ColumnType, Value};
 
 /// Room for the numbers of the columns that an engine is asked for.
 pub type StoredColumns = SmallVec<[u16; 32]>;
-
-/// Columns that a null word has bits for.
-const BITS: usize = 64;
-
-/// The place where a column says whether it is NULL.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NullBit {
-    /// The number of the null word, which is a column.
-    pub(crate) word: u16,
-    /// The bit in it.
-    pub(crate) mask: u64,
-}
-
-/// A table as it is stored, and of each column the null bit. The names of null words are empty: no
-/// column has such a one.
-pub(crate) fn with_null_words(declared: &TableSchema) -> (TableSchema, Vec<Option<NullBit>>) {
-    let (mut stored, mut nulls) = (declared.clone(), Vec::new());
-    let first = declared.columns.len();
-    let mut found = 0;
-    for column in &declared.columns {
-        nulls.push(column.nullable.then(|| {
-            let (word, bit) = (found / BITS, found % BITS);
-            found += 1;
-            NullBit { word: (first + word) as u16, mask: 1 << bit }
-        }));
-    }
-    if found == 0 {
-        return (stored, Vec::new());
-    }
-    let word =
-        || Column { name: String::new(), kind: ColumnType::U64, nullable: false, default: None };
-    stored.columns.extend((0..found.div_ceil(BITS)).map(|_| word()));
-    nulls.resize(stored.columns.len(), None);
-    (stored, nulls)
-}
 
 /// Returns the value that a column of this type stores while it is NULL.
 pub(crate) fn nothing(kind: ColumnType) -> Value<'static> {
@@ -303,7 +270,8 @@ impl KeyLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Catalog, Schema};
+    use crate::rows::catalog::Catalog;
+    use crate::rows::schema::{Schema, TableSchema};
 
     /// 70 columns that may be NULL behind the key, so that there are two null words.
     fn layout() -> std::sync::Arc<TableLayout> {
@@ -344,10 +312,10 @@ mod tests {
             let done = layout.stored_changes(changes, &mut out, |numbers, row| {
                 asked = numbers.to_vec();
                 let layout =
-                    crate::value::RowField { kind: Some(ColumnType::U64), word: 0, len: 0 };
+                    crate::rows::row::RowField { kind: Some(ColumnType::U64), word: 0, len: 0 };
                 let field = |number: &u16| {
                     let word = words[usize::from(*number) - 71];
-                    crate::value::RowField { word, ..layout }
+                    crate::rows::row::RowField { word, ..layout }
                 };
                 row.fields.extend(numbers.iter().map(field));
                 Ok::<_, StorageError>(true)

@@ -16,11 +16,11 @@ use index::{BTree, Direction, Key, LeafLayout};
 use pm::{Bad, Memory, Off, Range};
 
 use crate::error::StorageError;
-use crate::key::TableKey;
-use crate::schema::KeyLayout;
-use crate::slots::{FieldForm, SlotLayout};
+use crate::rows::catalog::KeyLayout;
+use crate::rows::key::TableKey;
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::slot_range;
 use crate::table::{TableIndex, Tables};
-use crate::tuple::slot_range;
 
 /// Bytes that are compared with zero at once.
 const PIECE: usize = 512;

@@ -1,6 +1,6 @@
 //! Text that people write by hand: what editors put before it, and names that are misspelt.
 
-use crate::value::Value;
+use crate::rows::value::Value;
 
 /// The mark that some editors put before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

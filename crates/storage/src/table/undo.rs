@@ -17,10 +17,11 @@ use pm::{Bad, Memory, Off};
 use index::LeafLayout;
 
 use crate::error::StorageError;
-use crate::slots::FieldForm;
-use crate::table::{NewField, Tables};
-use crate::tuple::{field_at, owned_slot};
-use crate::undo_log::{UndoEntry, UndoKind};
+use crate::logs::undo_entry::NewField;
+use crate::logs::undo_entry::{UndoEntry, UndoKind};
+use crate::table::Tables;
+use crate::table::slots::FieldForm;
+use crate::table::tuple::{field_at, owned_slot};
 
 /// The operations of a transaction, newest first: of each the number of its first entry, its
 /// entries, and the last of them. An update of many fields has several, which are undone as one.

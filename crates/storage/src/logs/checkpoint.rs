@@ -13,7 +13,7 @@
 //! 1. [`CheckpointWriter`] fills `<name>.tmp`: header, gzip stream, trailer; syncs it; renames it;
 //!    syncs the directory. Now the checkpoint counts.
 //! 2. It removes older checkpoints. A crash before that leaves two, of which the newer counts.
-//! 3. The caller removes the log before the checkpoint: [`crate::wal::Wal::remove_before`].
+//! 3. The caller removes the log before the checkpoint: [`crate::logs::wal::Wal::remove_before`].
 //! 4. [`open_latest`] finds the newest, verifies header and trailer, and removes what a crash left
 //!    half written. The reader verifies the stream's checksum when it has read all of it:
 //!    [`CheckpointReader::finish`].
@@ -30,8 +30,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::MAX_COUNTER;
-use crate::stamp::stamped;
-use crate::wal::{LogStart, number_in};
+use crate::logs::stamp::stamped;
+use crate::logs::wal::{LogStart, number_in};
 
 const MAGIC: [u8; 8] = *b"PERDCKP\0";
 const VERSION: u32 = 2;

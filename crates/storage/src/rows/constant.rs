@@ -5,8 +5,8 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::text::{format_timestamp, format_uuid, parse_timestamp, parse_uuid};
-use crate::value::{ColumnType, Value};
+use crate::rows::text::{format_timestamp, format_uuid, parse_timestamp, parse_uuid};
+use crate::rows::value::{ColumnType, Value};
 
 /// A value in a schema. In JSON it is `true`, a number, a string (also of a timestamp, a UUID, and of
 /// `"NaN"`, `"Infinity"`, `"-Infinity"`), or `{"hex": "00ff"}` for bytes.
@@ -159,7 +159,8 @@ impl<'de> Visitor<'de> for Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Catalog, Schema, TableSchema};
+    use crate::rows::catalog::Catalog;
+    use crate::rows::schema::{Schema, TableSchema};
 
     fn table(kind: ColumnType, default: &str) -> Result<Catalog, String> {
         let kind = serde_json::to_string(&kind).unwrap();

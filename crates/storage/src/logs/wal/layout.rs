@@ -4,7 +4,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::MAX_COUNTER;
-use crate::stamp::stamped;
+use crate::logs::stamp::stamped;
 
 /// The first bytes of every segment.
 const MAGIC: [u8; 8] = *b"PERDWAL\0";

@@ -6,11 +6,12 @@ use pm::{Bad, Component, LineSet, Memory, Off, Range, observe};
 use zerocopy::IntoBytes;
 
 use crate::error::StorageError;
-use crate::key::TableKey;
-use crate::slots::{FieldForm, SlotLayout};
+use crate::rows::key::TableKey;
+use crate::rows::row::Row;
+use crate::rows::value::Value;
+use crate::table::slots::{FieldForm, SlotLayout};
+use crate::table::tuple::{owned_slot, read_tuple, read_tuple_bytes, slot_range};
 use crate::table::{key_of_words, write_value};
-use crate::tuple::{owned_slot, read_tuple, read_tuple_bytes, slot_range};
-use crate::value::{Row, Value};
 
 /// Writes tuples into slots that a lane allocates. Everything written is in `lines` until it is
 /// flushed.

@@ -6,9 +6,10 @@
 use pm::{Bad, Bytes};
 
 use crate::error::StorageError;
-use crate::key::{TableKey, check_value, key_of_fields};
-use crate::schema::TableLayout;
-use crate::value::{ColumnType, Row, RowField, Value};
+use crate::rows::catalog::TableLayout;
+use crate::rows::key::{TableKey, key_of_fields};
+use crate::rows::row::{Row, RowField};
+use crate::rows::value::{ColumnType, Value};
 
 fn damaged() -> Bad {
     Bad::Damaged { what: "row of a table", at: 0 }
@@ -192,55 +193,11 @@ pub fn encode_row(
     Ok(put(values.len(), out, |column| Ok(Part::of(&values[column])))?)
 }
 
-impl TableLayout {
-    /// Checks a tuple: the number of its values, their types and lengths.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check_tuple(&self, values: &[Value<'_>]) -> Result<(), StorageError> {
-        crate::table::check_tuple(self, values)
-    }
-
-    /// Checks that a stored tuple, of which `row` has all columns with the null words, could have been
-    /// inserted. It lies `at` some place, for the error.
-    ///
-    /// # Errors
-    /// A value that its column cannot have: damage.
-    pub fn check_row(&self, row: &Row, at: u64) -> Result<(), Bad> {
-        let mut columns = (0..).zip(row.fields.iter().zip(row.values()));
-        let sound = |(column, (field, value)): (u16, (&RowField, Value<'_>))| {
-            let possible = field.kind.is_some_and(|kind| {
-                kind.max_bytes().is_some() || kind.checked_number(field.word).is_some()
-            });
-            possible && check_value(&self.schema, column, &value).is_ok()
-        };
-        if !columns.all(sound) {
-            return Err(Bad::Damaged { what: "value of a column", at });
-        }
-        if self.has_nulls() { self.check_nulls(row, at) } else { Ok(()) }
-    }
-
-    /// Checks new values of columns; a column of the primary key cannot have one.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check_changes(&self, changes: &[(u16, Value<'_>)]) -> Result<(), StorageError> {
-        crate::table::check_changes(self, changes)
-    }
-
-    /// Checks the value of a column.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check_value(&self, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
-        check_value(&self.schema, column, value)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Catalog, Schema, TableSchema};
+    use crate::rows::catalog::Catalog;
+    use crate::rows::schema::{Schema, TableSchema};
 
     #[test]
     fn rows_come_back_and_change_column_by_column() {

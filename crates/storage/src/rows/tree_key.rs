@@ -10,9 +10,9 @@ use pm::Bytes;
 use smallvec::SmallVec;
 
 use crate::error::StorageError;
-use crate::key::{TableKey, encode_key, encode_range};
-use crate::schema::{KeyLayout, TableLayout};
-use crate::value::Value;
+use crate::rows::catalog::{KeyLayout, TableLayout};
+use crate::rows::key::{TableKey, encode_key, encode_range};
+use crate::rows::value::Value;
 
 impl TableKey {
     /// The key's bytes, in whose order keys are sorted. `narrow` holds those of a key of numbers.

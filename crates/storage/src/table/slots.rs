@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 use pm::Range;
 
-use crate::schema::{Catalog, TableLayout};
+use crate::rows::catalog::{Catalog, TableLayout};
 
 /// The longest column, by its declaration, that a table with inlined columns inlines, in bytes.
 pub const MAX_INLINE_BYTES: u32 = 1 << 10;
@@ -69,7 +69,7 @@ impl SlotLayout {
             Some(max) if max <= 7 => FieldForm::Short,
             Some(_) => FieldForm::Slot,
         };
-        let is_large = |max| u64::from(max) >= crate::tuple::LARGE_LEN;
+        let is_large = |max| u64::from(max) >= crate::table::tuple::LARGE_LEN;
         Self {
             table: table.clone(),
             forms: columns.iter().map(|column| form(column.kind.max_bytes())).collect(),
@@ -147,8 +147,8 @@ impl SlotLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Schema, TableSchema};
-    use crate::value::ColumnType;
+    use crate::rows::schema::{Schema, TableSchema};
+    use crate::rows::value::ColumnType;
 
     fn catalog(inline: bool) -> Catalog {
         let table = TableSchema::new("t")

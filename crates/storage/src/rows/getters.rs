@@ -4,40 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::by_hand::did_you_mean;
-use crate::schema::TableLayout;
-use crate::value::{Row, Value};
+use crate::rows::by_hand::did_you_mean;
+use crate::rows::names::RowNames;
+use crate::rows::row::Row;
+use crate::rows::value::Value;
 
 /// Names that an error shows.
 const NAMES_SHOWN: usize = 16;
-
-/// The names of a row's columns: those of a table, or some of them.
-#[derive(Debug)]
-pub struct RowNames {
-    layout: Arc<TableLayout>,
-    columns: Option<Box<[u16]>>,
-}
-
-impl RowNames {
-    /// All columns of a table.
-    pub fn all(layout: &Arc<TableLayout>) -> Self {
-        Self { layout: layout.clone(), columns: None }
-    }
-
-    /// These columns of a table, which has them.
-    pub fn of(layout: &Arc<TableLayout>, columns: &[u16]) -> Self {
-        Self { layout: layout.clone(), columns: Some(columns.into()) }
-    }
-
-    fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        let declared = self.layout.declared.columns();
-        let count = self.columns.as_ref().map_or(declared.len(), |columns| columns.len());
-        (0..count).map(|place| {
-            let column = self.columns.as_ref().map_or(place, |columns| columns[place].into());
-            declared[column].name.as_str()
-        })
-    }
-}
 
 /// A column cannot be read as it was asked for.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -258,18 +231,6 @@ fn time_of(micros: i64) -> Option<SystemTime> {
     }
 }
 
-/// A moment in microseconds, the earlier one if it lies between two; the first or the last one that a
-/// timestamp can be, if it lies beyond.
-pub(crate) fn micros_of(time: SystemTime) -> i64 {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
-        Err(before) => {
-            let micros = before.duration().as_nanos().div_ceil(1000);
-            i64::try_from(micros).map_or(i64::MIN, |micros| -micros)
-        }
-    }
-}
-
 /// A value as people read it in a row.
 struct Shown<'v>(Value<'v>);
 
@@ -321,7 +282,8 @@ impl Clone for Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{ColumnType, RowField};
+    use crate::rows::row::RowField;
+    use crate::rows::value::{ColumnType, micros_of};
 
     fn row() -> Row {
         let mut row = Row::new();
