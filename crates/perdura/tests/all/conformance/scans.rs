@@ -324,15 +324,15 @@ fn pages_behind_the_last_key_show_each_tuple_of_a_range_once() {
         let (null, from) = ([Value::Null], [Value::Text("a"), Value::I64(0)]);
         let scans = [
             (wide, None, Scan::all()),
-            (wide, None, Scan::prefix(&a)),
+            (wide, None, Scan::prefix(a)),
             (wide, None, Scan::range(&from[..]..=&a[..])),
-            (wide, None, Scan::starting_with(&a)),
+            (wide, None, Scan::starting_with(a)),
             (wide, None, Scan::range(..&a)),
             (wide, Some("by_f"), Scan::all()),
-            (wide, Some("by_f"), Scan::prefix(&one)),
-            (wide, Some("by_e_d_f"), Scan::starting_with(&bytes)),
-            (nulls, Some("by_text"), Scan::prefix(&null)),
-            (nulls, Some("by_text"), Scan::starting_with(&a)),
+            (wide, Some("by_f"), Scan::prefix(one)),
+            (wide, Some("by_e_d_f"), Scan::starting_with(bytes)),
+            (nulls, Some("by_text"), Scan::prefix(null)),
+            (nulls, Some("by_text"), Scan::starting_with(a)),
             (nulls, Some("by_truth"), Scan::all()),
         ];
         for (table, index, what) in scans {
@@ -423,11 +423,11 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
         // A bound without columns is none.
         let both = Scan::range((Bound::Included(&zero[..0]), Bound::Included(&zero[..0])));
         assert_eq!(scan(db, &narrow, &both).len(), 2);
-        assert_eq!(scan(db, &narrow, &both.behind(&zero)), scan(db, &narrow, &Scan::prefix(&one)));
-        let no_key = Scan::prefix(&one).behind(&zero[..0]);
-        assert_eq!(scan(db, &narrow, &no_key), scan(db, &narrow, &Scan::prefix(&one)));
-        assert!(scan(db, &narrow, &Scan::prefix(&zero).behind(&one)).is_empty());
-        assert_eq!(scan(db, &narrow, &Scan::prefix(&one).behind(&zero)).len(), 1);
+        assert_eq!(scan(db, &narrow, &both.behind(zero)), scan(db, &narrow, &Scan::prefix(one)));
+        let no_key = Scan::prefix(one).behind(&zero[..0]);
+        assert_eq!(scan(db, &narrow, &no_key), scan(db, &narrow, &Scan::prefix(one)));
+        assert!(scan(db, &narrow, &Scan::prefix(zero).behind(one)).is_empty());
+        assert_eq!(scan(db, &narrow, &Scan::prefix(one).behind(zero)).len(), 1);
         let too_many = [Value::I64(1), Value::F64(1.0)];
         let long = [Value::Text("ten bytes!")];
         for (table, what) in [
@@ -436,9 +436,9 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
             (&wide, Scan::prefix(&[Value::U64(1)][..])),
             (&wide, Scan::prefix(&long[..])),
             (&wide, Scan::prefix(&[Value::Text("a")][..]).by("by_f")),
-            (&wide, Scan::all().behind(&[Value::U64(1)])),
-            (&narrow, Scan::all().behind(&too_many)),
-            (&narrow, Scan::prefix(&one).behind(&[Value::Bool(true)])),
+            (&wide, Scan::all().behind([Value::U64(1)])),
+            (&narrow, Scan::all().behind(too_many)),
+            (&narrow, Scan::prefix(one).behind([Value::Bool(true)])),
             (&wide, Scan::all().columns(&[6])),
         ] {
             let error = try_scan(db, table, &what).unwrap_err();
