@@ -1,4 +1,4 @@
-//! Which version of the source this is built from: the laboratory keeps results by it.
+//! The version of the source that this is built from: the laboratory keeps results by it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
@@ -23,7 +23,8 @@ fn main() {
     println!("cargo::rustc-env=PERDURA_COMMIT={}{profile}", version(root));
 }
 
-/// What is built. A pattern without `glob` is compared with the names of files, not of directories.
+/// The files that are built. A pattern without `glob` is compared with the names of files, not of
+/// directories.
 const BUILT: [&str; 8] = [
     "Cargo.lock",
     "Cargo.toml",

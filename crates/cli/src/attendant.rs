@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
-/// What the attendant says when it is ready, and what it hears when it is not needed any more.
+/// The word that the attendant says when it is ready, and hears when it is not needed any more.
 const WORD: &[u8] = b".\n";
 
-/// What to start as a child process: the program that runs, whatever has become of its file since,
-/// such as a newer one of the same name.
+/// Returns the program to start as a child process: the program that runs, whatever has become of
+/// its file since, such as a newer one of the same name.
 ///
 /// # Errors
 /// The system does not say which it is.
@@ -58,7 +58,7 @@ impl Attendant {
         if said == WORD { Ok(attendant) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// There is nothing left to do.
+    /// Dismisses the attendant, as there is nothing left to do.
     pub(crate) fn dismiss(mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
             // One that is gone needs no word.

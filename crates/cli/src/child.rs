@@ -38,7 +38,7 @@ pub(crate) const WITNESS: &str = "__witness";
 /// one that was taken after loading, and recovery has as much to do as the user asked for.
 const NO_CHECKPOINT_BYTES: u64 = 1 << 50;
 
-/// What to run, by names, so that it can be passed on a command line.
+/// A task by names, so that it can be passed on a command line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Task {
     engine: Option<String>,
@@ -81,12 +81,12 @@ impl Task {
         }
     }
 
-    /// With somebody else to do what an engine puts off.
+    /// Gives the work that an engine puts off to somebody else.
     pub(crate) fn with_background(self, background: Background) -> Self {
         Self { thread: background == Background::Thread, ..self }
     }
 
-    /// With nodes of another size.
+    /// Gives nodes another size.
     pub(crate) fn with_tree_node_bytes(self, tree_node_bytes: Option<u64>) -> Self {
         Self { tree_node_bytes, ..self }
     }
@@ -122,16 +122,16 @@ fn wrong(what: impl std::fmt::Display) -> Failure {
     Failure::about("the task of a child process", what)
 }
 
-/// What the second process found.
+/// The findings of the second process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Found {
     /// Milliseconds of the open call.
     pub(crate) open_ms: f64,
-    /// From the start of the open call to the first tuple read.
+    /// The time from the start of the open call to the first tuple read.
     pub(crate) first_read_ms: f64,
-    /// From the start of the open call to the first durable commit.
+    /// The time from the start of the open call to the first durable commit.
     pub(crate) first_commit_ms: f64,
-    /// What recovery did; `None` for a peer, which does not say.
+    /// The work of recovery; `None` for a peer, which does not say.
     pub(crate) recovered: Option<Recovered>,
     /// Acknowledged transactions of which something is gone, and loaded tuples that are gone.
     pub(crate) lost: u64,
@@ -140,7 +140,7 @@ pub(crate) struct Found {
     pub(crate) surplus: u64,
     /// Whole transactions that were under way when the process was killed: allowed to be there.
     pub(crate) in_flight: u64,
-    /// Where the open call's time went; `None` for a peer, which does not say.
+    /// The parts of the open call's time; `None` for a peer, which does not say.
     pub(crate) opening: Option<Opening>,
     /// YCSB: mean microseconds of a read, from the first on.
     pub(crate) reads: Option<Reads>,
@@ -150,7 +150,7 @@ pub(crate) struct Found {
     pub(crate) user_bytes: Option<u64>,
     /// TPC-C: which consistency conditions hold.
     pub(crate) consistency: Option<BTreeMap<u8, bool>>,
-    /// What is wrong, in words.
+    /// The errors, in words.
     pub(crate) wrong: Vec<String>,
 }
 

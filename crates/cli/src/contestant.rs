@@ -1,4 +1,4 @@
-//! What is measured: an engine of Perdura, or a peer.
+//! The contestants: the engines of Perdura, and the peers.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use workloads::{PerduraStore, StoreError, create_modelled};
 pub(crate) enum Contestant {
     /// An engine of Perdura.
     Engine(EngineKind),
-    /// Something that a user would pick instead.
+    /// A database or bound that a user would pick instead.
     Peer(PeerKind),
 }
 
@@ -48,23 +48,24 @@ impl fmt::Display for Contestant {
     }
 }
 
-/// What a commit of a contestant survives.
+/// The promise of a contestant's commit: what it survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promise {
     /// `None` for a map, which survives nothing.
     pub(crate) domain: Option<Domain>,
-    /// Whether the medium does not keep the promise.
+    /// True if the medium does not keep the promise.
     pub(crate) modelled: bool,
 }
 
 impl Promise {
-    /// What a database promises.
+    /// Returns what a database promises.
     pub(crate) fn of_database(database: &Database) -> Self {
         let header = database.pool_info().header;
         Self { domain: Some(header.domain), modelled: header.modelled }
     }
 
-    /// What a contestant promises on a medium, an engine in this domain or else in the medium's own.
+    /// Returns what a contestant promises on a medium, an engine in this domain or else in the
+    /// medium's own.
     pub(crate) fn of(contestant: Contestant, domain: Option<Domain>, medium: &Medium) -> Self {
         match contestant {
             Contestant::Engine(_) => {
@@ -75,8 +76,8 @@ impl Promise {
         }
     }
 
-    /// What a peer promises on a medium. A floor executes flushes and fences whatever it lies on; a
-    /// database asks the kernel to sync, which gives what the medium gives.
+    /// Returns what a peer promises on a medium. A floor executes flushes and fences whatever it
+    /// lies on; a database asks the kernel to sync, which gives what the medium gives.
     pub(crate) fn of_peer(kind: PeerKind, medium: &Medium) -> Self {
         match kind {
             PeerKind::HashMap | PeerKind::BTreeMap => Self { domain: None, modelled: false },
@@ -88,7 +89,7 @@ impl Promise {
         }
     }
 
-    /// As people read it.
+    /// Returns it as people read it.
     pub(crate) fn text(self) -> String {
         match self.domain {
             None => "none".into(),
@@ -98,7 +99,7 @@ impl Promise {
     }
 }
 
-/// Where a contestant's pool is in its directory.
+/// Returns the place of a contestant's pool in its directory.
 pub(crate) fn pool_path(directory: &Path) -> PathBuf {
     directory.join("pool")
 }

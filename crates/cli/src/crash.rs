@@ -27,7 +27,7 @@ use crate::units::grouped;
 /// First argument of a process that is killed over and over.
 pub(crate) const SOAKED: &str = "__soaked";
 
-/// What `--list-faults` writes.
+/// The JSON of `--list-faults`.
 #[derive(Debug, Serialize)]
 struct Listed {
     faults: Vec<ListedFault>,
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
     Failure::or_verdict(printed, || judge(&runs))
 }
 
-/// Whether a state was wrong, or a fault was not noticed.
+/// Fails if a state was wrong, or a fault was not noticed.
 fn judge(runs: &[Report]) -> Result<(), Failure> {
     let unnoticed: Vec<_> = runs
         .iter()
@@ -201,7 +201,7 @@ fn violation(run: &Report, settings: &Settings, found: &Found) -> String {
     text
 }
 
-/// What a soak of one engine in one domain writes.
+/// The JSON of a soak of one engine in one domain.
 #[derive(Debug, Serialize)]
 struct SoakRun {
     engine: &'static str,

@@ -1,4 +1,4 @@
-//! Why a command ends early, and with which exit code.
+//! The reasons why a command ends early, and their exit codes.
 //!
 //! Invariant: nobody exits the process below `main`; what was created is cleaned up by unwinding
 //! through `Result`s.
@@ -7,16 +7,17 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Why a command did not end with exit code 0.
+/// The reason why a command did not end with exit code 0.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It failed: exit code 1. The text names the file, what is wrong and what to do.
+    /// The command failed: exit code 1. The text names the file, what is wrong and what to do.
     Failed(String),
-    /// It worked, and found what should not be; the report is printed already: exit code 1.
+    /// The command worked, and found what should not be; the report is printed already: exit code
+    /// 1.
     Found,
     /// The options make no sense together: exit code 2, as for an option that does not exist.
     Usage(String),
-    /// Whoever read the output has gone, as `head` does: not an error.
+    /// The reader of the output has gone, as `head` does: not an error.
     PipeClosed,
 }
 
@@ -29,8 +30,8 @@ impl Failure {
         Self::Failed(text)
     }
 
-    /// What came of a command that has printed its report: what the report says is wrong stays
-    /// wrong where its reader has gone.
+    /// Returns the result of a command that has printed its report: what the report says is wrong
+    /// stays wrong where its reader has gone.
     ///
     /// # Errors
     /// The report could not be printed, or the verdict's.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use perdura::{Domain, FlushInstruction, Medium};
 use serde::Serialize;
 
-/// What `host` is in JSON.
+/// The JSON of `host`.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Host {
     /// Model name of the processor.
@@ -15,7 +15,7 @@ pub(crate) struct Host {
     pub(crate) cores: usize,
     /// The instruction with which cache lines are written back, or `none`.
     pub(crate) flush: String,
-    /// What the pools lie on.
+    /// The medium of the pools.
     pub(crate) medium: String,
     /// Release of the kernel.
     pub(crate) kernel: String,
@@ -57,15 +57,15 @@ pub(crate) fn cores() -> usize {
 /// Memory that this process may have with all others, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// In all, which does not change.
+    /// The memory in all, which does not change.
     pub(crate) total: u64,
-    /// That can be had now.
+    /// The memory that can be had now.
     pub(crate) available: u64,
 }
 
 impl Memory {
-    /// What the kernel says: of the machine, or of the groups that this process is in
-    /// (`man 7 cgroups`, version 2) where that is less, as in a container.
+    /// Returns what the kernel says: of the machine, or of the groups that this process is in (`man
+    /// 7 cgroups`, version 2) where that is less, as in a container.
     pub(crate) fn of_this_process() -> Option<Self> {
         Self::of(|path| fs::read_to_string(path).ok())
     }
@@ -96,7 +96,7 @@ impl Memory {
     }
 }
 
-/// What stands behind a name at the beginning of a line.
+/// Returns what stands behind a name at the beginning of a line.
 fn named<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
@@ -112,9 +112,8 @@ pub(crate) fn medium_with_device(medium: &Medium, path: &Path) -> String {
     device.map_or_else(|| medium.name.clone(), |device| format!("{}, {device}", medium.name))
 }
 
-/// What is mounted where `path` lies, by the kernel's list of mounts
-/// (`man 5 proc_pid_mountinfo`): of those mounted above it the nearest, and of several there the
-/// last.
+/// Returns what is mounted where `path` lies, by the kernel's list of mounts (`man 5
+/// proc_pid_mountinfo`): of those mounted above it the nearest, and of several there the last.
 fn device(mounts: &str, path: &Path) -> Option<String> {
     let mount = |line: &str| {
         let (place, source) = line.split_once(" - ")?;

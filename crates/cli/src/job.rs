@@ -1,4 +1,4 @@
-//! What a process that is to be killed runs.
+//! The job of a process that is to be killed.
 
 use serde::{Deserialize, Serialize};
 use workloads::{tpcc, ycsb};

@@ -28,34 +28,34 @@ use crate::failure::Failure;
 use crate::job::Job;
 use crate::progress::{Bar, LOOK_EVERY};
 
-/// How often to look whether it is time to kill.
+/// The time between two looks whether it is time to kill.
 const AIM_EVERY: Duration = Duration::from_micros(500);
 
 /// A kill to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Kill<'a> {
-    /// Who.
+    /// The contestant.
     pub(crate) contestant: Contestant,
     /// The domain of an engine.
     pub(crate) domain: Option<Domain>,
-    /// How the victim runs.
+    /// The options with which the victim runs.
     pub(crate) run: RunOptions,
     /// The size of the nodes of a copy-on-write tree, if it is not the engine's default.
     pub(crate) tree_node_bytes: Option<u64>,
-    /// Who does what an engine puts off.
+    /// The threads that do the work which an engine puts off.
     pub(crate) background: Background,
-    /// What the victim runs before it is killed.
+    /// The job of the victim before it is killed.
     pub(crate) job: &'a Job,
     /// An empty directory.
     pub(crate) directory: &'a Path,
 }
 
-/// What came of it.
+/// The result of a kill.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     /// Transactions acknowledged before the kill.
     pub(crate) acknowledged: u64,
-    /// What was there afterwards.
+    /// The findings afterwards.
     pub(crate) found: Found,
 }
 
@@ -147,7 +147,7 @@ impl Guarded {
         text
     }
 
-    /// What a child that has ended said of its failure.
+    /// Returns what a child that has ended said of its failure.
     fn failure(&mut self, contestant: Contestant) -> Failure {
         let mut text = String::new();
         if let Some(pipe) = &mut self.0.stderr {

@@ -14,11 +14,11 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// How files begin that a report must not replace, whoever they belong to: pools, backups, and
-/// SQLite's, such as the results of the laboratory.
+/// The first bytes of files that a report must not replace, whoever they belong to: pools, backups,
+/// and SQLite's, such as the results of the laboratory.
 const DATABASES: [&[u8]; 3] = [b"PERDURA\0", b"PERDBAK\0", b"SQLite format 3\0"];
 
-/// Where JSON goes.
+/// The place that JSON goes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JsonTarget {
     /// `-`: standard output, in place of the table.
@@ -146,7 +146,7 @@ pub(crate) fn check_replaceable(path: &Path, others: &[&Path]) -> Result<(), Fai
     Err(Failure::Usage(format!("{}: {what}; name another file", path.display())))
 }
 
-/// Which file a path leads to.
+/// The file that a path leads to.
 #[derive(PartialEq, Eq)]
 enum Place {
     /// One that is there: device and inode.
@@ -168,7 +168,7 @@ impl Place {
     }
 }
 
-/// Where a link leads; else the path itself.
+/// Returns where a link leads; else the path itself.
 fn behind_link(path: &Path) -> PathBuf {
     fs::read_link(path).map_or_else(|_| path.to_owned(), |to| path.with_file_name(to))
 }

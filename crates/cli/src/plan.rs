@@ -13,18 +13,18 @@ use crate::host::cores;
 /// Updates that are synced together where the user does not say.
 const DEFAULT_GROUP: u32 = 100;
 
-/// What all runs of a benchmark have in common.
+/// The parts that all runs of a benchmark have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// Engines, then peers, in the order in which they were named.
     pub(crate) contestants: Vec<Contestant>,
     /// The domain of the engines; `None` is the medium's own.
     pub(crate) domain: Option<Domain>,
-    /// How the driver runs.
+    /// The options with which the driver runs.
     pub(crate) run: RunOptions,
-    /// Who does what engines put off.
+    /// The threads that do the work which engines put off.
     pub(crate) background: Background,
-    /// How often.
+    /// The number of repetitions.
     pub(crate) repeat: u32,
     /// Engines are told that an update is all that its transaction does.
     pub(crate) statements: bool,
@@ -113,7 +113,7 @@ impl Plan {
     }
 }
 
-/// How the driver runs: every worker on a core of its own.
+/// Returns the options with which the driver runs: every worker on a core of its own.
 pub(crate) fn run_options(workers: usize, commit: Commit) -> RunOptions {
     RunOptions { workers, commit, pin: Some(peers::pin_to_core), ..RunOptions::default() }
 }
@@ -127,7 +127,7 @@ pub(crate) fn database_options(commit: Commit, background: Background) -> Option
     })
 }
 
-/// How JSON calls who does what engines put off.
+/// Returns the name in JSON of who does what engines put off.
 pub(crate) const fn background_name(background: Background) -> &'static str {
     match background {
         Background::Inline => "inline",
@@ -135,7 +135,7 @@ pub(crate) const fn background_name(background: Background) -> &'static str {
     }
 }
 
-/// How JSON calls a commit form.
+/// Returns the name in JSON of a commit form.
 pub(crate) const fn commit_name(commit: Commit) -> &'static str {
     match commit {
         Commit::Durable => "durable",

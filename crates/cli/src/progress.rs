@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How long a command runs before it shows how far it is.
+/// The time that a command runs before it shows how far it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long to sleep between two looks at the counters of a run.
+/// The time to sleep between two looks at the counters of a run.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The progress of a command, one phase after the other. It disappears when it is dropped.
 pub(crate) struct Bar {
     bar: ProgressBar,
-    /// Where it is shown.
+    /// The target that it is shown on.
     target: fn() -> ProgressDrawTarget,
     started: Instant,
     shown: bool,

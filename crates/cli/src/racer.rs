@@ -43,7 +43,7 @@ impl FootprintBytes {
         parts.iter().flatten().sum::<u64>() + self.other
     }
 
-    /// Of a database.
+    /// Returns that of a database.
     ///
     /// # Errors
     /// As [`Database::footprint`].
@@ -64,30 +64,30 @@ impl From<Footprint> for FootprintBytes {
     }
 }
 
-/// What a racer is made from.
+/// The parts that a racer is made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// Who races.
+    /// The contestant that races.
     pub(crate) contestant: Contestant,
     /// An empty directory of its own.
     pub(crate) directory: PathBuf,
-    /// What that lies on.
+    /// The medium of that directory.
     pub(crate) medium: Medium,
     /// The domain of an engine.
     pub(crate) domain: Option<Domain>,
-    /// Who does what an engine puts off.
+    /// The threads that do the work which an engine puts off.
     pub(crate) background: Background,
     /// An engine is told that an update is all that its transaction does.
     pub(crate) statements: bool,
     /// An engine is told to keep columns within the tuple.
     pub(crate) inline: bool,
-    /// How the driver runs.
+    /// The options with which the driver runs.
     pub(crate) run: RunOptions,
-    /// What to load; every later workload has its tuples, partitions and seed.
+    /// The workload to load; every later workload has its tuples, partitions and seed.
     pub(crate) workload: Arc<Workload>,
 }
 
-/// What to do.
+/// An order to a racer.
 enum Order {
     Load,
     Run(Arc<Workload>),
@@ -95,7 +95,7 @@ enum Order {
     Footprint,
 }
 
-/// What came of it.
+/// The answer to an order.
 enum Answer {
     Opened(Promise),
     Loaded,
@@ -151,17 +151,17 @@ impl Racer {
         Ok(racer)
     }
 
-    /// Who it is.
+    /// Returns the contestant.
     pub(crate) fn contestant(&self) -> Contestant {
         self.contestant
     }
 
-    /// Where its store is.
+    /// Returns the directory of its store.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What its commits survive.
+    /// Returns what its commits survive.
     pub(crate) fn promise(&self) -> Promise {
         self.promise
     }
@@ -214,7 +214,7 @@ impl Racer {
         }
     }
 
-    /// What it takes on its medium.
+    /// Returns what it takes on its medium.
     ///
     /// # Errors
     /// The store's.
@@ -307,7 +307,7 @@ impl Ran {
     }
 }
 
-/// What the orders of one racer are carried out with.
+/// The means by which the orders of one racer are carried out.
 struct Serve<'a> {
     setup: &'a Setup,
     ran: Ran,

@@ -27,7 +27,7 @@ use crate::units;
 
 /// First argument of the janitor.
 pub(crate) const JANITOR: &str = "__janitor";
-/// How the name of a scratch directory begins; the janitor touches no other.
+/// The beginning of the name of a scratch directory; the janitor touches no other.
 const PREFIX: &str = "perdura-scratch-";
 /// Memory as a file system, on every Linux.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -91,12 +91,12 @@ impl Scratch {
         )))
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it lies on.
+    /// Returns the medium that it lies on.
     pub(crate) fn medium(&self) -> &Medium {
         &self.medium
     }
@@ -154,7 +154,7 @@ impl Scratch {
         }
     }
 
-    /// What there is room for.
+    /// Returns the room that there is.
     ///
     /// # Errors
     /// The medium cannot be looked at.
@@ -189,8 +189,8 @@ fn best_directory() -> PathBuf {
     }
 }
 
-/// What a directory lies on. Asked of a file: whether a medium is persistent memory shows only when
-/// a file is mapped.
+/// Returns the medium that a directory lies on. It is asked of a file: whether a medium is
+/// persistent memory shows only when a file is mapped.
 fn probe(directory: &Path) -> io::Result<Medium> {
     let path = directory.join(format!("{PREFIX}{}.probe", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;

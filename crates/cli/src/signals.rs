@@ -16,7 +16,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::Failure;
 
-/// From here on a signal leaves nothing that is not finished.
+/// Makes a signal leave nothing that is not finished, from here on.
 ///
 /// # Errors
 /// The system takes no handler, or gives no thread.
@@ -37,7 +37,8 @@ pub(crate) fn leave_nothing() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether whoever started this process wants a signal to be ignored (`man 5 proc_pid_status`).
+/// Returns true if whoever started this process wants a signal to be ignored (`man 5
+/// proc_pid_status`).
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -27,7 +27,7 @@ pub(crate) fn parse_number(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
-/// As [`parse_number`], but zero makes no sense here.
+/// Works as [`parse_number`], but zero makes no sense here.
 ///
 /// # Errors
 /// As [`parse_number`], and for zero.
@@ -38,7 +38,7 @@ pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     }
 }
 
-/// As [`parse_positive`], for numbers below 2^32.
+/// Works as [`parse_positive`], for numbers below 2^32.
 ///
 /// # Errors
 /// As [`parse_positive`], and for larger numbers.

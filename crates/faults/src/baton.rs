@@ -17,8 +17,8 @@ use rand::{Rng, SeedableRng};
 
 thread_local!(static ME: Cell<Option<usize>> = const { Cell::new(None) });
 
-/// After so long without a change of hands somebody waits for something else than the baton. The
-/// time only ends a test that would hang.
+/// The time without a change of hands after which somebody waits for something else than the baton.
+/// It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The baton of the thread that runs; see the module's comment.
@@ -89,7 +89,7 @@ impl Baton {
         }
     }
 
-    /// How often it changed hands.
+    /// Returns the number of times that it changed hands.
     pub fn handed_over(&self) -> u64 {
         self.state().handed_over
     }
@@ -135,7 +135,7 @@ impl Baton {
     }
 }
 
-/// Whoever ends, or panics, hands the baton over.
+/// A guard that hands the baton over when its thread ends or panics.
 struct Last<'a> {
     baton: &'a Baton,
     me: usize,
@@ -151,7 +151,7 @@ impl Drop for Last<'_> {
     }
 }
 
-/// Whether whoever is there holds the lock of the allocator's supply of chunks.
+/// Returns true if a thread at this place holds the lock of the allocator's supply of chunks.
 fn has_lock(site: Site) -> bool {
     const SOURCES: [(&str, &str); 4] = [
         ("heap/src/lane.rs", include_str!("../../heap/src/lane.rs")),

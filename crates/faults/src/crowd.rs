@@ -29,16 +29,16 @@ use crate::pool::{self, PoolMedium};
 /// Most partitions: what is acknowledged of all of them has to fit into a note.
 pub const MOST_PARTITIONS: u32 = 4;
 
-/// Which story.
+/// The story.
 #[derive(Clone, Debug)]
 pub struct Crowd {
-    /// How the database is made and opened.
+    /// The options with which the database is made and opened.
     pub options: Options,
     /// Chooses the transactions, and who runs when.
     pub seed: u64,
-    /// At most [`MOST_PARTITIONS`].
+    /// The number of partitions, at most [`MOST_PARTITIONS`].
     pub partitions: u32,
-    /// At most one for each partition.
+    /// The number of threads, at most one for each partition.
     pub threads: usize,
     /// Transactions of all partitions together.
     pub transactions: usize,
@@ -59,9 +59,9 @@ pub struct CrowdStory<M: Medium> {
     pub medium: M,
     /// The record. A note says how many transactions of each partition are acknowledged.
     pub trace: M::Trace,
-    /// By partition.
+    /// The models, by partition.
     pub models: Vec<Vec<Model>>,
-    /// How often another thread went on.
+    /// The number of times that another thread went on.
     pub handed_over: u64,
 }
 
@@ -84,7 +84,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many transactions of each partition are acknowledged, as a note.
+/// Packs the numbers of acknowledged transactions of each partition into a note.
 fn note_of(acknowledged: &[u64]) -> u64 {
     acknowledged.iter().rev().fold(0, |note, count| note << 16 | count)
 }
@@ -95,7 +95,7 @@ fn acknowledged_in(note: u64, partition: usize) -> usize {
 }
 
 impl Crowd {
-    /// So many transactions in three partitions, by three threads.
+    /// Creates a story of so many transactions in three partitions, by three threads.
     pub fn new(engine: EngineKind, seed: u64, transactions: usize) -> Self {
         let options = options(engine).partitions(3);
         // The smaller a chunk, the more often one goes from a partition to another.

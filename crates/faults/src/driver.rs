@@ -12,7 +12,7 @@ const LENGTHS: [usize; 5] = [0, 7, 20, 100, 300];
 /// One in so many values is followed by one that is too long.
 const TOO_LONG: u64 = 31;
 
-/// How many transactions abort.
+/// The share of transactions that abort.
 const ABORTS: f64 = 0.15;
 
 /// One operation.
@@ -29,9 +29,9 @@ pub enum Operation {
     Update {
         /// Its key.
         key: u64,
-        /// Where the new values are.
+        /// The item with the new values.
         item: Item,
-        /// Which of them are taken, as in [`update_item`].
+        /// The set of columns that are taken, as in [`update_item`].
         columns: u8,
     },
     /// Deletes an item.
@@ -139,9 +139,9 @@ impl Operation {
 /// Random operations on items and pairs. The same seed gives the same operations.
 #[derive(Debug)]
 pub struct Driver {
-    /// Where all choices come from.
+    /// The generator behind all choices.
     pub random: SmallRng,
-    /// How many keys there can be in a table.
+    /// The number of keys that there can be in a table.
     pub keys: u64,
     stamp: u64,
 }
@@ -240,7 +240,7 @@ impl Driver {
         self.statement_in(&db.try_partition(0)?, tables, model)
     }
 
-    /// As [`Self::statement`], in this partition.
+    /// Works as [`Self::statement`], in this partition.
     ///
     /// # Errors
     /// As [`Self::statement`].
@@ -298,8 +298,8 @@ impl Driver {
         expect(&done, should)
     }
 
-    /// What [`Self::grouped`] would make of the model, without any database: the model after the
-    /// transaction, if it commits.
+    /// Returns what [`Self::grouped`] would make of the model, without any database: the model
+    /// after the transaction, if it commits.
     pub fn imagine(&mut self, model: &Model, operations: usize) -> Option<Model> {
         let mut after = model.clone();
         for _ in 0..operations {

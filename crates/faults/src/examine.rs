@@ -37,10 +37,10 @@ pub struct Settings {
     pub engine: EngineKind,
     /// The seed of the first random story; those after it have the next numbers.
     pub seed: u64,
-    /// At least so many distinct states.
+    /// The least number of distinct states.
     pub states: u64,
-    /// At least so many states of crashes in recovery; those in the first transactions after it come
-    /// on top.
+    /// The least number of states of crashes in recovery; those in the first transactions after it
+    /// come on top.
     pub nested: u64,
     /// A fault that the program is to have.
     pub inject: Option<&'static Fault>,
@@ -48,12 +48,12 @@ pub struct Settings {
     pub bound: u64,
     /// Only the story with this seed.
     pub replay: Option<u64>,
-    /// And of it only so many transactions.
+    /// The number of its transactions that are run; all without one.
     pub transactions: Option<usize>,
 }
 
 impl Settings {
-    /// From the first seed on, as few states as the standard story has.
+    /// Returns the settings from the first seed on, with as few states as the standard story has.
     pub fn of(engine: EngineKind) -> Self {
         Self {
             workload: Workload::Story,
@@ -76,25 +76,25 @@ pub struct Report {
     pub workload: &'static str,
     /// The engine.
     pub engine: &'static str,
-    /// As in the settings; of the one story that was replayed, its own.
+    /// The seed, as in the settings; of the one story that was replayed, its own.
     pub seed: u64,
     /// Crash points: fences or syncs, and acknowledgements.
     pub crash_points: u64,
     /// Distinct states.
     pub states: u64,
-    /// Those of [`Self::states`] that a kill of the process leaves behind.
+    /// The number of [`Self::states`] that a kill of the process leaves behind.
     pub kill_states: u64,
     /// States that a second crash leaves behind, or a third.
     pub nested_states: u64,
-    /// Those of [`Self::nested_states`] from crashes before the recovery had ended.
+    /// The number of [`Self::nested_states`] from crashes before the recovery had ended.
     pub in_recovery: u64,
     /// Stories that failed.
     pub violations: u64,
     /// The fault.
     pub inject: Option<&'static str>,
-    /// How often the fault showed in what was recorded.
+    /// The number of times that the fault showed in what was recorded.
     pub injected: u64,
-    /// How long it took.
+    /// The time that it took.
     pub seconds: f64,
     /// The first story that failed.
     pub first: Option<Found>,
@@ -103,13 +103,13 @@ pub struct Report {
 /// A story that failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// Which one: for a replay. The short stories that look for faults have none.
+    /// The seed, for a replay. The short stories that look for faults have none.
     pub seed: Option<u64>,
     /// Its name.
     pub story: String,
-    /// How few of its transactions suffice; 0 of a story without a seed.
+    /// The least number of its transactions that suffices; 0 for a story without a seed.
     pub transactions: usize,
-    /// How many events lie before the crash.
+    /// The number of events before the crash.
     pub position: usize,
     /// The fault.
     pub what: String,

@@ -34,7 +34,7 @@ pub struct Story<M: Medium, W: Work = Items> {
     pub models: Vec<W::Model>,
     /// Most transactions that can be committed and not acknowledged.
     pub in_flight: usize,
-    /// Whether the trace begins before the database was created: until that is acknowledged it may
+    /// True if the trace begins before the database was created: until that is acknowledged it may
     /// be unfinished.
     pub created: bool,
 }
@@ -42,28 +42,28 @@ pub struct Story<M: Medium, W: Work = Items> {
 /// States, each by a number that two have in common only if they are alike and the same was promised.
 pub type Known = HashSet<u64>;
 
-/// How much to look at.
+/// The amount to look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Most states of a crash point, beyond those in which every two lines are seen in all four
     /// combinations of lost and persisted.
     pub bound: u64,
-    /// Which crash points.
+    /// The crash points.
     pub part: Part,
     /// Chooses the states of a point that has more.
     pub seed: u64,
-    /// How often to crash again.
+    /// The further crashes.
     pub again: Again,
 }
 
-/// How often to crash again after a crash, and how often in a row.
+/// The further crashes after a crash: from how many states, and how many in a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Again {
-    /// From every so many states.
+    /// Crashes again from every so many states.
     pub every: u64,
     /// Unless there are more than so many states of second crashes for a thousand of first ones.
     pub per_mille: u64,
-    /// How often in a row.
+    /// The number of crashes in a row.
     pub depth: u32,
     /// Transactions of the process that crashes again, after its recovery.
     pub transactions: usize,
@@ -76,7 +76,8 @@ impl Again {
     pub const NEVER: Self =
         Self { every: u64::MAX, per_mille: 0, depth: 0, transactions: 0, one_in: 1 };
 
-    /// From every so many states, so often in a row, with a transaction after each recovery.
+    /// Returns crashes from every so many states, so many in a row, with a transaction after each
+    /// recovery.
     pub const fn every(every: u64, depth: u32) -> Self {
         Self { every, per_mille: u64::MAX, depth, transactions: 1, one_in: 1 }
     }
@@ -94,7 +95,7 @@ impl Effort {
         Self { bound, part: Part::ALL, seed: 7, again: Again::NEVER }
     }
 
-    /// And crashes again.
+    /// Adds further crashes.
     pub fn then(self, again: Again) -> Self {
         Self { again, ..self }
     }
@@ -109,9 +110,9 @@ pub struct Explored {
     pub states: u64,
     /// States that a second crash left, or a third.
     pub nested: u64,
-    /// Those of [`Self::states`] from crashes before opening, or creation, had ended.
+    /// The number of [`Self::states`] from crashes before opening, or creation, had ended.
     pub in_recovery: u64,
-    /// Those of [`Self::nested`] from crashes before the recovery had ended.
+    /// The number of [`Self::nested`] from crashes before the recovery had ended.
     pub nested_in_recovery: u64,
     /// Fences, or syncs.
     pub barriers: u64,
@@ -124,7 +125,7 @@ pub struct Explored {
 /// A state that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// How many events lie before the crash.
+    /// The number of events before the crash.
     pub position: usize,
     /// The fault.
     pub what: String,
@@ -152,8 +153,8 @@ impl<M: Medium, W: Work> Story<M, W> {
         known
     }
 
-    /// As [`Self::explore`] with a fault, but what the program leaves behind without it too is not
-    /// looked at: it does not show the fault.
+    /// Works as [`Self::explore`] with a fault, but what the program leaves behind without it too
+    /// is not looked at: it does not show the fault.
     ///
     /// # Panics
     /// It is to crash again after a state: the fault is in recovery, too, which has to be run for

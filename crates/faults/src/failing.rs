@@ -29,7 +29,7 @@ const STEP_BYTES: u64 = 4096;
 /// Steps in which all work that is put off has been done.
 const MOST_STEPS: usize = 1000;
 
-/// Where the database of a run lies.
+/// The place of the database of a run.
 pub trait Place {
     /// The memory and files that it is made of.
     type World: Environment;
@@ -46,10 +46,10 @@ pub trait Place {
     /// As [`Database::open`].
     fn open(&self) -> Result<Database<Self::World>, Error>;
 
-    /// Whether nothing is there: what a creation that failed has to leave.
+    /// Returns true if nothing is there: what a creation that failed has to leave.
     fn is_empty(&self) -> bool;
 
-    /// From now on nothing fails.
+    /// Ends the failing: from now on nothing fails.
     fn mend(&self);
 }
 
@@ -71,11 +71,11 @@ pub struct Ran {
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// How the database is made and opened.
+    /// The options with which the database is made and opened.
     pub options: Options,
     /// Chooses the operations.
     pub seed: u64,
-    /// Whether a transaction goes on after an operation that failed; else it aborts.
+    /// True if a transaction goes on after an operation that failed; else it aborts.
     pub goes_on: bool,
 }
 
@@ -92,7 +92,7 @@ fn shapes() -> impl Iterator<Item = Shape> {
     small.chain([Shape { operations: LARGE, aborts: false }])
 }
 
-/// How a transaction ended.
+/// The end of a transaction.
 enum Ended {
     Committed,
     Aborted,
@@ -259,13 +259,14 @@ impl Plan {
         Self { transactions, cut_off, models }
     }
 
-    /// How many transactions are acknowledged in the end.
+    /// Returns the number of transactions that are acknowledged in the end.
     pub fn acknowledged(&self) -> u64 {
         self.models.len() as u64 - 1
     }
 }
 
-/// Whether the operation itself is at fault: there is such a key or none, or a value is too long.
+/// Returns true if the operation itself is at fault: there is such a key or none, or a value is too
+/// long.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::DuplicateKey { .. } | Error::MissingKey { .. } | Error::Invalid(_))
 }
@@ -358,7 +359,8 @@ impl<P: Place> At<'_, P> {
         checks(self.db()).map(drop)
     }
 
-    /// After an error: the database holds one of these, whether it goes on or is opened again.
+    /// Checks after an error that the database holds one of these, whether it goes on or is opened
+    /// again.
     fn settle(&mut self, error: &Error, possible: Vec<Model>) -> Result<(), String> {
         self.failed();
         match contents(self.db()) {

@@ -20,7 +20,7 @@ pub const LIMIT: u64 = 1 << 20;
 /// Recording files.
 #[derive(Clone, Debug)]
 pub struct FileMedium {
-    /// How the database is opened.
+    /// The options with which the database is opened.
     pub options: Options,
     /// The pool that goes with the files.
     pub pool: Vec<u8>,

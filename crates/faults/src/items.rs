@@ -1,5 +1,5 @@
-//! What the stories of a crash test are about: a schema with every kind of column and key, a model of
-//! its contents, and the comparison of a database with it.
+//! The items that the stories of a crash test are about: a schema with every kind of column and
+//! key, a model of its contents, and the comparison of a database with it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -144,17 +144,17 @@ fn float(row: &Row, column: usize) -> f64 {
 pub struct Item {
     /// The key of an index.
     pub name: String,
-    /// Of many lengths.
+    /// A value of one of many lengths.
     pub payload: Vec<u8>,
     /// The first part of the key of another index.
     pub count: i64,
     /// The second part.
     pub flag: Vec<u8>,
-    /// In no index.
+    /// A number in no index.
     pub score: f64,
 }
 
-/// What a database of [`schema`] holds.
+/// The contents of a database of [`schema`].
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Model {
     /// The tuples of [`ITEM`].
@@ -270,7 +270,7 @@ pub fn contents_in<E: Environment>(
     if twice { Err(Error::user("a scan shows a key twice")) } else { Ok(model) }
 }
 
-/// Whether a partition holds what the model says: as [`contents_in`], without a copy of it.
+/// Returns true if a partition holds what the model says: as [`contents_in`], without a copy of it.
 ///
 /// # Errors
 /// It cannot be read.
@@ -304,7 +304,7 @@ pub fn which_in<E: Environment>(
     Ok(None)
 }
 
-/// Whether a scan shows these rows, in this order, and nothing else.
+/// Returns true if a scan shows these rows, in this order, and nothing else.
 fn shows<E: Environment, T>(
     tx: &ReadTx<'_, E>,
     table: &Table,
@@ -330,8 +330,8 @@ fn is_pair(row: &Row, (left, right): &(String, i64), value: &[u8]) -> bool {
     row.text(0) == left && row.i64(1) == *right && bytes(row, 2) == value
 }
 
-/// What differs between the database and the model, in whatever way it is read; and what the
-/// allocator says otherwise.
+/// Returns what differs between the database and the model, in whatever way it is read; and what
+/// the allocator says otherwise.
 ///
 /// # Errors
 /// The first difference.
@@ -343,7 +343,7 @@ pub fn differs<E: Environment>(db: &Database<E>, model: &Model) -> Result<(), St
     reads_differ(db, model)
 }
 
-/// As [`differs`], but for a forward scan of the tables.
+/// Works as [`differs`], but for a forward scan of the tables.
 ///
 /// # Errors
 /// The first difference.
@@ -357,7 +357,8 @@ pub fn reads_differ<E: Environment>(db: &Database<E>, model: &Model) -> Result<(
     Ok(())
 }
 
-/// What differs between one of several partitions and the model, in whatever way it is read.
+/// Returns what differs between one of several partitions and the model, in whatever way it is
+/// read.
 ///
 /// # Errors
 /// The first difference.

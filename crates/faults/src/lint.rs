@@ -8,7 +8,8 @@ use pm::{DiskEvent, DiskTrace, Event, Site, Trace};
 /// Findings by the place in the source, each with how often it was so.
 #[derive(Clone, Default, Debug)]
 pub struct Lints {
-    /// Somebody stored there, and at the next acknowledgement the line was not flushed and fenced.
+    /// Places where somebody stored, and at the next acknowledgement the line was not flushed and
+    /// fenced.
     pub unflushed: BTreeMap<String, u64>,
     /// The flush found all its lines without a store since their last flush by the same thread.
     pub flushed_twice: BTreeMap<String, u64>,
@@ -81,8 +82,8 @@ pub fn lints(trace: &Trace) -> Lints {
 /// The same for files: findings by the place in the source, each with how often it was so.
 #[derive(Clone, Default, Debug)]
 pub struct DiskLints {
-    /// Somebody wrote there, or changed the directory, and at the next acknowledgement it was not
-    /// synced.
+    /// Places where somebody wrote, or changed the directory, and at the next acknowledgement it
+    /// was not synced.
     pub unsynced: BTreeMap<String, u64>,
     /// The sync found nothing that had changed since the last one.
     pub idle_syncs: BTreeMap<String, u64>,

@@ -14,7 +14,7 @@ pub trait Medium: Clone + Send + Sync {
     type Trace: Clone + Send + Sync;
     /// The recording medium under an open database.
     type Handle;
-    /// Whether images hold all that a database lies on: then one whose creation was cut off can be
+    /// True if images hold all that a database lies on: then one whose creation was cut off can be
     /// told.
     const WHOLE: bool;
 
@@ -42,13 +42,14 @@ pub trait Medium: Clone + Send + Sync {
     /// The contents now.
     fn now(handle: &Self::Handle) -> <Self::Image as ToOwned>::Owned;
 
-    /// Whether the medium holds nothing that the database, which has no work left, does not need.
+    /// Returns true if the medium holds nothing that the database, which has no work left, does not
+    /// need.
     ///
     /// # Errors
     /// What is left over.
     fn has_no_rest(db: &Database<Recorded>, handle: &Self::Handle) -> Result<(), String>;
 
-    /// How many crash points the trace has.
+    /// Returns the number of crash points in the trace.
     fn points(trace: &Self::Trace) -> u64;
 
     /// Calls `visit` with the crash points that `part` has of the trace, each in up to `bound`
@@ -65,7 +66,7 @@ pub trait Medium: Clone + Send + Sync {
     /// the trace and the last note before it, until it breaks.
     fn kills(trace: &Self::Trace, visit: &mut dyn FnMut(State<'_, Self::Image>) -> ControlFlow<()>);
 
-    /// How many events a trace has.
+    /// Returns the number of events in a trace.
     fn events(trace: &Self::Trace) -> usize;
 
     /// A number that two images have in common only if they are alike, or by a chance of 2^-64.
@@ -101,7 +102,7 @@ impl Part {
         Self { from: points * index / of, to: points * (index + 1) / of, stride: 1 }
     }
 
-    /// Whether crash point `number` is in it.
+    /// Returns true if crash point `number` is in it.
     pub fn has(self, number: u64) -> bool {
         (self.from..self.to).contains(&number) && (number - self.from).is_multiple_of(self.stride)
     }
@@ -110,15 +111,16 @@ impl Part {
 /// One state.
 #[derive(Debug)]
 pub struct State<'a, I: ?Sized> {
-    /// How many events lie before the crash.
+    /// The number of events before the crash.
     pub position: usize,
-    /// How many transactions were acknowledged. `None` until opening, or creation, has ended.
+    /// The number of transactions that were acknowledged. `None` until opening, or creation, has
+    /// ended.
     pub acknowledged: Option<u64>,
     /// The image that is left.
     pub image: &'a I,
 }
 
-/// How far a walk went.
+/// The distance that a walk went.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Walked {
     /// Crash points.

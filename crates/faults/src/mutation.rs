@@ -43,14 +43,14 @@ pub enum How {
     EarlyRemove,
 }
 
-/// Where.
+/// The place of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Where {
     /// Everywhere.
     Anywhere,
-    /// Wherever a line of the source has this text.
+    /// All places where a line of the source has this text.
     Code(Code),
-    /// At one place.
+    /// One place.
     Site(Site),
 }
 
@@ -66,8 +66,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Whether a place in the source is meant. Places are compared with the source as it was when
-    /// this was compiled.
+    /// Returns true if a place in the source is meant. Places are compared with the source as it
+    /// was when this was compiled.
     fn has(self, site: Site) -> bool {
         if !site.file().ends_with(self.file) {
             return false;
@@ -131,7 +131,7 @@ const SOURCES: &[(&str, &str)] = sources![
 pub struct Mutation {
     /// The way in which it is done wrong.
     pub how: How,
-    /// Where.
+    /// The place.
     pub at: Where,
 }
 

@@ -57,7 +57,7 @@ impl FromStr for Workload {
 /// The number of the standard story; any other seed gives a random one.
 pub const STANDARD: u64 = 0;
 
-/// Which story.
+/// The story.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// The workload. All but the first is [`crate::script`]'s, and takes the engine, the seed, the
@@ -65,11 +65,11 @@ pub struct Plot {
     pub workload: Workload,
     /// The engine.
     pub engine: EngineKind,
-    /// How the database is made and opened.
+    /// The options with which the database is made and opened.
     pub options: Options,
     /// Chooses the transactions.
     pub seed: u64,
-    /// How many there are, those that abort among them.
+    /// The number of transactions, those that abort among them.
     pub transactions: usize,
     /// Transactions that are made durable together.
     pub group: u32,
@@ -77,19 +77,20 @@ pub struct Plot {
     pub keys: u64,
     /// Operations of a large transaction; there is one now and then.
     pub large: usize,
-    /// After so many calls to the kernel a checkpoint that cannot succeed fails, now and then.
+    /// The number of calls to the kernel after which a checkpoint that cannot succeed fails, now
+    /// and then.
     pub failing: Option<u64>,
-    /// Whether the process is killed now and then in the middle of a commit, between any two calls
+    /// True if the process is killed now and then in the middle of a commit, between any two calls
     /// to the kernel, its successor in the middle of recovery, and the next one recovers. What that
     /// one has seen counts as acknowledged.
     pub kills: bool,
-    /// Whether columns may be NULL: [`nullable_schema`].
+    /// True if columns may be NULL: [`nullable_schema`].
     pub nullable: bool,
-    /// Whether keys are longer than 240 bytes: [`long_schema`].
+    /// True if keys are longer than 240 bytes: [`long_schema`].
     pub long: bool,
 }
 
-/// So small that a few transactions go everywhere.
+/// Returns sizes so small that a few transactions go everywhere.
 pub fn options(engine: EngineKind) -> Options {
     let options = Options::new().engine(engine).tune("growth", 2);
     if engine.traits().needs_files() {

@@ -17,7 +17,7 @@ pub const LIMIT: u64 = 8 << 20;
 /// A pool in recording memory.
 #[derive(Clone, Debug)]
 pub struct PoolMedium {
-    /// How it is opened.
+    /// The options with which it is opened.
     pub options: Options,
     /// Kept, so that its address is taken: what recovers lies elsewhere.
     pub before: Recording,

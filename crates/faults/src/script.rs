@@ -35,7 +35,7 @@ const TABLE: &str = "usertable";
 const YCSB: u64 = 300;
 /// The same of TPC-C.
 const TPCC: u64 = 80;
-/// So many first transactions of TPC-C are of all kinds.
+/// The number of first transactions of TPC-C that are of all kinds.
 const ALL_KINDS: usize = 25;
 
 /// The contents of a database of a script.
@@ -168,7 +168,7 @@ impl Script {
         }
     }
 
-    /// How many columns an update of YCSB has.
+    /// Returns the number of columns that an update of YCSB has.
     pub fn update_columns(&self) -> Option<usize> {
         match &self.0.inputs {
             Inputs::Ycsb(workload) => Some(workload.spec().update_columns),
@@ -176,7 +176,7 @@ impl Script {
         }
     }
 
-    /// So small that a few transactions go everywhere.
+    /// Returns sizes so small that a few transactions go everywhere.
     pub fn options(&self, engine: EngineKind) -> Options {
         match &self.0.inputs {
             Inputs::Ycsb(_) => crate::plot::options(engine).chunk_bytes(16 << 10),

@@ -31,21 +31,21 @@ use crate::sharing::{Mix, Sharer, schema};
 /// An engine of a test.
 pub type Brought = Arc<dyn Maker<Recorded>>;
 
-/// Which story.
+/// The story.
 #[derive(Clone)]
 pub struct Shared {
-    /// How the database is made and opened.
+    /// The options with which the database is made and opened.
     pub options: Options,
     /// Makes an engine of a test that gives the baton on where it waits. Without it the options name
     /// the engine.
     pub maker: Option<Arc<dyn Fn(Arc<Baton>) -> Brought + Send + Sync>>,
     /// Chooses the transactions, and who runs when.
     pub seed: u64,
-    /// How many there are.
+    /// The number of threads.
     pub threads: usize,
     /// The number of transactions of all threads together.
     pub transactions: usize,
-    /// How many there are.
+    /// The number of keys.
     pub keys: u64,
     /// The mix of operations.
     pub mix: Mix,
@@ -65,9 +65,9 @@ pub struct SharedStory {
     pub history: History,
     /// The operations on the memory, with the history's time at each acknowledgement.
     pub trace: Trace,
-    /// How often another thread went on.
+    /// The number of times that another thread went on.
     pub handed_over: u64,
-    /// How many transactions ended in a conflict.
+    /// The number of transactions that ended in a conflict.
     pub conflicts: usize,
     options: Options,
     maker: Option<Brought>,
@@ -87,7 +87,7 @@ impl fmt::Debug for SharedStory {
 }
 
 impl Shared {
-    /// So many transactions of two threads on a few keys.
+    /// Creates a story of so many transactions of two threads on a few keys.
     pub fn new(options: Options, seed: u64, transactions: usize) -> Self {
         let (threads, keys, mix, one_in) = (2, 6, Mix::ALL, 6);
         Self { options, maker: None, seed, threads, transactions, keys, mix, one_in }

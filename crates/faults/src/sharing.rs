@@ -21,7 +21,7 @@ const BY_TAG: &str = "by_tag";
 /// Tags are below this.
 const TAGS: u64 = 4;
 
-/// How many rows a scan shows at most before it is broken off, if it is.
+/// The number of rows that a scan shows at most before it is broken off, if it is.
 const FEW: usize = 2;
 
 /// A table of cells: a key, a tag with an index, a value that is written once, and bytes that follow
@@ -49,7 +49,7 @@ fn cell_of(row: &Row) -> (Key, Cell) {
     (row.u64(0), Cell { value, tag })
 }
 
-/// How often a transaction does what.
+/// The shares of what a transaction does.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// Looks at a key.
@@ -235,7 +235,7 @@ fn row(key: Key, cell: Cell, body: &[u8]) -> [Value<'_>; 4] {
 pub struct Sharer {
     /// The table of [`schema`].
     pub table: Table,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: u64,
     /// The mix of operations.
     pub mix: Mix,

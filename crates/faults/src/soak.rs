@@ -35,7 +35,7 @@ const SIGKILL: i32 = 9;
 const KEYS: u64 = 200;
 /// The longest that a victim lives by default, from its start or from what it said first.
 pub const LIFE: Duration = Duration::from_millis(15);
-/// How long a victim may take to open the database.
+/// The time that a victim may take to open the database.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// First of the eight bytes that a victim says, by their highest byte: what it has found.
 const FOUND: u64 = 1 << 63;
@@ -47,13 +47,13 @@ pub struct Soak<'a> {
     pub engine: EngineKind,
     /// The domain; one that is stronger than the medium's is modelled.
     pub domain: Domain,
-    /// How often to kill.
+    /// The number of kills.
     pub kills: u64,
     /// The longest that a victim lives; more than its start takes.
     pub life: Duration,
     /// Chooses transactions and moments.
     pub seed: u64,
-    /// Where the database goes; nothing is there yet.
+    /// The path of the database; nothing is there yet.
     pub path: &'a Path,
 }
 
@@ -62,7 +62,7 @@ pub struct Soak<'a> {
 pub struct Soaked {
     /// Kills.
     pub kills: u64,
-    /// Those of [`Self::kills`] before the database was open.
+    /// The number of [`Self::kills`] before the database was open.
     pub in_recovery: u64,
     /// Transactions that were acknowledged.
     pub acknowledged: u64,
@@ -77,7 +77,7 @@ pub struct Soaked {
     pub wrong: Option<String>,
 }
 
-/// How the database of a soak is opened.
+/// Returns the options with which the database of a soak is opened.
 fn soak_options(engine: EngineKind, domain: Domain) -> Options {
     options(engine).domain(domain).model(true)
 }
@@ -221,7 +221,7 @@ fn last_look(soak: &Soak<'_>) -> Result<Model, String> {
 }
 
 impl Soaked {
-    /// After `which` kill there was not what there had to be.
+    /// Records that after `which` kill there was not what there had to be.
     fn misses(&mut self, was_there_before: bool, which: &str) {
         let what = if was_there_before {
             self.lost += 1;
@@ -234,11 +234,11 @@ impl Soaked {
     }
 }
 
-/// How long a victim lives.
+/// The time that a victim lives.
 #[derive(Clone, Copy)]
 struct Life {
     of: Duration,
-    /// From the moment when the database is open; else from the start.
+    /// True if the time begins when the database is open; else it begins at the start.
     from_opening: bool,
 }
 

@@ -436,7 +436,7 @@ pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
     statements_of(&schema, options(engine), seed, transactions)
 }
 
-/// As [`statements`], in tables whose columns may be NULL.
+/// Works as [`statements`], in tables whose columns may be NULL.
 ///
 /// # Panics
 /// The engine fails without any crash.
@@ -448,7 +448,7 @@ pub fn statements_with_nulls(
     statements_of(&nullable_schema(), options(engine), seed, transactions)
 }
 
-/// As [`statements`], with long keys.
+/// Works as [`statements`], with long keys.
 ///
 /// # Panics
 /// The engine fails without any crash.

@@ -13,9 +13,9 @@ use crate::workers::in_parallel;
 /// The findings of a sweep.
 #[derive(Clone, Default, Debug)]
 pub struct Swept {
-    /// How many places there are.
+    /// The number of places.
     pub places: usize,
-    /// Those whose absence no story notices, as `file:line`.
+    /// The places whose absence no story notices, as `file:line`.
     pub unnoticed: Vec<String>,
 }
 

@@ -10,7 +10,7 @@ use crate::items::{self, Model, Tables};
 pub trait Work: Clone + Send + Sync {
     /// The contents of a database.
     type Model: Clone + PartialEq + Send + Sync;
-    /// Where the choice of transactions is that come after a story's.
+    /// The choice of transactions that come after a story's.
     type More: Send;
 
     /// Everything that the database holds.
@@ -68,7 +68,7 @@ pub trait Work: Clone + Send + Sync {
     ) -> Result<bool, Error>;
 }
 
-/// How many of them are updates that are transactions of their own.
+/// The share of them that are updates which are transactions of their own.
 const STATEMENTS: f64 = 0.25;
 
 /// Random operations of every kind on [`crate::items`].

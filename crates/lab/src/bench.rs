@@ -27,7 +27,7 @@ pub enum Killed {
 pub enum Contestant {
     /// An engine in a durability domain.
     Engine(EngineKind, Domain),
-    /// Something that a user would pick instead.
+    /// A database or bound that a user would pick instead.
     Peer(PeerKind),
 }
 
@@ -46,11 +46,11 @@ impl Contestant {
 /// A database as it was found after a kill.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reopened {
-    /// From the start of the open call to its end.
+    /// The time from the start of the open call to its end.
     pub open_ms: f64,
-    /// To the first tuple read.
+    /// The time to the first tuple read.
     pub first_read_ms: f64,
-    /// To the first durable commit.
+    /// The time to the first durable commit.
     pub first_commit_ms: f64,
     /// Operations undone and transactions redone; `None` for a peer, which does not say.
     pub recovered: Option<u64>,
@@ -76,16 +76,16 @@ pub trait Launcher {
 
 /// Is told what is being done.
 pub trait Watch {
-    /// This begins.
+    /// Tells that this begins.
     fn phase(&self, what: &str);
 }
 
-/// Nobody watches.
+/// A watch that nobody looks at.
 impl Watch for () {
     fn phase(&self, _: &str) {}
 }
 
-/// Where and how is measured.
+/// The place and the manner of measuring.
 pub struct Bench<'a> {
     /// A directory on the medium that is measured.
     pub directory: &'a Path,
@@ -117,9 +117,9 @@ impl Bench<'_> {
         Ok(Place(path))
     }
 
-    /// Whether the same that is written always takes the same space: so it is on file systems in
-    /// memory, which have nothing but a file's pages. On others it depends on when the kernel writes
-    /// pages back, since with that their maps of a file grow and shrink.
+    /// Returns true if the same that is written always takes the same space: so it is on file
+    /// systems in memory, which have nothing but a file's pages. On others it depends on when the
+    /// kernel writes pages back, since with that their maps of a file grow and shrink.
     ///
     /// # Errors
     /// The system does not say what the directory lies on.
@@ -131,7 +131,7 @@ impl Bench<'_> {
 }
 
 impl Place {
-    /// Where it is.
+    /// Returns its directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

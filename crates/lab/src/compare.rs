@@ -34,24 +34,24 @@ pub enum Change {
 pub struct Compared {
     /// The experiment.
     pub experiment: String,
-    /// Which plot.
+    /// The plot.
     pub panel: String,
-    /// Which engine.
+    /// The engine.
     pub series: String,
-    /// Where.
+    /// The place on the horizontal axis.
     pub x: X,
     /// The metric.
     pub metric: String,
-    /// In what unit.
+    /// The unit.
     pub unit: String,
-    /// On one side.
+    /// The value on one side.
     pub a: f64,
-    /// On the other.
+    /// The value on the other.
     pub b: f64,
-    /// By how much the second is worse, as a share of the first: negative if it is better. Infinite,
+    /// The share of the first by which the second is worse: negative if it is better. Infinite,
     /// `null` in JSON, if the first is nothing.
     pub worse_by: f64,
-    /// Whether it was counted.
+    /// True if it was counted.
     pub exact: bool,
     /// The change.
     pub change: Change,
@@ -76,20 +76,20 @@ impl Comparison {
         self.compared.iter().filter(worse).collect()
     }
 
-    /// How many numbers changed so.
+    /// Returns how many numbers changed so.
     #[must_use]
     pub fn count(&self, change: Change) -> usize {
         self.compared.iter().filter(|one| one.change == change).count()
     }
 }
 
-/// Whether more of a metric is better.
+/// Returns true if more of a metric is better.
 fn more_is_better(metric: &str) -> bool {
     metric.contains("throughput") || matches!(metric, "bandwidth" | "scaling")
 }
 
-/// Whether a metric says how a run was, and not how well it did. The kinds of lines fetched are
-/// parts of `nvm loads`, which is judged: one that becomes another kind is no loss.
+/// Returns true if a metric says how a run was, and not how well it did. The kinds of lines fetched
+/// are parts of `nvm loads`, which is judged: one that becomes another kind is no loss.
 fn describes(metric: &str) -> bool {
     let described = [
         "redone and undone",
@@ -133,7 +133,7 @@ pub fn compare(a: &[Configured], b: &[Configured]) -> Comparison {
     Comparison { compared, only_a, only_b }
 }
 
-/// Whether the ranges of two times lie further apart than either of them is wide.
+/// Returns true if the ranges of two times lie further apart than either of them is wide.
 fn far_apart(a: &Point, b: &Point) -> bool {
     let between = (b.low - a.high).max(a.low - b.high);
     between > (a.high - a.low).max(b.high - b.low)

@@ -45,7 +45,7 @@ pub struct CostModel {
     pub node: f64,
     /// ε: a small write of fixed size, such as the status of a slot.
     pub small: f64,
-    /// Whether the node is not yet in the dirty directory, and has to be copied.
+    /// True if the node is not yet in the dirty directory, and has to be copied.
     pub node_is_absent: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why the laboratory could not do what it was asked.
+/// The reason why the laboratory could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -38,7 +38,7 @@ pub enum LabError {
         /// The version of this command.
         known: i64,
     },
-    /// There is no such file, or nothing in it.
+    /// No such file exists, or it is empty.
     #[error("{}: there are no results; `perdura lab run P1 --quick` makes some", path.display())]
     NoResults {
         /// The file.
@@ -129,7 +129,7 @@ pub enum LabError {
     /// Our own claims cannot be read.
     #[error("the claims of this build: {0}")]
     Claims(String),
-    /// There is not enough room for what is to be measured.
+    /// The room does not suffice for what is to be measured.
     #[error(
         "there is not enough room for what is missing, and nothing was begun:\n{}\nfree some, choose another directory with --path, or name only experiments that fit",
         lacking.join("\n")

@@ -3,7 +3,7 @@
 use crate::error::LabError;
 use crate::studies::Study;
 
-/// Something that the paper shows, or that a user asks.
+/// A figure or table of the paper, or a question of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Experiment {
     /// Its name on the command line and in results.
@@ -12,7 +12,7 @@ pub struct Experiment {
     pub title: &'static str,
     /// The content of its plot, and how it was set.
     pub about: &'static str,
-    /// Where the paper shows it.
+    /// The figure or table of the paper.
     pub paper: &'static str,
     /// The study that measures it.
     pub study: Study,

@@ -1,4 +1,4 @@
-//! What do the papers claim, and is it so here?
+//! The laboratory: runs the papers' experiments, tests their claims, and writes the report.
 //!
 //! | module | its question |
 //! |---|---|

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a point lies on the horizontal axis of its plot.
+/// The place of a point on the horizontal axis of its plot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum X {
@@ -52,17 +52,17 @@ impl From<u64> for X {
 /// A measured, counted or emulated number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which figure or table of the paper it belongs to, such as `P1-F5`.
+    /// The figure or table of the paper that it belongs to, such as `P1-F5`.
     pub experiment: String,
-    /// Which of several plots of that figure: a skew, a workload; empty if there is one only.
+    /// The plot, if that figure has several: a skew, a workload; else empty.
     pub panel: String,
-    /// Which line or bar of the plot: an engine, an interface.
+    /// The line or bar of the plot: an engine, an interface.
     pub series: String,
-    /// Where on the horizontal axis.
+    /// The place on the horizontal axis.
     pub x: X,
     /// The metric.
     pub metric: String,
-    /// In what unit.
+    /// The unit.
     pub unit: String,
     /// The number: of repeated measurements the median.
     pub value: f64,
@@ -70,9 +70,9 @@ pub struct Point {
     pub low: f64,
     /// The highest that it may be.
     pub high: f64,
-    /// How many measurements stand behind it.
+    /// The number of measurements behind it.
     pub n: u32,
-    /// Whether the same seed has to give the same number again, bit for bit.
+    /// True if the same seed has to give the same number again, bit for bit.
     pub exact: bool,
     /// The model, if the number was computed from an emulation; `low` and `high` are then the
     /// model's interval.
@@ -102,7 +102,7 @@ pub struct PointBuilder {
 }
 
 impl PointBuilder {
-    /// In one of several plots.
+    /// Puts it into one of several plots.
     #[must_use]
     pub fn panel(mut self, panel: &str) -> Self {
         panel.clone_into(&mut self.panel);

@@ -35,9 +35,9 @@ const BESIDES_CACHE: u64 = 1 << 29;
 /// About what a measurement takes at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Takes {
-    /// On the medium that is measured.
+    /// Bytes on the medium that is measured.
     pub medium_bytes: u64,
-    /// In memory, of this process and of those that it starts.
+    /// Bytes of memory, of this process and of those that it starts.
     pub memory_bytes: u64,
     /// Both together, at the moment when that is most: what is in memory first may be gone before
     /// the medium fills up.
@@ -62,12 +62,12 @@ impl Takes {
         Self { medium_bytes, memory_bytes, at_once_bytes }
     }
 
-    /// So much on the medium, and what everything takes.
+    /// Returns so much on the medium, and what everything takes.
     pub(crate) fn on_medium(bytes: u64) -> Self {
         Self::new(bytes, FIXED_BYTES)
     }
 
-    /// So much in memory, and what everything takes.
+    /// Returns so much in memory, and what everything takes.
     pub(crate) fn in_memory(bytes: u64) -> Self {
         Self::new(0, bytes.saturating_add(FIXED_BYTES))
     }
@@ -135,7 +135,7 @@ pub struct Room {
     pub medium_bytes: u64,
     /// Memory that the kernel can give.
     pub memory_bytes: u64,
-    /// Whether what is stored on the medium takes memory.
+    /// True if what is stored on the medium takes memory.
     pub medium_is_memory: bool,
 }
 

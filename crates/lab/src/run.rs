@@ -29,7 +29,7 @@ pub struct Identity {
     pub seed: u64,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Far {
     /// Cells done, those that were there before included.
@@ -38,13 +38,13 @@ pub struct Far {
     pub all: usize,
     /// Share of the work done, 0 to 1.
     pub share: f64,
-    /// How long it will take; `None` until something has been measured.
+    /// The time that is left; `None` until something has been measured.
     pub left: Option<Duration>,
 }
 
 /// Is told how far a run is.
 pub trait Audience: Watch {
-    /// So far.
+    /// Tells the progress.
     fn far(&self, far: Far);
 }
 

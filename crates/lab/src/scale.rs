@@ -1,4 +1,4 @@
-//! How large everything is.
+//! The sizes of everything.
 //!
 //! `full` is the paper's sizes as far as the memory of the machine allows; `quick` fits twenty
 //! minutes on two cores. What is smaller than in the paper stands with every measurement: see
@@ -42,7 +42,7 @@ const PAPER_WAREHOUSES: u32 = 8;
 /// items and of the transactions.
 const WAREHOUSE_BYTES: u64 = 1_400 << 20;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
@@ -75,7 +75,7 @@ impl fmt::Display for Scale {
 /// The sizes of all experiments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sizes {
-    /// Which they are.
+    /// The scale that they are of.
     pub scale: Scale,
     /// One in so many transactions of the full size is run, of YCSB, TPC-C, nodes and peers, for
     /// machines or people that have not got the time for all of them. Data, caches and what engines
@@ -89,7 +89,7 @@ pub struct Sizes {
     pub txns: u64,
     /// YCSB: partitions.
     pub partitions: usize,
-    /// How often a time is taken.
+    /// The number of times that a time is taken.
     pub repeat: u32,
     /// TPC-C: warehouses, each in a partition of its own.
     pub warehouses: u32,
@@ -273,7 +273,7 @@ impl Sizes {
         }
     }
 
-    /// What engines keep in YCSB.
+    /// Returns what engines keep in YCSB.
     pub(crate) fn ycsb_engine(&self) -> EngineSizes {
         EngineSizes::of_share(self.tuples as f64 / PAPER_TUPLES as f64)
     }
@@ -297,17 +297,17 @@ impl Sizes {
         }
     }
 
-    /// What engines keep in TPC-C: as large a share as its cache is.
+    /// Returns what engines keep in TPC-C: as large a share as its cache is.
     pub(crate) fn tpcc_engine(&self, setting: Setting) -> EngineSizes {
         EngineSizes::of_share(self.tpcc_cache_in(setting) as f64 / PAPER_CACHE_BYTES as f64)
     }
 
-    /// What engines keep in the runs with other sizes of nodes.
+    /// Returns what engines keep in the runs with other sizes of nodes.
     pub(crate) fn nodes_engine(&self) -> EngineSizes {
         EngineSizes::of_share(self.nodes.0 as f64 / PAPER_TUPLES as f64)
     }
 
-    /// What is smaller than in the paper's YCSB; empty if nothing is.
+    /// Returns what is smaller than in the paper's YCSB; empty if nothing is.
     #[must_use]
     pub fn scaled_ycsb(&self) -> String {
         self.ycsb_engine().scaled(scaled(&[
@@ -324,7 +324,7 @@ impl Sizes {
         self.tuples * (PAPER_TXNS / PAPER_TUPLES)
     }
 
-    /// What is smaller than in the paper where the storage of YCSB is looked at.
+    /// Returns what is smaller than in the paper where the storage of YCSB is looked at.
     #[must_use]
     pub fn scaled_footprint(&self) -> String {
         self.ycsb_engine().scaled(scaled(&[
@@ -334,7 +334,7 @@ impl Sizes {
         ]))
     }
 
-    /// What is smaller than in the paper's TPC-C.
+    /// Returns what is smaller than in the paper's TPC-C.
     #[must_use]
     pub fn scaled_tpcc(&self, setting: Setting) -> String {
         self.tpcc_engine(setting).scaled(scaled(&[
@@ -346,7 +346,7 @@ impl Sizes {
         ]))
     }
 
-    /// What is smaller in the runs with other sizes of nodes.
+    /// Returns what is smaller in the runs with other sizes of nodes.
     #[must_use]
     pub fn scaled_nodes(&self) -> String {
         let (tuples, txns) = self.nodes;
@@ -357,7 +357,7 @@ impl Sizes {
         ]))
     }
 
-    /// What is smaller in the recovery of YCSB.
+    /// Returns what is smaller in the recovery of YCSB.
     #[must_use]
     pub fn scaled_recovery(&self, setting: Setting) -> String {
         let partitions = setting.partitions(1) as u64;
@@ -373,33 +373,33 @@ impl Sizes {
         (warehouses, least(items, 100), least(customers, 10))
     }
 
-    /// Whether a measurement that is sized for itself leaves the machine enough memory.
+    /// Returns true if a measurement that is sized for itself leaves the machine enough memory.
     pub(crate) fn fits(&self, takes: &Takes) -> bool {
         takes.at_once_bytes <= self.spare_bytes
     }
 
-    /// What is smaller in the comparison with peers than what is wanted of it, of one that has so
-    /// many tuples at most.
+    /// Returns what is smaller than wanted in the comparison with peers, for one that has so many
+    /// tuples at most.
     #[must_use]
     pub fn scaled_peers(&self, most: u64) -> String {
         let txns = self.peers.iter().map(|(_, txns)| *txns).min().unwrap_or(0);
         scaled(&[("tuples, at most", most, MOST_TUPLES), ("transactions", txns, PEERS_TXNS)])
     }
 
-    /// What is smaller where one that has so many tuples at most is reopened.
+    /// Returns what is smaller where one that has so many tuples at most is reopened.
     #[must_use]
     pub fn scaled_reopened(most: u64) -> String {
         scaled(&[("tuples, at most", most, MOST_REOPENED)])
     }
 
-    /// What is smaller in the churn.
+    /// Returns what is smaller in the churn.
     #[must_use]
     pub fn scaled_churn(&self) -> String {
         let (tuples, operations) = self.churn;
         scaled(&[("tuples", tuples, CHURNED_TUPLES), ("operations", operations, CHURNED)])
     }
 
-    /// What is smaller in the recovery of TPC-C.
+    /// Returns what is smaller in the recovery of TPC-C.
     #[must_use]
     pub fn scaled_recovery_tpcc(&self, setting: Setting) -> String {
         let (warehouses, items, customers) = self.recovery_shop(setting);
@@ -411,9 +411,9 @@ impl Sizes {
     }
 }
 
-/// What a partition keeps before it freezes or writes out its MemTable, writes a checkpoint or evicts
-/// pages. The paper says nothing of it: for the paper's data it is what engines have by default, and
-/// for a share of them that share.
+/// Bounds of what a partition keeps before it freezes or writes out its MemTable, writes a
+/// checkpoint or evicts pages. The paper says nothing of it: for the paper's data it is what
+/// engines have by default, and for a share of them that share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EngineSizes {
     memtable: u64,
@@ -437,7 +437,7 @@ impl EngineSizes {
         }
     }
 
-    /// These sizes, on top of other options.
+    /// Returns these sizes, on top of other options.
     pub(crate) fn on(&self, options: Options) -> Options {
         options
             .tune("memtable_bytes", self.memtable)
@@ -454,7 +454,7 @@ impl EngineSizes {
         configuration["log_reserve_bytes"] = self.log_reserve.into();
     }
 
-    /// What else is smaller, and by how much these are.
+    /// Returns what else is smaller, and by how much these are.
     fn scaled(&self, others: String) -> String {
         let (here, whole) = (self.memtable, Self::DEFAULT.memtable);
         let own = scaled(&[("MemTable (and, alike, checkpoint, caches, log), bytes", here, whole)]);
@@ -474,7 +474,7 @@ fn cache_of_share(share: f64) -> u64 {
     (bytes as u64).next_power_of_two().min(PAPER_CACHE_BYTES)
 }
 
-/// What is smaller of one alone: of which all sizes did not fit.
+/// Returns what is smaller for one contestant alone, which did not fit at all sizes.
 pub(crate) fn scaled_of(name: &str, alone: bool, scaled: String) -> String {
     if alone { format!("{name}: {scaled}") } else { scaled }
 }

@@ -20,7 +20,7 @@ use crate::error::LabError;
 /// The paper's setting.
 const P1: &str = include_str!("../claims/p1-setting.toml");
 
-/// In a configuration, the setting; ours has none.
+/// The key of the setting in a configuration; ours has none.
 const SETTING: &str = "setting";
 
 /// A setting.
@@ -90,7 +90,7 @@ impl Setting {
         }
     }
 
-    /// When a commit of an engine is durable.
+    /// Returns when a commit of an engine is durable.
     #[must_use]
     pub fn commit(self, engine: EngineKind) -> Commit {
         let commits = &PaperSetting::p1().commits;
@@ -116,7 +116,7 @@ impl Setting {
         is_papers.then(|| PaperSetting::p1().files)
     }
 
-    /// How an engine commits, on top of other options.
+    /// Returns how an engine commits, on top of other options.
     pub(crate) fn commits_on(self, engine: EngineKind, options: Options) -> Options {
         match self.commit(engine) {
             Commit::Durable => options,
@@ -124,7 +124,7 @@ impl Setting {
         }
     }
 
-    /// How an engine commits and how large its nodes are, on top of other options.
+    /// Returns how an engine commits and how large its nodes are, on top of other options.
     pub(crate) fn on(self, engine: EngineKind, options: Options) -> Options {
         let options = self.commits_on(engine, options);
         match self.tree_node_bytes(engine) {
@@ -158,7 +158,8 @@ impl Setting {
         }
     }
 
-    /// Why claims of an experiment cannot be tested in this setting, if they cannot.
+    /// Returns the reason why claims of an experiment cannot be tested in this setting, if they
+    /// cannot.
     pub(crate) fn untested(self, experiment: &str) -> Option<String> {
         let calibrated = &PaperSetting::p1().calibrated_on;
         let is_calibrated = calibrated.iter().any(|one| one == experiment);

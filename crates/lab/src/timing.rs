@@ -1,4 +1,4 @@
-//! From counts and native times to points: what the emulation says of a run.
+//! The way from counts and native times to points: what the emulation says of a run.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct Calibrations {
 }
 
 impl Calibrations {
-    /// With what was measured before.
+    /// Adds what was measured before.
     pub(crate) fn learn(&self, lines: Vec<(u64, Host)>, files: Option<FileCosts>) {
         self.lines.borrow_mut().extend(lines);
         *self.files.borrow_mut() = files;
@@ -300,8 +300,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// For data of so many bytes in so many partitions, each on a core of its own as in P1, with the
-    /// files that an engine has in a setting.
+    /// Takes data of so many bytes in so many partitions, each on a core of its own as in P1, with
+    /// the files that an engine has in a setting.
     ///
     /// # Errors
     /// This machine's memory or its files cannot be measured.

@@ -1,4 +1,5 @@
-//! How many transactions each partition has acknowledged, in a file that outlives the process.
+//! The number of transactions that each partition has acknowledged, in a file that outlives the
+//! process.
 //!
 //! A child that will be killed counts here after each durable transaction; the parent reads the
 //! counts afterwards and verifies. A counter never says more than was acknowledged, and at most one

@@ -17,7 +17,7 @@ use crate::shared::{
 
 const NAME: &str = "fjall";
 const KEYSPACE: &str = "tuples";
-/// Something that every database of fjall's has in its directory.
+/// A file that every database of fjall's has in its directory.
 const MARKER: &str = "version";
 
 struct Partition {
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the journal's files hold something.
+    /// Returns true if the journal's files hold these bytes.
     fn journal_holds(directory: &Path, contents: &[u8]) -> bool {
         let entries = std::fs::read_dir(directory).expect("a directory");
         entries.map(|entry| entry.expect("readable").path()).any(|path| {
@@ -169,8 +169,8 @@ mod tests {
         })
     }
 
-    /// Whether an update is in the journal when it returns, and after the `sync` that follows. The
-    /// journal is written only when it is persisted.
+    /// Tells whether an update is in the journal when it returns, and after the `sync` that
+    /// follows. The journal is written only when it is persisted.
     fn persisted(commit: Commit) -> [bool; 2] {
         let directory = tempfile::tempdir().expect("a directory");
         let store = FjallStore::create(directory.path(), 1, commit).expect("creates");

@@ -9,7 +9,7 @@ use workloads::StoreError;
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// How a line is written back.
+/// The instruction that writes a line back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flush {
     /// Writes back, keeps the line, not ordered but by a fence.

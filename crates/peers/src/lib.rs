@@ -1,4 +1,4 @@
-//! What would a user pick instead?
+//! The peers: what a user would pick instead of Perdura, behind the same trait.
 //!
 //! Every peer implements [`workloads::Store`], so it does the same work in the same loop as
 //! Perdura. Three kinds:

@@ -103,7 +103,7 @@ pub struct RedbSession<'a> {
     database: &'a Database,
     /// The durability of every update.
     durability: Durability,
-    /// Whether updates were committed that are not durable yet.
+    /// True if updates were committed that are not durable yet.
     open: bool,
     /// The rows that the next transaction loads: a table borrows its transaction, so it cannot be
     /// kept open.

@@ -73,7 +73,8 @@ impl PeerKind {
         }
     }
 
-    /// Why this build cannot run it, and how to make one that can; `None` if it can.
+    /// Returns the reason why this build cannot run it, and how to make one that can; `None` if it
+    /// can.
     #[must_use]
     pub const fn unavailable(self) -> Option<&'static str> {
         match self {
@@ -94,7 +95,7 @@ impl PeerKind {
         }
     }
 
-    /// Whether it keeps its data in files and can be reopened.
+    /// Returns true if it keeps its data in files and can be reopened.
     #[must_use]
     pub const fn is_durable(self) -> bool {
         !matches!(self, Self::HashMap | Self::BTreeMap)
@@ -123,12 +124,12 @@ impl FromStr for PeerKind {
     }
 }
 
-/// Whether a peer starts empty or from what an earlier run left.
+/// The state in which a peer starts: empty, or as an earlier run left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Empty; its files must not exist.
     Create,
-    /// From its files. A map has none and is refused.
+    /// Starts from its files. A map has none and is refused.
     OpenExisting,
 }
 

@@ -150,7 +150,8 @@ struct Partition {
     commit: Statement<'static>,
     insert: Statement<'static>,
     read: Statement<'static>,
-    /// By first column, then by columns less one; prepared when first asked for.
+    /// The statements by first column, then by columns less one; each is prepared when first asked
+    /// for.
     updates: [[Option<Statement<'static>>; COLUMNS]; COLUMNS],
     connection: Fixed,
 }
@@ -225,7 +226,7 @@ pub struct SqliteSession<'a> {
     commit: Commit,
     /// Tuples loaded by the open transaction.
     loaded: usize,
-    /// Whether a transaction of several statements is open.
+    /// True if a transaction of several statements is open.
     open: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::random::mix;
 pub struct TableContents {
     /// The table.
     pub name: String,
-    /// How many tuples it has.
+    /// The number of tuples.
     pub tuples: u64,
     /// Bytes of their values: eight for a number, for a text or bytes their length.
     pub user_bytes: u64,

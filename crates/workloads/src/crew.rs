@@ -1,4 +1,4 @@
-//! How work is shared out, and the workers that do it.
+//! The workers, and how work is shared out among them.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What is run?
+//! The workloads: YCSB and TPC-C, written against the public interface.
 //!
 //! YCSB is written once, against [`Store`] and [`Session`]; Perdura and every peer implement these
 //! two, so that all of them do the same work in the same loop. TPC-C is written once against the

@@ -1,4 +1,4 @@
-//! How a run is measured, and what comes out of it.
+//! The measuring of a run, and its results.
 //!
 //! Invariants:
 //! - A latency ends when the transaction is durable: for grouped commits when the sync that covers
@@ -14,7 +14,7 @@ use crate::store::{Commit, StoreError};
 /// Longest latency that is told apart from longer ones: one minute.
 const LATENCY_LIMIT_NS: u64 = 60_000_000_000;
 
-/// How a workload is driven.
+/// The options with which a workload is driven.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Threads; partition `p` is served by worker `p % workers`. More workers than partitions are
@@ -38,7 +38,7 @@ impl Default for RunOptions {
 /// The figures of a run.
 #[derive(Debug, Clone)]
 pub struct Measurement {
-    /// From the start of the first worker to the end of the last one.
+    /// The time from the start of the first worker to the end of the last one.
     pub seconds: f64,
     /// Transactions that became durable, reads included.
     pub transactions: u64,
@@ -70,7 +70,7 @@ impl Measurement {
     }
 }
 
-/// Why a run stopped.
+/// The reason why a run stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -101,15 +101,15 @@ pub enum RunError {
 
 /// Is told how far each partition has come. Called from the measured loop: it must not allocate.
 pub trait Observer: Sync {
-    /// How many transactions may pass between two calls with durable commits. Grouped commits
-    /// report after a sync only.
+    /// The number of transactions that may pass between two calls with durable commits. Grouped
+    /// commits report after a sync only.
     const EVERY: u64;
 
     /// The first `transactions` transactions of `partition` are durable.
     fn completed(&self, partition: usize, transactions: u64);
 }
 
-/// Nobody watches.
+/// An observer that does nothing.
 impl Observer for () {
     const EVERY: u64 = u64::MAX;
 

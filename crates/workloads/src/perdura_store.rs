@@ -112,7 +112,8 @@ impl<E: Environment> PerduraStore<E> {
         Ok(Self { database, table, name, path, partitions, statements: false, stored_bytes })
     }
 
-    /// Whether an update is told to be all that its transaction does ([`Exclusive::update`]).
+    /// Tells the engine that an update is all that its transaction does, or not: see
+    /// [`Exclusive::update`].
     #[must_use]
     pub fn with_statements(self, statements: bool) -> Self {
         Self { statements, ..self }

@@ -10,16 +10,18 @@ use std::path::{Path, PathBuf};
 
 use crate::ycsb::{COLUMN_BYTES, COLUMNS, Column, ROW_BYTES};
 
-/// When an update is durable. Stores are opened with the form that the driver is told.
+/// The moment at which an update is durable. Stores are opened with the form that the driver is
+/// told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// When [`Session::update`] returns.
+    /// An update is durable when [`Session::update`] returns.
     Durable,
-    /// When the [`Session::sync`] that follows every so many updates of a partition returns.
+    /// An update is durable when the [`Session::sync`] returns that follows every so many updates
+    /// of a partition.
     Grouped(u32),
 }
 
-/// Why a store could not do what it was asked.
+/// The reason why a store could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -38,12 +40,12 @@ pub enum StoreError {
         /// Index of the partition.
         partition: usize,
     },
-    /// There is no such partition.
+    /// The store has no such partition.
     #[error("partition {partition} does not exist: the store has {partitions}")]
     NoPartition {
         /// Index that was asked for.
         partition: usize,
-        /// How many there are.
+        /// The number of partitions.
         partitions: usize,
     },
     /// The store has no room for another tuple.
@@ -51,7 +53,7 @@ pub enum StoreError {
     Full {
         /// The file that is full.
         path: PathBuf,
-        /// How many tuples it was created for.
+        /// The number of tuples that it was created for.
         tuples: u64,
     },
     /// The file is not what this store writes.
@@ -70,7 +72,7 @@ pub enum StoreError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Not on this machine, or not in this version.
+    /// The store cannot do this on this machine, or in this version.
     #[error("{0}")]
     Unsupported(String),
     /// An error of the store's own.
@@ -139,7 +141,7 @@ pub trait Store: Sync {
     /// The name under which figures are printed.
     fn name(&self) -> &str;
 
-    /// How many partitions there are; tuple `k` belongs to partition `k % partitions`.
+    /// Returns the number of partitions; tuple `k` belongs to partition `k % partitions`.
     fn partitions(&self) -> usize;
 
     /// Begins to use a partition in the calling thread.

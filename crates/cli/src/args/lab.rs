@@ -33,7 +33,7 @@ pub(crate) enum LabCommand {
     Compare(CompareArgs),
 }
 
-/// Which results.
+/// The file of results.
 #[derive(Debug, Args)]
 pub(crate) struct ResultsArgs {
     /// The file of results.
@@ -41,7 +41,7 @@ pub(crate) struct ResultsArgs {
     pub(crate) results: PathBuf,
 }
 
-/// Which scale.
+/// The scale.
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {
     /// Small sizes: all of P1 in twenty minutes on two cores. This is the default.
@@ -50,7 +50,7 @@ pub(crate) struct ScaleArgs {
     /// The paper's sizes as far as memory allows: hours.
     #[arg(long, group = "scale")]
     pub(crate) full: bool,
-    /// With `--full`: run one in N transactions of YCSB, TPC-C, the sizes of nodes and the peers;
+    /// Run one in N transactions of YCSB, TPC-C, the sizes of nodes and the peers, with `--full`;
     /// data, caches and logs keep their sizes. Such results are kept apart, as scale `full/N`.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "full", conflicts_with_all = ["quick", "tiny"], value_parser = value_parser!(u64).range(1..=1000))]
     pub(crate) one_in: u64,
@@ -73,10 +73,10 @@ pub(crate) struct RunArgs {
     /// Experiments, as `perdura lab list` names them; P1 and PEERS are all of these; `all`.
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
-    /// How large.
+    /// The scale.
     #[command(flatten)]
     pub(crate) scale: ScaleArgs,
-    /// Where results go.
+    /// The file that results go to.
     #[command(flatten)]
     pub(crate) results: ResultsArgs,
     /// Seed of keys and values: the same seed gives the same counts.
@@ -93,10 +93,10 @@ pub(crate) struct RunArgs {
 /// `perdura lab status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// How large.
+    /// The scale.
     #[command(flatten)]
     pub(crate) scale: ScaleArgs,
-    /// Which results.
+    /// The file of results.
     #[command(flatten)]
     pub(crate) results: ResultsArgs,
     /// Seed.
@@ -110,7 +110,7 @@ pub(crate) struct StatusArgs {
     pub(crate) json: Option<JsonTarget>,
 }
 
-/// Which of several runs.
+/// The choice among several runs.
 #[derive(Debug, Args)]
 pub(crate) struct SelectionArgs {
     /// Commit, or its beginning [default: that of the last measurement].
@@ -130,10 +130,10 @@ pub(crate) struct SelectionArgs {
 /// `perdura lab report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Which results.
+    /// The file of results.
     #[command(flatten)]
     pub(crate) results: ResultsArgs,
-    /// Which of them.
+    /// The run.
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     /// The report.
@@ -162,7 +162,7 @@ pub(crate) struct CompareArgs {
     /// The other side.
     #[arg(value_name = "B")]
     pub(crate) b: String,
-    /// Which results, where A and B are not files.
+    /// The file of results, where A and B are not files.
     #[command(flatten)]
     pub(crate) results: ResultsArgs,
     /// Scale: quick, full, or full/N [default: that of the last measurement of A].

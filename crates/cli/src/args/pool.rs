@@ -143,14 +143,15 @@ pub(crate) struct CreateArgs {
     pub(crate) json: Option<JsonTarget>,
 }
 
-/// How a new database is made.
+/// Options for making a new database.
 #[derive(Debug, Args)]
 pub(crate) struct NewDatabase {
     /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log [default: that of a backup; else
     /// nvm-inp, on a disk inp].
     #[arg(long, value_parser = EngineKind::from_str)]
     pub(crate) engine: Option<EngineKind>,
-    /// What a commit survives: auto (the medium's own), process, adr, eadr, disk [default: auto].
+    /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr, disk
+    /// [default: auto].
     #[arg(long, value_name = "DOMAIN", value_parser = domain)]
     pub(crate) domain: Option<DomainChoice>,
     /// Allow a domain that is stronger than the medium's: its instructions are executed, but the
@@ -201,7 +202,7 @@ pub(crate) struct OptionsArgs {
 }
 
 impl NewDatabase {
-    /// Whether any of it was said.
+    /// Returns true if any of it was said.
     pub(crate) fn is_named(&self) -> bool {
         let Self { engine, domain, model, partitions, limit, option } = self;
         engine.is_some()
@@ -256,7 +257,7 @@ pub(crate) struct DumpArgs {
     /// Only this table; can be given several times [default: all].
     #[arg(long, value_name = "NAME")]
     pub(crate) table: Vec<String>,
-    /// Where to write, a file that must not exist; `-` is standard output [default: -].
+    /// File to write, which must not exist; `-` is standard output [default: -].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Dump a pool of domain `process`, or modelled, that was open when the machine went down, too:
@@ -276,7 +277,7 @@ pub(crate) struct LoadArgs {
     pub(crate) file: PathBuf,
     /// The lines; `-` is standard input.
     pub(crate) input: PathBuf,
-    /// What becomes of a tuple whose primary key is there already.
+    /// Treatment of a tuple whose primary key is there already.
     #[arg(long, value_enum, default_value_t = ExistingForm::Refuse)]
     pub(crate) existing: ExistingForm,
     /// Lines that are loaded together, all or nothing.
@@ -297,14 +298,14 @@ pub(crate) struct LoadArgs {
     pub(crate) json: Option<JsonTarget>,
 }
 
-/// What becomes of a tuple whose primary key is there already.
+/// The treatment of a tuple whose primary key is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExistingForm {
-    /// It is an error.
+    /// Refuse it: the load fails.
     Refuse,
     /// The one that is there stays.
     Skip,
-    /// It takes the other one's place.
+    /// Let it take the other one's place.
     Replace,
 }
 

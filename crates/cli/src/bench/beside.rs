@@ -170,7 +170,7 @@ struct Done {
     seconds: f64,
 }
 
-/// So many threads for so long.
+/// A phase: so many threads for so long.
 struct Phase<'a> {
     db: &'a Database,
     table: Table,

@@ -1,5 +1,5 @@
-//! What a long run comes to, fifth by fifth: whether it becomes slower, and what it takes of
-//! memory and storage.
+//! The course of a long run, fifth by fifth: whether it becomes slower, and what it takes of memory
+//! and storage.
 //!
 //! 1. The operations are generated in pieces of [`PIECE`], off the clock, so that the command takes
 //!    the same memory however long the run is. Of latencies there is a histogram.
@@ -34,7 +34,7 @@ pub(crate) struct Fifth {
     resident_bytes: Option<u64>,
     /// Blocks of the files and the pool on their medium, at the end.
     stored_bytes: u64,
-    /// Of these, the pool's; `None` for a peer.
+    /// The bytes of these that are the pool's; `None` for a peer.
     pool_bytes: Option<u64>,
 }
 

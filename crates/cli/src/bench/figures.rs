@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::median_index;
 use crate::units::grouped;
 
-/// Of several runs.
+/// The spread over several runs.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Spread {
     min: f64,
@@ -24,7 +24,7 @@ impl Spread {
         (all[median], Self { min, max, n: all.len() }, median)
     }
 
-    /// As people read it.
+    /// Returns it as people read it.
     pub(crate) fn text(&self) -> String {
         match self.n {
             1 => "-".into(),
@@ -47,7 +47,7 @@ pub(crate) struct LatencyUs {
 }
 
 impl LatencyUs {
-    /// Of all these taken together; zeros if there are none.
+    /// Returns all these taken together; zeros if there are none.
     pub(crate) fn of<'a>(mut all: impl Iterator<Item = &'a Histogram<u64>>) -> Self {
         let Some(first) = all.next() else {
             return Self { p50: 0.0, p95: 0.0, p99: 0.0, max: 0.0 };
@@ -61,7 +61,7 @@ impl LatencyUs {
     }
 }
 
-/// What was counted of a database.
+/// The figures that were counted of a database.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counted {
     counters: Counters,
@@ -69,7 +69,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Of a database, so far.
+    /// Returns those of a database, so far.
     pub(crate) fn of(database: &Database) -> Self {
         Self {
             counters: database.counters(),
@@ -80,7 +80,7 @@ impl Counted {
         }
     }
 
-    /// What came since `before`.
+    /// Returns what came since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             counters: self.counters.since(&before.counters),
@@ -89,7 +89,7 @@ impl Counted {
     }
 }
 
-/// What a transaction costs; `None` where it was not counted.
+/// The cost of a transaction; `None` where it was not counted.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct PerTxn {
     /// Cache lines written back.

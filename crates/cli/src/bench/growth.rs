@@ -1,4 +1,4 @@
-//! What growth does to a store: the same benchmark with more and more tuples.
+//! The growth of a store: the same benchmark with more and more tuples.
 //!
 //! 1. With several sizes each store is alone on the medium: one size after the other, its files gone
 //!    before the next one begins.
@@ -25,7 +25,8 @@ use crate::units::{bytes, grouped};
 
 /// Bytes of files for a byte of the user's, where nothing is known yet.
 const FIRST_GUESS: u64 = 4;
-/// What a database takes in memory besides its cache, at most: MemTables, buffers, indexes of files.
+/// The most that a database takes in memory besides its cache: MemTables, buffers, indexes of
+/// files.
 const BESIDES_CACHE_BYTES: u64 = 1 << 29;
 
 /// A store that was not measured at some size.
@@ -36,13 +37,13 @@ pub(crate) struct LeftOut {
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
     tuples: u64,
-    /// What it would take, about.
+    /// The bytes that it would take, about.
     needed_bytes: u64,
-    /// What there is.
+    /// The bytes that are free.
     free_bytes: u64,
 }
 
-/// What a store takes.
+/// The bytes that a store takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Took {
     tuples: u64,
@@ -104,11 +105,11 @@ pub(crate) fn require(
     Err(Failure::about(scratch.path().display(), why))
 }
 
-/// How one store grows.
+/// The growth of one store.
 #[derive(Debug)]
 pub(crate) struct Growth {
     contestant: Contestant,
-    /// Before its first size: memory of this process.
+    /// The memory of this process before its first size.
     resident_before: u64,
     took: Vec<Took>,
 }
@@ -146,7 +147,8 @@ impl Growth {
         Ok(())
     }
 
-    /// What so many tuples will take, with a quarter more for what comes and goes meanwhile.
+    /// Returns what so many tuples will take, with a quarter more for what comes and goes
+    /// meanwhile.
     fn expected(&self, tuples: u64) -> Took {
         let user_bytes = tuples.saturating_mul(TUPLE_USER_BYTES);
         let expected = match self.took.as_slice() {
@@ -183,7 +185,7 @@ fn along(one: Took, two: Took, tuples: u64) -> Took {
     }
 }
 
-/// What is needed and what is free, if that is not enough.
+/// Returns what is needed and what is free, if that is not enough.
 fn missing(need: Took, room: Room) -> Option<(u64, u64)> {
     let in_memory = match room.medium_is_memory {
         true => need.stored_bytes.saturating_add(need.resident_bytes),
@@ -242,7 +244,7 @@ pub(crate) fn people(sizes: &[u64], runs: &[Run], left_out: &[LeftOut]) -> Strin
     text + &left_out_text(left_out)
 }
 
-/// What did not fit, a line each.
+/// Returns what did not fit, a line each.
 pub(crate) fn left_out_text(left_out: &[LeftOut]) -> String {
     let line = |out: &LeftOut| {
         format!(

@@ -30,7 +30,7 @@ impl<'a, R: Serialize> Report<'a, R> {
         Self { perdura: env!("CARGO_PKG_VERSION"), host, runs, left_out: &[] }
     }
 
-    /// With what did not fit.
+    /// Adds what did not fit.
     pub(crate) fn leaving_out(self, left_out: &'a [LeftOut]) -> Self {
         Self { left_out, ..self }
     }

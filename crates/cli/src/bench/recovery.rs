@@ -62,7 +62,7 @@ struct Run {
     opening_us: Option<Opening>,
     /// Mean microseconds of the reads after it, of YCSB.
     reads_us: Option<Reads>,
-    /// In all kills.
+    /// The conditions in all kills.
     #[serde(skip_serializing_if = "Option::is_none")]
     consistency: Option<BTreeMap<u8, bool>>,
     #[serde(skip)]
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
     Failure::or_verdict(printed, || judge(&runs))
 }
 
-/// Whether anything was found that should not be.
+/// Fails if anything was found that should not be.
 fn judge(runs: &[Run]) -> Result<(), Failure> {
     for run in runs {
         let name = run.engine.or(run.peer).unwrap_or_default();

@@ -67,7 +67,7 @@ struct Run {
     aborted: u64,
     /// `None` without `--check`.
     consistency: Option<BTreeMap<u8, bool>>,
-    /// Of all that the database holds.
+    /// The digest of all that the database holds.
     digest: String,
     #[serde(skip)]
     violations: Vec<String>,
@@ -276,7 +276,7 @@ pub(crate) fn consistency(conditions: &[Condition]) -> BTreeMap<u8, bool> {
     conditions.iter().map(|condition| (condition.number, condition.holds())).collect()
 }
 
-/// What contradicts the conditions, as people read it.
+/// Returns what contradicts the conditions, as people read it.
 pub(crate) fn violations(conditions: &[Condition]) -> Vec<String> {
     let violation = |Condition { number, what, violation }: &Condition| {
         let found = violation.as_ref()?;
@@ -285,7 +285,7 @@ pub(crate) fn violations(conditions: &[Condition]) -> Vec<String> {
     conditions.iter().filter_map(violation).collect()
 }
 
-/// Whether anything was found that should not be.
+/// Fails if anything was found that should not be.
 fn judge(runs: &[Run]) -> Result<(), Failure> {
     let mut found = false;
     for run in runs {

@@ -1,4 +1,4 @@
-//! Where the time of opening goes, and what reads cost after it.
+//! The parts of the time that opening takes, and what reads cost after it.
 
 use std::time::{Duration, Instant};
 

@@ -90,7 +90,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     })
 }
 
-/// Of A so many figures have no counterpart, and so many are worse in B by more than `share`.
+/// Fails if so many figures of A have no counterpart, or so many are worse in B by more than
+/// `share`.
 fn judge(share: f64, only_a: usize, worse: usize) -> Result<(), Failure> {
     if only_a > 0 {
         // What fails or is set otherwise now would pass unseen.
@@ -109,7 +110,8 @@ fn judge(share: f64, only_a: usize, worse: usize) -> Result<(), Failure> {
     Err(Failure::Found)
 }
 
-/// What a word means, a file of results, a commit, or a host: points and where they come from.
+/// A side of the comparison, which a word means: a file of results, a commit, or a host: points and
+/// where they come from.
 struct Side {
     points: Vec<Configured>,
     selection: Selection,
@@ -119,7 +121,7 @@ struct Side {
 }
 
 impl Side {
-    /// Of several runs that the word may mean, the one that is most like the other side's.
+    /// Finds the run that is most like the other side's, of several that the word may mean.
     fn of(
         word: &str,
         results: &Path,
@@ -177,7 +179,7 @@ struct Told<'a> {
     only_b: usize,
 }
 
-/// Where the numbers of a side come from.
+/// The origin of a side's numbers.
 #[derive(Serialize)]
 struct ToldSide<'a> {
     commit: &'a str,

@@ -1,4 +1,4 @@
-//! What all JSON of the laboratory has in common: version, machine and runs, as that of benchmarks.
+//! The parts that all JSON of the laboratory has: version, machine and runs, as that of benchmarks.
 
 use lab::results::{Configured, Selection};
 use lab::setting::Setting;
@@ -37,7 +37,7 @@ struct Row<'a> {
     emulated: Option<&'a str>,
     /// Ours or the paper's.
     setting: Setting,
-    /// Of its measurement: canonical JSON, by which `compare` finds its like.
+    /// The configuration of its measurement: canonical JSON, by which `compare` finds its like.
     configuration: &'a str,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Points<'a> {
 }
 
 impl<'a> Points<'a> {
-    /// Of one selection.
+    /// Creates it for one selection.
     pub(super) fn new(host: &'a Host, selection: &'a Selection, points: &'a [Configured]) -> Self {
         let rows: Vec<Row<'a>> = points.iter().map(Row::from).collect();
         Self {

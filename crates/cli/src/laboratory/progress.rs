@@ -1,6 +1,6 @@
-//! How far a run of the laboratory is, with the time that is left: one bar on a terminal, elsewhere a
-//! line now and then where a measurement begins, as a run without a sign of life looks like one that
-//! hangs.
+//! The progress of a run of the laboratory, with the time that is left: one bar on a terminal,
+//! elsewhere a line now and then where a measurement begins, as a run without a sign of life looks
+//! like one that hangs.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -14,7 +14,7 @@ use crate::failure::say;
 
 /// Steps of the bar.
 const STEPS: f64 = 1000.0;
-/// How long it is silent between two lines.
+/// The time of silence between two lines.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// Tells on standard error how far a run is. It has no thread of its own: emulated runs fork this
@@ -72,7 +72,7 @@ impl Drop for LabProgress {
     }
 }
 
-/// What was told last.
+/// The lines on standard error, and what was told last.
 pub(super) struct Lines {
     told: Cell<Instant>,
     far: Cell<Option<Far>>,
@@ -83,7 +83,8 @@ impl Lines {
         Self { told: Cell::new(begun), far: Cell::new(None) }
     }
 
-    /// What is to be said where `what` begins; nothing until it was silent for long enough.
+    /// Returns the line to be said where `what` begins; nothing until it was silent for long
+    /// enough.
     fn line(&self, now: Instant, what: &str) -> Option<String> {
         if now.saturating_duration_since(self.told.get()) < SILENCE {
             return None;

@@ -36,13 +36,13 @@ struct Whole<'a> {
 #[derive(Serialize)]
 struct Cell<'a> {
     study: &'a str,
-    /// As its points have it: without the round.
+    /// The configuration as its points have it: without the round.
     configuration: String,
-    /// Which of several rounds that are read as repetitions.
+    /// The number of its round, if several are read as repetitions.
     round: Option<u64>,
-    /// What is smaller than wanted, and how; empty if nothing is.
+    /// The sizes that are smaller than wanted, and how; empty if nothing is.
     scaled: &'a str,
-    /// When it was done, since 1970.
+    /// The time when it was done, since 1970.
     finished_s: i64,
     seconds: f64,
 }

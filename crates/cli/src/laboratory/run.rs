@@ -84,7 +84,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     })
 }
 
-/// What is said of the counts of experiments that differ between rounds, if any do.
+/// Returns what is said of the counts of experiments that differ between rounds, if any do.
 fn differing(
     results: &Results,
     selection: &Selection,

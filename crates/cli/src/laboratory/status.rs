@@ -21,7 +21,7 @@ struct Status<'a> {
     #[serde(flatten)]
     frame: Frame<'a, &'a [Run]>,
     commit: &'static str,
-    /// What the runs call this machine.
+    /// The name that the runs have for this machine.
     host_key: &'a str,
     scale: &'a str,
     seed: u64,

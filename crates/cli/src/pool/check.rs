@@ -15,12 +15,12 @@ use crate::progress::timed;
 use crate::racer::FootprintBytes;
 use crate::units::{bytes, grouped};
 
-/// What `pool check --json` writes. `null` is what the damage does not let be known.
+/// The JSON of `pool check`. `null` is what the damage does not let be known.
 #[derive(Debug, Default, Serialize)]
 struct Checked {
     perdura: &'static str,
     file: String,
-    /// Whether it opens; if not, `error` says why.
+    /// True if it opens; if not, `error` says why.
     opens: bool,
     error: Option<String>,
     engine: Option<&'static str>,

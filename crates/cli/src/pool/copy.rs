@@ -1,4 +1,5 @@
-//! What the commands that copy have in common: what they copy, how far they are, what came of it.
+//! The parts that the commands that copy have in common: what they copy, how far they are, what
+//! came of it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,11 +47,11 @@ impl Shown {
 /// A database that is copied.
 pub(super) struct Source {
     pub(super) database: Database,
-    /// What was done about a process that has it open.
+    /// The treatment of a process that has it open.
     taken: Option<Taken>,
 }
 
-/// Who stood still for a copy, and for how long.
+/// The process that stood still for a copy, and for how long.
 #[derive(Clone, Copy)]
 pub(super) struct Stood {
     process: i32,
@@ -127,7 +128,7 @@ struct Counted<'a> {
     tuples: u64,
 }
 
-/// What `--json` writes.
+/// The JSON of a copy.
 #[derive(Debug, Serialize)]
 struct Copied<'a> {
     perdura: &'static str,
@@ -137,7 +138,8 @@ struct Copied<'a> {
     skipped: u64,
     bytes: u64,
     tables: Vec<Counted<'a>>,
-    /// How long a process that had the database open stood still; 0 if it had been stopped before.
+    /// The time that a process stood still which had the database open; 0 if it had been stopped
+    /// before.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_ms: Option<f64>,
 }

@@ -10,7 +10,7 @@ use crate::args::CreateArgs;
 use crate::failure::Failure;
 use crate::output::{check_target, report};
 
-/// What `pool create --json` writes.
+/// The JSON of `pool create`.
 #[derive(Debug, Serialize)]
 struct Created {
     perdura: &'static str,

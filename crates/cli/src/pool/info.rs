@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::{JsonTarget, check_target, report};
 use crate::units::bytes;
 
-/// What `pool info --json` writes.
+/// The JSON of `pool info`.
 #[derive(Debug, Serialize)]
 struct Info<'a> {
     perdura: &'static str,
@@ -29,7 +29,7 @@ struct Info<'a> {
     stored_bytes: u64,
     /// The directory with the engine's files; `null` for an engine without files.
     files: Option<String>,
-    /// Why they cannot be opened.
+    /// The reason why they cannot be opened.
     files_missing: Option<&'a str>,
     tail_bytes: u64,
     header_damage: Option<&'static str>,

@@ -45,7 +45,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong with one copy of the header, if anything is.
+/// Returns the damage of one copy of the header, if there is any.
 fn damage_text(pool: &PoolInfo) -> Option<&'static str> {
     let damage = pool.header_damage.as_ref()?;
     Some(damage.what())
@@ -60,14 +60,14 @@ fn open(file: &Path, accept_loss: bool) -> Result<Database, Failure> {
     timed("opening", || Database::open(file, &options)).map_err(|error| not_open(file, &error))
 }
 
-/// Why a database cannot be opened.
+/// Returns the reason why a database cannot be opened.
 fn not_open(file: &Path, error: &Error) -> Failure {
     let rebooted = matches!(error, Error::Pool(PoolError::Rebooted { .. }));
     let hint = if rebooted { " (--accept-loss)" } else { "" };
     Failure::about(file.display(), format!("{error}{hint}"))
 }
 
-/// How a database is created.
+/// Returns the options with which a database is created.
 fn options(new: &NewDatabase) -> Options {
     let mut options = Options::new().model(new.model);
     if let Some(engine) = new.engine {
@@ -88,7 +88,7 @@ fn options(new: &NewDatabase) -> Options {
     options
 }
 
-/// Why a database could not be created.
+/// Returns the reason why a database could not be created.
 fn about_new(file: &Path, error: &Error) -> Failure {
     let model = matches!(error, Error::Pool(PoolError::DomainTooStrong { .. }));
     let hint = if model { " (--model)" } else { "" };

@@ -33,22 +33,23 @@ use crate::attendant::Attendant;
 use crate::failure::Failure;
 use crate::scratch::Scratch;
 
-/// How long a process may take to stop: one that waits for a disk does not stop before.
+/// The time that a process may take to stop: one that waits for a disk does not stop before.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked whether it has stopped.
+/// The time between two looks whether it has stopped.
 const GLANCE: Duration = Duration::from_micros(200);
-/// After how many glances it is told to stop again: somebody may have let it go on.
+/// The number of glances after which it is told to stop again: somebody may have let it go on.
 const AGAIN: u32 = 100;
-/// How often it is tried, at most: of several commands at a time each may disturb each other one once.
+/// The number of attempts, at most: of several commands at a time each may disturb each other one
+/// once.
 const ATTEMPTS: u32 = 10;
 
 /// A copy of a database as it was at one moment.
 pub(super) struct Taken {
     /// The pool. Files lie beside it.
     pub(super) pool: PathBuf,
-    /// Who has the database.
+    /// The process that has the database.
     pub(super) process: i32,
-    /// How long it stood still; `None` if somebody had stopped it before.
+    /// The time that it stood still; `None` if somebody had stopped it before.
     pub(super) stopped: Option<Duration>,
     /// Goes with everything in it.
     _scratch: Scratch,
@@ -90,7 +91,7 @@ pub(super) fn take(file: &Path, directory: Option<&Path>) -> Result<Option<Taken
     Err(Failure::about(file.display(), why))
 }
 
-/// Where the files of a database lie.
+/// Returns the place of the files of a database.
 fn files_beside(pool: &Path) -> PathBuf {
     let mut name = pool.as_os_str().to_owned();
     name.push(".files");
@@ -135,7 +136,7 @@ struct Holder {
 }
 
 impl Holder {
-    /// Who has the lock on a file; `None` if nobody has.
+    /// Returns the process that has the lock on a file; `None` if nobody has.
     fn of(file: &Path) -> Result<Option<Self>, Failure> {
         let about = |error: io::Error| Failure::about(file.display(), error);
         let inode = file.metadata().map_err(about)?;
@@ -220,7 +221,7 @@ impl Holder {
 struct Still {
     holder: Holder,
     since: Instant,
-    /// As they are while it does.
+    /// The threads as they are while it does.
     threads: Threads,
     /// `None` if somebody else has stopped it: then it stays as it is.
     waker: Option<Attendant>,
@@ -231,7 +232,8 @@ impl Still {
         Ok(pidfd_send_signal(&self.holder.process, signal)?)
     }
 
-    /// Whether it did so from the beginning until now, and lives. So it has what it had: its lock.
+    /// Returns true if it did so from the beginning until now, and lives. So it has what it had:
+    /// its lock.
     fn stands(&self) -> bool {
         Threads::of(self.holder.number).is_ok_and(|threads| threads == self.threads)
     }

@@ -1,4 +1,4 @@
-//! What the threads of a process are at, as `/proc` tells it.
+//! The states of the threads of a process, as `/proc` tells them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,13 +14,13 @@ pub(super) struct Threads(BTreeMap<String, Thread>);
 struct Thread {
     /// `T` for stopped, `Z` for ended, `R` for running: proc(5).
     state: char,
-    /// How often it has given up its processor, by itself or not. It has to in order to stop: who
-    /// stands still with the same count twice did not run in between.
+    /// The number of times that it has given up its processor, by itself or not. It has to in order
+    /// to stop: who stands still with the same count twice did not run in between.
     switches: u64,
 }
 
 impl Threads {
-    /// Those of a process: none if there is no such process.
+    /// Returns those of a process: none if there is no such process.
     ///
     /// # Errors
     /// It cannot be looked at.
@@ -48,19 +48,19 @@ impl Threads {
         Ok(Self(threads))
     }
 
-    /// Whether all of them have ended.
+    /// Returns true if all of them have ended.
     pub(super) fn have_ended(&self) -> bool {
         self.0.values().all(Thread::has_ended)
     }
 
-    /// Whether some live, and none of them runs.
+    /// Returns true if some live, and none of them runs.
     pub(super) fn all_stopped(&self) -> bool {
         let stands = |thread: &Thread| thread.has_ended() || matches!(thread.state, 'T' | 't');
         !self.have_ended() && self.0.values().all(stands)
     }
 }
 
-/// Whether what was looked at is not there any more.
+/// Returns true if what was looked at is not there any more.
 fn has_ended(error: &io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::SRCH].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|error| gone.contains(&error))

@@ -17,7 +17,7 @@ use crate::attendant::attend;
 
 /// First argument of the waker; the second one is the number of the process.
 pub(crate) const WAKER: &str = "__waker";
-/// How often it looks whether the command has been stopped.
+/// The time between two looks whether the command has been stopped.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// The waker.

@@ -32,7 +32,7 @@ pub enum Anomaly {
     WriteSkew,
     /// Two readers saw two writers in opposite orders.
     LongFork,
-    /// There is a serial order, but none in which whoever ended before another one began comes first.
+    /// A serial order exists, but none in which whoever ended before another one began comes first.
     RealTime,
     /// A transaction was durable by promise, and is gone after a crash.
     DirtyAcknowledgement,
@@ -78,7 +78,7 @@ pub struct Violation {
     pub anomaly: Anomaly,
     /// The steps of the shortest cycle, or of the one read that is wrong.
     pub steps: Vec<String>,
-    /// How many transactions the cycle has; 0 if there is none.
+    /// The number of transactions in the cycle; 0 if there is none.
     pub length: usize,
     /// Other orders were tried before, some of them as guesses.
     pub guessed: bool,

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::graph::{Edge, Graph, Kind};
 
-/// Which edges count.
+/// The choice of edges that count.
 type Counts = fn(&Edge) -> bool;
 
 fn writes(edge: &Edge) -> bool {

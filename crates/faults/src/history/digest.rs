@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use super::anomaly::{Anomaly, Violation};
 use super::{By, Cell, History, Key, Operation, Outcome, Range, Seen, Transaction};
 
-/// Something that a version of a key has to be.
+/// A condition that a version of a key has to meet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Want {
     Cell(Cell),
     Present,
     Absent,
-    /// Not in a range that was scanned.
+    /// The row is not in a range that was scanned.
     Outside(Range),
 }
 
@@ -26,7 +26,7 @@ impl Want {
         }
     }
 
-    /// Whether no version can be both.
+    /// Returns true if no version can be both.
     fn excludes(&self, other: &Self, key: Key) -> bool {
         match (self, other) {
             (Self::Cell(cell), other) | (other, Self::Cell(cell)) => !other.is(key, Some(*cell)),
@@ -65,17 +65,17 @@ impl Read {
 pub(super) struct Actor {
     /// Its number in the history; of what a crash has left, one behind the last.
     pub(super) number: usize,
-    /// For people.
+    /// The session, for people.
     pub(super) session: usize,
     pub(super) begin: u64,
     /// `u64::MAX` if it has not ended.
     pub(super) end: u64,
-    /// It was promised to be durable before the crash.
+    /// True if it was promised to be durable before the crash.
     pub(super) durable: bool,
     /// The engine's own number.
     pub(super) order: Option<u64>,
     pub(super) reads: Vec<Read>,
-    /// By number of key, what it leaves there.
+    /// The cells that it leaves, by number of key.
     pub(super) writes: Vec<(usize, Option<Cell>)>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Wrote {
 /// All keys and values of a history.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// In order.
+    /// The keys, in order.
     pub(super) keys: Vec<Key>,
     pub(super) wrote: HashMap<u64, Wrote>,
     pub(super) initial: HashMap<Key, Cell>,
@@ -155,7 +155,7 @@ impl Index {
     }
 }
 
-/// How transactions ended, as far as is known.
+/// The ends of transactions, as far as they are known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Known {
     Committed,

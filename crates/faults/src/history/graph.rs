@@ -6,18 +6,18 @@ use super::Rule;
 use super::digest::Actor;
 use super::versions::Line;
 
-/// Why a transaction has to come before another one.
+/// The reason why a transaction has to come before another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// The next version of a key is the other one's.
     Ww,
     /// The other one has read a version of its.
     Wr,
-    /// It has read what the other one replaced.
+    /// The first has read what the other one replaced.
     Rw,
-    /// It was acknowledged before the other one began.
+    /// The first was acknowledged before the other one began.
     Time,
-    /// It is the same one, which reads before it writes.
+    /// Both are the same one, which reads before it writes.
     Inner,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Placed {
     pub(super) key: usize,
     pub(super) low: usize,
     pub(super) high: usize,
-    /// Where the times would have allowed it.
+    /// The places that the times would have allowed.
     pub(super) window: (usize, usize),
     pub(super) predicate: bool,
 }
@@ -96,7 +96,7 @@ impl Graph {
         graph
     }
 
-    /// Where an actor reads.
+    /// Returns the node at which an actor reads.
     pub(super) fn start(&self, actor: usize) -> u32 {
         match self.rule {
             Rule::Serializable => actor as u32,
@@ -104,7 +104,7 @@ impl Graph {
         }
     }
 
-    /// Where it writes.
+    /// Returns the node at which it writes.
     pub(super) fn commit(&self, actor: usize) -> u32 {
         match self.rule {
             Rule::Serializable => actor as u32,

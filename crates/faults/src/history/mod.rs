@@ -57,20 +57,20 @@ pub struct Cell {
 /// The outcome of a look at one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// There is no row.
+    /// The key has no row.
     Absent,
-    /// There is one.
+    /// The key has a row.
     Present,
-    /// There is this one.
+    /// The key has this row.
     Cell(Cell),
 }
 
 /// The order of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// By primary key.
+    /// The order is that of the primary key.
     Key,
-    /// By tag, and by key where tags are equal.
+    /// The order is that of the tag, and of the key where tags are equal.
     Tag,
 }
 
@@ -78,7 +78,7 @@ pub enum By {
 /// has covered the places up to where it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// In which order.
+    /// The order.
     pub by: By,
     /// The lowest place.
     pub low: (u64, u64),
@@ -100,7 +100,7 @@ impl Range {
         Self { by: By::Tag, low: (low, 0), high: (high, u64::MAX) }
     }
 
-    /// Where a row lies in the order of the scan.
+    /// Returns the place of a row in the order of the scan.
     pub fn place(by: By, key: Key, cell: Cell) -> (u64, u64) {
         match by {
             By::Key => (key, 0),
@@ -108,46 +108,46 @@ impl Range {
         }
     }
 
-    /// Whether the scan has to show this row.
+    /// Returns true if the scan has to show this row.
     pub fn has(&self, key: Key, cell: Cell) -> bool {
         (self.low..=self.high).contains(&Self::place(self.by, key, cell))
     }
 }
 
-/// Something that a transaction has done.
+/// An operation of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// It looked at one key.
+    /// A look at one key.
     Read {
-        /// Which.
+        /// The key.
         key: Key,
         /// The outcome.
         saw: Seen,
     },
-    /// It looked at all keys of a range.
+    /// A look at all keys of a range.
     Scan {
         /// The places that it covered.
         range: Range,
         /// All that there was.
         saw: Vec<(Key, Cell)>,
     },
-    /// It wrote a key.
+    /// A change of a key.
     Write {
-        /// Which.
+        /// The key.
         key: Key,
         /// The new cell; `None` if it was deleted.
         cell: Option<Cell>,
     },
 }
 
-/// How a transaction ended.
+/// The end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It was acknowledged.
+    /// The transaction was acknowledged.
     Committed,
     /// Nothing of it may ever be seen.
     Aborted,
-    /// Nobody knows: it was committing, or had not come to it.
+    /// The end is not known: the transaction was committing, or had not come to it.
     InFlight,
 }
 
@@ -156,13 +156,13 @@ pub enum Outcome {
 pub struct Transaction {
     /// The thread, for people.
     pub session: usize,
-    /// When it began.
+    /// The time when it began.
     pub begin: u64,
-    /// When its end was known to whoever ran it.
+    /// The time when its end was known to whoever ran it.
     pub end: Option<u64>,
-    /// When it was promised to be durable.
+    /// The time when it was promised to be durable.
     pub durable: Option<u64>,
-    /// How it ended.
+    /// Its end.
     pub outcome: Outcome,
     /// The engine's own number of the commit. It is a hint alone: a wrong one hides nothing.
     pub order: Option<u64>,
@@ -170,7 +170,7 @@ pub struct Transaction {
     pub operations: Vec<Operation>,
 }
 
-/// Which histories are right; see the module's comment.
+/// The rule by which histories are right; see the module's comment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// Strict serializability.

@@ -13,11 +13,11 @@ pub(super) struct Run<'a> {
     actors: &'a [Actor],
     lines: &'a [Line],
     placed: &'a [Placed],
-    /// By actor, which of `placed` hang on the order.
+    /// The reads of `placed` that hang on the order, by actor.
     open: Vec<Vec<usize>>,
-    /// By key, which version is there.
+    /// The version that is there, by key.
     now: Vec<usize>,
-    /// By node, when it was run.
+    /// The time when it was run, by node.
     when: Vec<u32>,
     /// The nodes in the order in which they ran.
     order: Vec<u32>,
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether a node has to come before another one.
+    /// Returns true if a node has to come before another one.
     fn leads(&self, from: u32, to: u32) -> bool {
         let (mut open, mut met) = (vec![from], vec![from]);
         while let Some(node) = open.pop() {
@@ -135,8 +135,8 @@ impl<'a> Run<'a> {
         false
     }
 
-    /// Where a misplaced read may have been instead; and whether that is a guess: then `back` says
-    /// which way.
+    /// Returns where a misplaced read may have been instead; and whether that is a guess: then
+    /// `back` says which way.
     pub(super) fn narrowed(&self, number: usize, now: usize, back: bool) -> (Placed, bool) {
         let one = self.placed[number];
         let line = &self.lines[one.key];

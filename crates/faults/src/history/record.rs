@@ -58,7 +58,8 @@ impl Recorder {
         })
     }
 
-    /// It has committed, is durable, and has this number. Called after the engine has said so.
+    /// Records that it has committed, is durable, and has this number. Called after the engine has
+    /// said so.
     pub fn committed(&self, pending: Pending, order: Option<u64>) {
         let now = self.tick();
         self.end(Transaction {
@@ -70,19 +71,19 @@ impl Recorder {
         });
     }
 
-    /// It has committed and may be lost in a crash.
+    /// Records that it has committed and may be lost in a crash.
     pub fn committed_but_volatile(&self, pending: Pending, order: Option<u64>) {
         let end = Some(self.tick());
         self.end(Transaction { end, outcome: Outcome::Committed, order, ..pending.0 });
     }
 
-    /// It was undone, by whomever.
+    /// Records that it was undone, by whomever.
     pub fn aborted(&self, pending: Pending) {
         let end = Some(self.tick());
         self.end(Transaction { end, outcome: Outcome::Aborted, ..pending.0 });
     }
 
-    /// Nobody knows what has become of it.
+    /// Records that its end is not known.
     pub fn lost(&self, pending: Pending) {
         self.end(pending.0);
     }
@@ -107,24 +108,24 @@ impl Recorder {
 pub struct Pending(Transaction);
 
 impl Pending {
-    /// It looked at a key.
+    /// Records a look at a key.
     pub fn read(&mut self, key: Key, saw: Option<Cell>) {
         let saw = saw.map_or(Seen::Absent, Seen::Cell);
         self.0.operations.push(Operation::Read { key, saw });
     }
 
-    /// It learnt whether a key is there.
+    /// Records that it learnt whether a key is there.
     pub fn found(&mut self, key: Key, there: bool) {
         let saw = if there { Seen::Present } else { Seen::Absent };
         self.0.operations.push(Operation::Read { key, saw });
     }
 
-    /// It scanned.
+    /// Records a scan.
     pub fn scan(&mut self, range: Range, saw: Vec<(Key, Cell)>) {
         self.0.operations.push(Operation::Scan { range, saw });
     }
 
-    /// It wrote a key, or deleted it.
+    /// Records that it wrote a key, or deleted it.
     pub fn write(&mut self, key: Key, cell: Option<Cell>) {
         self.0.operations.push(Operation::Write { key, cell });
     }

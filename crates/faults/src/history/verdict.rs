@@ -18,7 +18,7 @@ const WORK: usize = 200_000;
 
 const LEAST_TRIES: usize = 50;
 
-/// So many transactions that were in flight and were not seen are tried as there and as not there.
+/// The most transactions in flight that were not seen and are tried as there and as not there.
 const IN_DOUBT: usize = 6;
 
 /// The verdict on what is known of a history; with a crash, before that time, and with what was
@@ -124,13 +124,13 @@ struct Search<'a> {
     rule: Rule,
     index: &'a Index,
     actors: &'a [Actor],
-    /// By number in the history.
+    /// The place of each transaction, by its number in the history.
     of_number: HashMap<usize, usize>,
     /// The actor that stands for what a crash has left.
     crash: Option<usize>,
 }
 
-/// Why an order of versions does not do.
+/// The reason why an order of versions does not do.
 struct Failed {
     violation: Box<Violation>,
     /// Orders of two versions, one of which is needed to do better.
@@ -269,7 +269,7 @@ impl Search<'_> {
         run.transactions().into_iter().filter(|number| Some(*number) != crash).collect()
     }
 
-    /// Where each read lies among the versions.
+    /// Returns the place of each read among the versions.
     fn place(&self, lines: &[Line]) -> Result<Vec<Placed>, Failed> {
         let mut placed = Vec::new();
         for (actor, one) in self.actors.iter().enumerate() {
@@ -298,7 +298,7 @@ impl Search<'_> {
         Ok(placed)
     }
 
-    /// Where the version of a transaction of the history lies.
+    /// Returns the place of the version of a transaction of the history.
     fn at(&self, line: &Line, number: Option<usize>) -> (usize, usize) {
         let actor = number.map(|number| self.of_number[&number]);
         let at = actor.map_or(0, |actor| line.position(actor).expect("it wrote it"));

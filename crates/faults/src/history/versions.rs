@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use super::digest::{Actor, Index, Read};
 use super::{Cell, Key};
 
-/// That one transaction's version of a key (by number) lies before another's.
+/// A fact that one transaction's version of a key (by number) lies before another's.
 pub(super) type Forced = (usize, usize, usize);
 
 /// A version of a key.
@@ -22,7 +22,7 @@ pub(super) struct Version {
 pub(super) struct Line {
     pub(super) key: Key,
     pub(super) versions: Vec<Version>,
-    /// Where the version of an actor lies.
+    /// The place of each actor's version.
     position: HashMap<usize, usize>,
     /// The actors whose versions are known to lie behind an actor's, without a choice, by actor.
     behind: HashMap<usize, Vec<usize>>,
@@ -37,7 +37,7 @@ impl Line {
         self.position.get(&actor).copied()
     }
 
-    /// Whether that one version lies before another one is no choice.
+    /// Returns true if it is no choice that one version lies before another one.
     pub(super) fn is_known(&self, first: usize, second: usize) -> bool {
         let actor = |at: usize| self.versions[at].actor;
         let (Some(first), Some(second)) = (actor(first), actor(second)) else {
@@ -72,8 +72,8 @@ impl Line {
         self.begins.get(at).map_or(self.versions.len(), |(_, position)| *position)
     }
 
-    /// From where to where the times allow a read to have seen what it saw; the second may lie below
-    /// the first.
+    /// Returns the bounds within which the times allow a read to have seen what it saw; the second
+    /// may lie below the first.
     pub(super) fn window(
         &self,
         reader: usize,
@@ -93,7 +93,7 @@ impl Line {
         (low, high)
     }
 
-    /// Whether a version is what a read saw.
+    /// Returns true if a version is what a read saw.
     pub(super) fn is(&self, at: usize, read: &Read) -> bool {
         read.wants.iter().all(|want| want.is(self.key, self.versions[at].cell))
     }

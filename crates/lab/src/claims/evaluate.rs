@@ -43,15 +43,15 @@ pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tes
 /// The points' answer to a claim.
 struct Judged {
     value: String,
-    /// Whether it holds in the middle, at the low and at the high end.
+    /// True where it holds: in the middle, at the low and at the high end.
     holds: [bool; 3],
     /// Values that contradict it, in the middle or else at the ends.
     against: Vec<Selected>,
     for_it: Vec<Selected>,
     what: String,
     emulated: bool,
-    /// Between what the value lies in several runs, and whether the verdict depends on which of them
-    /// is taken.
+    /// The lowest and the highest value of several runs, and whether the verdict depends on which
+    /// of them is taken.
     spread: Option<(String, bool)>,
 }
 
@@ -60,7 +60,7 @@ impl Judged {
         if self.holds == [true; 3] { Verdict::Reproduced } else { Verdict::NotReproduced }
     }
 
-    /// Why, in numbers.
+    /// Returns the reason, in numbers.
     fn reason(&self, claim: &Claim, points: &[Point]) -> String {
         let mut parts = Vec::new();
         // What is made of several values has no place of its own.
@@ -167,8 +167,8 @@ fn judge(claim: &Claim, points: &[Point], tolerance: f64) -> Result<Judged, Stri
     Ok(Judged { value, holds, against, for_it, what, emulated, spread })
 }
 
-/// Between what a claim's value lies if each of its points is the lowest or the highest of several
-/// runs, and whether that decides; `None` if nothing was timed several times.
+/// Returns the bounds of a claim's value if each of its points is the lowest or the highest of
+/// several runs, and whether that decides; `None` if nothing was timed several times.
 fn spread(
     claim: &Claim,
     points: &[Point],
@@ -297,7 +297,7 @@ fn greater(
     Ok((agree, contradict, what))
 }
 
-/// For each series: the x at which the mean over the panels is largest.
+/// Finds for each series the x at which the mean over the panels is largest.
 fn best(claim: &Claim, selected: &[Selected]) -> Split {
     let (mut agree, mut contradict) = (Vec::new(), Vec::new());
     for one in best_of(selected) {

@@ -6,9 +6,9 @@ use crate::setting::PaperSetting;
 /// One claim in both settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair<'a> {
-    /// In ours.
+    /// The verdict in our setting.
     pub ours: &'a Tested,
-    /// In the paper's; `None` if it was not tested there at all.
+    /// The verdict in the paper's setting; `None` if it was not tested there at all.
     pub papers: Option<&'a Tested>,
 }
 
@@ -77,7 +77,7 @@ pub fn follows(ours: &[Tested], papers: &[Tested]) -> String {
     text
 }
 
-/// How many, and their names.
+/// Returns the number of claims, and their names.
 fn listed(claims: &[&str]) -> String {
     match claims {
         [] => "none".into(),

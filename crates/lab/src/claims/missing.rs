@@ -10,14 +10,14 @@ pub struct Missing {
     pub setting: Setting,
     /// The experiments that the study is for.
     pub experiments: Vec<&'static str>,
-    /// How many there should be.
+    /// The number that there should be.
     pub all: usize,
     /// Each that is missing: what it is, and of which engine or store.
     pub cells: Vec<(String, Option<String>)>,
 }
 
 impl Missing {
-    /// Why a claim cannot be tested without what is missing; `None` if it can.
+    /// Returns the reason why a claim cannot be tested without what is missing; `None` if it can.
     pub(super) fn keeps_from(&self, claim: &Claim) -> Option<String> {
         if !claim.is_open() || !self.experiments.contains(&claim.experiment.as_str()) {
             return None;
@@ -30,7 +30,7 @@ impl Missing {
         self.cells.iter().any(|(_, of)| concerns(of)).then(|| self.text())
     }
 
-    /// In words.
+    /// Returns the gaps in words.
     #[must_use]
     pub fn text(&self) -> String {
         let setting = match self.setting {

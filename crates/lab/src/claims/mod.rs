@@ -31,7 +31,7 @@ const P1: &str = include_str!("../../claims/p1.toml");
 /// Perdura's own targets.
 const TARGETS: &str = include_str!("../../claims/targets.toml");
 
-/// How far from the paper's range a ratio may lie: to 0.75 times its low and 1.25 times its high
+/// The tolerance around the paper's range of a ratio: to 0.75 times its low and 1.25 times its high
 /// end.
 pub const TOLERANCE: f64 = 0.25;
 
@@ -67,7 +67,7 @@ pub struct Side {
     pub x: Option<X>,
 }
 
-/// Which of several values count.
+/// The selection among several values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
@@ -90,7 +90,7 @@ pub struct Claim {
     pub id: String,
     /// The experiment that tests it.
     pub experiment: String,
-    /// Where the paper says it.
+    /// The section of the paper that says it.
     pub section: String,
     /// The claim, in our words.
     pub text: String,
@@ -108,7 +108,7 @@ pub struct Claim {
     /// Ratios instead of values.
     #[serde(default)]
     pub pairs: Vec<(Side, Side)>,
-    /// Which values count.
+    /// The values that count.
     #[serde(default)]
     pub of: Of,
     /// The paper's range.
@@ -130,7 +130,7 @@ pub struct Claim {
     pub greater: bool,
     /// The other side of `greater`.
     pub than: Option<Narrowing>,
-    /// For `greater`: the field in which both sides have to agree, `series` or `panel`.
+    /// The field in which both sides of `greater` have to agree, `series` or `panel`.
     pub matched: Option<Field>,
     /// The x of the largest value is one of these.
     #[serde(default)]
@@ -189,7 +189,7 @@ impl Claim {
         self.paper.map(|(low, high)| low * (1.0 - tolerance)..=high * (1.0 + tolerance))
     }
 
-    /// Whether it is about all that there is of something, and not about what it names.
+    /// Returns true if it is about all that there is of something, and not about what it names.
     fn is_open(&self) -> bool {
         let replaced = |has: fn(&Side) -> bool| {
             !self.pairs.is_empty() && self.pairs.iter().all(|(one, two)| has(one) && has(two))
@@ -232,13 +232,13 @@ fn read(text: &str) -> Result<Vec<Claim>, LabError> {
 /// The outcome of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
-    /// It is so here.
+    /// The claim holds here.
     #[serde(rename = "reproduced")]
     Reproduced,
-    /// It is not so here.
+    /// The claim does not hold here.
     #[serde(rename = "not reproduced")]
     NotReproduced,
-    /// This machine or these results cannot tell.
+    /// The claim cannot be tested on this machine or with these results.
     #[serde(rename = "not testable here")]
     NotTestable,
 }
@@ -247,7 +247,7 @@ impl Verdict {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Reproduced, Self::NotReproduced, Self::NotTestable];
 
-    /// As people read it.
+    /// Returns its name, as people read it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -267,7 +267,7 @@ pub struct Tested {
     pub setting: Setting,
     /// The experiment that tests it.
     pub experiment: String,
-    /// Where the paper says it.
+    /// The section of the paper that says it.
     pub section: String,
     /// The claim, in our words.
     pub text: String,
@@ -275,24 +275,24 @@ pub struct Tested {
     pub paper_value: String,
     /// The value in the authors' own published points, if they were given.
     pub authors_value: Option<String>,
-    /// Whether those points agree with the claim.
+    /// The verdict by the authors' points.
     pub authors_verdict: Option<Verdict>,
     /// Ours.
     pub our_value: String,
-    /// Between what it lies in the slowest and the fastest of several runs; `None` if nothing was
-    /// timed several times.
+    /// The values in the slowest and the fastest of several runs; `None` if nothing was timed
+    /// several times.
     pub spread: Option<String>,
     /// The verdict is another at one end of the spread.
     pub within_spread: bool,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Whether emulated times are in it.
+    /// True if emulated times are in it.
     pub emulated: bool,
 }
 
-/// How many claims have each verdict, in words: `17 reproduced, 26 not reproduced, ...`.
+/// Counts the claims of each verdict, in words: `17 reproduced, 26 not reproduced, ...`.
 #[must_use]
 pub fn counts(claims: &[Tested]) -> String {
     let counts = Verdict::ALL.map(|verdict| {

@@ -1,9 +1,9 @@
-//! Which values a claim is about.
+//! The selection of the values that a claim is about.
 
 use super::{Claim, Narrowing, Side};
 use crate::point::{Point, X};
 
-/// Which number of a point is taken: with an interval there are three.
+/// The number of a point that is taken: with an interval there are three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
     /// The value itself.
@@ -12,9 +12,9 @@ pub(super) enum View {
     Low,
     /// The high end of what was emulated.
     High,
-    /// As low as several runs of what was measured allow.
+    /// The number as low as several runs of what was measured allow.
     Least,
-    /// As high as they allow.
+    /// The number as high as they allow.
     Most,
 }
 
@@ -41,7 +41,7 @@ impl View {
     }
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
     pub(super) experiment: String,

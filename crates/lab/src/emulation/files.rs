@@ -63,7 +63,7 @@ impl FileCosts {
 }
 
 impl NativeTimes {
-    /// These times without what files cost in them.
+    /// Returns these times without what files cost in them.
     #[must_use]
     pub fn without_files(&self, counts: &Counts, here: &FileCosts) -> Self {
         let calls = FileCosts { sync_ns: 0.0, ..*here };
@@ -73,7 +73,7 @@ impl NativeTimes {
         }
     }
 
-    /// These times where files cost something else than here.
+    /// Returns these times for files that cost something else than here.
     #[must_use]
     pub fn with_files(&self, counts: &Counts, here: &FileCosts, other: &FileCosts) -> Self {
         let (without, files) = (self.without_files(counts, here), other.seconds(counts));

@@ -140,7 +140,7 @@ impl<M: Memory> Chase<M> {
         self.records * self.record_bytes
     }
 
-    /// Where the record is that a number stands for.
+    /// Returns the place of the record that a number stands for.
     #[inline]
     fn place(&self, number: u64) -> u64 {
         number % self.records * self.record_bytes
@@ -161,7 +161,7 @@ impl<M: Memory> Chase<M> {
         (0..STEPS).fold(self.start(), |at, _| self.word(at))
     }
 
-    /// As [`Self::words`], but so many lines are copied.
+    /// Works as [`Self::words`], but so many lines are copied.
     fn copies(&self, lines: usize) -> u64 {
         let mut buffer = [0; COPIED * LINE as usize];
         let out = &mut buffer[..lines * LINE as usize];
@@ -172,7 +172,7 @@ impl<M: Memory> Chase<M> {
         })
     }
 
-    /// As [`Self::words`], but so many lines are gathered from all over the memory.
+    /// Works as [`Self::words`], but so many lines are gathered from all over the memory.
     fn gathers(&self, lines: usize) -> u64 {
         let mut buffer = [0; GATHERED * LINE as usize];
         let out = &mut buffer[..lines * LINE as usize];

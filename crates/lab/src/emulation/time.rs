@@ -1,4 +1,4 @@
-//! From counts to time.
+//! The way from counts to time.
 //!
 //! ```text
 //! T       = max(durable + min(charges, 0), unflushed + charges)
@@ -30,12 +30,12 @@ use serde::{Deserialize, Serialize};
 use super::counts::Counts;
 use super::host::Host;
 
-/// How long the same work takes natively on this host, in seconds, with one worker.
+/// The time that the same work takes natively on this host, in seconds, with one worker.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NativeTimes {
-    /// With flushes and fences: domain `adr`, modelled.
+    /// The time with flushes and fences: domain `adr`, modelled.
     pub durable: f64,
-    /// Without: domain `process`.
+    /// The time without: domain `process`.
     pub unflushed: f64,
 }
 
@@ -58,8 +58,8 @@ pub struct NvmParameters {
 const PAPER_CORES: f64 = 8.0;
 
 impl NvmParameters {
-    /// So many of P1's cores, with their share of its bandwidth: two have a quarter of it, so that
-    /// work which is bound by it with eight is bound with two as well.
+    /// Returns so many of P1's cores, with their share of its bandwidth: two have a quarter of it,
+    /// so that work which is bound by it with eight is bound with two as well.
     #[must_use]
     pub fn of_cores(workers: u32) -> Self {
         let p1 = Self::p1();
@@ -95,9 +95,9 @@ impl NvmParameters {
 pub struct Emulated {
     /// The time by the model.
     pub seconds: f64,
-    /// As if all that can overlap did.
+    /// The time if all that can overlap did.
     pub low: f64,
-    /// As if nothing overlapped.
+    /// The time if nothing overlapped.
     pub high: f64,
 }
 
@@ -108,7 +108,7 @@ impl Emulated {
         Self { seconds: work / self.seconds, low: work / self.high, high: work / self.low }
     }
 
-    /// This time, as uncertain as `fastest` and `slowest` of several native runs make it.
+    /// Returns this time, as uncertain as `fastest` and `slowest` of several native runs make it.
     #[must_use]
     pub fn between(&self, fastest: &Self, slowest: &Self) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Emulated {
     }
 }
 
-/// How much of the fetching overlaps.
+/// The share of the fetching that overlaps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overlap {
     All,

@@ -50,7 +50,7 @@ pub struct Report {
     pub targets: Vec<Tested>,
     /// The machine.
     pub host: Host,
-    /// Which results.
+    /// The results.
     pub selection: Selection,
     /// The missing parts of studies that were begun.
     pub missing: Vec<Missing>,

@@ -36,15 +36,15 @@ pub use read::{Configured, Measurement, Selection, Wanted};
 pub use rounds::{Round, Unequal};
 pub use write::Key;
 
-/// In a configuration, which of `repeat` rounds a measurement is. Rounds are measured and saved by
-/// themselves, and read as repetitions of one measurement.
+/// The key in a configuration for which of `repeat` rounds a measurement is. Rounds are measured
+/// and saved by themselves, and read as repetitions of one measurement.
 pub const ROUND: &str = "round";
 
 /// Tells our files from others: "PLAB".
 const APPLICATION_ID: i64 = 0x504c_4142;
 /// Version of the format.
 pub const FORMAT_VERSION: i64 = 3;
-/// How long to wait for another process that is in the middle of a transaction.
+/// The time to wait for another process that is in the middle of a transaction.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const TABLES: &str = "
@@ -125,8 +125,8 @@ impl Results {
         Ok(results)
     }
 
-    /// Whether there is nothing in it yet, of ours or of somebody else. What was stopped while it
-    /// made the tables leaves a file that is not empty, and nothing in it.
+    /// Returns true if there is nothing in it yet, of ours or of somebody else. A process that was
+    /// stopped while it made the tables leaves a file that is not empty, and nothing in it.
     fn is_fresh(&self) -> Result<bool, LabError> {
         let tables = "SELECT count(*) FROM sqlite_schema";
         let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);

@@ -19,9 +19,9 @@ pub struct Measurement {
     pub key: Key,
     /// The sizes that are smaller than in the paper; empty if none is.
     pub scaled: String,
-    /// When it was done, in seconds since 1970.
+    /// The time when it was done, in seconds since 1970.
     pub finished_s: i64,
-    /// How long it took.
+    /// The time that it took.
     pub seconds: f64,
 }
 
@@ -54,7 +54,7 @@ pub struct Wanted<'a> {
 /// A point, and the configuration of its measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configured {
-    /// As canonical JSON.
+    /// The configuration, as canonical JSON.
     pub configuration: String,
     /// The point.
     pub point: Point,

@@ -13,14 +13,14 @@ use crate::point::{Point, median};
 pub struct Round {
     /// The configuration that all of them have.
     pub configuration: String,
-    /// Which one it is, from 0.
+    /// Its number, from 0.
     pub number: u64,
-    /// How many there are, as the configuration says (`repeat`).
+    /// The number of rounds, as the configuration says (`repeat`).
     pub of: u64,
 }
 
 impl Round {
-    /// From the configuration of a measurement; `None` of one that has no rounds.
+    /// Reads it from the configuration of a measurement; `None` if that has no rounds.
     #[must_use]
     pub fn read(configuration: &str) -> Option<Self> {
         if !configuration.contains(ROUND) {

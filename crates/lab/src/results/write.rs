@@ -27,15 +27,15 @@ CREATE TABLE IF NOT EXISTS file_cost (
 pub struct Key {
     /// The study, such as `ycsb`.
     pub study: String,
-    /// With what, as canonical JSON.
+    /// The configuration, as canonical JSON.
     pub configuration: String,
     /// `quick`, `full`.
     pub scale: String,
-    /// By which version of the source.
+    /// The version of the source that measured.
     pub commit: String,
-    /// On which machine: [`Host::key`].
+    /// The machine: [`Host::key`].
     pub host: String,
-    /// From which seed.
+    /// The seed.
     pub seed: u64,
 }
 
@@ -126,7 +126,7 @@ impl Results {
         Ok(())
     }
 
-    /// Whether there is such a measurement.
+    /// Returns true if there is such a measurement.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -117,7 +117,7 @@ impl BytesStage {
         Ok(points)
     }
 
-    /// What an operation wrote, and what the model says.
+    /// Returns what an operation wrote, and what the model says.
     fn row(&self, operation: Operation, theta: f64, meter: &Meter) -> Vec<Point> {
         let model = CostModel {
             tuple: WORD + WORD + f64::from(FIELDS) * FIELD_BYTES as f64,

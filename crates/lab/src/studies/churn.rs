@@ -78,7 +78,7 @@ impl Stage for ChurnStage {
 }
 
 impl ChurnStage {
-    /// After so many operations, the most that was stored since the last look.
+    /// Returns the most that was stored since the last look, after each so many operations.
     fn stored(&self, database: &Database, seed: u64) -> Result<Vec<(u64, u64)>, perdura::Error> {
         let mut churn = Churn::new(database, self.tuples, seed)?;
         (0..self.tuples).try_for_each(|key| churn.insert(key))?;

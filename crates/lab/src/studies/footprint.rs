@@ -19,7 +19,7 @@ use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
 use crate::setting::Setting;
 
-/// How often the footprint is taken.
+/// The number of times that the footprint is taken.
 const LOOKS: u64 = 10;
 
 struct FootprintStage {

@@ -59,7 +59,7 @@ pub(super) fn loaded_with(
 /// Transactions of a group, where commits are grouped as in P1 3 (which does not say how many).
 pub(super) const GROUP: u32 = 64;
 
-/// Whether an engine makes several transactions durable at once if it is asked to.
+/// Returns true if an engine makes several transactions durable at once if it is asked to.
 pub(super) fn can_group(engine: EngineKind) -> bool {
     engine.groups_commits()
 }
@@ -110,11 +110,11 @@ pub(super) fn seconds(
 /// Seconds of native runs of the same work.
 #[derive(Debug, Clone)]
 pub(super) struct Native {
-    /// In `adr`: with flushes and fences, and the commits that were asked for.
+    /// Times in `adr`: with flushes and fences, and the commits that were asked for.
     pub(super) durable: Vec<f64>,
-    /// In `process`: without.
+    /// Times in `process`: without.
     pub(super) unflushed: Vec<f64>,
-    /// In `adr`, in groups of [`GROUP`]; if asked for.
+    /// Times in `adr`, in groups of [`GROUP`]; if asked for.
     pub(super) grouped: Option<Vec<f64>>,
 }
 

@@ -59,11 +59,11 @@ const IN_TURNS_UP_TO: u64 = 1_000_000;
 /// A way of running an engine beyond P1.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Way {
-    /// That an update is all that its transaction does.
+    /// Tells engines that an update is all that its transaction does.
     statements: bool,
-    /// To keep columns within the tuple.
+    /// Tells engines to keep columns within the tuple.
     inline: bool,
-    /// To make [`GROUP`] transactions durable at once.
+    /// Tells engines to make [`GROUP`] transactions durable at once.
     grouped: bool,
 }
 
@@ -183,8 +183,8 @@ fn takes(contestant: Contestant, counted: bool, tuples: u64, transactions: u64) 
     }
 }
 
-/// Whether reads are measured once more after the updates: those of NVM-InP and of what they are
-/// compared with.
+/// Returns true if reads are measured once more after the updates: those of NVM-InP and of what
+/// they are compared with.
 fn reads_again(contestant: Contestant) -> bool {
     matches!(
         contestant,
@@ -299,18 +299,19 @@ struct Race<'a> {
     spec: &'a Spec,
     /// Timed runs of each mixture.
     runs: u32,
-    /// If reads are measured once more in the end: how often each mixture has run then.
+    /// The number of times that each mixture has run before reads are measured once more, if they
+    /// are.
     churning_runs: Option<u32>,
     commit: Commit,
-    /// Whether the same seed takes the same space again: what has threads in the background may not,
-    /// nor what lies on a file system that does not ([`Bench::space_is_exact`]).
+    /// True if the same seed takes the same space again: what has threads in the background may
+    /// not, nor what lies on a file system that does not ([`Bench::space_is_exact`]).
     exact: bool,
 }
 
 /// The outcome of a contestant.
 struct Found {
     points: Vec<Point>,
-    /// By mixture and run, microseconds of a transaction.
+    /// Microseconds of a transaction, by mixture and run.
     each_us: Vec<Vec<f64>>,
 }
 
@@ -410,7 +411,7 @@ impl Race<'_> {
     }
 }
 
-/// Where points of growth lie.
+/// Returns the place of points of growth.
 fn growing(name: &str, tuples: u64, mix: Mix) -> PointBuilder {
     Point::of("PEERS-GROWTH", name, X::from(tuples)).panel(mix.name())
 }

@@ -1,5 +1,5 @@
-//! How soon data is there again after SIGKILL: of P1's engines by the number of transactions
-//! (P1 5.4, F12), and of engines and peers by the size of the data.
+//! Recovery: how soon data is there again after SIGKILL, of P1's engines by the number of
+//! transactions (P1 5.4, F12), and of engines and peers by the size of the data.
 
 use perdura::{Domain, EngineKind};
 use serde_json::json;

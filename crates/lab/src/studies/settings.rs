@@ -15,7 +15,7 @@ pub(super) fn in_both<S: Stage + 'static>(make: impl Fn(Setting) -> S) -> Vec<Bo
     }
 }
 
-/// Whether the configurations say the same but for the setting.
+/// Returns true if the configurations say the same but for the setting.
 fn same(ours: &[Cell], papers: &[Cell]) -> bool {
     let same = |(ours, papers): (&Cell, &Cell)| {
         Setting::unmarked(&papers.configuration).as_ref() == Some(&ours.configuration)
@@ -133,7 +133,8 @@ mod tests {
         }
     }
 
-    /// Which cells were saved, each with the place of its point, and how often was measured.
+    /// Returns which cells were saved, each with the place of its point, and how often was
+    /// measured.
     fn measured(stage: &dyn Stage, missing: &[usize]) -> (Vec<(usize, String)>, Vec<usize>) {
         let bench = Bench {
             directory: std::path::Path::new("."),

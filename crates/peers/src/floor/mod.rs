@@ -48,7 +48,7 @@ const SLOT_BYTES: usize = 1024;
 /// First column in a slot.
 const COLUMNS_AT: usize = 16;
 
-/// Where a tuple is: its number in loading order, and the slot that holds it now.
+/// The place of a tuple: its number in loading order, and the slot that holds it now.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     tuple: u32,

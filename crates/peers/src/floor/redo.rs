@@ -31,7 +31,7 @@ const WHERE_BITS: u32 = 40;
 pub struct Redo {
     /// Number of the next record.
     next: u64,
-    /// Where the next record goes.
+    /// The place of the next record.
     tail: usize,
 }
 
@@ -51,7 +51,7 @@ fn record_checksum(number: u64, target: u64, new: &[u8]) -> u64 {
     checksum(number ^ target.rotate_left(32), new)
 }
 
-/// Where the record at `tail` wants its bytes, if it is a whole record with that number.
+/// Returns where the record at `tail` wants its bytes, if it is a whole record with that number.
 fn valid_record(ground: &Ground, tail: usize, number: u64) -> Option<(usize, usize)> {
     if tail + RECORD_HEADER_BYTES > LOG_END || ground.file.word(tail) != number {
         return None;

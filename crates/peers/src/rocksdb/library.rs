@@ -100,11 +100,11 @@ impl Drop for Owned {
     }
 }
 
-/// How a write is made.
+/// Options of a write.
 pub(super) struct WriteOptions(Owned);
 
 impl WriteOptions {
-    /// With or without a sync of the write-ahead log.
+    /// Creates them, with or without a sync of the write-ahead log.
     pub(super) fn new(sync: bool) -> Self {
         // SAFETY: a pair of functions that belong together.
         let options =
@@ -114,7 +114,7 @@ impl WriteOptions {
         Self(options)
     }
 
-    /// Whether the write-ahead log is synced.
+    /// Returns true if the write-ahead log is synced.
     pub(super) fn syncs(&self) -> bool {
         // SAFETY: the object is alive.
         unsafe { rocksdb_writeoptions_get_sync(self.0.get()) != 0 }
@@ -132,9 +132,9 @@ unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
-/// How a database is opened.
+/// Options of opening a database.
 pub(super) struct Opening {
-    /// It must not exist, or it must.
+    /// True if it must not exist yet; else it must.
     pub(super) create: bool,
     /// Blocks that are cached.
     pub(super) cache_bytes: u64,

@@ -18,7 +18,7 @@ use crate::shared::{
 };
 
 const NAME: &str = "rocksdb";
-/// Something that every database of RocksDB's has in its directory.
+/// A file that every database of RocksDB's has in its directory.
 const MARKER: &str = "CURRENT";
 /// RocksDB's guides recommend Bloom filters of this size.
 const FILTER_BITS_PER_KEY: f64 = 10.0;

@@ -41,14 +41,14 @@ pub(crate) fn nurand(random: &mut Random, a: u64, c: u64, low: u64, high: u64) -
 /// The constants C of [`nurand`], drawn from the seed as clause 2.1.6.1 demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Constants {
-    /// For last names while loading.
+    /// The constant for last names while loading.
     pub(crate) last_name_load: u64,
-    /// For last names while running: 65 to 119 away from that while loading, but neither 96 nor
-    /// 112.
+    /// The constant for last names while running: 65 to 119 away from that while loading, but
+    /// neither 96 nor 112.
     pub(crate) last_name_run: u64,
-    /// For customer numbers.
+    /// The constant for customer numbers.
     pub(crate) customer: u64,
-    /// For item numbers.
+    /// The constant for item numbers.
     pub(crate) item: u64,
 }
 

@@ -20,7 +20,7 @@ const BLOCK: usize = 16;
 /// The figures of a run.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// From the start of the first worker to the end of the last one.
+    /// The time from the start of the first worker to the end of the last one.
     pub seconds: f64,
     /// Latencies in nanoseconds to durability, of each of [`Kind::ALL`], of every committed
     /// transaction.

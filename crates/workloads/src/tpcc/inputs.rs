@@ -5,7 +5,7 @@ use super::schema::FIRST_DATE;
 use super::spec::{DISTRICTS, Spec, SpecError};
 use crate::random::Random;
 
-/// Which transaction.
+/// The kinds of transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A customer orders 5 to 15 items (clause 2.4).
@@ -16,7 +16,7 @@ pub enum Kind {
     OrderStatus,
     /// The oldest open order of each district is delivered (clause 2.7).
     Delivery,
-    /// How much of what was ordered last is running out (clause 2.8).
+    /// Counts how much of what was ordered last is running out (clause 2.8).
     StockLevel,
 }
 
@@ -25,7 +25,7 @@ impl Kind {
     pub const ALL: [Self; 5] =
         [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
 
-    /// How many of a hundred transactions are of this kind.
+    /// Returns how many of a hundred transactions are of this kind.
     #[must_use]
     pub const fn percent(self) -> u64 {
         match self {
@@ -47,14 +47,14 @@ impl Kind {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Returns true if it changes nothing.
     #[must_use]
     pub const fn is_read_only(self) -> bool {
         matches!(self, Self::OrderStatus | Self::StockLevel)
     }
 }
 
-/// How a customer is named.
+/// A customer's number or name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Number(u32),
@@ -75,7 +75,7 @@ pub(crate) struct Line {
 pub(crate) enum Request {
     NewOrder {
         customer: u32,
-        /// Where its lines start among those of the partition.
+        /// The place of its first line among those of the partition.
         first_line: u32,
         lines: u8,
         /// Its last item is none, and it must be rolled back (clause 2.4.1.4).
@@ -107,7 +107,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Which transaction it is.
+    /// Returns its kind.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self.request {
@@ -119,7 +119,7 @@ impl Input {
         }
     }
 
-    /// Whether it is a new order that names an item that there is not.
+    /// Returns true if it is a new order that names an item that there is not.
     #[must_use]
     pub const fn is_rolled_back(&self) -> bool {
         matches!(self.request, Request::NewOrder { rolled_back: true, .. })
@@ -133,18 +133,18 @@ pub struct Inputs {
     first: u64,
     inputs: Vec<Input>,
     lines: Vec<Line>,
-    /// As it stands behind the last of them.
+    /// The generator as it stands behind the last of them.
     random: Random,
 }
 
 impl Inputs {
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inputs.is_empty()

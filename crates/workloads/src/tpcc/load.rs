@@ -135,7 +135,7 @@ impl<'a, E: Environment, O: Observer> Loader<'a, E, O> {
     }
 }
 
-/// Which customer made each of a district's orders: a random permutation.
+/// Returns which customer made each of a district's orders: a random permutation.
 fn permutation(seed: u64, warehouse: u64, district: u64, customers: u64) -> Vec<u64> {
     let random = &mut stream(seed, [PERMUTATION, warehouse, district, 0]);
     let mut order: Vec<u64> = (1..=customers).collect();

@@ -46,7 +46,7 @@ use perdura::{Database, Environment, Error};
 use crate::measure::RunError;
 use crate::store::StoreError;
 
-/// Whether the database is cut as the specification says; returns into how many partitions.
+/// Checks that the database is cut as the specification says; returns into how many partitions.
 fn check_partitions<E: Environment>(
     database: &Database<E>,
     spec: &Spec,

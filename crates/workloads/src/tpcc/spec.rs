@@ -24,7 +24,7 @@ pub struct Spec {
     pub transactions: u64,
     /// Partitions, at most one a warehouse.
     pub partitions: usize,
-    /// Whether 1% of the order lines and 15% of the payments concern another warehouse.
+    /// True if 1% of the order lines and 15% of the payments concern another warehouse.
     pub remote: bool,
     /// Seed of the population and of all inputs.
     pub seed: u64,
@@ -65,7 +65,7 @@ pub enum SpecError {
     Partitions {
         /// The number that was asked for.
         partitions: usize,
-        /// For so many warehouses.
+        /// The number of warehouses that it was created for.
         warehouses: u32,
     },
     /// Remote warehouses in other partitions.

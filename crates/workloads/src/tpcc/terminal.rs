@@ -1,4 +1,4 @@
-//! Where transactions are entered: one partition as one thread uses it.
+//! The terminal at which transactions are entered: one partition as one thread uses it.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ use super::schema::Tables;
 use super::spec::Spec;
 use super::{delivery, order_status, stock_level};
 
-/// How a transaction ended.
+/// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Committed; with grouped commits it is durable with its group.

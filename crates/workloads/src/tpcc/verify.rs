@@ -42,7 +42,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Whether the database kept its promise.
+    /// Returns true if the database kept its promise.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.lost == 0 && self.surplus == 0 && self.differing_tuples == 0
@@ -97,7 +97,7 @@ pub fn verify<E: Environment>(
     Ok(found)
 }
 
-/// How many transactions may have been under way behind the first `completed`.
+/// Returns how many transactions may have been under way behind the first `completed`.
 fn window(inputs: &Inputs, completed: usize, commit: Commit) -> usize {
     let open = &inputs.all()[completed..];
     let group = match commit {
@@ -165,7 +165,7 @@ fn compare<E: Environment>(
     Ok(())
 }
 
-/// How many of the sorted `one` are not in the sorted `other`.
+/// Returns how many of the sorted `one` are not in the sorted `other`.
 fn only_in(one: &[u64], other: &[u64]) -> u64 {
     let mut other = other.iter().peekable();
     let mut only = 0;

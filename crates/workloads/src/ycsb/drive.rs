@@ -94,7 +94,7 @@ pub fn run<S: Store, O: Observer>(
     })
 }
 
-/// How many workers to start.
+/// Returns the number of workers to start.
 fn check<S: Store>(store: &S, workload: &Workload, workers: usize) -> Result<usize, RunError> {
     let (has, wants) = (store.partitions(), workload.spec().partitions);
     if has != wants {
@@ -202,7 +202,7 @@ struct Lane<'a, X> {
     next: usize,
     /// Updates that have returned but are not yet durable.
     open_updates: u32,
-    /// When the sampled ones among them started.
+    /// The times at which the sampled ones among them started.
     open_samples: Vec<Instant>,
     aborted: u64,
     finished: bool,

@@ -11,7 +11,7 @@ use crate::crew::share;
 /// Keys leave four bits for a column and fit the 48 bits of a value's stamp.
 pub(super) const KEY_BITS: u32 = 44;
 
-/// How many of the transactions are updates (P1 5.1).
+/// The share of the transactions that are updates (P1 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mix {
     /// 100% reads.
@@ -51,7 +51,7 @@ impl Mix {
     }
 }
 
-/// Where transactions go inside a partition (P1 5.1).
+/// The choice of tuples inside a partition (P1 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Skew {
     /// 50% of the transactions access 20% of the tuples.
@@ -162,7 +162,7 @@ impl Default for Spec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// Not 1 to 10.
+    /// The number is not 1 to 10.
     #[error("an update replaces 1 to {COLUMNS} columns, not {0}")]
     UpdateColumns(usize),
     /// None, or more than there are tuples.
@@ -170,7 +170,7 @@ pub enum SpecError {
     Partitions {
         /// The number that was asked for.
         partitions: usize,
-        /// For so many tuples.
+        /// The number of tuples that it was created for.
         tuples: u64,
     },
     /// Too many for the stamps in the values.

@@ -32,7 +32,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Whether the store kept its promise.
+    /// Returns true if the store kept its promise.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.lost == 0 && self.torn == 0 && self.missing_tuples == 0 && self.damaged_columns == 0
@@ -142,7 +142,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// How many transactions the store has at most: the highest version in the window.
+    /// Returns the most transactions that the store can have: the highest version in the window.
     fn look_beyond<X: Session>(
         &mut self,
         session: &mut X,

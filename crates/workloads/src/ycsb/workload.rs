@@ -35,7 +35,7 @@ impl Operation {
         self.0 & ((1 << spec::KEY_BITS) - 1)
     }
 
-    /// Whether it is an update rather than a read.
+    /// Returns true if it is an update rather than a read.
     #[must_use]
     #[inline]
     pub const fn is_update(self) -> bool {
@@ -87,7 +87,7 @@ impl Workload {
         &self.partitions[partition]
     }
 
-    /// How many transactions of a partition came before, in the pieces before this one (see
+    /// Returns how many transactions of a partition came before, in the pieces before this one (see
     /// [`Pieces`]) or because it was made [`Self::later`]; else 0.
     #[must_use]
     pub fn before(&self, partition: usize) -> u64 {
@@ -115,8 +115,9 @@ impl Workload {
     }
 }
 
-/// Where the transactions of a partition go: `hot_percent` of them to the run of `hot` tuples that
-/// starts at `start` (positions in the partition, with wrap-around), the others to the rest.
+/// The choice of tuples of a partition: `hot_percent` of the transactions go to the run of `hot`
+/// tuples that starts at `start` (positions in the partition, with wrap-around), the others to the
+/// rest.
 struct HotSpot {
     hot_percent: u64,
     hot: u64,
@@ -198,7 +199,7 @@ impl Pieces {
         Ok(Self { spec: spec.clone(), values: Values::new(spec.seed), sources, taken: 0 })
     }
 
-    /// How many transactions are still to come, in all partitions together.
+    /// Returns how many transactions are still to come, in all partitions together.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.spec.transactions - self.taken

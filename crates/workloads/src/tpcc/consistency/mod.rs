@@ -28,7 +28,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether it holds.
+    /// Returns true if it holds.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.violation.is_none()

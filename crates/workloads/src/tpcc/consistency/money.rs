@@ -19,7 +19,7 @@ fn warehouse_ytd<T: Reads>(books: &Books<'_, T>, warehouse: u64) -> Result<Optio
     Ok(found.then(|| row.i64(0)))
 }
 
-/// That a warehouse's W_YTD is a sum of something else.
+/// Checks that a warehouse's W_YTD is a sum of something else.
 fn is_ytd(ytd: Option<i64>, sum: i64, of: &str) -> Option<String> {
     match ytd {
         Some(ytd) if ytd == sum => None,
