@@ -36,7 +36,7 @@ use crate::units::{parse_number, parse_positive, parse_u32};
     after_help = "Example:\n  perdura tour"
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -44,8 +44,9 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show in under a minute what Perdura does: measure every engine, kill it, reopen it, verify.
-    #[command(after_help = "Example:\n  perdura tour")]
+    /// Show in under a minute what Perdura does: measure every engine beside SQLite and LMDB, kill,
+    /// reopen, verify.
+    #[command(after_help = TOUR_HELP)]
     Tour(TourArgs),
     /// Measure engines, and what a user would pick instead.
     #[command(
@@ -53,7 +54,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  perdura bench ycsb --engine all --peer lmdb --domain adr"
     )]
     Bench {
-        /// What to measure.
+        /// The benchmark.
         #[command(subcommand)]
         bench: Bench,
     },
@@ -63,7 +64,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  perdura pool info /dev/shm/accounts"
     )]
     Pool {
-        /// What to do with it.
+        /// The command for it.
         #[command(subcommand)]
         pool: PoolCommand,
     },
@@ -78,7 +79,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  perdura lab run P1 --quick && perdura lab report"
     )]
     Lab {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         lab: LabCommand,
     },
@@ -91,6 +92,17 @@ pub(crate) enum Command {
         shell: Shell,
     },
 }
+
+const TOUR_HELP: &str = "Each engine gets a database in the domain adr, modelled unless the medium is persistent memory, and one in process. \
+SQLite and LMDB get one each, at their durable settings. All have 50,000 tuples of 1 KB and run 100,000 transactions \
+of YCSB, half of them updates, each durable by itself, on one thread: three times in turns, of which the median counts. \
+Flushes and fences are counted apart. Then a process with another database of each is killed with SIGKILL in the \
+middle of its work, and a fresh process looks for every acknowledged transaction. Nothing is left behind.
+
+Exit code 1: a store failed, or lost what it had acknowledged.
+
+Example:
+  perdura tour";
 
 /// `perdura tour`; the sizes are for tests.
 #[derive(Debug, Args)]
@@ -120,7 +132,7 @@ pub(crate) enum Bench {
         after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. They run one after the other, so that only one database at a time takes memory. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr \\\n      --repeat 3 --check --json tpcc.json"
     )]
     Tpcc(TpccArgs),
-    /// How soon data is there again after SIGKILL, and whether all of it is.
+    /// Recovery: how soon data is there again after SIGKILL, and whether all of it is.
     #[command(
         after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k \\\n      --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 \\\n      --txns 20k"
     )]
@@ -140,17 +152,17 @@ pub(crate) struct CommonArgs {
     /// Threads, each pinned to a core [default: one for each partition, up to the cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) workers: Option<u32>,
-    /// What a commit survives: auto (the medium's own), process, adr, eadr, disk. One that is
-    /// stronger than the medium's is modelled.
+    /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr,
+    /// disk. One that is stronger than the medium's is modelled.
     #[arg(long, value_name = "DOMAIN", default_value = "auto", value_parser = domain)]
     pub(crate) domain: DomainChoice,
-    /// When a commit returns.
+    /// Moment at which a commit returns.
     #[arg(long, value_enum, default_value_t = CommitForm::Durable)]
     pub(crate) commit: CommitForm,
     /// Updates that one sync makes durable together, with --commit grouped [default: 100].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) group: Option<u32>,
-    /// Who does the work that engines put off, such as merging runs.
+    /// Do the work that engines put off, such as merging runs, in the transactions or in a thread.
     #[arg(long, value_enum, default_value_t = BackgroundForm::Inline)]
     pub(crate) background: BackgroundForm,
     /// Directory to make the pools in [default: /dev/shm, else the directory for temporary files].
@@ -171,10 +183,10 @@ pub(crate) struct CommonArgs {
     pub(crate) json: Option<JsonTarget>,
 }
 
-/// What engines are compared with.
+/// The peers that engines are compared with.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
-    /// What to compare with, by comma: lmdb, sqlite, redb, fjall, rocksdb (in builds with
+    /// Peers to compare with, by comma: lmdb, sqlite, redb, fjall, rocksdb (in builds with
     /// `--features rocksdb`), hashmap, btreemap, floor-undo, floor-redo, floor-copy; peers alone
     /// with `--engine none`.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
@@ -188,7 +200,7 @@ pub(crate) struct YcsbArgs {
     /// Mixtures, by comma: read-only, read-heavy, balanced, write-heavy; `all`.
     #[arg(long, value_name = "LIST", default_value = "balanced", value_parser = mixes)]
     pub(crate) mix: List<Mix>,
-    /// Where transactions go, by comma: low, high, uniform; `all`.
+    /// Skews, which say where transactions go, by comma: low, high, uniform; `all`.
     #[arg(long, value_name = "LIST", default_value = "low", value_parser = skews)]
     pub(crate) skew: List<Skew>,
     /// Tuples of 1 KB, in all partitions together. With several sizes, by comma, stores run one
@@ -217,11 +229,11 @@ pub(crate) struct YcsbArgs {
     /// of all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) writers: Option<u32>,
-    /// How long each phase of --readers and --writers is, in turns, in milliseconds [default: 2000].
+    /// Length of each phase of --readers and --writers, in turns, in milliseconds [default: 2000].
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) phase_ms: Option<u64>,
-    /// For long runs: throughput, memory, files and pool of each fifth. Stores run one after the
-    /// other.
+    /// Report throughput, memory, files and pool of each fifth, for long runs. Stores run one after
+    /// the other.
     #[arg(long)]
     pub(crate) fifths: bool,
     /// Peers.
@@ -233,12 +245,12 @@ pub(crate) struct YcsbArgs {
 }
 
 impl YcsbArgs {
-    /// Whether threads share one partition.
+    /// Returns true if threads share one partition.
     pub(crate) fn is_shared(&self) -> bool {
         self.readers.is_some() || self.writers.is_some()
     }
 
-    /// How long a phase is.
+    /// Returns the length of a phase.
     pub(crate) fn phase(&self) -> Duration {
         Duration::from_millis(self.phase_ms.unwrap_or(2000))
     }
@@ -321,7 +333,7 @@ pub(crate) struct CrashArgs {
     /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all` [default: all].
     #[arg(long, value_name = "LIST", value_parser = some_engines)]
     pub(crate) engine: Option<List<EngineKind>>,
-    /// What the stories run: story (random operations of every kind, and every error), ycsb
+    /// Workload of the stories: story (random operations of every kind, and every error), ycsb
     /// (balanced), tpcc (all five transactions).
     #[arg(long, value_name = "NAME", default_value_t = Workload::Story, conflicts_with = "kills")]
     pub(crate) workload: Workload,
@@ -330,10 +342,10 @@ pub(crate) struct CrashArgs {
     #[arg(long, value_name = "S", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=u64::MAX / 2))]
     pub(crate) seed: u64,
-    /// At least so many states of each engine, distinct within a story.
+    /// Explore at least so many states of each engine, distinct within a story.
     #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_number)]
     pub(crate) states: u64,
-    /// At least so many states of crashes in recovery; those soon after it come on top.
+    /// Explore at least so many states of crashes in recovery; those soon after it come on top.
     #[arg(long, value_name = "N", default_value = "2k", value_parser = parse_number)]
     pub(crate) nested: u64,
     /// States of a crash point, where there are more; every two lines in all four combinations are
@@ -348,25 +360,26 @@ pub(crate) struct CrashArgs {
     /// other options too, as they were.
     #[arg(long, value_name = "SEED")]
     pub(crate) replay: Option<u64>,
-    /// Of the story that is replayed only so many transactions.
+    /// Run only so many transactions of the story that is replayed.
     #[arg(long, value_name = "N", requires = "replay",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) transactions: Option<u32>,
-    /// In place of the exploration: run a process under load, kill it with SIGKILL at a random time,
-    /// and so on, so often. Each next one verifies what the one before had acknowledged.
+    /// Kill real processes instead of exploring: run a process under load, kill it with SIGKILL at
+    /// a random time, and so on, so often. Each next one verifies what the one before had
+    /// acknowledged.
     #[arg(long, value_name = "N", value_parser = parse_positive,
           conflicts_with_all = ["inject", "replay", "list_faults", "states", "nested", "bound"])]
     pub(crate) kills: Option<u64>,
-    /// With --kills: the longest that a process lives, in milliseconds; more than its start takes.
+    /// Longest life of a process with --kills, in milliseconds; more than its start takes.
     #[arg(long, value_name = "N", default_value_t = faults::soak::LIFE.as_millis() as u64,
           value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub(crate) life_ms: u64,
-    /// With --kills, what a commit survives: process, adr, eadr, disk, by comma; stronger than the
-    /// medium's is modelled.
+    /// Domains with --kills, which say what a commit survives: process, adr, eadr, disk, by comma;
+    /// stronger than the medium's is modelled.
     #[arg(long, value_name = "LIST", default_value = "process,adr", value_parser = domains,
           requires = "kills")]
     pub(crate) domain: List<Domain>,
-    /// With --kills: directory to make the pools in [default: /dev/shm, else the directory for
+    /// Directory to make the pools in, with --kills [default: /dev/shm, else the directory for
     /// temporary files].
     #[arg(long, value_name = "DIR", requires = "kills")]
     pub(crate) path: Option<PathBuf>,
@@ -378,16 +391,16 @@ pub(crate) struct CrashArgs {
     pub(crate) json: Option<JsonTarget>,
 }
 
-/// When a commit returns.
+/// The moment at which a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CommitForm {
-    /// When the transaction is durable.
+    /// Return when the transaction is durable.
     Durable,
-    /// At once; durable with its group.
+    /// Return at once; the transaction is durable with its group.
     Grouped,
 }
 
-/// Who does the work that engines put off.
+/// The place where the work is done that engines put off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackgroundForm {
     /// The transactions, a part each.
@@ -405,7 +418,7 @@ impl From<BackgroundForm> for Background {
     }
 }
 
-/// What `bench recovery` kills.
+/// The workload that `bench recovery` kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WorkloadName {
     /// YCSB.

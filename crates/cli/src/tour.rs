@@ -1,22 +1,25 @@
 //! `perdura tour`: what Perdura is for, in under a minute and without options.
 //!
 //! 1. On the best medium there is, every engine gets a pool in `adr` (modelled, unless the medium
-//!    is persistent memory) and one in `process`. Both are loaded and run YCSB, balanced, low skew,
-//!    with durable commits; three rounds that go around the pools, of which the median counts.
+//!    is persistent memory) and one in `process`, and SQLite and LMDB get a database each. All are
+//!    loaded and run YCSB, balanced, low skew, with durable commits; three rounds that go around
+//!    the stores, of which the median counts.
 //! 2. Flushes and fences are counted in a pass of their own: a timed run counts nothing.
-//! 3. A child process on a third pool, in `process`, is killed with SIGKILL in the middle; a fresh
-//!    process reopens the pool and verifies every acknowledged transaction.
+//! 3. A child process on another pool, in `process`, or on another database of a peer, is killed
+//!    with SIGKILL in the middle; a fresh process reopens it and verifies every acknowledged
+//!    transaction.
 
 use std::sync::Arc;
 
+use peers::PeerKind;
 use perdura::{Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew, Spec, Workload};
 use workloads::{Commit, Measurement};
 
 use crate::args::TourArgs;
-use crate::bench::figures::PerTxn;
+use crate::bench::figures::{PerTxn, fine, whole};
 use crate::bench::ycsb::throughput;
-use crate::contestant::Contestant;
+use crate::contestant::{Contestant, Promise};
 use crate::failure::{Failure, say};
 use crate::host::Host;
 use crate::job::Job;
@@ -32,26 +35,48 @@ use crate::units::grouped;
 const ROUNDS: usize = 3;
 /// The domains in which engines are measured: the counted one first.
 const DOMAINS: [Domain; 2] = [Domain::Adr, Domain::Process];
+/// The databases beside them.
+const PEERS: [PeerKind; 2] = [PeerKind::Sqlite, PeerKind::Lmdb];
+/// The commands to go on with, and their purposes.
+const NEXT: [(&str, &str); 3] = [
+    (
+        "perdura bench ycsb --engine all --peer sqlite,lmdb --mix all",
+        "four mixtures of reads and updates; with --path DIR on your own medium",
+    ),
+    (
+        "perdura crash --engine nvm-inp",
+        "the states that a power cut can leave, each one recovered and verified",
+    ),
+    (
+        "perdura lab run P1 PEERS --quick && perdura lab report",
+        "all figures of the paper and more peers, as a page with plots, in about twenty minutes",
+    ),
+];
 
 /// Pools that are there at a time: those that are measured, and one that is killed.
-const POOLS: u64 = (EngineKind::ALL.len() * DOMAINS.len() + 1) as u64;
+const POOLS: u64 = (EngineKind::ALL.len() * DOMAINS.len() + PEERS.len() + 1) as u64;
 /// Bytes that a pool takes for a tuple, with its index and files. Measured were 1,570 on average,
 /// with what the transactions of a tour as it is had added.
 const TUPLE_BYTES: u64 = 1_600;
 /// Bytes of logs and old versions that all runs together add at most for a transaction of one.
 const TRANSACTION_BYTES: u64 = 250;
 
-/// What an engine came to.
+/// The results of a store.
 struct Row {
-    engine: EngineKind,
-    /// Transactions a second in each of [`DOMAINS`].
-    throughput: [f64; 2],
+    contestant: Contestant,
+    /// Transactions a second, by what a commit survives.
+    throughput: Vec<(Promise, f64)>,
     per_txn: PerTxn,
     kill: Outcome,
 }
 
 impl Row {
-    /// Whether it is not what it should be after the kill.
+    /// Returns its transactions a second where commits survive this.
+    fn with(&self, promise: Promise) -> Option<f64> {
+        self.throughput.iter().find(|(its, _)| *its == promise).map(|(_, throughput)| *throughput)
+    }
+
+    /// Returns true if it is not what it should be after the kill.
     fn is_broken(&self) -> bool {
         self.kill.found.lost > 0 || self.kill.found.surplus > 0
     }
@@ -78,52 +103,59 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
     let measured = measure(&spec, &scratch, &mut bar)?;
     let job = Job::Ycsb(spec.clone());
     let mut rows = Vec::new();
-    for (engine, throughput, per_txn) in measured {
-        let directory = scratch.directory(&format!("{engine}.killed"))?;
+    for Measured { contestant, throughput, per_txn } in measured {
+        let directory = scratch.directory(&format!("{contestant}.killed"))?;
         let kill = Kill {
-            contestant: Contestant::Engine(engine),
-            domain: Some(Domain::Process),
+            contestant,
+            domain: contestant.engine().map(|_| Domain::Process),
             run: run_options(1, Commit::Durable),
             tree_node_bytes: None,
             background: perdura::Background::Inline,
             job: &job,
             directory: &directory,
         };
-        rows.push(Row { engine, throughput, per_txn, kill: kill.run(&mut bar)? });
+        rows.push(Row { contestant, throughput, per_txn, kill: kill.run(&mut bar)? });
         scratch.discard(&directory);
     }
     drop(bar);
-    let modelled = !Domain::Adr.is_given_by(scratch.medium().natural);
-    Failure::or_verdict(print(&people(&host, &spec, &rows, modelled)), || {
-        if rows.iter().any(Row::is_broken) {
-            say("perdura: an engine did not hold what it had acknowledged; please report it");
-            return Err(Failure::Found);
+    Failure::or_verdict(print(&people(&host, &spec, &rows)), || {
+        for row in rows.iter().filter(|row| row.is_broken()) {
+            say(format_args!(
+                "perdura: {} did not hold what it had acknowledged; please report it",
+                row.contestant
+            ));
         }
-        Ok(())
+        if rows.iter().any(Row::is_broken) { Err(Failure::Found) } else { Ok(()) }
     })
 }
 
-type Measured = (EngineKind, [f64; 2], PerTxn);
+/// The figures of a store before the kill.
+struct Measured {
+    contestant: Contestant,
+    throughput: Vec<(Promise, f64)>,
+    per_txn: PerTxn,
+}
 
-/// Throughput in each domain, and what a transaction costs.
+/// Measures engines in each domain, and peers; counts what a transaction costs.
 fn measure(spec: &Spec, scratch: &Scratch, bar: &mut Bar) -> Result<Vec<Measured>, Failure> {
     let workload = Arc::new(Workload::generate(spec)?);
+    let engine = |kind| DOMAINS.map(|domain| (Contestant::Engine(kind), Some(domain)));
+    let engines = EngineKind::ALL.into_iter().flat_map(engine);
+    let peers = PEERS.map(|kind| (Contestant::Peer(kind), None));
     let mut racers = Vec::new();
-    for engine in EngineKind::ALL {
-        for domain in DOMAINS {
-            let setup = Setup {
-                contestant: Contestant::Engine(engine),
-                directory: scratch.directory(&format!("{engine}.{domain}"))?,
-                medium: scratch.medium().clone(),
-                domain: Some(domain),
-                background: perdura::Background::Inline,
-                statements: false,
-                inline: false,
-                run: run_options(1, Commit::Durable),
-                workload: workload.clone(),
-            };
-            racers.push(Racer::start(setup, bar)?);
-        }
+    for (number, (contestant, domain)) in engines.chain(peers).enumerate() {
+        let setup = Setup {
+            contestant,
+            directory: scratch.directory(&format!("{contestant}.{number}"))?,
+            medium: scratch.medium().clone(),
+            domain,
+            background: perdura::Background::Inline,
+            statements: false,
+            inline: false,
+            run: run_options(1, Commit::Durable),
+            workload: workload.clone(),
+        };
+        racers.push(Racer::start(setup, bar)?);
     }
     let mut rounds: Vec<Vec<Measurement>> = racers.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
@@ -131,44 +163,52 @@ fn measure(spec: &Spec, scratch: &Scratch, bar: &mut Bar) -> Result<Vec<Measured
             rounds.push(racer.run(&workload, bar)?);
         }
     }
-    let mut measured = Vec::new();
-    let both = racers.chunks(DOMAINS.len()).zip(rounds.chunks(DOMAINS.len()));
-    for (engine, (racers, rounds)) in EngineKind::ALL.into_iter().zip(both) {
-        let counted = racers[0].count(&workload, bar)?;
-        let per_txn = PerTxn::new(counted.as_ref(), spec.transactions);
-        let throughput = [throughput(&rounds[0]).0, throughput(&rounds[1]).0];
-        measured.push((engine, throughput, per_txn));
+    let mut measured: Vec<Measured> = Vec::new();
+    for (racer, rounds) in racers.iter().zip(&rounds) {
+        let (contestant, found) = (racer.contestant(), (racer.promise(), throughput(rounds).0));
+        match measured.last_mut() {
+            Some(last) if last.contestant == contestant => last.throughput.push(found),
+            _ => {
+                let counted = racer.count(&workload, bar)?;
+                let per_txn = PerTxn::new(counted.as_ref(), spec.transactions);
+                measured.push(Measured { contestant, throughput: vec![found], per_txn });
+            }
+        }
     }
     Ok(measured)
 }
 
-fn people(host: &Host, spec: &Spec, rows: &[Row], modelled: bool) -> String {
-    let adr = if modelled { "adr (modelled)" } else { "adr" };
-    let head = [
-        "engine".to_owned(),
-        format!("txn/s {adr}"),
-        "flushes/txn".to_owned(),
-        "fences/txn".to_owned(),
-        "txn/s process".to_owned(),
-        "reopen ms".to_owned(),
-        "acknowledged".to_owned(),
-        "lost".to_owned(),
-    ];
-    let whole = |value: f64| grouped(value.round() as u64);
-    let fine = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+/// Returns the different promises of these stores, in the order in which they come.
+fn promises(rows: &[Row]) -> Vec<Promise> {
+    let mut promises = Vec::new();
+    for (promise, _) in rows.iter().flat_map(|row| &row.throughput) {
+        if !promises.contains(promise) {
+            promises.push(*promise);
+        }
+    }
+    promises
+}
+
+fn people(host: &Host, spec: &Spec, rows: &[Row]) -> String {
+    let promises = promises(rows);
+    let (counted, others) = promises.split_first().expect("every engine has a promise");
+    let rate = |promise: &Promise| format!("txn/s {}", promise.text());
+    let head: Vec<String> = ["store".into(), rate(counted)]
+        .into_iter()
+        .chain(["flushes/txn", "fences/txn"].map(String::from))
+        .chain(others.iter().map(rate))
+        .chain(["reopen ms", "acknowledged", "lost"].map(String::from))
+        .collect();
+    let rate = |row: &Row, promise: &Promise| row.with(*promise).map_or("-".into(), whole);
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            vec![
-                row.engine.to_string(),
-                whole(row.throughput[0]),
-                fine(row.per_txn.flushed_lines),
-                fine(row.per_txn.fences),
-                whole(row.throughput[1]),
-                format!("{:.3}", row.kill.found.first_commit_ms),
-                grouped(row.kill.acknowledged),
-                grouped(row.kill.found.lost),
-            ]
+            let mut cells = vec![row.contestant.to_string(), rate(row, counted)];
+            cells.extend([fine(row.per_txn.flushed_lines), fine(row.per_txn.fences)]);
+            cells.extend(others.iter().map(|promise| rate(row, promise)));
+            cells.push(format!("{:.3}", row.kill.found.first_commit_ms));
+            cells.extend([grouped(row.kill.acknowledged), grouped(row.kill.found.lost)]);
+            cells
         })
         .collect();
     let mut text = host.line();
@@ -179,18 +219,68 @@ fn people(host: &Host, spec: &Spec, rows: &[Row], modelled: bool) -> String {
     );
     text += &table(&head, &cells, 1);
     text.push('\n');
-    text += &legend(adr, modelled);
+    text += &comparison(rows);
+    text += &legend(&promises);
+    text += "\nNext:\n";
+    for (command, purpose) in NEXT {
+        text += &format!("  {command}\n      {purpose}\n");
+    }
     text
 }
 
-/// What the columns mean, and what was not shown.
-fn legend(adr: &str, modelled: bool) -> String {
-    let mut text = format!("{adr}: survives power loss on persistent memory");
-    if modelled {
-        text += "; here its flushes and fences are executed and counted, but this medium does not keep what they promise";
+/// Returns how much NVM-InP does of what each peer does that promises as much; nothing if none does.
+fn comparison(rows: &[Row]) -> String {
+    let ours = rows.iter().find(|row| row.contestant == Contestant::Engine(EngineKind::NvmInp));
+    let times = |row: &Row| {
+        let name = row.contestant.peer()?;
+        let (promise, theirs) = row.throughput.first()?;
+        let ours = ours?.with(*promise)?;
+        Some(format!("{:.1} times as many as {name}", ours / theirs.max(1e-9)))
+    };
+    let all: Vec<String> = rows.iter().filter_map(times).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("Transactions of nvm-inp, equally durable: {}.\n", all.join(", ")),
     }
-    text += ".\nprocess: survives kill -9, out-of-memory kills and upgrades, not a reboot.\n";
-    text += "reopen: from the open call of a fresh process to its first durable commit, after SIGKILL in the middle of a run in `process`.\n";
+}
+
+/// Returns what the columns mean, and what was not shown.
+fn legend(promises: &[Promise]) -> String {
+    let mut text = String::new();
+    for promise in promises {
+        text += &match (promise.domain, promise.modelled) {
+            (Some(Domain::Process), _) => {
+                "process: survives kill -9, out-of-memory kills and upgrades, not a reboot.".into()
+            }
+            (Some(Domain::Disk), _) => "disk: survives power loss on this disk.".into(),
+            (_, false) => format!("{}: survives power loss on persistent memory.", promise.text()),
+            (_, true) => format!(
+                "{}: survives power loss on persistent memory; here its flushes and fences are executed and counted, but this medium does not keep what they promise.",
+                promise.text()
+            ),
+        };
+        text.push('\n');
+    }
+    text += "sqlite, lmdb: at their durable settings (docs/peers.md). They ask the kernel to sync, which costs nothing where the medium is memory.\n";
+    text += "reopen: from the open call of a fresh process to its first durable commit, after SIGKILL in the middle of a run (engines: in `process`).\n";
     text += "lost: acknowledged transactions that were not there after that kill. This is process evidence: the kernel keeps the pages of a killed process, so a kill shows nothing about flushes, and power loss was not tried.\n";
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn the_commands_to_go_on_with_are_commands() {
+        for (commands, _) in NEXT {
+            for command in commands.split(" && ") {
+                let parsed = Cli::try_parse_from(command.split(' '));
+                assert!(parsed.is_ok(), "{command}: {:?}", parsed.err());
+            }
+        }
+    }
 }

@@ -545,18 +545,31 @@ fn a_kill_while_a_thread_works_in_the_background_loses_nothing() {
 }
 
 #[test]
-fn the_tour_shows_every_engine_and_what_was_not_shown() {
+fn the_tour_shows_every_engine_beside_peers_and_what_was_not_shown() {
     let ran = run(&["tour", "--tuples", "300", "--txns", "1k"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    for engine in ["inp", "nvm-inp"] {
-        let row = ran.out.lines().find(|line| line.split_whitespace().next() == Some(engine));
-        let lost = row.and_then(|row| row.split_whitespace().last());
-        assert_eq!(lost, Some("0"), "{}", ran.out);
-    }
-    assert!(ran.out.contains("process evidence"), "{}", ran.out);
+    let head = ran.out.lines().find(|line| line.starts_with("store ")).expect("a table");
     let rule = ran.out.lines().find(|line| line.starts_with("-----")).expect("a table");
-    let rows = ran.out.lines().filter(|line| line.split_whitespace().count() == 8);
-    assert!(rows.chain([rule]).all(|row| row.chars().count() <= 100), "{}", ran.out);
+    let names = perdura::EngineKind::ALL.map(perdura::EngineKind::name);
+    for name in names.into_iter().chain(["sqlite", "lmdb"]) {
+        let row = ran.out.lines().find(|line| line.split_whitespace().next() == Some(name));
+        let row = row.unwrap_or_else(|| panic!("no {name} in {}", ran.out));
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells.last(), Some(&"0"), "lost: {}", ran.out);
+        // Every store was killed with work acknowledged, and each has a throughput.
+        let number = |cell: &str| cell.replace(',', "").parse::<f64>().unwrap_or(0.0);
+        assert!(number(cells[cells.len() - 2]) >= 1000.0, "{}", ran.out);
+        let rates = cells[1..cells.len() - 3].iter().filter(|cell| number(cell) > 0.0).count();
+        let (engine, counted) = (names.contains(&name), 2);
+        assert_eq!(rates, if engine { 2 + counted } else { 1 }, "{name}: {}", ran.out);
+        assert!(row.chars().count() <= 100, "{}", ran.out);
+    }
+    assert!(head.chars().count() <= 100 && rule.chars().count() <= 100, "{}", ran.out);
+    assert!(ran.out.contains("process evidence"), "{}", ran.out);
+    // What to do next stands at the end: three commands.
+    let (_, next) = ran.out.split_once("\nNext:\n").expect("the end");
+    let commands = next.lines().filter(|line| line.starts_with("  perdura "));
+    assert_eq!((commands.count(), next.lines().count()), (3, 6), "{next}");
 }
 
 /// It says so before it begins, and where it looked.

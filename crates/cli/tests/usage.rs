@@ -116,6 +116,30 @@ fn help_names_every_option_of_the_benchmarks() {
     assert!(!hidden.contains("--tuples"), "{hidden}");
 }
 
+/// The whole text, to the letter: it says what a newcomer is about to run.
+#[test]
+fn the_help_of_the_tour_says_what_it_does() {
+    assert_eq!(
+        help(&["tour"], "100000"),
+        "\
+Show in under a minute what Perdura does: measure every engine beside SQLite and LMDB, kill, reopen, verify
+
+Usage: perdura tour [OPTIONS]
+
+Options:
+      --path <DIR>  Directory to make the pools in [default: /dev/shm if it has room for them, else the directory for temporary files]
+  -h, --help        Print help
+
+Each engine gets a database in the domain adr, modelled unless the medium is persistent memory, and one in process. SQLite and LMDB get one each, at their durable settings. All have 50,000 tuples of 1 KB and run 100,000 transactions of YCSB, half of them updates, each durable by itself, on one thread: three times in turns, of which the median counts. Flushes and fences are counted apart. Then a process with another database of each is killed with SIGKILL in the middle of its work, and a fresh process looks for every acknowledged transaction. Nothing is left behind.
+
+Exit code 1: a store failed, or lost what it had acknowledged.
+
+Example:
+  perdura tour
+"
+    );
+}
+
 #[test]
 fn wrong_usage_is_told_by_exit_code_2() {
     for arguments in [
