@@ -132,3 +132,68 @@ fn an_error_names_the_file_that_it_is_about_and_no_other() {
         assert!(said.starts_with(&format!("perdura: {name}: exists already")), "{said}");
     }
 }
+
+/// The options that do not fit are named, and no others.
+#[test]
+fn a_database_that_is_there_takes_no_options_of_a_new_one() {
+    let place = Place::new(EngineKind::NvmInp);
+    for (options, named) in [
+        (&["--option", "page_bytes=8KiB"][..], "--option is for a new database; leave it out"),
+        (&["--model"], "--model is for a new database; leave it out"),
+        (&["--domain", "process"], "--domain is for a new database; leave it out"),
+        (
+            &["--option", "page_bytes=8KiB", "--schema", "x", "--engine", "cow"],
+            "--schema, --engine, --option are for a new database; leave them out",
+        ),
+    ] {
+        let ran = place.pool(&[&["load", "@db", "@lines"], options].concat());
+        assert_eq!(ran.code, Some(2), "{options:?}: {ran:?}");
+        let said = format!("{} exists, and {named}", place.at("db").display());
+        assert!(ran.err.contains(&said), "{options:?}: {}", ran.err);
+    }
+}
+
+/// A batch ends at 1 MiB, however many lines it may have: so says the help.
+#[test]
+fn the_help_of_a_batch_has_both_its_limits() {
+    let help = run(&["pool", "load", "--help"]).out;
+    let (_, batch) = help.split_once("--batch <N>").expect("an option");
+    let (batch, _) = batch.split_once("[default: 1000]").expect("a default");
+    assert!(batch.contains("1 MiB"), "{batch}");
+
+    let place = Place::new(EngineKind::NvmInp);
+    place.write(
+        "schema",
+        br#"{"tables": [{"name": "t", "key": ["k"], "indexes": [], "columns": [
+            {"name": "k", "kind": "u64"}, {"name": "v", "kind": {"text": {"max": 700000}}}]}]}"#,
+    );
+    let new = ["create", "@wide", "--schema", "@schema", "--limit", "256MiB"];
+    assert_eq!(place.pool(&new).code, Some(0));
+    let text = "x".repeat(600_000);
+    let line = |k| format!("{{\"table\":\"t\",\"tuple\":{{\"k\":{k},\"v\":\"{text}\"}}}}\n");
+    let lines: String = [1, 2, 3, 3].map(line).concat();
+    place.write("wide-lines", lines.as_bytes());
+    let said = place.said(&["load", "@wide", "@wide-lines"]);
+    assert!(said.contains("before line 3 are loaded"), "{said}");
+}
+
+/// A default that its column cannot hold is told with how such a value is written.
+#[test]
+fn a_wrong_default_is_told_with_what_to_do() {
+    let place = Place::new(EngineKind::NvmInp);
+    for (kind, default, said) in [
+        (r#""u8""#, "256", "column `c` holds u8 from 0 to 255, not 256"),
+        (r#""timestamp""#, r#""2026-01-31""#, "a timestamp is written as \"2015-06-04T12:30:00Z\""),
+        (r#"{"bytes": {"max": 2}}"#, r#""ab""#, "bytes are written as {\"hex\": \"00ff\"}"),
+    ] {
+        let schema = format!(
+            r#"{{"tables": [{{"name": "t", "key": ["k"], "columns": [{{"name": "k", "kind": "u8"}},
+                {{"name": "c", "kind": {kind}, "default": {default}}}]}}]}}"#
+        );
+        place.write("schema", schema.as_bytes());
+        let found = place.said(&["create", "@new", "--schema", "@schema"]);
+        let whole = "table `t` has a default that its column cannot hold: ";
+        assert!(found.contains(whole) && found.contains(said), "{found}");
+        assert!(!place.at("new").exists());
+    }
+}

@@ -146,8 +146,8 @@ pub(crate) struct CreateArgs {
 /// Options for making a new database.
 #[derive(Debug, Args)]
 pub(crate) struct NewDatabase {
-    /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log [default: that of a backup; else
-    /// nvm-inp, on a disk inp].
+    /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log [default: that of the backup, if there
+    /// is one; else inp on a disk, nvm-inp on any other medium].
     #[arg(long, value_parser = EngineKind::from_str)]
     pub(crate) engine: Option<EngineKind>,
     /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr, disk
@@ -158,13 +158,14 @@ pub(crate) struct NewDatabase {
     /// medium does not keep its promise.
     #[arg(long)]
     pub(crate) model: bool,
-    /// Partitions [default: those of a backup or dump; else 1].
+    /// Number of partitions [default: that of the backup or dump, if there is one; else 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) partitions: Option<u32>,
     /// Size up to which the pool may ever grow [default: 64GiB].
     #[arg(long, value_name = "SIZE", value_parser = parse_number)]
     pub(crate) limit: Option<u64>,
-    /// An option of the engine; can be given several times. `perdura pool options` lists them.
+    /// An option of the engine, which can be given several times; `perdura pool options` lists all
+    /// with their defaults.
     #[arg(long, value_name = "NAME=VALUE", value_parser = OptionValue::parse)]
     pub(crate) option: Vec<OptionValue>,
 }
@@ -202,15 +203,18 @@ pub(crate) struct OptionsArgs {
 }
 
 impl NewDatabase {
-    /// Returns true if any of it was said.
-    pub(crate) fn is_named(&self) -> bool {
+    /// Returns the options that were given, as the command line has them.
+    pub(crate) fn named(&self) -> Vec<&'static str> {
         let Self { engine, domain, model, partitions, limit, option } = self;
-        engine.is_some()
-            || domain.is_some()
-            || *model
-            || partitions.is_some()
-            || limit.is_some()
-            || !option.is_empty()
+        let all = [
+            (engine.is_some(), "--engine"),
+            (domain.is_some(), "--domain"),
+            (*model, "--model"),
+            (partitions.is_some(), "--partitions"),
+            (limit.is_some(), "--limit"),
+            (!option.is_empty(), "--option"),
+        ];
+        all.into_iter().filter_map(|(given, name)| given.then_some(name)).collect()
     }
 }
 
@@ -225,8 +229,8 @@ pub(crate) struct BackupArgs {
     /// too: with what is left. It counts as closed afterwards.
     #[arg(long)]
     pub(crate) accept_loss: bool,
-    /// Directory for the copy of a database that another process has open [default: the
-    /// database's, whose medium it has there]
+    /// Directory for the copy of a database that another process has open [default: that of the
+    /// database, so that the copy is on the same medium].
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
     /// Write what was done as JSON to a file, or to standard output with `-`.
@@ -264,8 +268,8 @@ pub(crate) struct DumpArgs {
     /// what is left. It counts as closed afterwards.
     #[arg(long)]
     pub(crate) accept_loss: bool,
-    /// Directory for the copy of a database that another process has open [default: the
-    /// database's, whose medium it has there]
+    /// Directory for the copy of a database that another process has open [default: that of the
+    /// database, so that the copy is on the same medium].
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
 }
@@ -280,7 +284,8 @@ pub(crate) struct LoadArgs {
     /// Treatment of a tuple whose primary key is there already.
     #[arg(long, value_enum, default_value_t = ExistingForm::Refuse)]
     pub(crate) existing: ExistingForm,
-    /// Lines that are loaded together, all or nothing.
+    /// Lines that are loaded together, all or nothing. A batch ends sooner once it has 1 MiB, and
+    /// where the next line belongs into another partition.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = parse_positive)]
     pub(crate) batch: u64,
     /// The tables of a new database, as for `perdura pool create` [default: those of the dump].
@@ -301,11 +306,11 @@ pub(crate) struct LoadArgs {
 /// The treatment of a tuple whose primary key is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExistingForm {
-    /// Refuse it: the load fails.
+    /// Fail.
     Refuse,
-    /// The one that is there stays.
+    /// Keep the one that is there.
     Skip,
-    /// Let it take the other one's place.
+    /// Replace the one that is there.
     Replace,
 }
 

@@ -14,11 +14,8 @@ use crate::output::check_target;
 
 pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let there = args.file.symlink_metadata().is_ok();
-    if there && (args.schema.is_some() || args.new.is_named()) {
-        return Err(Failure::Usage(format!(
-            "{} exists: a schema, engine, domain, number of partitions or limit is for a new database",
-            args.file.display()
-        )));
+    if there {
+        refuse_options_of_new(args)?;
     }
     if !there && args.accept_loss {
         return Err(Failure::Usage("--accept-loss is for a database that exists".into()));
@@ -48,6 +45,22 @@ pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let made = if there { "" } else { "created and " };
     let done = format!("{to}: {made}loaded from {name}");
     report_copy(&done, (&name, &to), &summary, None, args.json.as_ref())
+}
+
+/// Refuses options that only a new database takes.
+fn refuse_options_of_new(args: &LoadArgs) -> Result<(), Failure> {
+    let schema = args.schema.is_some().then_some("--schema");
+    let named: Vec<&str> = schema.into_iter().chain(args.new.named()).collect();
+    let (is, it) = match named.len() {
+        0 => return Ok(()),
+        1 => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    Err(Failure::Usage(format!(
+        "{} exists, and {} {is} for a new database; leave {it} out, or name a file that does not exist",
+        args.file.display(),
+        named.join(", ")
+    )))
 }
 
 /// Returns what else can be done with a tuple that is there already.

@@ -210,8 +210,9 @@ fn defaults(table: &TableSchema) -> Result<Vec<Option<Constant>>, StorageError> 
             checked = Err(wrong_uuid(column, 0));
         }
         checked.map_err(|error| {
-            let why = format!("table `{}`: the default is none: {error}", table.name);
-            StorageError::Schema(why)
+            let (name, hint) = (&table.name, constant.hint(column.kind));
+            let why = "a default that its column cannot hold";
+            StorageError::Schema(format!("table `{name}` has {why}: {error}{hint}"))
         })?;
         found.resize(table.columns.len(), None);
         found[number] = resolved;

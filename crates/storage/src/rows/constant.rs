@@ -73,6 +73,25 @@ impl Constant {
         })
     }
 
+    /// Returns how a value of this type is written, if text was written that is none.
+    pub(crate) fn hint(&self, kind: ColumnType) -> &'static str {
+        match (kind, self) {
+            (ColumnType::Timestamp, Self::Text(_)) => {
+                "; a timestamp is written as \"2015-06-04T12:30:00Z\""
+            }
+            (ColumnType::Uuid, Self::Text(_)) => {
+                "; a uuid is written as \"123e4567-e89b-12d3-a456-426614174000\""
+            }
+            (ColumnType::F64, Self::Text(_)) => {
+                "; the only text for one is \"NaN\", \"Infinity\" or \"-Infinity\""
+            }
+            (ColumnType::Bytes { .. }, Self::Text(_)) => {
+                "; bytes are written as {\"hex\": \"00ff\"}"
+            }
+            _ => "",
+        }
+    }
+
     /// The value.
     pub fn value(&self) -> Value<'_> {
         match self {
@@ -209,7 +228,11 @@ mod tests {
     #[test]
     fn a_default_that_its_column_cannot_have_is_refused() {
         for (kind, default, said) in [
-            (ColumnType::U8, "256", "column `c` holds u8 from 0 to 255, not 256"),
+            (
+                ColumnType::U8,
+                "256",
+                "has a default that its column cannot hold: column `c` holds u8 from 0 to 255, not 256",
+            ),
             (ColumnType::U8, "-1", "column `c` holds u8 from 0 to 255, not -1"),
             (ColumnType::U8, "\"1\"", "column `c` holds u8, not text"),
             (ColumnType::U64, "1.0", "column `c` holds u64, not f64"),
@@ -219,12 +242,12 @@ mod tests {
                 "column `c` holds i64 from -9223372036854775808 to 9223372036854775807, not 9223372036854775808",
             ),
             (ColumnType::Bool, "1", "column `c` holds bool, not u64"),
-            (ColumnType::F64, "\"nan\"", "column `c` holds f64, not text"),
-            (ColumnType::Timestamp, "\"1970-01-01\"", "column `c` holds timestamp, not text"),
-            (ColumnType::Uuid, "\"00\"", "column `c` holds uuid, not text"),
+            (ColumnType::F64, "\"nan\"", "column `c` holds f64, not text; the only text"),
+            (ColumnType::Timestamp, "\"1970-01-01\"", "not text; a timestamp is written as \"20"),
+            (ColumnType::Uuid, "\"00\"", "column `c` holds uuid, not text; a uuid is written as"),
             (ColumnType::Uuid, "{\"hex\": \"\"}", "column `c` holds a uuid of 16 bytes, not 0"),
             (ColumnType::Text { max: 2 }, "\"abc\"", "column `c` holds at most 2 bytes, not 3"),
-            (ColumnType::Bytes { max: 2 }, "\"ab\"", "column `c` holds at most 2 bytes, not text"),
+            (ColumnType::Bytes { max: 2 }, "\"ab\"", "not text; bytes are written as {\"hex\""),
             (ColumnType::Bytes { max: 2 }, "{\"hex\": \"0\"}", "bytes are written as"),
             (ColumnType::Bytes { max: 2 }, "{\"hex\": \"+f\"}", "bytes are written as"),
             (ColumnType::Bytes { max: 2 }, "{\"hexa\": \"00\"}", "bytes are written as"),
