@@ -1,5 +1,5 @@
 //! Calls within calls: each pair of what a thread has open and what it calls meanwhile returns at
-//! once, with an answer or with [`Error::Nested`], and as the table of docs/guarantees.md says.
+//! once, with an answer or with [`Error::Nested`], and as the table of docs/nested-calls.md says.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use perdura::{
     Options, Row, Schema, TableSchema, Ticket, Value,
 };
 
-const DOCUMENT: &str = include_str!("../../../../docs/guarantees.md");
+const DOCUMENT: &str = include_str!("../../../../docs/nested-calls.md");
 const BEGIN: &str = "<!-- nested calls -->\n";
 const END: &str = "<!-- end of nested calls -->\n";
 
@@ -280,7 +280,7 @@ fn each_call_within_another_one_answers_as_the_table_says() {
     };
     let from = DOCUMENT.find(BEGIN).expect("the table's beginning") + BEGIN.len();
     let to = DOCUMENT.find(END).expect("the table's end");
-    assert_eq!(&DOCUMENT[from..to], table, "docs/guarantees.md has another table:\n{table}");
+    assert_eq!(&DOCUMENT[from..to], table, "docs/nested-calls.md has another table:\n{table}");
 }
 
 #[test]
