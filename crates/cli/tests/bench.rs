@@ -491,7 +491,7 @@ fn groups_and_partitions_survive_a_kill_too() {
     }
 }
 
-/// What can acknowledge nothing before it ends cannot be killed in the middle.
+/// A process that can acknowledge nothing before it ends cannot be killed in the middle.
 #[test]
 fn a_group_that_never_gets_full_is_refused() {
     let kill = ["bench", "recovery", "--commit", "grouped"];

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// So many that copying them takes a while.
 const TUPLES: u64 = 60_000;
-/// How often a command may be done before it could be cut off.
+/// The number of times that a command may be done before it could be cut off.
 const TRIES: usize = 400;
 
 struct Place(tempfile::TempDir);

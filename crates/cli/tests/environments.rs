@@ -152,7 +152,7 @@ fn a_copy_on_a_weaker_medium_says_how_it_is_taken_over() {
     }
 }
 
-/// Where no namespace can be had, this shows nothing.
+/// Shows nothing where no namespace can be had.
 #[test]
 fn a_database_that_nobody_may_write_to_is_taken_over() {
     for engine in ENGINES {

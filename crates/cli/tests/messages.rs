@@ -118,7 +118,7 @@ fn a_table_is_dumped_once() {
     assert!(said.contains("no table `T`; the database has `t`; did you mean `t`?"), "{said}");
 }
 
-/// Where two files are named, it is told which one is wrong.
+/// The message tells which one is wrong, where two files are named.
 #[test]
 fn an_error_names_the_file_that_it_is_about_and_no_other() {
     let place = Place::new(EngineKind::NvmLog);

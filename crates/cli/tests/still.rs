@@ -16,7 +16,7 @@ use common::{perdura, run};
 use perdura::{ColumnType, Database, EngineKind, Options, Row, Schema, TableSchema, Value};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where the writer's database is, for the process that is the writer.
+/// The variable with the place of the writer's database, for the process that is the writer.
 const WRITER: &str = "PERDURA_TEST_WRITER";
 const ACCOUNTS: u64 = 50;
 const EACH: i64 = 1000;
@@ -136,7 +136,7 @@ impl Writer {
         self.rounds()
     }
 
-    /// Whether all of its threads have stopped: the last one does when it runs next.
+    /// Returns true if all of its threads have stopped: the last one does when it runs next.
     fn has_stopped(&self) -> bool {
         let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("threads");
         let mut names = threads.map(|one| one.unwrap().file_name().into_string().unwrap());
@@ -208,7 +208,7 @@ fn end_backup(backup: Child) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Whether a command has left its directory behind.
+/// Returns true if a command has left its directory behind.
 fn scratch_in(directory: &Path) -> bool {
     let mut names = fs::read_dir(directory).unwrap().map(|one| one.unwrap().file_name());
     names.any(|name| name.to_string_lossy().starts_with("perdura-scratch"))

@@ -213,7 +213,7 @@ fn completions_exist_for_the_common_shells() {
     }
 }
 
-/// Whoever takes no complaints still gets the exit code.
+/// A standard error that takes nothing leaves the exit code as it is.
 #[test]
 fn a_full_standard_error_changes_nothing() {
     for (arguments, code) in [(&["pool", "info", "/nowhere"][..], 1), (&["lab", "run", "P9"], 2)] {

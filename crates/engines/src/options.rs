@@ -31,7 +31,7 @@ pub struct Setup {
     /// A partition that is opened was closed: what else could be the trace of a crash, such as a
     /// torn log, is damage then.
     pub closed: bool,
-    /// Where partitions end, by their numbers; empty if that is not known. A log that ends elsewhere is
+    /// The ends of partitions, by their numbers; empty if that is not known. A log that ends elsewhere is
     /// of another moment, and is refused before anything is removed.
     pub ends: Arc<[End]>,
     /// A partition is salvaged whose log may end before its checkpoint does, so that of some

@@ -53,7 +53,8 @@ fn payload(number: u64) -> Vec<u8> {
     (0..seed % (LONGEST + 1)).map(|at| (seed >> (at % 57)) as u8).collect()
 }
 
-/// How many transactions a sound ledger has had, 0 if not even its total is there.
+/// Returns the number of transactions that a sound ledger has had, 0 if not even its total is
+/// there.
 fn transactions(db: &Database) -> Result<u64, Error> {
     let (entry, total) = (db.table("entry")?, db.table("total")?);
     db.check()?;

@@ -78,7 +78,7 @@ unsafe impl GlobalAlloc for Failing {
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
-/// What a child says: transactions that are acknowledged, plus one, or zero while there is no
+/// The words of a child: transactions that are acknowledged, plus one, or zero while there is no
 /// database; and allocations that it has made.
 struct Said {
     acknowledged: AtomicU64,
@@ -119,7 +119,7 @@ impl Place for OnHost<'_> {
     fn mend(&self) {}
 }
 
-/// What a child does: its exit code is 0 if it came to the end, 3 after an error.
+/// The work of a child: its exit code is 0 if it came to the end, 3 after an error.
 fn child(place: &OnHost<'_>, plan: &Plan, left: u64, said: &Said) -> libc::c_int {
     // SAFETY: concerns this process, which has no other thread.
     unsafe {

@@ -24,7 +24,7 @@ use faults::failing::{Place, Ran, Run};
 use faults::items::{Model, Tables, compare, schema};
 use perdura::{Database, Domain, EngineKind, Error, Native, Options};
 
-/// How the point that is visited behaves.
+/// The behaviour of the point that is visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// It fails.
@@ -88,7 +88,7 @@ const INTERRUPTED: [libc::c_long; 8] = [
 
 const SYNCS: [libc::c_long; 3] = [libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_msync];
 
-/// What the calls of a thread do.
+/// The state of a thread's calls.
 #[derive(Clone, Copy)]
 struct Calls {
     /// `None`: all succeed.
@@ -101,7 +101,7 @@ struct Calls {
 
 thread_local! {
     static CALLS: Cell<Calls> = const { Cell::new(Calls { way: None, left: 0, hit: -1 }) };
-    /// Whether the thread is in the allocator.
+    /// True while the thread is in the allocator.
     static ALLOCATES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -158,7 +158,7 @@ fn error_of(call: libc::c_long) -> libc::c_int {
     FAILING.iter().find(|(one, _)| *one == call).map_or(libc::EIO, |(_, error)| *error)
 }
 
-/// What a call returns that the filter has stopped.
+/// Returns what a call returns that the filter has stopped.
 fn answer(call: libc::c_long, mut arguments: [libc::c_long; 6]) -> libc::c_long {
     let mut calls = CALLS.get();
     // The test's own words, and the allocator's calls.
@@ -470,7 +470,7 @@ fn a_file_that_was_created_and_never_used_is_no_damage() {
     });
 }
 
-/// Whoever creates, opens, or closes a database, or commits, hears of each sync that fails.
+/// A sync that fails is told to whoever creates, opens, or closes a database, or commits.
 #[test]
 fn a_sync_that_fails_is_told_at_once() {
     with_stopped_calls(|| {
@@ -522,8 +522,8 @@ fn a_sync_that_fails_is_told_at_once() {
     });
 }
 
-/// Where the log is long at opening, the next segment is begun at once. When that fails, the database
-/// is none that was closed any more, and what there is of the segment no damage.
+/// The next segment is begun at once where the log is long at opening. When that fails, the
+/// database is none that was closed any more, and what there is of the segment no damage.
 #[test]
 fn an_opening_that_fails_when_it_has_begun_a_segment_leaves_no_damage() {
     with_stopped_calls(|| {

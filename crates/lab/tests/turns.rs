@@ -26,13 +26,13 @@ fn plan(results: &Results) -> Plan {
     Plan::new(results, &experiments, sizes, identity("c", SEED)).expect("planned")
 }
 
-/// Where is measured.
+/// Returns the directory to measure in.
 fn place() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// Whether a file system is one of those that have nothing but pages, as coreutils know it.
+/// Returns true if a file system is one of those that have nothing but pages, as coreutils know it.
 fn is_in_memory(path: &Path) -> bool {
     let named = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output().expect("stat");
     ["tmpfs", "ramfs", "hugetlbfs"].contains(&String::from_utf8_lossy(&named.stdout).trim())

@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 const TUPLES: u64 = 50_000;
 const COLUMNS: usize = 5;
 const LONGEST: usize = 200;
-/// How often space is looked at in a fifth.
+/// The number of times that space is looked at in a fifth.
 const LOOKS: u64 = 200;
 /// Growth that is still flat.
 const FLAT: f64 = 0.02;
@@ -53,7 +53,7 @@ fn main() -> Result<(), Error> {
     Err(Error::user(format!("space is not flat: {}", grows.join(", "))))
 }
 
-/// Whether the space of an engine stays flat.
+/// Returns true if the space of an engine stays flat.
 fn churn(path: &std::path::Path, engine: EngineKind, operations: u64) -> Result<bool, Error> {
     let columns = (0..COLUMNS).fold(
         TableSchema::new("thing").column("id", ColumnType::U64),

@@ -1,4 +1,4 @@
-//! Who has a partition when, and what wakes the thread in the background, under a scheduler that
+//! The turns of a partition, and the waking of the thread in the background, under a scheduler that
 //! chooses the interleaving. The sources are those of the crate, compiled a second time over the
 //! scheduler's locks. A waiter that nobody wakes is a deadlock, which the scheduler reports.
 
@@ -51,7 +51,7 @@ mod sync {
     }
 }
 
-/// What `parking_lot::RwLock` promises, over the scheduler's locks.
+/// The promise of `parking_lot::RwLock`, over the scheduler's locks.
 mod lock {
     use std::ops::{Deref, DerefMut};
     use std::sync;
@@ -268,7 +268,7 @@ use crate::sharing::Syncs;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::turns::Turns;
 
-/// How long one waits who holds another partition.
+/// The time that one waits who holds another partition.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `story` under so many random schedules, and as many that change threads rarely.
@@ -283,7 +283,7 @@ fn interleave(schedules: usize, story: impl Fn() + Send + Sync + Copy + 'static)
         + run(Box::new(PctScheduler::new_from_seed(8, 3, schedules)))
 }
 
-/// What is in a partition: work that waits, and work that was done.
+/// The contents of a partition: work that waits, and work that was done.
 #[derive(Default)]
 struct Partition {
     backlog: u32,
@@ -719,7 +719,7 @@ fn a_sync_that_fails_acknowledges_nobody() {
     }
 }
 
-/// How often two commits have had fewer than two syncs.
+/// The number of times that two commits have had fewer than two syncs.
 static SHARED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
 #[test]

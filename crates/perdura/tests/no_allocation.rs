@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many allocations `act` makes in this thread.
+/// Returns how many allocations `act` makes in this thread.
 fn allocations(act: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     act();

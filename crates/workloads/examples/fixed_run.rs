@@ -19,7 +19,7 @@ const TUPLES: u64 = 2_000;
 const TRANSACTIONS: u64 = 10_000;
 const SHOP_TRANSACTIONS: u64 = 2_000;
 
-/// What is counted of YCSB: half reads, half updates of one column.
+/// Runs the part of YCSB that is counted: half reads, half updates of one column.
 #[inline(never)]
 fn measured_ycsb(session: &mut impl Session) -> Result<(), StoreError> {
     let mut row = RowBuffer::new();
@@ -38,7 +38,7 @@ fn measured_ycsb(session: &mut impl Session) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What is counted of TPC-C: all five transactions.
+/// Runs the part of TPC-C that is counted: all five transactions.
 #[inline(never)]
 fn measured_tpcc(
     terminal: &mut tpcc::Terminal<'_, Native>,

@@ -7,7 +7,7 @@ pub(crate) fn perdura() -> Command {
     Command::new(env!("CARGO_BIN_EXE_perdura"))
 }
 
-/// What a run of the command came to.
+/// The result of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// Exit code; `None` after a signal.

@@ -1,4 +1,4 @@
-//! What becomes of a comparison that is worse, and of a report that cannot be written.
+//! A comparison that is worse, and a report that cannot be written.
 
 use std::fs;
 use std::path::Path;

@@ -33,7 +33,7 @@ impl Sources {
 /// line.
 pub(crate) type Explained = (&'static str, &'static str, &'static str, &'static str);
 
-/// Whether a place is explained.
+/// Returns true if a place is explained.
 pub(crate) fn explains(explained: &Explained, place: &Place) -> bool {
     place.0.ends_with(explained.0) && place.1 == explained.1 && place.2.contains(explained.2)
 }

@@ -83,7 +83,7 @@ fn partitions_that_interleave_survive_crashes_looked_at_closely() {
     }
 }
 
-/// What was recorded does not depend on the machine.
+/// A record does not depend on the machine.
 #[test]
 fn the_same_seed_gives_the_same_interleaving() {
     let record = || {

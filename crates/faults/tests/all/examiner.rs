@@ -15,7 +15,8 @@ use faults::story::two_operations_on_one_tuple;
 use perdura::EngineKind;
 use pm::Event;
 
-/// Of which files of the source there must be stores, flushes or fences in the standard story.
+/// Returns the files of the source of which there must be stores, flushes or fences in the standard
+/// story.
 fn places(engine: EngineKind) -> &'static [&'static str] {
     match engine {
         EngineKind::NvmInp => &[
@@ -88,7 +89,7 @@ fn kills_alone_notice_what_is_not_stored() {
     }
 }
 
-/// What recovery does wrong shows only when it is recovery that crashes, or what comes after it.
+/// A fault of recovery shows only when it is recovery that crashes, or what comes after it.
 #[test]
 fn faults_of_recovery_need_a_second_crash_to_show() {
     let code = |file, function, text| Where::Code(Code { file, function, text });
@@ -154,7 +155,7 @@ fn a_replay_shows_the_same_violation() {
     assert!(first.transactions < Plot::of_seed(fault.engine, 17).transactions);
 }
 
-/// What is looked at together is all there is, whatever it is cut into.
+/// The pieces that are looked at together are all there is, however it is cut.
 #[test]
 fn the_pieces_of_a_story_are_the_story() {
     let story = Plot::new(EngineKind::NvmInp, 14, 20, 3).run_in_pool();

@@ -14,7 +14,7 @@ use pm::{Access, Dram, Pool, PoolOptions};
 
 const LIMIT: u64 = 16 << 20;
 
-/// What fails.
+/// The resource that fails.
 #[derive(Clone, Copy, Debug)]
 enum Resource {
     Growth,
@@ -169,7 +169,7 @@ fn every_growth_of_the_pool_fails_in_turn() {
     }
 }
 
-/// What may fail once and nobody has to know.
+/// The calls that may fail once without anybody having to know.
 const SEAL: Explained = (
     "storage/src/logs/wal.rs",
     "rotate",

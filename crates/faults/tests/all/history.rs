@@ -532,7 +532,7 @@ fn what_a_crash_may_leave_passes_and_little_else_does() {
     assert!(wrong > 800 && noticed * 100 > wrong * 95, "{noticed} of {wrong}");
 }
 
-/// Whether a point for each of them, or two, makes all reads right: all orders are tried.
+/// Returns true if a point for each of them, or two, makes all reads right: all orders are tried.
 fn has_order(history: &History, rule: Rule) -> bool {
     let counted = history.transactions.iter().filter(|one| one.outcome == Outcome::Committed);
     let counted: Vec<&Transaction> = counted.collect();

@@ -184,8 +184,9 @@ fn nvm_log_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::NvmLog, 13);
 }
 
-/// What an engine's recovery and its master record flush and fence: left out in turn, each is noticed
-/// or stands in a list with its reason. (The heap's and the undo log's have tests of their own.)
+/// Leaves out in turn each flush and fence of an engine's recovery and its master record: each is
+/// noticed or stands in a list with its reason. (The heap's and the undo log's have tests of their
+/// own.)
 fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
     let mut nexts = Vec::new();
     for (seed, keys, statements, every) in [(31, 40, MIXED, 7), (32, 40, MIXED, 7), (33, 8, 1, 1)] {

@@ -1,6 +1,7 @@
-//! What the records of the standard stories show without any crash: everything that an acknowledged
-//! transaction stored is flushed and fenced, nothing is flushed or synced that has not changed, and
-//! no fence has nothing to order. Each exception is a place in the source, with its reason.
+//! The lints: what the records of the standard stories show without any crash: everything that an
+//! acknowledged transaction stored is flushed and fenced, nothing is flushed or synced that has not
+//! changed, and no fence has nothing to order. Each exception is a place in the source, with its
+//! reason.
 //!
 //! A place that is excused is so for all that comes there. That what counts among it is flushed
 //! is shown by leaving each flush and each sync out in turn (`pool.rs`, `files.rs`).
@@ -12,7 +13,7 @@ use faults::lint::{disk_lints, lints};
 use faults::plot::{Plot, STANDARD};
 use perdura::EngineKind;
 
-/// What was found of a kind, with the places that explain it.
+/// The findings of a kind, with the places that explain it.
 type Kind<'a> = (&'static str, &'a BTreeMap<String, u64>, &'a [Explained]);
 
 fn report(engine: EngineKind, kinds: &[Kind<'_>]) {

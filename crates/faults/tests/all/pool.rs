@@ -149,8 +149,8 @@ fn operations_on_one_tuple_are_ordered() {
     }
 }
 
-/// What a snapshot let go of while its group was made durable was flushed already: the next group
-/// that takes it has to flush it anew.
+/// A page that a snapshot let go of while its group was made durable was flushed already: the next
+/// group that takes it has to flush it anew.
 #[test]
 fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
     for engine in engines() {
@@ -163,8 +163,8 @@ fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
     }
 }
 
-/// What the statement has changed in place is older than what the transaction's first update has:
-/// recovery must not do it again where the second one's image is missing.
+/// The change that the statement has made in place is older than that of the transaction's first
+/// update: recovery must not do it again where the second one's image is missing.
 #[test]
 fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
     for engine in engines() {
@@ -368,7 +368,7 @@ fn the_crash_test_of_nvm_cows_creation_and_closing_fails_too() {
     around_the_work(EngineKind::NvmCow, &flushes, &fences);
 }
 
-/// What the explorer calls a violation is one: a trace without any fence has some.
+/// A violation that the explorer reports is one: a trace without any fence has some.
 #[test]
 fn the_explorer_sees_missing_fences_in_every_engine() {
     for engine in engines() {

@@ -14,7 +14,8 @@ use faults::plot::{Plot, STANDARD};
 use faults::script::{Script, run_in_files, run_in_pool};
 use perdura::EngineKind;
 
-/// Of a story's crash points one in so many, and from one in so many of the states on again.
+/// Returns an effort of one in so many of a story's crash points, and from one in so many of the
+/// states.
 fn sample(workload: Workload, points: u64) -> Effort {
     let (most, every) = if workload == Workload::Tpcc { (60, 60) } else { (150, 40) };
     let part = Part { stride: points.div_ceil(most).max(1), ..Part::ALL };

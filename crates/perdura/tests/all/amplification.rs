@@ -47,7 +47,7 @@ fn schema() -> Schema {
     Schema::new().table(table)
 }
 
-/// What an operation wrote, in bytes.
+/// The bytes that an operation wrote.
 #[derive(Clone, Copy, Default, Debug)]
 struct Written {
     tuples: f64,
@@ -56,7 +56,7 @@ struct Written {
     /// Superblock, lanes, mini-transactions.
     allocator: f64,
     files: f64,
-    /// Of the flushed cache lines.
+    /// Bytes of the flushed cache lines.
     lines: f64,
 }
 
@@ -260,7 +260,7 @@ fn grouped(engine: EngineKind) -> Options {
     of(engine).commit(Commit::grouped(64))
 }
 
-/// What an insert needs at least: the model's single copy of the tuple.
+/// Checks what an insert needs at least: the model's single copy of the tuple.
 fn at_least_the_tuple(written: &[Written; 3]) {
     assert!(written[0].sum() >= T, "{written:?}");
     assert!(written[1].sum() >= F + V as f64, "{written:?}");

@@ -1,5 +1,5 @@
-//! What users and the world hand in (`docs/reliability.md`, "Bad inputs" 12, 13, 15): each bad
-//! path, option and handle gives a clear error, or works, and nothing is lost.
+//! Inputs of users and the world (`docs/reliability.md`, "Bad inputs" 12, 13, 15): each bad path,
+//! option and handle gives a clear error, or works, and nothing is lost.
 //!
 //! Damaged bytes are in `bad_pool.rs`, full pools in `full_pool.rs`, bad values and panics (18, 19)
 //! in `conformance/`.
@@ -149,7 +149,7 @@ fn another_process_is_kept_out() {
     compare(&db, &filled());
 }
 
-/// Of many that create the same pool one succeeds; the others get an error and break nothing.
+/// Among many that create the same pool one succeeds; the others get an error and break nothing.
 #[test]
 fn processes_that_race_at_creating_leave_one_database() {
     let exit = |created: bool| std::process::exit(if created { 42 } else { 43 });

@@ -1,4 +1,4 @@
-//! What an operation of NVM-InP and of NVM-Log costs: flushed lines and fences, per transaction.
+//! The cost of an operation of NVM-InP and of NVM-Log: flushed lines and fences, per transaction.
 //!
 //! A flush or a fence is what a commit waits for, so their numbers are part of the design and these
 //! tests its fixture. The schema is YCSB's: one number as key, ten columns of 100 bytes. Counted
@@ -133,7 +133,7 @@ fn recorded_of(schema: &Schema, options: &Options) -> (Database<Recorded>, Recor
     (Database::create_on(media, schema, options).unwrap(), memory)
 }
 
-/// What one transaction did.
+/// The cost of one transaction.
 #[derive(Clone, Copy, Default, Debug)]
 struct Cost {
     lines: u64,
@@ -343,7 +343,7 @@ fn measure_inserts(chunk_bytes: u64) -> f64 {
     mean
 }
 
-/// What a growing table pays on top: splits, chunks, growth of the pool.
+/// A growing table pays more: splits, chunks, growth of the pool.
 #[test]
 fn the_extra_cost_of_splits_chunks_and_growth_is_bounded() {
     let memory = Recording::pool(64 << 10, 64 << 20).unwrap();

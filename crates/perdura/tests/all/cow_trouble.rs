@@ -18,7 +18,7 @@ fn small() -> Schema {
     Schema::new().table(table.column("v", ColumnType::Bytes { max: 400 }).key(&["k"]))
 }
 
-/// What only a snapshot kept is room again as soon as somebody needs it.
+/// The room that only a snapshot kept is free as soon as somebody needs it.
 #[test]
 fn a_pool_that_a_snapshot_has_filled_is_not_full_when_it_has_gone() {
     let directory = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn a_snapshot_that_stays_costs_what_it_has_seen() {
     }
 }
 
-/// What could not be made durable is shown to nobody.
+/// A change that could not be made durable is shown to nobody.
 #[test]
 fn snapshots_do_not_show_a_commit_that_failed() {
     let memory = Recording::pool(64 << 10, 4 << 20).unwrap();

@@ -184,7 +184,7 @@ fn a_file_that_was_cut_off_is_named() {
     }
 }
 
-/// Of the same name, in a database with the same tables.
+/// A run of the same name, in a database with the same tables.
 #[test]
 fn a_run_of_another_database_is_refused() {
     let directory = tempfile::tempdir().unwrap();

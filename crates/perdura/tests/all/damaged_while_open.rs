@@ -1,6 +1,7 @@
-//! What the log of `nvm-inp` leads to rots while a transaction is open. An abort that cannot undo
-//! it says so and stops the partition, and the next opening finds the damage, too: neither takes it
-//! for something that had not persisted, which would leave the transaction's changes in place.
+//! The log of `nvm-inp` leads to something that rots while a transaction is open. An abort that
+//! cannot undo it says so and stops the partition, and the next opening finds the damage, too:
+//! neither takes it for something that had not persisted, which would leave the transaction's
+//! changes in place.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -32,7 +32,7 @@ fn create(path: &Path, engine: EngineKind) {
     db.close().unwrap();
 }
 
-/// Where in the file the word of a value of this length stands, and where the value lies.
+/// Returns where in the file the word of a value of this length stands, and where the value lies.
 fn word_of(file: &[u8], len: u64) -> (usize, u64) {
     let (words, _) = file.as_chunks::<8>();
     let mut found = words.iter().enumerate().filter_map(|(at, word)| {

@@ -55,7 +55,7 @@ fn insert(db: &Database, table: &Table, id: u64) -> Result<(), Error> {
     db.partition(0).write(|tx| tx.insert(table, &[Value::U64(id), Value::Bytes(&bytes)]))
 }
 
-/// Whether there is nothing in the directory.
+/// Returns true if there is nothing in the directory.
 fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }

@@ -1,5 +1,5 @@
-//! What is particular to Log: levels, tombstones above live tuples, partial entries over several
-//! runs, space, work in the background, damaged and missing files, full disks.
+//! The particulars of Log: levels, tombstones above live tuples, partial entries over several runs,
+//! space, work in the background, damaged and missing files, full disks.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

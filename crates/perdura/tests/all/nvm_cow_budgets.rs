@@ -1,4 +1,4 @@
-//! What a transaction of NVM-CoW costs: flushed lines and fences.
+//! The cost of a transaction of NVM-CoW: flushed lines and fences.
 //!
 //! As in `budgets.rs`: YCSB's schema, random keys, slots that were freed one here, one there. What
 //! happens once in a while (an extent, a segment of the list, a chunk) is recognised by its

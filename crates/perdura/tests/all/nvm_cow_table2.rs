@@ -63,7 +63,7 @@ fn marks(trace: &Trace) -> Vec<Step> {
     trace.events.iter().filter_map(|recorded| mark(&recorded.event)).collect()
 }
 
-/// What is wrong with the operations and their commits, if anything.
+/// Returns what is wrong with the operations and their commits, if anything.
 fn verdict(trace: &Trace) -> Result<(), String> {
     let (mut dirty, mut flushed) = (BTreeSet::new(), BTreeSet::new());
     // Since the mark before.

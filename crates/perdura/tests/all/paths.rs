@@ -334,7 +334,7 @@ fn a_creation_that_fails_removes_only_what_it_made() {
     }
 }
 
-/// Whoever may read or write a database's files may so those that are made later.
+/// A user who may read or write a database's files may so those that are made later.
 #[test]
 fn new_files_have_the_mode_of_their_directory() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {

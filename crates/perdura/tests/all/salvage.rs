@@ -90,7 +90,7 @@ impl Subject {
     }
 }
 
-/// Whether all that was found is in the model.
+/// Returns true if all that was found is in the model.
 fn is_part(found: &Model, model: &Model) -> bool {
     found.items.iter().all(|(key, item)| model.items.get(key) == Some(item))
         && found.pairs.iter().all(|(key, value)| model.pairs.get(key) == Some(value))

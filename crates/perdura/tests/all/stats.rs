@@ -1,4 +1,4 @@
-//! What engines say of their work: counts that follow from what was run, and from nothing else.
+//! The statistics of engines: counts that follow from what was run, and from nothing else.
 
 use crate::support::{Driver, Model, Tables, compare, schema};
 use perdura::{
@@ -152,7 +152,7 @@ fn a_checkpoint_counts_what_it_wrote() {
     assert_eq!(db.stats().unwrap().inline.steps, 1);
 }
 
-/// What the log has reserved ahead does not make a checkpoint due: one would follow the other.
+/// A reserve of the log does not make a checkpoint due: one would follow the other.
 #[test]
 fn a_reserve_that_is_larger_than_the_log_may_grow_makes_no_checkpoint_due() {
     let directory = tempfile::tempdir().unwrap();

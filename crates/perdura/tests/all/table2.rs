@@ -75,7 +75,7 @@ fn marks(trace: &Trace) -> Vec<Step> {
     trace.events.iter().filter_map(|recorded| mark(&recorded.event)).collect()
 }
 
-/// What of each line is not durable yet.
+/// The stores to each line that are not durable yet.
 #[derive(Default)]
 struct Lines {
     /// Stored to since their last flush.
@@ -108,14 +108,14 @@ impl Lines {
         self.dirty.is_empty() && self.flushed.is_empty()
     }
 
-    /// Whether nothing is pending but stores to the line of `at`: a line persists in the order of
-    /// its stores.
+    /// Returns true if nothing is pending but stores to the line of `at`: a line persists in the
+    /// order of its stores.
     fn all_others_durable(&self, at: u64) -> bool {
         self.dirty.iter().all(|line| *line == at / 64) && self.flushed.is_empty()
     }
 }
 
-/// What is wrong with one operation and its commit, if anything.
+/// Returns what is wrong with one operation and its commit, if anything.
 fn verdict(trace: &Trace) -> Result<(), String> {
     let mut lines = Lines::default();
     // Since the mark before.

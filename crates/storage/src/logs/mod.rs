@@ -1,5 +1,5 @@
-//! What makes a transaction durable or takes it back: the log of the engines with files, with its
-//! group commit and its checkpoints, and the undo log of those with non-volatile memory.
+//! Logs, which make a transaction durable or take it back: the log of the engines with files, with
+//! its group commit and its checkpoints, and the undo log of those with non-volatile memory.
 //!
 //! | what | file |
 //! |---|---|

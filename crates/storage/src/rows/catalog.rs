@@ -1,4 +1,4 @@
-//! What follows from a schema alone: tables, keys, their encodings, the bits for NULL.
+//! The catalog, which follows from a schema alone: tables, keys, their encodings, the bits for NULL.
 
 use std::collections::HashSet;
 use std::sync::Arc;

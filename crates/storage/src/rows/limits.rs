@@ -1,4 +1,4 @@
-//! How much a table may have: columns, bytes of a value, of a tuple, of a key.
+//! The limits of a table: columns, bytes of a value, of a tuple, of a key.
 
 use index::MAX_KEY_BYTES;
 

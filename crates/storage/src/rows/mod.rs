@@ -1,5 +1,5 @@
-//! What a table and a row are, apart from where they lie: the schema that a user declares, what
-//! follows from it, values, NULL, keys as bytes, rows as bytes, and all of that as people write it.
+//! Tables and rows, apart from where they lie: the schema that a user declares, what follows from
+//! it, values, NULL, keys as bytes, rows as bytes, and all of that as people write it.
 //!
 //! | what | file |
 //! |---|---|

@@ -48,7 +48,7 @@ fn workload() -> Workload {
     (1..).map(generate).find(has_all).expect("one in a few has")
 }
 
-/// What a database lies on, recording: the pool, or for an engine with files those.
+/// The recording medium of a database: the pool, or for an engine with files those.
 #[derive(Clone)]
 struct Medium {
     memory: Recording,
@@ -56,13 +56,13 @@ struct Medium {
     in_files: bool,
 }
 
-/// What was recorded.
+/// The record of a run.
 enum History {
     Pool(Trace),
     Files { trace: DiskTrace, pool: Vec<u8> },
 }
 
-/// What a cut has left.
+/// The remains after a cut.
 enum Image<'a> {
     Pool(&'a [u8]),
     Files { files: &'a BTreeMap<String, Vec<u8>>, pool: &'a [u8] },
@@ -74,7 +74,7 @@ impl Medium {
         Self { memory, files: RecordingFiles::new(), in_files: engine.traits().needs_files() }
     }
 
-    /// What a cut has left, recording what is done to it.
+    /// Returns a medium with what a cut has left, recording what is done to it.
     fn after(image: &Image<'_>) -> Self {
         let (pool, files, in_files) = match image {
             Image::Pool(pool) => (*pool, RecordingFiles::new(), false),
@@ -214,7 +214,7 @@ fn story(engine: EngineKind) -> Story {
 }
 
 impl Story {
-    /// What is wrong with a state, if anything; and what opening it has done.
+    /// Returns what is wrong with a state, if anything; and what opening it has done.
     fn verdict(&self, image: &Image<'_>, acknowledged: usize) -> Result<History, String> {
         let medium = Medium::after(image);
         let opened = Database::open_on(medium.media(), &options(self.engine));

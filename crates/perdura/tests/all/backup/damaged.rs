@@ -57,7 +57,7 @@ impl Damaged {
         error
     }
 
-    /// Where its blocks begin, and where the last one ends.
+    /// Returns where its blocks begin, and where the last one ends.
     fn blocks(&self) -> Vec<usize> {
         let mut starts = vec![HEADER];
         while *starts.last().unwrap() < self.sound.len() {

@@ -140,7 +140,7 @@ fn line(key: u64, value: i64) -> String {
     format!("{{\"table\":\"p\",\"tuple\":{{\"k\":{key},\"v\":{value},\"t\":\"\"}}}}\n")
 }
 
-/// What a line does whose transaction ends in trouble.
+/// Returns what a line does whose transaction ends in trouble.
 fn trouble(error: &Error) -> (u64, Kept) {
     match error {
         Error::Lines(

@@ -59,7 +59,7 @@ fn transaction(tx: &mut Tx<'_>, db: &Database, number: u64) -> Result<(), Error>
     tx.update(&clock, &[Value::U64(0)], &[(1, Value::U64(number + 1))])
 }
 
-/// How many transactions a partition says that it has seen.
+/// Returns how many transactions a partition says that it has seen.
 fn seen(db: &Database, partition: usize) -> u64 {
     let (clock, mut row) = (db.table("clock").unwrap(), Row::new());
     let found = db.partition(partition).read(|tx| tx.get_into(&clock, &[Value::U64(0)], &mut row));
@@ -143,7 +143,7 @@ fn a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
     });
 }
 
-/// What partitions have seen of so many transactions, each in the next one.
+/// Returns what partitions have seen of so many transactions, each in the next one.
 fn at_one_moment(counts: &[u64]) -> Vec<u64> {
     let (total, partitions) = (counts.iter().sum::<u64>(), counts.len() as u64);
     (0..partitions)

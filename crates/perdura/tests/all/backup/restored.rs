@@ -1,5 +1,5 @@
-//! What comes back, and where: every type, the largest values, no values, other numbers of
-//! partitions, what options may change and what they may not.
+//! Restoring: what comes back, and where: every type, the largest values, no values, other numbers
+//! of partitions, what options may change and what they may not.
 
 use perdura::{
     Backup, BackupError, ColumnType, CopyProgress, CopyStep, Database, EngineKind, Error, Options,

@@ -16,7 +16,8 @@ fn tuples(many: u64) -> Vec<Tuple> {
     (0..many).map(|id| tuple(id, id)).collect()
 }
 
-/// How many of the transactions that inserted 0, 1, 2, ... a database has; they are the first ones.
+/// Returns how many of the transactions that inserted 0, 1, 2, ... a database has; they are the
+/// first ones.
 pub(super) fn prefix(db: &Database) -> u64 {
     let table = db.table("t").unwrap();
     let found = super::scan(db, &table, &perdura::Scan::all());
@@ -250,7 +251,7 @@ fn opening_or_creating() {
     });
 }
 
-/// Whoever has a partition for himself can leak a transaction in it, which then nobody ends.
+/// An owner of a partition can leak a transaction in it, which then nobody ends.
 #[test]
 fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable() {
     each(|engine| {
@@ -296,7 +297,7 @@ fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable(
     });
 }
 
-/// What was committed in a group is written.
+/// A group that was committed is written.
 #[test]
 fn a_sync_beside_a_leaked_transaction_is_a_sync() {
     each(|engine| {

@@ -27,8 +27,8 @@ fn row() -> Row {
     Row::new()
 }
 
-/// What is tried in the middle of a transaction that has inserted 3, updated 1 and deleted 2, and
-/// words of the error.
+/// Attempts in the middle of a transaction that has inserted 3, updated 1 and deleted 2, and words
+/// of the error.
 const ATTEMPTS: [(&str, Attempt); 34] = [
     ("primary key id = 0 already", |tx, table| insert(tx, table, &tuple(0, 8))),
     ("primary key id = 1 already", |tx, table| insert(tx, table, &tuple(1, 8))),

@@ -191,7 +191,7 @@ fn recording_media_hold_the_same() {
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
 }
 
-/// Which of the engines that ship have savepoints.
+/// Returns which of the engines that ship have savepoints.
 fn has_savepoints(engine: EngineKind) -> bool {
     match engine {
         EngineKind::NvmInp | EngineKind::NvmLog => true,

@@ -142,7 +142,7 @@ fn fill(store: &Store, random: &mut SmallRng) -> Vec<(Table, Vec<Tuple>)> {
     tables
 }
 
-/// What the contract says about a bound: it may give the first columns only.
+/// Returns what the contract says about a bound: it may give the first columns only.
 fn within(key: &[&Own], low: &Bound<Tuple>, high: &Bound<Tuple>) -> bool {
     let compare = |bound: &Tuple| key.iter().copied().take(bound.len()).cmp(bound.iter());
     let above = match low {

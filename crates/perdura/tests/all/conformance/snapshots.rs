@@ -34,7 +34,7 @@ fn options(engine: EngineKind) -> Options {
         .pool_limit(1 << 30)
 }
 
-/// What a snapshot holds, read in order and one by one.
+/// Returns what a snapshot holds, read in order and one by one.
 fn model_of(snapshot: &Snapshot, tables: &Tables) -> Model {
     let mut model = Model::default();
     snapshot

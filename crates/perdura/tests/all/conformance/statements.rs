@@ -239,7 +239,7 @@ fn insert_item_in(partition: &Partition<'_>, tables: &Tables, key: u64, item: &I
     partition.write(|tx| insert_item(tx, tables, key, item)).unwrap();
 }
 
-/// Where commits are grouped, statements are members of the group.
+/// Statements are members of the group where commits are grouped.
 #[test]
 fn statements_in_groups_are_durable_when_their_ticket_or_a_sync_says_so() {
     each(|engine| {
@@ -272,7 +272,8 @@ fn statements_in_groups_are_durable_when_their_ticket_or_a_sync_says_so() {
     });
 }
 
-/// Whether the store holds the model; if not, then with another score of item 2.
+/// Compares the store with the model, or else with another score of item 2; returns true in the
+/// first case.
 fn compare_either(store: &Store, model: &Model, two: &Item, score: f64) -> bool {
     if faults::items::differs(store.db(), model).is_ok() {
         return true;

@@ -163,7 +163,7 @@ fn tuples_are_not_the_same_where_a_part_of_the_key_is_null() {
     });
 }
 
-/// Whether a new tuple has a unique value that another one of the model has.
+/// Returns true if a new tuple has a unique value that another one of the model has.
 fn collides(model: &BTreeMap<u64, Tuple>, tuple: &Tuple) -> bool {
     model.values().filter(|other| other[0] != tuple[0]).any(|other| {
         let mail = other[1] != Own::Null && other[1] == tuple[1];

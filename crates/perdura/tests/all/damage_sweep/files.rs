@@ -83,9 +83,9 @@ impl Left {
         exercise(db, Truth::OneOf(allowed), || Self::open(pool, &files))
     }
 
-    /// What a database may hold one of whose files is damaged, if it opens. The end of the newest
-    /// segment of a log may be torn by a crash, and nobody can tell; so may the first copy of the
-    /// master record of a commit that was not acknowledged.
+    /// Returns the contents that a database may have one of whose files is damaged, if it opens.
+    /// The end of the newest segment of a log may be torn by a crash, and nobody can tell; so may
+    /// the first copy of the master record of a commit that was not acknowledged.
     fn allowed(&self, name: &str) -> &[Model] {
         let newest = |prefix| self.files.keys().rfind(|name| name.starts_with(prefix));
         let last = self.history.len() - 1;

@@ -28,12 +28,12 @@ const HANGS: u32 = 200;
 /// Pages of memory that all tests together never need.
 const MANY_PAGES: u64 = 8 << 18;
 
-/// Whether each place gets all of its values.
+/// Returns true if each place gets all of its values.
 pub(crate) fn thorough() -> bool {
     std::env::var_os("PERDURA_DAMAGE").is_some()
 }
 
-/// What was seen of a damaged database.
+/// The behaviour of a damaged database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// It does not open.
@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
     Unnoticed,
 }
 
-/// What a damaged database may show.
+/// The contents that a damaged database may show.
 #[derive(Clone, Copy)]
 pub(crate) enum Truth<'a> {
     /// One of these contents: a checksum covers everything.

@@ -188,7 +188,7 @@ fn cross(name: &str, engine: EngineKind, images: &[Vec<u8>]) {
     sweep.finish(8);
 }
 
-/// Where a name's root stands in the root directory (`docs/format/heap.md`).
+/// Returns where a name's root stands in the root directory (`docs/format/heap.md`).
 fn root_cells(image: &[u8]) -> Vec<usize> {
     let entries = (DATA_START + 128..DATA_START + 4096).step_by(64);
     entries.filter(|at| image[at + 56..at + 64] == *b"NAME SET").map(|at| at + 48).collect()

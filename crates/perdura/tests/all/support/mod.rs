@@ -1,6 +1,6 @@
-//! What the tests of whole databases share: a schema with every kind of column and key, a model,
-//! random transactions that run on both, and the comparison of the two. It is that of the crash
-//! tests.
+//! The parts that tests of whole databases share: a schema with every kind of column and key, a
+//! model, random transactions that run on both, and the comparison of the two. It is that of the
+//! crash tests.
 
 pub(crate) use faults::driver::Driver;
 pub(crate) use faults::items::{
