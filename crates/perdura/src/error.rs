@@ -5,10 +5,10 @@ use engines::below::{
 };
 use engines::{ConflictReason, EngineError};
 
-use crate::backup::BackupError;
+use crate::administration::backup::BackupError;
+use crate::administration::lines::LinesError;
 use crate::group::Failed;
 use crate::holder::Holder;
-use crate::lines::LinesError;
 use crate::table::Table;
 use crate::turns::Taken;
 

@@ -82,9 +82,9 @@
 
 #![forbid(unsafe_code)]
 
+mod administration;
 mod any_engine;
 mod background;
-mod backup;
 mod bell;
 mod changes;
 mod closer;
@@ -93,25 +93,18 @@ mod database;
 mod declared;
 mod doomed;
 mod error;
-mod examine;
 mod group;
 mod held;
 mod holder;
 mod host;
-mod inspect;
-mod lines;
-mod loader;
 mod media;
 mod moment;
 mod opening;
 mod options;
-mod placing;
-mod progress;
 mod reachable;
 mod read;
 mod rerun;
 mod rows;
-mod salvage;
 mod savepoint;
 mod scan;
 mod sessions;
@@ -120,12 +113,14 @@ mod snapshot;
 mod sync;
 mod table;
 mod transaction;
-mod tuple_code;
 mod turns;
-mod walk;
 
+pub use administration::{
+    Backup, BackupError, CopyProgress, CopyStep, CopySummary, Examination, Existing, Finding,
+    Findings, InspectedFiles, Inspection, Kept, LinesError, LoadOptions, Salvage, Salvaged, Watch,
+    examine_parts, inspect, salvage,
+};
 pub use any_engine::Hosted;
-pub use backup::{Backup, BackupError};
 #[doc(hidden)]
 pub use columns::ColumnList;
 pub use columns::ColumnRef;
@@ -147,17 +142,12 @@ pub use engines::{
     ParseEngineError, RecoveryReport, RunStats, TxId, Unfinished,
 };
 pub use error::Error;
-pub use examine::{Examination, Finding, Findings, examine_parts};
 pub use holder::Holder;
-pub use inspect::{InspectedFiles, Inspection, inspect};
-pub use lines::{Existing, Kept, LinesError, LoadOptions};
 pub use media::Media;
 pub use opening::OpeningTimes;
 pub use options::{Background, Commit, Options, WriteOptions};
-pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
 pub use read::Read;
 pub use rows::Rows;
-pub use salvage::{Salvage, Salvaged, salvage};
 pub use savepoint::Savepoint;
 #[doc(hidden)]
 pub use scan::KeyList;

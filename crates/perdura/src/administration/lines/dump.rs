@@ -7,9 +7,9 @@ use engines::below::{AroundPath, ColumnType, Environment, NewFile, Row, Schema};
 
 use super::text::{put_text, put_value};
 use super::{End, FORMAT, Head};
+use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, WATCH_EVERY, Watch};
 use crate::database::Database;
 use crate::error::Error;
-use crate::progress::{CopyProgress, CopyStep, CopySummary, WATCH_EVERY, Watch};
 use crate::table::Table;
 use crate::transaction::own_table;
 

@@ -15,14 +15,14 @@ use serde_json::value::RawValue;
 use super::error::{Kept, LinesError};
 use super::text::TupleSeed;
 use super::{End, FORMAT, Head};
+use crate::administration::loader::Loader;
+use crate::administration::placing::{Tallies, create_whole, no_tuples};
+use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, Watch};
+use crate::administration::tuple_code::encode;
 use crate::database::Database;
 use crate::error::Error;
-use crate::loader::Loader;
 use crate::options::Options;
-use crate::placing::{Tallies, create_whole, no_tuples};
-use crate::progress::{CopyProgress, CopyStep, CopySummary, Watch};
 use crate::table::Table;
-use crate::tuple_code::encode;
 
 /// Bytes that the first line may have: a thousand wide tables fit.
 const HEAD_LIMIT: u64 = 64 << 20;

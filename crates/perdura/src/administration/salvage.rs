@@ -10,18 +10,18 @@ use engines::below::{
 };
 use engines::{Engine, EngineError, EngineOptions, Resources, Setup};
 
+use crate::administration::examine::{Finding, Findings, gap_text};
+use crate::administration::placing::{Tallies, check_free, create_whole, no_tuples};
+use crate::administration::tuple_code::{Tally, encode};
+use crate::administration::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
-use crate::examine::{Finding, Findings, gap_text};
 use crate::host::{EndsOf, look_at_files_of, pair, place_of};
 use crate::media::Media;
 use crate::options::Options;
-use crate::placing::{Tallies, check_free, create_whole, no_tuples};
 use crate::table::Table;
-use crate::tuple_code::{Tally, encode};
-use crate::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
 
 /// Tuples that are taken over in one transaction.
 const BATCH: usize = 256;

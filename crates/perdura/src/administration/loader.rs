@@ -2,11 +2,11 @@
 
 use engines::below::{Environment, Row, StorageError, Value};
 
+use crate::administration::tuple_code::encode;
 use crate::database::Database;
 use crate::error::Error;
 use crate::table::Table;
 use crate::transaction::Tx;
-use crate::tuple_code::encode;
 
 /// Bytes of tuples after which a transaction ends.
 const BATCH_BYTES: u64 = 1 << 20;

@@ -10,8 +10,8 @@ use super::layout::{
     BlockHeader, DESCRIPTION, Description, Header, MAGIC, TABLE_END, TRAILER, TUPLES, TableEnd,
     Trailer, VERSION,
 };
+use crate::administration::tuple_code::Tally;
 use crate::error::Error;
-use crate::tuple_code::Tally;
 
 /// Bytes that no block has.
 const BLOCK_LIMIT: u32 = 256 << 20;

@@ -9,11 +9,11 @@ use super::layout::{
     BLOCK_BYTES, BlockHeader, DESCRIPTION, Description, Header, TABLE_END, TRAILER, TUPLES,
     TableEnd, Trailer,
 };
+use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, WATCH_EVERY, Watch};
+use crate::administration::tuple_code::{Tally, encode};
 use crate::database::Database;
 use crate::error::Error;
 use crate::moment::Part;
-use crate::progress::{CopyProgress, CopyStep, CopySummary, WATCH_EVERY, Watch};
-use crate::tuple_code::{Tally, encode};
 
 /// A stream of blocks to the output, with the sums over it.
 pub(super) struct Writer<'a> {

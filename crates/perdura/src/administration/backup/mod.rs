@@ -30,9 +30,9 @@ use engines::below::{AroundPath, Environment, Files, NewFile};
 pub use error::BackupError;
 pub use restore::Backup;
 
+use crate::administration::progress::{CopySummary, Watch};
 use crate::database::Database;
 use crate::error::Error;
-use crate::progress::{CopySummary, Watch};
 
 impl<E: Environment> Database<E> {
     /// Writes a backup to the file `path`, while transactions go on. When this returns the file is

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use engines::below::{Access, Catalog, Description, Environment, Pool, Row, TableLayout};
 use engines::{CheckReport, Engine, Setup};
 
+use crate::administration::walk::{Gap, Owned, Sink, Walk, key_text};
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
@@ -16,7 +17,6 @@ use crate::host::{Paired, files_of, mark_open, take_mark_back};
 use crate::media::Media;
 use crate::options::Options;
 use crate::reachable::Reachable;
-use crate::walk::{Gap, Owned, Sink, Walk, key_text};
 
 /// Findings that are told one by one; the others are counted.
 const MOST_FINDINGS: usize = 200;

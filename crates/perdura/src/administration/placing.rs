@@ -21,12 +21,12 @@ use engines::below::{
     Environment, FOREIGN, Left, Native, Place, Pool, PoolError, Row, Schema, Unfinished,
 };
 
+use crate::administration::progress::{CopyProgress, CopyStep, WATCH_EVERY, Watch};
+use crate::administration::tuple_code::Tally;
 use crate::database::Database;
 use crate::error::Error;
 use crate::host::{FILES, place_of};
 use crate::options::Options;
-use crate::progress::{CopyProgress, CopyStep, WATCH_EVERY, Watch};
-use crate::tuple_code::Tally;
 
 /// The tuples that each table of each partition is to hold.
 pub(crate) type Tallies = Vec<Vec<Tally>>;

@@ -8,13 +8,13 @@ use engines::below::{Schema, Source, StorageError, Value};
 use super::error::BackupError;
 use super::layout::Description;
 use super::reader::{Block, Reader};
+use crate::administration::loader::Loader;
+use crate::administration::placing::{check_free, create_whole, no_tuples};
+use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, Watch};
+use crate::administration::tuple_code::{Tally, decode};
 use crate::error::Error;
-use crate::loader::Loader;
 use crate::options::Options;
-use crate::placing::{check_free, create_whole, no_tuples};
-use crate::progress::{CopyProgress, CopyStep, CopySummary, Watch};
 use crate::table::Table;
-use crate::tuple_code::{Tally, decode};
 
 /// Tuples of a transaction in which a backup is loaded.
 const BATCH: u64 = 1000;

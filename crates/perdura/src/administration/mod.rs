@@ -1,0 +1,34 @@
+//! What is done with a whole database by whoever looks after it: copies, JSON lines, looking at one
+//! without opening it, and saving what is left of a damaged one.
+//!
+//! | question | module |
+//! |---|---|
+//! | a copy as of one point in time, and back | `backup` |
+//! | tables as JSON lines, and back | `lines` |
+//! | what a database is, without opening it | `inspect` |
+//! | whether all of it is sound | `examine` |
+//! | what can be saved | `salvage` |
+//!
+//! The others serve these: making a database that counts only once it is whole (`placing`), putting
+//! tuples into it (`loader`), walking over all that there are (`walk`), tuples as bytes of a copy
+//! (`tuple_code`), telling how far one is (`progress`).
+//!
+//! Transactions know nothing of it. It is a folder and no crate above: see decision 27.
+
+pub(crate) mod backup;
+pub(crate) mod examine;
+mod inspect;
+pub(crate) mod lines;
+mod loader;
+mod placing;
+mod progress;
+mod salvage;
+mod tuple_code;
+pub(crate) mod walk;
+
+pub use backup::{Backup, BackupError};
+pub use examine::{Examination, Finding, Findings, examine_parts};
+pub use inspect::{InspectedFiles, Inspection, inspect};
+pub use lines::{Existing, Kept, LinesError, LoadOptions};
+pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
+pub use salvage::{Salvage, Salvaged, salvage};
