@@ -27,7 +27,8 @@ pub(crate) fn leave_nothing() -> Result<(), Failure> {
     let mut signals = Signals::new(wanted).map_err(failed)?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            perdura::remove_unfinished();
+            // Kept to the end: the others would fail for want of what was removed, and end it before.
+            let _nothing_more = perdura::remove_unfinished();
             let _ = emulate_default_handler(signal);
             // The first process of a container does not end by a signal.
             exit(128 + signal);

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -100,17 +100,18 @@ impl Place {
             .args(self.arguments(arguments))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the command starts");
         if arguments.contains(&"-") {
             let input = child.stdin.as_mut().expect("a pipe");
-            input.write_all(&self.dump().0).expect("it reads");
+            let written = input.write_all(&self.dump().0);
+            written.unwrap_or_else(|error| panic!("{arguments:?}: {error}, {}", said(&mut child)));
         }
         // It is locked and marked once there is something in it.
         while fs::metadata(self.at(temporary)).map_or(0, |meta| meta.len()) == 0 {
             if let Some(ended) = child.try_wait().expect("a child") {
-                assert!(ended.success(), "{arguments:?}: {ended:?}");
+                assert!(ended.success(), "{arguments:?}: {ended:?}, {}", said(&mut child));
                 self.remove_made(temporary);
                 return None;
             }
@@ -133,19 +134,34 @@ impl Place {
     }
 }
 
+/// Everything that a child which ends has written to its standard error.
+fn said(child: &mut Child) -> String {
+    let mut text = String::new();
+    let read = child.stderr.as_mut().expect("a pipe").read_to_string(&mut text);
+    read.map_or_else(|error| error.to_string(), |_| text)
+}
+
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("it lives");
 }
 
-/// Stops a child, and returns when it stands still or has ended.
+/// Stops a child, and returns when all of its threads stand still or have ended: the first thread may
+/// do so before the one that does the work.
 fn stop(child: &Child) {
     signal(child, Signal::STOP);
-    let stat = format!("/proc/{}/stat", child.id());
-    let state = || {
-        let line = fs::read_to_string(&stat).expect("it has not been waited for");
-        line.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state")
+    let state = |thread: fs::DirEntry| {
+        let line = fs::read_to_string(thread.path().join("stat"));
+        // One that has ended may be gone.
+        line.map_or('X', |line| {
+            line.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state")
+        })
     };
-    while !matches!(state(), 'T' | 'Z') {
+    let stands = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", child.id()));
+        let mut threads = threads.expect("it has not been waited for");
+        threads.all(|thread| thread.is_ok_and(|thread| matches!(state(thread), 'T' | 'Z' | 'X')))
+    };
+    while !stands() {
         std::thread::sleep(Duration::from_micros(100));
     }
 }
@@ -175,7 +191,9 @@ fn a_signal_leaves_nothing() {
                         place.remove_made(temporary);
                         return false;
                     }
-                    assert_eq!(status.signal(), Some(number), "{engine}: {command:?}: {status:?}");
+                    let said = said(&mut child);
+                    let text = format!("{engine}: {command:?}: {status:?}, {said}");
+                    assert_eq!(status.signal(), Some(number), "{text}");
                     assert_eq!(place.names(), names, "{engine}: {command:?}, {given:?}");
                     true
                 });
@@ -197,7 +215,8 @@ fn a_signal_that_is_ignored_stays_ignored() {
     let mut input = child.stdin.take().expect("a pipe");
     input.write_all(&place.dump().1).expect("it reads");
     drop(input);
-    assert!(child.wait().expect("it ends").success());
+    let status = child.wait().expect("it ends");
+    assert!(status.success(), "{status:?}, {}", said(&mut child));
     assert!(place.at("made").exists());
 }
 
@@ -245,13 +264,17 @@ fn what_is_in_use_is_waited_for() {
             }
             let whole = command.iter().map(|word| if *word == "-" { "@dump" } else { word });
             let ran = place.pool(&whole.collect::<Vec<_>>());
-            assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
+            assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}, {:?}", child.try_wait());
             let who = format!("by process {}", child.id());
             assert!(ran.err.contains(&who) && ran.err.contains("wait for that"), "{ran:?}");
             signal(&child, Signal::TERM);
             signal(&child, Signal::CONT);
             child.wait().expect("it ends");
             assert!(!place.at(temporary).exists(), "{command:?}");
+            // It goes on with all of its threads: it may be done before one of them acts on the signal.
+            if place.at("made").exists() {
+                place.remove_made(temporary);
+            }
             true
         });
     }

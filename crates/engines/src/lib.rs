@@ -63,10 +63,11 @@ pub mod below {
         Access, AroundPath, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram,
         Emulation, End, Ends, Environment, Epoch, Event, FOREIGN, File, Files, FilesOf,
         FlushInstruction, GrowError, HeaderDamage, HostFiles, IDENTITY, Killed, Left, Medium,
-        Memory, Named, Native, NewFile, Off, POOL_DATA_START, Pairing, ParseDomainError, Place,
-        Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded, Recording, RecordingFiles, Replay,
-        Site, Source, Step, Trace, Tracing, Unfinished, addresses_left, boot_id, free_bytes,
-        medium_of, random_uuid, read_header, remove_unfinished, share_of_addresses, stamp_of,
+        Memory, Named, Native, NewFile, NothingMore, Off, POOL_DATA_START, Pairing,
+        ParseDomainError, Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded,
+        Recording, RecordingFiles, Replay, Site, Source, Step, Trace, Tracing, Unfinished,
+        addresses_left, boot_id, free_bytes, medium_of, random_uuid, read_header,
+        remove_unfinished, share_of_addresses, stamp_of,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Constant, Description, FromValue, IndexSchema, MAX_COLUMNS,

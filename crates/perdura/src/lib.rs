@@ -130,8 +130,8 @@ pub use engines::Maker;
 pub use engines::below::{
     Access, Bad, Column, ColumnType, Constant, Counters, Direction, Domain, Environment,
     FlushInstruction, FromValue, HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE,
-    Medium, Native, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row, RowColumn,
-    RowError, Schema, TableSchema, Value, WorkDone, boot_id, free_bytes, medium_of,
+    Medium, Native, NothingMore, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row,
+    RowColumn, RowError, Schema, TableSchema, Value, WorkDone, boot_id, free_bytes, medium_of,
     remove_unfinished,
 };
 pub use engines::{

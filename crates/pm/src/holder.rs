@@ -1,8 +1,13 @@
 //! The process that has the lock on a file, as `/proc` tells it.
 
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+
+/// How often `/proc/locks` is read until it names a holder.
+const ATTEMPTS: u32 = 8;
+/// More than the kernel gives at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// The processes that have a lock (`flock`) on a file of this number, on whatever file system: see
 /// [`has_open`].
@@ -10,7 +15,29 @@ use std::os::unix::fs::MetadataExt;
 /// # Errors
 /// The kernel does not say.
 pub fn lock_holders(file: &Metadata) -> io::Result<Vec<i32>> {
-    Ok(holders(&fs::read_to_string("/proc/locks")?, file.ino()).collect())
+    for _ in 1..ATTEMPTS {
+        let found: Vec<i32> = holders(&locks()?, file.ino()).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(holders(&locks()?, file.ino()).collect())
+}
+
+/// Reads the locks of this machine. Between two pieces the kernel counts how many it has told of: when
+/// one of those is given up meanwhile, it leaves another one out. So the pieces are as large as it
+/// makes them, and whoever misses a lock reads again.
+fn locks() -> io::Result<String> {
+    let mut file = File::open("/proc/locks")?;
+    let (mut all, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(String::from_utf8_lossy(&all).into_owned()),
+            Ok(bytes) => all.extend_from_slice(&piece[..bytes]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Returns whether a process has this file open.

@@ -85,4 +85,4 @@ pub use place::{Named, Place, Whereabouts};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};
 pub use recording::{Event, Recorded as RecordedEvent, Recording, Site, Trace, record_as};
-pub use unfinished::{FOREIGN, Left, Unfinished, remove_unfinished};
+pub use unfinished::{FOREIGN, Left, NothingMore, Unfinished, remove_unfinished};

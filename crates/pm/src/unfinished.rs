@@ -126,10 +126,20 @@ impl Drop for Unfinished {
     }
 }
 
+/// Keeps this process from beginning and finishing anything: see [`remove_unfinished`].
+#[derive(Debug)]
+#[must_use = "what is begun once this is dropped is left, and an error may end the process first"]
+pub struct NothingMore {
+    _all: MutexGuard<'static, BTreeMap<u64, Made>>,
+}
+
 /// Removes all that this process is making and has not finished: for a thread that is about to end
-/// the process, for a signal perhaps. What is finished meanwhile stays.
-pub fn remove_unfinished() {
-    all().values().for_each(Made::remove);
+/// the process, for a signal perhaps. What is finished before stays. Threads that begin, finish or
+/// give up something wait while the result lives, so keep it until the process has ended.
+pub fn remove_unfinished() -> NothingMore {
+    let all = all();
+    all.values().for_each(Made::remove);
+    NothingMore { _all: all }
 }
 
 /// Says why something that is in the way is not removed.
