@@ -30,7 +30,8 @@ use index::{IndexError, WIDE_KEY_BYTES};
 use pm::{Bad, Bytes, Component, Environment, Files, Memory, observe};
 use storage::shadow::{Directory, FileMaster, MasterError, Needs, Shadow, TreePlace};
 use storage::{
-    Catalog, InlineRow, Row, TableKey, TableLayout, Value, WorkDone, encode_row, user_bytes,
+    Catalog, InlineRow, Row, StoredRow, TableKey, TableLayout, Value, WorkDone, encode_row,
+    user_bytes,
 };
 
 use crate::contract::{

@@ -41,8 +41,10 @@ pub use rows::limits::{MAX_COLUMNS, MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALU
 pub use rows::names::RowNames;
 pub use rows::nulls::StoredColumns;
 pub use rows::owned::OwnedValue;
+pub use rows::packed::{PackedLayout, PackedRow, pack_row};
 pub use rows::row::Row;
 pub use rows::schema::{Column, IndexSchema, Schema, TableSchema};
+pub use rows::stored::{Part, StoredRow};
 pub use rows::text;
 pub use rows::tree_key::PrimaryBytes;
 pub use rows::value::{ColumnType, Value, user_bytes};

@@ -7,13 +7,8 @@ use pm::{Bad, Bytes};
 
 use crate::error::StorageError;
 use crate::rows::catalog::TableLayout;
-use crate::rows::key::{TableKey, key_of_fields};
-use crate::rows::row::{Row, RowField};
-use crate::rows::value::{ColumnType, Value};
-
-fn damaged() -> Bad {
-    Bad::Damaged { what: "row of a table", at: 0 }
-}
+use crate::rows::stored::{Part, StoredRow, damaged};
+use crate::rows::value::Value;
 
 /// A stored row of a table.
 #[derive(Clone, Copy, Debug)]
@@ -36,126 +31,32 @@ impl<'a> InlineRow<'a> {
         }
     }
 
-    #[inline]
-    fn word(&self, column: usize) -> u64 {
-        u64::from_le_bytes(self.bytes.array(column * 8))
-    }
-
-    #[inline]
-    fn part(&self, word: u64) -> Result<Bytes<'a>, Bad> {
-        let (start, len) = ((word & 0xffff_ffff) as usize, (word >> 32) as usize);
-        self.bytes.get(start, len).ok_or_else(damaged)
-    }
-
-    fn kind(&self, column: usize) -> ColumnType {
-        self.layout.schema.columns()[column].kind
-    }
-
-    /// Copies columns, all of them if none are named, into `row`.
-    ///
-    /// # Errors
-    /// Damage.
-    pub fn read(&self, columns: Option<&[u16]>, row: &mut Row) -> Result<(), Bad> {
-        row.fields.clear();
-        row.bytes.clear();
-        let mut add = |column: usize| -> Result<(), Bad> {
-            let (kind, word) = (self.kind(column), self.word(column));
-            let mut field = RowField { kind: Some(kind), word, len: 0 };
-            if kind.max_bytes().is_some() {
-                let part = self.part(word)?;
-                let start = row.bytes.len();
-                field = RowField { kind: Some(kind), word: start as u64, len: part.len() as u32 };
-                part.append_to(&mut row.bytes);
-                // The copy is looked at, which stays as it is.
-                let text = matches!(kind, ColumnType::Text { .. });
-                if text && std::str::from_utf8(&row.bytes[start..]).is_err() {
-                    return Err(damaged());
-                }
-            }
-            row.fields.push(field);
-            Ok(())
-        };
-        match columns {
-            None => (0..self.layout.schema.columns().len()).try_for_each(add),
-            Some(columns) => columns.iter().try_for_each(|column| add(usize::from(*column))),
-        }
-    }
-
-    /// Copies columns one behind the other into `out`, numbers as eight little-endian bytes.
-    /// Returns how many bytes they have; copies nothing if `out` is shorter.
-    ///
-    /// # Errors
-    /// Damage.
-    pub fn read_bytes(&self, columns: &[u16], out: &mut [u8]) -> Result<usize, Bad> {
-        let bytes = |column: u16| {
-            let at = usize::from(column) * 8;
-            let numeric = self.kind(usize::from(column)).max_bytes().is_none();
-            let word = || self.bytes.get(at, 8).ok_or_else(damaged);
-            if numeric { word() } else { self.part(self.word(at / 8)) }
-        };
-        let mut total = 0;
-        for column in columns {
-            total += bytes(*column)?.len();
-        }
-        let Some(mut rest) = out.get_mut(..total) else { return Ok(total) };
-        for column in columns {
-            let part = bytes(*column)?;
-            let (now, later) = rest.split_at_mut(part.len());
-            part.copy_to(now);
-            rest = later;
-        }
-        Ok(total)
-    }
-
-    /// The row's key in an index; 0 is the primary one.
-    ///
-    /// # Errors
-    /// Damage.
-    pub fn key(&self, index: usize) -> Result<TableKey, Bad> {
-        key_of_fields(
-            self.layout.key_layout(index),
-            |column| Ok(self.word(usize::from(column))),
-            |_, word, builder, max| {
-                let part = self.part(word)?;
-                if part.len() > max as usize {
-                    return Err(damaged());
-                }
-                builder.bytes(max, part);
-                Ok(())
-            },
-        )
-    }
-
     /// Puts the row with other values of some columns into `out`; of several values for a column
     /// the last one counts.
     ///
     /// # Errors
     /// Damage.
     pub fn with_changes(&self, changes: &[(u16, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Bad> {
-        put(self.layout.schema.columns().len(), out, |column| {
-            let change = changes.iter().rev().find(|(changed, _)| usize::from(*changed) == column);
-            match change {
-                Some((_, value)) => Ok(Part::of(value)),
-                None if self.kind(column).max_bytes().is_some() => {
-                    Ok(Part::Bytes(self.part(self.word(column))?))
-                }
-                None => Ok(Part::Word(self.word(column))),
-            }
-        })
+        put(self.layout.schema.columns().len(), out, |column| self.part_with(column, changes))
     }
 }
 
-enum Part<'a> {
-    Word(u64),
-    Bytes(Bytes<'a>),
-}
+impl<'a> StoredRow<'a> for InlineRow<'a> {
+    #[inline]
+    fn layout(&self) -> &'a TableLayout {
+        self.layout
+    }
 
-impl<'a> Part<'a> {
-    fn of(value: &Value<'a>) -> Self {
-        match value.as_word() {
-            Some(word) => Self::Word(word),
-            None => value.as_bytes().map_or(Self::Word(0), |bytes| Self::Bytes(bytes.into())),
-        }
+    #[inline]
+    fn word(&self, column: usize) -> u64 {
+        u64::from_le_bytes(self.bytes.array(column * 8))
+    }
+
+    #[inline]
+    fn part(&self, column: usize) -> Result<Bytes<'a>, Bad> {
+        let word = self.word(column);
+        let (start, len) = ((word & 0xffff_ffff) as usize, (word >> 32) as usize);
+        self.bytes.get(start, len).ok_or_else(damaged)
     }
 }
 
@@ -197,7 +98,9 @@ pub fn encode_row(
 mod tests {
     use super::*;
     use crate::rows::catalog::Catalog;
+    use crate::rows::row::Row;
     use crate::rows::schema::{Schema, TableSchema};
+    use crate::rows::value::ColumnType;
 
     #[test]
     fn rows_come_back_and_change_column_by_column() {

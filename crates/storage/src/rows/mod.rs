@@ -8,7 +8,8 @@
 //! | what is refused | `fits.rs`, `check.rs` |
 //! | NULL and defaults | `null_words.rs`, `nulls.rs`, `constant.rs` |
 //! | keys in memcomparable encoding, and as byte strings for trees | `key.rs`, `tree_key.rs` |
-//! | packed rows: all fields in one string of bytes | `inline.rs` |
+//! | a stored row, whatever its form | `stored.rs` |
+//! | rows with all fields in one string of bytes: a word a column, or as few bytes as can be | `inline.rs`, `packed.rs` |
 //! | what people read and write | `text.rs`, `by_hand.rs`, `difference.rs`, `description.rs` |
 //!
 //! Knows nothing of memories and files, of slots, logs and indexes.
@@ -28,8 +29,10 @@ pub(crate) mod names;
 pub(crate) mod null_words;
 pub(crate) mod nulls;
 pub(crate) mod owned;
+pub(crate) mod packed;
 pub(crate) mod row;
 pub(crate) mod schema;
+pub(crate) mod stored;
 pub mod text;
 pub(crate) mod tree_key;
 pub(crate) mod value;

@@ -2,7 +2,8 @@
 
 use pm::Bytes;
 use storage::{
-    Catalog, ColumnType, InlineRow, Schema, SlotLayout, TableLayout, TableSchema, Value, encode_row,
+    Catalog, ColumnType, InlineRow, Schema, SlotLayout, StoredRow, TableLayout, TableSchema, Value,
+    encode_row,
 };
 
 fn layout(table: TableSchema) -> std::sync::Arc<TableLayout> {

@@ -1,0 +1,293 @@
+//! Packed rows: no column takes more than its value and, of text and bytes, the length of it.
+//!
+//! ```text
+//! | column 0 | column 1 | ... | bytes of the first column that has some | of the next one | ...
+//! ```
+//!
+//! A number stands in as many little-endian bytes as its type has. Text and bytes have their length
+//! there, in the fewest of 1, 2 or 4 bytes that can hold the column's maximum; the bytes themselves
+//! come behind all columns, in their order. A UUID is sixteen bytes without a length, unless it can be
+//! NULL.
+
+use pm::{Bad, Bytes};
+
+use crate::error::StorageError;
+use crate::rows::catalog::TableLayout;
+use crate::rows::stored::{Part, StoredRow, damaged};
+use crate::rows::value::{ColumnType, UUID_BYTES, Value};
+
+/// Where the columns of a table stand in its packed rows.
+#[derive(Clone, Debug)]
+pub struct PackedLayout {
+    columns: Vec<PackedColumn>,
+    /// Bytes in front of those of text and bytes.
+    fixed: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PackedColumn {
+    at: usize,
+    /// Bytes of the number, or of the length.
+    bytes: usize,
+    holds: Holds,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holds {
+    Number {
+        signed: bool,
+    },
+    Length,
+    /// All of the value.
+    Value,
+}
+
+impl PackedLayout {
+    /// The places of a table's columns.
+    pub fn new(layout: &TableLayout) -> Self {
+        let mut at = 0;
+        let columns = layout.schema.columns().iter().map(|column| {
+            let kind = column.kind;
+            let (bytes, holds) = match (kind.number_bytes(), kind.max_bytes()) {
+                (Some(bytes), _) => (bytes as usize, Holds::Number { signed: is_signed(kind) }),
+                (None, _) if kind == ColumnType::Uuid && !column.nullable => {
+                    (UUID_BYTES as usize, Holds::Value)
+                }
+                (None, max) => (length_bytes(max.unwrap_or(u32::MAX)), Holds::Length),
+            };
+            let place = PackedColumn { at, bytes, holds };
+            at += bytes;
+            place
+        });
+        let columns = columns.collect();
+        Self { columns, fixed: at }
+    }
+
+    /// Bytes of a row whose text and bytes are empty.
+    pub fn least_bytes(&self) -> usize {
+        self.fixed
+    }
+}
+
+fn is_signed(kind: ColumnType) -> bool {
+    kind.integer_range().is_some_and(|(least, _)| least < 0)
+}
+
+fn length_bytes(max: u32) -> usize {
+    match max {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    }
+}
+
+/// The number in some little-endian bytes, with its sign in all bits of the word.
+#[inline]
+fn word_of(bytes: Bytes<'_>, at: usize, len: usize, signed: bool) -> u64 {
+    let mut word = [0; 8];
+    if let Some(part) = bytes.get(at, len) {
+        part.copy_to(&mut word[..len]);
+    }
+    let free = 64 - 8 * len as u32;
+    let word = u64::from_le_bytes(word);
+    if signed { ((word << free).cast_signed() >> free).cast_unsigned() } else { word }
+}
+
+/// A packed row of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRow<'a> {
+    layout: &'a TableLayout,
+    packed: &'a PackedLayout,
+    bytes: Bytes<'a>,
+}
+
+impl<'a> PackedRow<'a> {
+    /// The row that these bytes are.
+    ///
+    /// # Errors
+    /// They are none of this table.
+    #[inline]
+    pub fn new(
+        layout: &'a TableLayout,
+        packed: &'a PackedLayout,
+        bytes: Bytes<'a>,
+    ) -> Result<Self, Bad> {
+        let row = Self { layout, packed, bytes };
+        if bytes.len() < packed.fixed { Err(damaged()) } else { Ok(row) }
+    }
+
+    /// Puts the row with other values of some columns into `out`; of several values for a column
+    /// the last one counts.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn with_changes(&self, changes: &[(u16, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Bad> {
+        put(self.packed, out, |column| self.part_with(column, changes))
+    }
+
+    /// The length of a column's bytes.
+    #[inline]
+    fn length(&self, place: &PackedColumn) -> usize {
+        word_of(self.bytes, place.at, place.bytes, false) as usize
+    }
+}
+
+impl<'a> StoredRow<'a> for PackedRow<'a> {
+    #[inline]
+    fn layout(&self) -> &'a TableLayout {
+        self.layout
+    }
+
+    #[inline]
+    fn word(&self, column: usize) -> u64 {
+        let place = &self.packed.columns[column];
+        match place.holds {
+            Holds::Number { signed } => word_of(self.bytes, place.at, place.bytes, signed),
+            Holds::Length | Holds::Value => 0,
+        }
+    }
+
+    #[inline]
+    fn part(&self, column: usize) -> Result<Bytes<'a>, Bad> {
+        let (before, rest) = self.packed.columns.split_at(column);
+        let place = &rest[0];
+        if place.holds == Holds::Value {
+            return self.bytes.get(place.at, place.bytes).ok_or_else(damaged);
+        }
+        let lengths = before.iter().filter(|place| place.holds == Holds::Length);
+        let start = self.packed.fixed + lengths.map(|place| self.length(place)).sum::<usize>();
+        self.bytes.get(start, self.length(place)).ok_or_else(damaged)
+    }
+}
+
+fn put<'a>(
+    packed: &PackedLayout,
+    out: &mut Vec<u8>,
+    mut part: impl FnMut(usize) -> Result<Part<'a>, Bad>,
+) -> Result<(), Bad> {
+    out.clear();
+    out.resize(packed.fixed, 0);
+    for (column, place) in packed.columns.iter().enumerate() {
+        let word = match part(column)? {
+            Part::Word(word) => word,
+            Part::Bytes(bytes) if place.holds == Holds::Value => {
+                bytes.copy_to(&mut out[place.at..place.at + place.bytes]);
+                continue;
+            }
+            Part::Bytes(bytes) => {
+                bytes.append_to(out);
+                bytes.len() as u64
+            }
+        };
+        let word = &word.to_le_bytes()[..place.bytes];
+        out[place.at..place.at + place.bytes].copy_from_slice(word);
+    }
+    Ok(())
+}
+
+/// Puts the packed row with these values into `out`.
+///
+/// # Errors
+/// Wrong number, type or length of values.
+pub fn pack_row(
+    layout: &TableLayout,
+    packed: &PackedLayout,
+    values: &[Value<'_>],
+    out: &mut Vec<u8>,
+) -> Result<(), StorageError> {
+    layout.check_tuple(values)?;
+    Ok(put(packed, out, |column| Ok(Part::of(&values[column])))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::catalog::Catalog;
+    use crate::rows::row::Row;
+    use crate::rows::schema::{Schema, TableSchema};
+    use proptest::prelude::*;
+
+    fn catalog() -> Catalog {
+        let table = TableSchema::new("t")
+            .column("id", ColumnType::U32)
+            .column("small", ColumnType::I8)
+            .column("name", ColumnType::Text { max: 20 })
+            .column("short", ColumnType::I16)
+            .column("long", ColumnType::Bytes { max: 70_000 })
+            .column("who", ColumnType::Uuid)
+            .column("score", ColumnType::F64)
+            .column("middle", ColumnType::Bytes { max: 300 })
+            .column("wide", ColumnType::I64)
+            .column("flag", ColumnType::Bool)
+            .key(&["id", "name"])
+            .index("by_who", &["who", "small"]);
+        Catalog::new(&Schema::new().table(table)).unwrap()
+    }
+
+    #[test]
+    fn a_row_takes_its_values_and_a_few_bytes() {
+        let table = TableSchema::new("r")
+            .column("k", ColumnType::U64)
+            .column("v", ColumnType::Bytes { max: 255 })
+            .key(&["k"]);
+        let catalog = Catalog::new(&Schema::new().table(table)).unwrap();
+        let layout = &catalog.tables[0];
+        let packed = PackedLayout::new(layout);
+        let mut out = Vec::new();
+        pack_row(layout, &packed, &[Value::U64(1), Value::Bytes(&[7; 56])], &mut out).unwrap();
+        assert_eq!(out.len(), 65);
+    }
+
+    proptest! {
+        #[test]
+        fn rows_come_back_and_change_column_by_column(
+            id in any::<u32>(), small in any::<i8>(), name in "[a-z]{0,20}", short in any::<i16>(),
+            long in proptest::collection::vec(any::<u8>(), 0..600), who in any::<[u8; 16]>(),
+            score in any::<i32>(), middle in proptest::collection::vec(any::<u8>(), 0..300),
+            wide in any::<i64>(), flag in any::<bool>(),
+        ) {
+            let catalog = catalog();
+            let layout = &catalog.tables[0];
+            let packed = PackedLayout::new(layout);
+            let values = [
+                Value::U64(u64::from(id)), Value::I64(i64::from(small)), Value::Text(&name),
+                Value::I64(i64::from(short)), Value::Bytes(&long), Value::Bytes(&who),
+                Value::F64(f64::from(score)), Value::Bytes(&middle), Value::I64(wide),
+                Value::Bool(flag),
+            ];
+            let (mut bytes, mut changed, mut row) = (Vec::new(), Vec::new(), Row::new());
+            pack_row(layout, &packed, &values, &mut bytes).unwrap();
+            let sizes = name.len() + long.len() + middle.len();
+            prop_assert_eq!(bytes.len(), packed.least_bytes() + sizes);
+            let stored = PackedRow::new(layout, &packed, Bytes::from(&bytes)).unwrap();
+            stored.read(None, &mut row).unwrap();
+            prop_assert!(row.values().eq(values));
+            stored.read(Some(&[7, 3, 2]), &mut row).unwrap();
+            prop_assert!(row.values().eq([values[7], values[3], values[2]]));
+            let key = stored.key(0).unwrap();
+            prop_assert_eq!(key, layout.primary_key(&[values[0], values[2]]).unwrap());
+
+            let mut inline = Vec::new();
+            crate::rows::inline::encode_row(layout, &values, &mut inline).unwrap();
+            let inline = crate::rows::inline::InlineRow::new(layout, Bytes::from(&inline)).unwrap();
+            prop_assert_eq!(stored.key(1).unwrap(), inline.key(1).unwrap());
+            let (mut one, mut other) = (vec![0; 2000], vec![0; 2000]);
+            let columns: Vec<u16> = (0..10).collect();
+            let many = stored.read_bytes(&columns, &mut one).unwrap();
+            prop_assert_eq!(many, inline.read_bytes(&columns, &mut other).unwrap());
+            prop_assert_eq!(one, other);
+
+            let changes = [(2, Value::Text("x")), (8, Value::I64(-1)), (2, Value::Text("yes"))];
+            stored.with_changes(&changes, &mut changed).unwrap();
+            let other = PackedRow::new(layout, &packed, Bytes::from(&changed)).unwrap();
+            other.read(None, &mut row).unwrap();
+            let mut wanted = values;
+            (wanted[2], wanted[8]) = (Value::Text("yes"), Value::I64(-1));
+            prop_assert!(row.values().eq(wanted));
+            for cut in 0..bytes.len() {
+                let short = PackedRow::new(layout, &packed, Bytes::from(&bytes[..cut]));
+                prop_assert!(short.and_then(|short| short.read(None, &mut row)).is_err());
+            }
+        }
+    }
+}
