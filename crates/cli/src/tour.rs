@@ -195,9 +195,9 @@ fn people(host: &Host, spec: &Spec, rows: &[Row]) -> String {
     let rate = |promise: &Promise| format!("txn/s {}", promise.text());
     let head: Vec<String> = ["store".into(), rate(counted)]
         .into_iter()
-        .chain(["flushes/txn", "fences/txn"].map(String::from))
+        .chain(["flushes", "fences"].map(String::from))
         .chain(others.iter().map(rate))
-        .chain(["reopen ms", "acknowledged", "lost"].map(String::from))
+        .chain(["reopen ms", "lost"].map(String::from))
         .collect();
     let rate = |row: &Row, promise: &Promise| row.with(*promise).map_or("-".into(), whole);
     let cells: Vec<Vec<String>> = rows
@@ -207,7 +207,8 @@ fn people(host: &Host, spec: &Spec, rows: &[Row]) -> String {
             cells.extend([fine(row.per_txn.flushed_lines), fine(row.per_txn.fences)]);
             cells.extend(others.iter().map(|promise| rate(row, promise)));
             cells.push(format!("{:.3}", row.kill.found.first_commit_ms));
-            cells.extend([grouped(row.kill.acknowledged), grouped(row.kill.found.lost)]);
+            let (lost, all) = (row.kill.found.lost, row.kill.acknowledged);
+            cells.push(format!("{} of {}", grouped(lost), grouped(all)));
             cells
         })
         .collect();
@@ -261,9 +262,12 @@ fn legend(promises: &[Promise]) -> String {
         };
         text.push('\n');
     }
+    if let Some(counted) = promises.first() {
+        text += &format!("flushes, fences: of a transaction in {}.\n", counted.text());
+    }
     text += "sqlite, lmdb: at their durable settings (docs/peers.md). They ask the kernel to sync, which costs nothing where the medium is memory.\n";
     text += "reopen: from the open call of a fresh process to its first durable commit, after SIGKILL in the middle of a run (engines: in `process`).\n";
-    text += "lost: acknowledged transactions that were not there after that kill. This is process evidence: the kernel keeps the pages of a killed process, so a kill shows nothing about flushes, and power loss was not tried.\n";
+    text += "lost: of the acknowledged transactions those that were not there after that kill. This is process evidence: the kernel keeps the pages of a killed process, so a kill shows nothing about flushes, and power loss was not tried.\n";
     text
 }
 
