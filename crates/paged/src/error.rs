@@ -35,6 +35,14 @@ pub enum PagedError {
         /// The most that it may have.
         most: u64,
     },
+    /// The log has no room until a checkpoint frees some.
+    #[error("the log is full: {bytes} bytes are needed, and {free} are free")]
+    LogFull {
+        /// The bytes that are needed.
+        bytes: u64,
+        /// The bytes that are free.
+        free: u64,
+    },
     /// Too many locks are held at once.
     #[error("{most} locks are held, the most that are possible")]
     TooManyLocks {
@@ -61,6 +69,14 @@ pub enum PagedError {
         /// The place in the log.
         at: Lsn,
         /// The part that is wrong.
+        what: String,
+    },
+    /// The files of the log are not those of this log.
+    #[error("the log's file {name}: {what}")]
+    WrongLog {
+        /// The file.
+        name: String,
+        /// The thing that is wrong with it.
         what: String,
     },
     /// The medium refuses or has failed.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | which numbers name pages, trees, transactions and places in the log | [`ids`] |
 //! | what a log manager promises | [`log`] |
+//! | how threads wait for each other | [`threads`] |
 //!
 //! It knows no engine and no schema: keys and rows are bytes, keys ordered as their bytes are.
 
@@ -13,6 +14,7 @@
 mod error;
 pub mod ids;
 pub mod log;
+pub mod threads;
 
 pub use error::PagedError;
 

@@ -6,13 +6,21 @@
 //! 2. A page goes to its medium only when [`LogManager::durable`] has reached its LSN.
 //! 3. A transaction is acknowledged when its commit record is durable. Its locks may go as soon as
 //!    that record has an LSN.
-//! 4. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its file
+//! 4. Appending never waits for a checkpoint, since the checkpoint may need the latched page: a log
+//!    that is full says [`PagedError::LogFull`](crate::PagedError::LogFull). The caller lets its
+//!    latches go, waits with [`LogManager::reserve`], and begins again.
+//! 5. Whoever undoes a transaction finds room: it is set aside with each change.
+//! 6. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its file
 //!    why nobody has seen what is missing.
 
+pub mod record;
+
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::Result;
 use crate::ids::{Lsn, PageNo, TxNo};
+use crate::threads::Waiter;
 
 /// The kind of a log record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,31 +89,52 @@ pub struct Chain {
     pub first: Lsn,
     /// Its newest record.
     pub last: Lsn,
-    /// The bytes of log that it has used, and those that undoing it may take.
+    /// The bytes of its records.
     pub used: u64,
+    /// The bytes set aside for undoing it.
+    pub aside: u64,
+    /// The bytes set aside by [`LogManager::reserve`] for what it appends next.
+    pub ahead: u64,
+}
+
+impl Chain {
+    /// The chain of a transaction that has logged nothing.
+    pub fn new(tx: TxNo) -> Self {
+        Self { tx, ..Self::default() }
+    }
 }
 
 /// A log manager; see the module's comment. One serves all threads of a partition.
 pub trait LogManager: Send + Sync + Debug {
-    /// Appends a record, and room for undoing it is set aside. Called with the record's page latched.
+    /// Waits until records with so many bytes of payload together, and undoing them, have room, and
+    /// sets that aside for what the chain appends next. Called with nothing latched.
     ///
     /// # Errors
-    /// The transaction has more log than fits, or the manager has stopped.
+    /// The transaction has more log than fits, no room was made in time, or the manager has stopped.
+    fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()>;
+
+    /// Appends a record. With a change of a transaction, room for a compensation of the same length
+    /// is set aside. Called with the record's page latched, which is in the table of dirty pages with
+    /// an LSN that [`Self::end`] gave before.
+    ///
+    /// # Errors
+    /// The log is full, the transaction has more log than fits, or the manager has stopped. Nothing
+    /// was appended.
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn>;
 
     /// Appends the record that commits a transaction. It is not durable yet: see [`Self::force`].
     ///
     /// # Errors
-    /// The manager has stopped; the transaction is not committed.
+    /// The manager has stopped; whether the transaction is committed shows after a restart.
     fn commit(&self, chain: &mut Chain) -> Result<Lsn>;
 
-    /// Every record up to here is durable.
+    /// Every record up to here, and this one, is durable.
     fn durable(&self) -> Lsn;
 
     /// The end of the log: the next record's LSN is not less.
     fn end(&self) -> Lsn;
 
-    /// Makes every record up to `to` durable. Threads that ask at the same time share a sync.
+    /// Makes every record up to `to` durable, or all there are if the newest is less. Threads that ask at the same time share a sync.
     ///
     /// # Errors
     /// The medium failed: nothing more is acknowledged, and the manager has stopped.
@@ -120,12 +149,25 @@ pub trait LogManager: Send + Sync + Debug {
     /// How much of the log was used since the last checkpoint: in the unit of the manager's threshold.
     fn consumed(&self) -> u64;
 
-    /// Frees what lies before `redo`, from where recovery reads, and before `oldest`, the first record
-    /// of the oldest open transaction.
+    /// Wakes `checkpointer` from now on whenever a checkpoint is due: the threshold is reached, or
+    /// somebody waits for room.
+    fn attend(&self, checkpointer: Arc<Waiter>);
+
+    /// Returns whether a checkpoint is due.
+    fn is_due(&self) -> bool;
+
+    /// The place where analysis begins: that of the last [`Self::truncate`].
+    fn start(&self) -> Lsn;
+
+    /// Sets, durably, where analysis begins after a restart, and frees what lies before `keep`: no
+    /// page needs a record before it to be redone, and no open transaction has one.
     ///
     /// # Errors
-    /// The medium failed.
-    fn truncate(&self, redo: Lsn, oldest: Lsn) -> Result<()>;
+    /// The medium failed, and the manager has stopped.
+    fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()>;
+
+    /// Sets room aside, after a restart, for undoing a transaction with `chain.used` bytes of log.
+    fn adopt(&self, chain: &mut Chain);
 
     /// Calls `visit` with every durable record from `from` on, in order, after a restart and before
     /// anything is appended.

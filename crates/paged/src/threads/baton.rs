@@ -1,0 +1,224 @@
+//! Threads of which one runs at a time: at every point the baton goes to one that a seed picks.
+
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{Threads, Waiter};
+
+thread_local! {
+    static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// What a thread of a [`Baton`] is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doing {
+    /// It can run.
+    Ready,
+    /// It is parked on the waiter at this address, until a time of the baton's clock.
+    Parked(usize, Option<Duration>),
+    /// It has ended.
+    Over,
+}
+
+#[derive(Debug)]
+struct State {
+    random: u64,
+    now: Duration,
+    doing: Vec<Doing>,
+    holder: usize,
+    /// Nobody could run any more: every thread gives up.
+    stuck: bool,
+}
+
+impl State {
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Gives the baton to a thread that can run. If all are parked, time passes until one need not be.
+    fn pass(&mut self) {
+        loop {
+            let ready: Vec<usize> = (0..self.doing.len())
+                .filter(|thread| match self.doing[*thread] {
+                    Doing::Ready => true,
+                    Doing::Parked(_, until) => until.is_some_and(|until| until <= self.now),
+                    Doing::Over => false,
+                })
+                .collect();
+            if !ready.is_empty() {
+                self.holder = ready[(self.next_random() % ready.len() as u64) as usize];
+                return;
+            }
+            let parked = self.doing.iter().filter_map(|doing| match doing {
+                Doing::Parked(_, until) => *until,
+                _ => None,
+            });
+            match parked.min() {
+                Some(next) => self.now = next,
+                None => {
+                    self.stuck = self.doing.iter().any(|doing| *doing != Doing::Over);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A scheduler for tests: the same seed gives the same order of threads. Time passes when every
+/// thread is parked, and one microsecond at every point.
+#[derive(Debug)]
+pub struct Baton {
+    state: Mutex<State>,
+    passed: Condvar,
+}
+
+impl Baton {
+    /// A baton whose order of threads follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        let state =
+            State { random: seed, now: Duration::ZERO, doing: Vec::new(), holder: 0, stuck: false };
+        Self { state: Mutex::new(state), passed: Condvar::new() }
+    }
+
+    /// Runs `threads` threads of `work`, which gets the number of its thread, to their ends.
+    ///
+    /// # Panics
+    /// If a thread panics, or all of them are parked and none can ever be woken.
+    pub fn run(&self, threads: usize, work: impl Fn(usize) + Sync) {
+        {
+            let mut state = self.state.lock();
+            state.doing = vec![Doing::Ready; threads];
+            state.stuck = false;
+            state.pass();
+        }
+        std::thread::scope(|scope| {
+            for number in 0..threads {
+                let work = &work;
+                scope.spawn(move || {
+                    NUMBER.set(Some(number));
+                    let _over = Over { baton: self, number };
+                    self.await_turn(number);
+                    work(number);
+                });
+            }
+        });
+    }
+
+    fn await_turn(&self, number: usize) {
+        let mut state = self.state.lock();
+        while state.holder != number && !state.stuck {
+            self.passed.wait(&mut state);
+        }
+        assert!(!state.stuck, "every thread is parked, and none can be woken: {:?}", state.doing);
+    }
+
+    fn yield_as(&self, number: usize, doing: Doing) {
+        {
+            let mut state = self.state.lock();
+            state.now += Duration::from_micros(1);
+            state.doing[number] = doing;
+            state.pass();
+            self.passed.notify_all();
+        }
+        self.await_turn(number);
+        self.state.lock().doing[number] = Doing::Ready;
+    }
+}
+
+/// The end of a thread, also by a panic.
+struct Over<'a> {
+    baton: &'a Baton,
+    number: usize,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        let mut state = self.baton.state.lock();
+        state.doing[self.number] = Doing::Over;
+        if !state.stuck {
+            state.pass();
+        }
+        self.baton.passed.notify_all();
+        NUMBER.set(None);
+    }
+}
+
+impl Threads for Baton {
+    fn now(&self) -> Duration {
+        self.state.lock().now
+    }
+
+    fn park(&self, waiter: &Waiter, until: Option<Duration>) -> bool {
+        let number = NUMBER.get().expect("the thread is one of the baton's");
+        loop {
+            if waiter.take() {
+                return true;
+            }
+            if until.is_some_and(|until| until <= self.now()) {
+                return false;
+            }
+            self.yield_as(number, Doing::Parked(std::ptr::from_ref(waiter).addr(), until));
+        }
+    }
+
+    fn wake(&self, waiter: &Waiter) {
+        waiter.woken.store(true, std::sync::atomic::Ordering::Release);
+        let address = std::ptr::from_ref(waiter).addr();
+        for doing in &mut self.state.lock().doing {
+            if matches!(doing, Doing::Parked(at, _) if *at == address) {
+                *doing = Doing::Ready;
+            }
+        }
+    }
+
+    fn point(&self) {
+        if let Some(number) = NUMBER.get() {
+            self.yield_as(number, Doing::Ready);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(seed: u64) -> Vec<usize> {
+        let baton = Baton::new(seed);
+        let order = Mutex::new(Vec::new());
+        baton.run(3, |number| {
+            for _ in 0..5 {
+                baton.point();
+                order.lock().push(number);
+            }
+        });
+        order.into_inner()
+    }
+
+    #[test]
+    fn the_order_follows_from_the_seed() {
+        assert_eq!(order(1), order(1));
+        assert!((2..20).any(|seed| order(seed) != order(1)));
+    }
+
+    #[test]
+    fn time_passes_when_all_are_parked() {
+        let baton = Baton::new(1);
+        let waiter = Waiter::default();
+        baton.run(1, |_| assert!(!baton.park(&waiter, Some(Duration::from_secs(9)))));
+        assert!(baton.now() >= Duration::from_secs(9));
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn a_wake_that_never_comes_is_noticed() {
+        let baton = Baton::new(1);
+        baton.run(2, |_| assert!(baton.park(&Waiter::default(), None)));
+    }
+}
