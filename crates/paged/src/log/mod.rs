@@ -13,6 +13,7 @@
 //! 6. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its file
 //!    why nobody has seen what is missing.
 
+pub mod central;
 pub mod record;
 
 use std::fmt::Debug;
@@ -146,8 +147,11 @@ pub trait LogManager: Send + Sync + Debug {
     /// There is none at this place, or it is damaged.
     fn read(&self, at: Lsn) -> Result<Logged>;
 
-    /// How much of the log was used since the last checkpoint: in the unit of the manager's threshold.
+    /// The amount of log that was used since the last checkpoint, in the unit of the manager's threshold.
     fn consumed(&self) -> u64;
+
+    /// The most bytes of payload that a record may have.
+    fn largest(&self) -> usize;
 
     /// Wakes `checkpointer` from now on whenever a checkpoint is due: the threshold is reached, or
     /// somebody waits for room.

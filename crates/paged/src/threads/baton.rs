@@ -12,7 +12,7 @@ thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// What a thread of a [`Baton`] is doing.
+/// The state of a thread of a [`Baton`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Doing {
     /// It can run.

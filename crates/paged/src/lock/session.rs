@@ -1,0 +1,245 @@
+//! The locks of one session: those of its transaction, and those that it keeps for the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::head::{Evicted, Outcome, Party, Request};
+use super::inherit::{self, Share};
+use super::mode::{Gap, LockMode, Mode};
+use super::name::Name;
+use super::table::LockTable;
+use crate::error::Conflict;
+use crate::ids::Lsn;
+use crate::threads::Threads;
+use crate::{PagedError, Result};
+
+/// A lock that the session keeps beyond its transaction.
+#[derive(Debug)]
+struct Kept {
+    name: Name,
+    mode: LockMode,
+    share: Arc<Share>,
+    /// The transaction that is running has it.
+    used: bool,
+}
+
+/// The locks of a session. Dropping it lets all go.
+#[derive(Debug)]
+pub struct Locks<T: Threads> {
+    table: Arc<LockTable<T>>,
+    party: Arc<Party>,
+    held: BTreeMap<Name, LockMode>,
+    kept: Vec<Kept>,
+    depends: Lsn,
+    doomed: Option<Conflict>,
+}
+
+impl<T: Threads> Locks<T> {
+    pub(super) fn new(table: Arc<LockTable<T>>, party: Arc<Party>) -> Self {
+        let (held, kept) = (BTreeMap::new(), Vec::new());
+        Self { table, party, held, kept, depends: Lsn::NONE, doomed: None }
+    }
+
+    /// Begins a transaction. A rerun has the age of the first run; a greater one is younger.
+    ///
+    /// # Panics
+    /// If the transaction before has not let go of its locks.
+    pub fn begin(&mut self, age: u64) {
+        assert!(self.held.is_empty(), "the transaction before holds locks");
+        self.party.age.store(age, Ordering::Relaxed);
+        (self.depends, self.doomed) = (Lsn::NONE, None);
+    }
+
+    /// The mode in which the transaction holds a name.
+    pub fn holds(&self, name: Name) -> LockMode {
+        self.held.get(&name).copied().unwrap_or_default()
+    }
+
+    /// The commit that has to be durable before the transaction is acknowledged, also if it has only
+    /// read: locks that it has got were let go early by it or by older ones.
+    pub fn depends(&self) -> Lsn {
+        self.depends
+    }
+
+    /// Waits until the transaction holds a name in a mode, beside what it holds already. Called with
+    /// nothing latched.
+    ///
+    /// # Errors
+    /// [`PagedError::Conflict`]: the transaction is a victim, or has waited too long. It is doomed: it
+    /// gets no lock any more. [`PagedError::TooManyLocks`].
+    pub fn lock(&mut self, name: Name, mode: impl Into<LockMode>) -> Result<()> {
+        self.request(name, mode.into(), true).map(drop)
+    }
+
+    /// As [`Self::lock`], but returns false where it would have to wait: for those who have a latch.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub fn try_lock(&mut self, name: Name, mode: impl Into<LockMode>) -> Result<bool> {
+        self.request(name, mode.into(), false)
+    }
+
+    /// Locks for inserting a key before `next`: the intention to insert into the gap, then the new key,
+    /// before which the gap is as it was if the transaction has read it.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub fn lock_insert(&mut self, key: Name, next: Name) -> Result<()> {
+        self.lock(next, Gap::Insert)?;
+        let gap = match self.holds(next).gap {
+            Gap::Both => Gap::Shared,
+            _ => Gap::None,
+        };
+        self.lock(key, LockMode::row(Mode::Exclusive, gap))
+    }
+
+    fn request(&mut self, name: Name, mode: LockMode, may_wait: bool) -> Result<bool> {
+        if let Some(conflict) = self.doomed {
+            return Err(PagedError::Conflict(conflict));
+        }
+        self.take_up_kept(name);
+        let have = self.held.get(&name).copied();
+        let mode = have.map_or(mode, |have| have.supremum(mode));
+        if have == Some(mode) {
+            return Ok(true);
+        }
+        let table = Arc::clone(&self.table);
+        let upgrade = have.is_some();
+        if !upgrade && table.held.fetch_add(1, Ordering::Relaxed) >= table.options.most {
+            table.held.fetch_sub(1, Ordering::Relaxed);
+            return Err(PagedError::TooManyLocks { most: table.options.most });
+        }
+        table.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let bits = name.bits();
+        let mut shard = table.shard(bits);
+        let head = shard.head(name, bits);
+        let mut evicted = Evicted::default();
+        let held = head.is_held_against(&self.party, mode, &mut evicted);
+        table.held.fetch_sub(evicted.0, Ordering::Relaxed);
+        if !held && (upgrade || head.queue.is_empty()) {
+            let depends = head.give(&self.party, mode);
+            self.got(name, mode, depends);
+            return Ok(true);
+        }
+        if !may_wait {
+            if !upgrade {
+                table.held.fetch_sub(1, Ordering::Relaxed);
+            }
+            table.serve(&mut shard, name, bits);
+            return Ok(false);
+        }
+        let number = table.numbers.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut wait = self.party.wait.lock();
+            (wait.number, wait.name, wait.outcome) = (number, Some(name), None);
+        }
+        head.enqueue(Request { party: Arc::clone(&self.party), number, mode, upgrade });
+        drop(shard);
+        table.counters.waits.fetch_add(1, Ordering::Relaxed);
+        let (conflict, counter) = match table.wait(&self.party, name, number) {
+            Some(Outcome::Granted(depends)) => {
+                self.got(name, mode, depends);
+                return Ok(true);
+            }
+            Some(Outcome::Victim) => (Conflict::Deadlock, &table.counters.victims),
+            None => (Conflict::Timeout, &table.counters.timeouts),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if !upgrade {
+            table.held.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.doomed = Some(conflict);
+        Err(PagedError::Conflict(conflict))
+    }
+
+    fn got(&mut self, name: Name, mode: LockMode, depends: Lsn) {
+        self.held.insert(name, mode);
+        self.depends = self.depends.max(depends);
+    }
+
+    /// Gives the transaction a lock that the session has kept, if it has and nobody took it.
+    fn take_up_kept(&mut self, name: Name) {
+        let Some(place) = self.kept.iter().position(|kept| kept.name == name) else { return };
+        let kept = &mut self.kept[place];
+        if kept.used {
+            return;
+        }
+        if kept.share.take_up() {
+            kept.used = true;
+            self.held.insert(name, kept.mode);
+            self.table.counters.inherited.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.kept.swap_remove(place);
+        }
+    }
+
+    /// Lets go of a name that the transaction has only read, before it ends.
+    ///
+    /// # Panics
+    /// If it may have written it.
+    pub fn unlock(&mut self, name: Name) {
+        let Some(mode) = self.held.remove(&name) else { return };
+        assert!(!mode.writes() && !mode.writes_rows(), "what was written stays locked");
+        self.kept.retain(|kept| kept.name != name);
+        self.let_go(name, Lsn::NONE);
+    }
+
+    fn let_go(&self, name: Name, at: Lsn) {
+        let bits = name.bits();
+        let mut shard = self.table.shard(bits);
+        if shard.existing(name).is_some_and(|head| head.remove(&self.party, at)) {
+            self.table.held.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.table.serve(&mut shard, name, bits);
+    }
+
+    /// Lets go of everything at the end of the transaction: for a commit as soon as its record has the
+    /// LSN `at`, or when that is durable; for others with [`Lsn::NONE`], when all is undone. Locks of
+    /// tables that everybody uses stay with the session, if that is asked for.
+    pub fn release(&mut self, at: Lsn) {
+        let unused: Vec<Kept> = self.kept.extract_if(.., |kept| !kept.used).collect();
+        for kept in unused {
+            if kept.share.give_up() {
+                self.let_go(kept.name, Lsn::NONE);
+            }
+        }
+        let held = std::mem::take(&mut self.held);
+        for (name, mode) in held {
+            if !self.keep(name, mode, at) {
+                self.kept.retain(|kept| kept.name != name);
+                self.let_go(name, at);
+            }
+        }
+    }
+
+    /// Keeps a lock beyond the transaction, if it is one to keep and nobody waits for it.
+    fn keep(&mut self, name: Name, mode: LockMode, at: Lsn) -> bool {
+        let Some(often) = self.table.options.inherit_after else { return false };
+        if !inherit::can_be_kept(name, mode) || self.doomed.is_some() {
+            return false;
+        }
+        if let Some(kept) = self.kept.iter_mut().find(|kept| kept.name == name) {
+            (kept.mode, kept.used) = (mode, false);
+            return kept.share.keep(at);
+        }
+        let mut shard = self.table.shard(name.bits());
+        let Some(head) = shard.existing(name) else { return false };
+        if head.granted < often || !head.queue.is_empty() {
+            return false;
+        }
+        let share = Arc::new(Share::kept(at));
+        let Some(grant) = head.grant_of(&self.party) else { return false };
+        grant.share = Some(Arc::clone(&share));
+        self.kept.push(Kept { name, mode, share, used: false });
+        true
+    }
+}
+
+impl<T: Threads> Drop for Locks<T> {
+    fn drop(&mut self) {
+        self.doomed = Some(Conflict::Deadlock);
+        self.release(Lsn::NONE);
+        self.release(Lsn::NONE);
+    }
+}

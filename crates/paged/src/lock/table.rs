@@ -1,0 +1,179 @@
+//! The table of locks: heads by name, in shards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::head::{Evicted, Head, Outcome, Party};
+use super::name::Name;
+use super::session::Locks;
+use crate::ids::Lsn;
+use crate::threads::Threads;
+
+/// Commits are remembered for so many sets of names in a shard, when nobody holds a name any more.
+const REMEMBERED: usize = 64;
+
+/// The options of a lock table.
+#[derive(Clone, Copy, Debug)]
+pub struct LockOptions {
+    /// Number of shards.
+    pub shards: usize,
+    /// The most locks that are held at once.
+    pub most: usize,
+    /// The time that a transaction waits until it looks for a circle.
+    pub look_after: Duration,
+    /// The longest time that a transaction waits for a lock.
+    pub timeout: Duration,
+    /// Speculative lock inheritance: sessions keep a table's lock that was granted so often.
+    pub inherit_after: Option<u64>,
+}
+
+impl Default for LockOptions {
+    fn default() -> Self {
+        Self {
+            shards: 64,
+            most: 1_000_000,
+            look_after: Duration::from_micros(100),
+            timeout: Duration::from_secs(1),
+            inherit_after: None,
+        }
+    }
+}
+
+/// Counts of a lock table's work.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct LockCounts {
+    /// Locks that are held, with those that sessions keep.
+    pub held: usize,
+    /// Requests that came to the table, without those of what the transaction had already.
+    pub requests: u64,
+    /// Requests that had to wait.
+    pub waits: u64,
+    /// Locks that a transaction had from its session.
+    pub inherited: u64,
+    /// Transactions that were victims of a circle.
+    pub victims: u64,
+    /// Transactions that waited too long.
+    pub timeouts: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) requests: AtomicU64,
+    pub(super) waits: AtomicU64,
+    pub(super) inherited: AtomicU64,
+    pub(super) victims: AtomicU64,
+    pub(super) timeouts: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct Shard {
+    heads: HashMap<Name, Head>,
+    /// The newest commits of names that have no head any more.
+    remembered: [Lsn; REMEMBERED],
+}
+
+impl Shard {
+    pub(super) fn head(&mut self, name: Name, bits: u64) -> &mut Head {
+        let remembered = self.remembered[bits as usize % REMEMBERED];
+        self.heads.entry(name).or_insert_with(|| Head { written: remembered, ..Head::default() })
+    }
+
+    pub(super) fn existing(&mut self, name: Name) -> Option<&mut Head> {
+        self.heads.get_mut(&name)
+    }
+
+    /// Drops a head that nobody needs. Tables keep theirs.
+    pub(super) fn tidy(&mut self, name: Name, bits: u64) {
+        if matches!(name, Name::Table(_)) || !self.heads.get(&name).is_some_and(Head::is_idle) {
+            return;
+        }
+        if let Some(head) = self.heads.remove(&name) {
+            let remembered = &mut self.remembered[bits as usize % REMEMBERED];
+            *remembered = head.written.max(*remembered);
+        }
+    }
+}
+
+/// A table of locks, for all sessions of a partition.
+#[derive(Debug)]
+pub struct LockTable<T: Threads> {
+    pub(super) threads: Arc<T>,
+    pub(super) options: LockOptions,
+    shards: Vec<Mutex<Shard>>,
+    pub(super) held: AtomicUsize,
+    pub(super) numbers: AtomicU64,
+    parties: AtomicU64,
+    pub(super) counters: Counters,
+}
+
+impl<T: Threads> LockTable<T> {
+    /// A table without locks.
+    ///
+    /// # Panics
+    /// If it has no shards.
+    pub fn new(threads: Arc<T>, options: LockOptions) -> Arc<Self> {
+        assert!(options.shards > 0, "a lock table has shards");
+        let shard =
+            || Mutex::new(Shard { heads: HashMap::new(), remembered: [Lsn::NONE; REMEMBERED] });
+        Arc::new(Self {
+            threads,
+            options,
+            shards: std::iter::repeat_with(shard).take(options.shards).collect(),
+            held: AtomicUsize::new(0),
+            numbers: AtomicU64::new(1),
+            parties: AtomicU64::new(1),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The locks of a session, which has none yet.
+    pub fn session(self: &Arc<Self>) -> Locks<T> {
+        let id = self.parties.fetch_add(1, Ordering::Relaxed);
+        Locks::new(Arc::clone(self), Arc::new(Party { id, ..Party::default() }))
+    }
+
+    /// Returns whether nobody holds a name, keeps it or waits for it: a ghost of that key can go, and
+    /// the gap before it become part of the next.
+    pub fn is_free(&self, name: Name) -> bool {
+        let mut shard = self.shard(name.bits());
+        shard.existing(name).is_none_or(|head| head.is_idle())
+    }
+
+    /// Counts of the table's work.
+    pub fn counts(&self) -> LockCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LockCounts {
+            held: self.held.load(Ordering::Relaxed),
+            requests: read(&self.counters.requests),
+            waits: read(&self.counters.waits),
+            inherited: read(&self.counters.inherited),
+            victims: read(&self.counters.victims),
+            timeouts: read(&self.counters.timeouts),
+        }
+    }
+
+    pub(super) fn shard(&self, bits: u64) -> MutexGuard<'_, Shard> {
+        self.threads.point();
+        // Other bits than those by which commits are remembered.
+        self.shards[(bits >> 32) as usize % self.shards.len()].lock()
+    }
+
+    /// Grants what can be granted now, and drops the head if nobody needs it.
+    pub(super) fn serve(&self, shard: &mut Shard, name: Name, bits: u64) {
+        let mut evicted = Evicted::default();
+        if let Some(head) = shard.existing(name) {
+            head.serve(&mut evicted, |party, outcome| self.finish(party, outcome));
+        }
+        self.held.fetch_sub(evicted.0, Ordering::Relaxed);
+        shard.tidy(name, bits);
+    }
+
+    pub(super) fn finish(&self, party: &Party, outcome: Outcome) {
+        party.finish(outcome);
+        self.threads.wake(&party.waiter);
+    }
+}

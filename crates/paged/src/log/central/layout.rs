@@ -1,0 +1,182 @@
+//! The bytes of the central log's files: see `docs/format/paged-log.md`.
+
+use super::super::record::{self, Placed};
+use super::super::{Kind, Record};
+use crate::ids::{Lsn, PageNo, TxNo};
+
+/// Bytes that a medium writes whole: a header's size, and where records begin.
+pub(super) const SECTOR: usize = 512;
+
+/// Bytes of a seal, for which each partition keeps room.
+pub(super) const SEAL_BYTES: u64 = record::HEADER_BYTES as u64;
+
+/// The code of a seal.
+pub(super) const SEAL: u8 = 255;
+
+const VERSION: u32 = 1;
+const PARTITION_MAGIC: &[u8; 8] = b"PERDPLOG";
+const HEAD_MAGIC: &[u8; 8] = b"PERDPLHD";
+
+/// The form of a log, which never changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shape {
+    pub(super) stamp: u32,
+    pub(super) partitions: u32,
+    pub(super) partition_bytes: u64,
+}
+
+/// The place of byte `offset` in partition `number`.
+pub(super) fn lsn_of(number: u32, offset: u64) -> Lsn {
+    Lsn(u64::from(number) << 32 | offset)
+}
+
+/// The partition and the offset of a place.
+pub(super) fn place_of(lsn: Lsn) -> (u32, u64) {
+    ((lsn.0 >> 32) as u32, lsn.0 & u64::from(u32::MAX))
+}
+
+/// A thing that is wrong with a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    /// It is no header, or a bit of it is wrong.
+    Damaged,
+    /// It is of another version of the format.
+    Version(u32),
+    /// It is of another database's log, or of one of another form.
+    Other,
+}
+
+impl Fault {
+    pub(super) fn says(self) -> String {
+        match self {
+            Self::Damaged => "its header is damaged".into(),
+            Self::Version(found) => {
+                format!("it has format version {found}; this build reads version {VERSION}")
+            }
+            Self::Other => "it belongs to the log of another database".into(),
+        }
+    }
+}
+
+fn header(magic: &[u8; 8], shape: &Shape, words: &[u64]) -> [u8; SECTOR] {
+    let mut bytes = [0; SECTOR];
+    bytes[..8].copy_from_slice(magic);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..20].copy_from_slice(&shape.stamp.to_le_bytes());
+    bytes[20..24].copy_from_slice(&shape.partitions.to_le_bytes());
+    bytes[24..32].copy_from_slice(&shape.partition_bytes.to_le_bytes());
+    for (number, word) in words.iter().enumerate() {
+        let at = 32 + number * 8;
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    let crc = crc32c::crc32c(&bytes);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn read_header<const N: usize>(bytes: &[u8], magic: &[u8; 8]) -> Result<(Shape, [u64; N]), Fault> {
+    let bytes: &[u8; SECTOR] = bytes.try_into().map_err(|_| Fault::Damaged)?;
+    let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let mut summed = *bytes;
+    summed[12..16].fill(0);
+    if &bytes[..8] != magic || crc32c::crc32c(&summed) != half(12) {
+        return Err(Fault::Damaged);
+    }
+    if half(8) != VERSION {
+        return Err(Fault::Version(half(8)));
+    }
+    let shape = Shape { stamp: half(16), partitions: half(20), partition_bytes: word(24) };
+    Ok((shape, std::array::from_fn(|number| word(32 + number * 8))))
+}
+
+/// The header of a partition: its number, which tells the round, and the restart that wrote it.
+pub(super) fn partition_header(shape: &Shape, number: u32, restart: u32) -> [u8; SECTOR] {
+    header(PARTITION_MAGIC, shape, &[u64::from(number), u64::from(restart)])
+}
+
+/// The number and the restart in a partition's header.
+pub(super) fn read_partition_header(bytes: &[u8], shape: &Shape) -> Result<(u32, u32), Fault> {
+    let (found, [number, restart]) = read_header(bytes, PARTITION_MAGIC)?;
+    if found != *shape { Err(Fault::Other) } else { Ok((number as u32, restart as u32)) }
+}
+
+/// The contents of the head file; the newest of its two slots counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// The number of times that it was written.
+    pub(super) count: u64,
+    /// The number of times that the log was opened. Every record has the number of its time.
+    pub(super) restart: u32,
+    /// The place where analysis begins.
+    pub(super) start: Lsn,
+    /// The partition of the oldest record that is kept.
+    pub(super) first: u32,
+    /// The newest record that was durable when this was written.
+    pub(super) reached: Lsn,
+}
+
+pub(super) fn head_slot(shape: &Shape, head: &Head) -> [u8; SECTOR] {
+    let words =
+        [head.count, u64::from(head.restart), head.start.0, u64::from(head.first), head.reached.0];
+    header(HEAD_MAGIC, shape, &words)
+}
+
+pub(super) fn read_head_slot(bytes: &[u8]) -> Result<(Shape, Head), Fault> {
+    let (shape, [count, restart, start, first, reached]) = read_header(bytes, HEAD_MAGIC)?;
+    let head = Head {
+        count,
+        restart: restart as u32,
+        start: Lsn(start),
+        first: first as u32,
+        reached: Lsn(reached),
+    };
+    Ok((shape, head))
+}
+
+/// Appends the seal of a partition: the log goes on in the next one.
+pub(super) fn seal(out: &mut Vec<u8>, at: Lsn, restart: u32) {
+    let placed = Placed { lsn: at, tx: TxNo(0), prev: Lsn::NONE, mark: restart };
+    let record = Record {
+        kind: Kind::End,
+        page: PageNo(0),
+        page_before: Lsn::NONE,
+        undo_next: Lsn::NONE,
+        payload: &[],
+    };
+    record::encode(out, &placed, &record, Some(SEAL));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { stamp: 77, partitions: 8, partition_bytes: 1 << 20 };
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        let bytes = partition_header(&SHAPE, 9, 3);
+        assert_eq!(read_partition_header(&bytes, &SHAPE), Ok((9, 3)));
+        let other = Shape { stamp: 78, ..SHAPE };
+        assert_eq!(read_partition_header(&bytes, &other), Err(Fault::Other));
+        let head = Head { count: 5, restart: 4, start: Lsn(6), first: 7, reached: Lsn(8) };
+        let slot = head_slot(&SHAPE, &head);
+        assert_eq!(read_head_slot(&slot), Ok((SHAPE, head)));
+        assert_eq!(read_head_slot(&bytes), Err(Fault::Damaged));
+        assert_eq!(&slot[..12], b"PERDPLHD\x01\0\0\0");
+        for bit in 0..SECTOR * 8 {
+            let (mut partition, mut slot) = (bytes, slot);
+            partition[bit / 8] ^= 1 << (bit % 8);
+            slot[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read_partition_header(&partition, &SHAPE), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(read_head_slot(&slot), Err(Fault::Damaged), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_a_partition_and_an_offset() {
+        assert_eq!(lsn_of(2, 120), Lsn(0x2_0000_0078));
+        assert_eq!(place_of(Lsn(0x2_0000_0078)), (2, 120));
+        assert!(lsn_of(2, 8) > lsn_of(1, u64::from(u32::MAX)));
+    }
+}

@@ -1,0 +1,608 @@
+//! The central log (P2 2.1): one buffer behind one lock, written to partitions in the order of LSNs.
+//!
+//! Invariants:
+//! - An LSN is a partition's number (high 32 bits) and an offset in it (low 32). Numbers rise; the
+//!   file of a partition is its number modulo the number of files, so a file serves round after
+//!   round.
+//! - What is durable is a prefix of the log without holes. A partition is written when the one
+//!   before it is durable and sealed; at most [`CentralOptions::group_bytes`] are ever written and
+//!   not synced.
+//! - No stale record is taken for one of the log: a record holds its own LSN, so one of an earlier
+//!   round is not valid, and the number of the restart that wrote it, which never falls along the
+//!   log and was durable before the first record with it, so what lies behind a torn end is not
+//!   valid once anything is appended there.
+//! - The bytes set aside never exceed those that are free. A checkpoint has room of its own.
+//! - A write or a sync that fails stops the log: nothing more is acknowledged.
+//!
+//! 1. `append` copies the record into the buffer under the lock; the LSN is where it will stand.
+//! 2. `force` waits. One of those who wait takes the buffer, writes and syncs it, and wakes the
+//!    others: one write and one sync a group, while the next group fills (flush pipelining). Who
+//!    does not wait commits asynchronously, and its ticket ends at `durable`.
+//! 3. `truncate` writes the head, then lets whole partitions be used again.
+//! 4. `open` follows the records from the checkpoint to the first that is not valid: the end.
+
+mod group;
+mod layout;
+mod open;
+mod space;
+mod walk;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use pm::{File, Files};
+
+use self::group::Group;
+use self::layout::{Head, SEAL_BYTES, SECTOR, Shape};
+use self::space::Space;
+use self::walk::{Walk, Walked};
+use super::record::{self, HEADER_BYTES, Placed, record_bytes};
+use super::{Chain, Kind, LogManager, Logged, Record};
+use crate::ids::{Lsn, PageNo, TxNo};
+use crate::threads::{Threads, Waiter};
+use crate::{PagedError, Result};
+
+/// Bytes set aside with a transaction's first record: for Commit or Abort, and for End.
+const END_ROOM: u64 = 2 * HEADER_BYTES as u64;
+
+/// The share of the log that only checkpoints use.
+const CHECKPOINT_SHARE: u64 = 16;
+
+/// The time after which a writer that waits for room asks for a checkpoint again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The options with which a central log is made and used.
+#[derive(Clone, Copy, Debug)]
+pub struct CentralOptions {
+    /// Number of partitions (P2 6.1: 8). Counts when the log is created.
+    pub partitions: u32,
+    /// Bytes of a partition (P2 6.1: 3 GB in all). Counts when the log is created.
+    pub partition_bytes: u64,
+    /// Bytes of the buffer (P2 6.1: 80 MB).
+    pub buffer_bytes: usize,
+    /// The most bytes that are written before they are synced.
+    pub group_bytes: usize,
+    /// Bytes of the largest record.
+    pub record_bytes: usize,
+    /// Bytes in which the space of files is reserved ahead.
+    pub reserve_bytes: u64,
+    /// Bytes of log after which a checkpoint is due.
+    pub checkpoint_bytes: u64,
+    /// The longest time that a writer waits for a checkpoint to make room.
+    pub room_wait: Duration,
+}
+
+impl Default for CentralOptions {
+    fn default() -> Self {
+        Self {
+            partitions: 8,
+            partition_bytes: 384 << 20,
+            buffer_bytes: 80 << 20,
+            group_bytes: 4 << 20,
+            record_bytes: 64 << 10,
+            reserve_bytes: 16 << 20,
+            checkpoint_bytes: 16 << 20,
+            room_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+impl CentralOptions {
+    fn check(&self) {
+        assert!(self.partitions >= 2, "a log has at least two partitions");
+        assert!(self.partition_bytes < 1 << 32, "an offset has 32 bits");
+        assert!(self.partition_bytes.is_multiple_of(8), "records begin at multiples of eight");
+        let largest = self.record_bytes as u64;
+        assert!(
+            largest >= 1024 && largest.is_multiple_of(8) && self.partition_bytes >= 4 * largest,
+            "a partition has room for four records of the largest size"
+        );
+        assert!(
+            self.group_bytes >= SECTOR && self.reserve_bytes > 0,
+            "a group has at least a sector, and space is reserved in steps"
+        );
+        assert!(
+            self.buffer_bytes >= 2 * self.record_bytes + 1024,
+            "the buffer has room for a record while another is written"
+        );
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    space: Space,
+    /// The records that wait for being written.
+    filling: Group,
+    /// The group that is being written.
+    writing: Option<Arc<Group>>,
+    /// The buffer of an earlier group.
+    spare: Vec<u8>,
+    /// The next bytes begin a partition, with its header.
+    header_due: bool,
+    /// The newest record.
+    newest: Lsn,
+    /// Bytes set aside for all chains.
+    aside: u64,
+    /// Bytes of records appended since the log was opened: all, those before the newest begin of a
+    /// checkpoint, and those before the last one that was completed.
+    appended: u64,
+    at_begin: u64,
+    at_checkpoint: u64,
+    /// Bytes for which each file has space.
+    reserved: Vec<u64>,
+    /// Threads that wait until a record is durable.
+    waiting: Vec<(Lsn, Arc<Waiter>)>,
+    /// Threads that wait for room, in the order in which they came.
+    room: VecDeque<Arc<Waiter>>,
+    stopped: Option<String>,
+}
+
+/// The central log over files `<prefix>head`, `<prefix>0`, `<prefix>1`, and so on.
+#[derive(Debug)]
+pub struct Central<F: Files, T: Threads> {
+    files: Vec<F::File>,
+    threads: Arc<T>,
+    options: CentralOptions,
+    shape: Shape,
+    restart: u32,
+    /// The head file with what it says.
+    head: Mutex<(F::File, Head)>,
+    state: Mutex<State>,
+    durable: AtomicU64,
+    end: AtomicU64,
+    checkpointer: Mutex<Option<Arc<Waiter>>>,
+    groups: AtomicU64,
+}
+
+impl<F: Files, T: Threads> Central<F, T> {
+    /// The number of groups that were written and synced.
+    pub fn groups(&self) -> u64 {
+        self.groups.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of records that fit before a checkpoint has to free some: those that are set aside do
+    /// not count.
+    pub fn room(&self) -> u64 {
+        self.room_in(&self.state.lock())
+    }
+
+    fn room_in(&self, state: &State) -> u64 {
+        let kept = state.aside + state.space.capacity() / CHECKPOINT_SHARE;
+        state.space.free().saturating_sub(kept)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.threads.point();
+        self.state.lock()
+    }
+
+    fn check(state: &State) -> Result<()> {
+        match &state.stopped {
+            None => Ok(()),
+            Some(why) => Err(PagedError::Stopped { why: why.clone() }),
+        }
+    }
+
+    /// Stops the log, and tells everyone.
+    fn stop(&self, state: &mut State, doing: &'static str, source: io::Error) -> PagedError {
+        state.stopped.get_or_insert_with(|| format!("{doing}: {source}"));
+        let waiting = state.waiting.drain(..).map(|(_, waiter)| waiter);
+        for waiter in waiting.chain(state.room.drain(..)) {
+            self.threads.wake(&waiter);
+        }
+        PagedError::Io { doing, source }
+    }
+
+    /// Writes and syncs the filling group. Nobody else is writing one.
+    fn write_group<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> Result<MutexGuard<'a, State>> {
+        let spare = Group { bytes: std::mem::take(&mut state.spare), ..Group::default() };
+        let group = Arc::new(std::mem::replace(&mut state.filling, spare));
+        state.writing = Some(Arc::clone(&group));
+        drop(state);
+        self.threads.point();
+        let written = self.write_out(&group);
+        let mut state = self.lock();
+        state.writing = None;
+        if let Err((doing, source)) = written {
+            return Err(self.stop(&mut state, doing, source));
+        }
+        self.durable.store(group.last.0, Ordering::Release);
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut group) = Arc::try_unwrap(group) {
+            group.bytes.clear();
+            state.spare = group.bytes;
+        }
+        // Those who are served, and one that writes the next group.
+        let mut next = true;
+        let durable = self.durable();
+        state.waiting.retain(|(to, waiter)| {
+            let served = *to <= durable;
+            if served || std::mem::take(&mut next) {
+                self.threads.wake(waiter);
+            }
+            !served
+        });
+        Ok(state)
+    }
+
+    fn write_out(&self, group: &Group) -> std::result::Result<(), (&'static str, io::Error)> {
+        for (run, bytes) in group.parts() {
+            let file = &self.files[(run.number % self.shape.partitions) as usize];
+            let mut offset = run.offset;
+            for piece in bytes.chunks(self.options.group_bytes) {
+                file.write_at(offset, piece).map_err(|error| ("writing the log", error))?;
+                file.sync().map_err(|error| ("syncing the log", error))?;
+                offset += piece.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until somebody else's group is written.
+    fn await_group<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        to: Lsn,
+    ) -> MutexGuard<'a, State> {
+        let waiter = Waiter::of_this_thread();
+        state.waiting.push((to, Arc::clone(&waiter)));
+        drop(state);
+        self.threads.park(&waiter, None);
+        self.lock()
+    }
+
+    /// Lets the buffer have room for a record and what may come with it.
+    fn make_buffer_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        bytes: usize,
+    ) -> Result<MutexGuard<'a, State>> {
+        loop {
+            Self::check(&state)?;
+            let writing = state.writing.as_ref().map_or(0, |group| group.bytes.len());
+            let needed = bytes + SECTOR + SEAL_BYTES as usize;
+            if state.filling.bytes.len() + writing + needed <= self.options.buffer_bytes {
+                return Ok(state);
+            }
+            state = if state.writing.is_none() {
+                self.write_group(state)?
+            } else {
+                self.await_group(state, Lsn::NONE)
+            };
+        }
+    }
+
+    /// Reserves the files' space for `bytes` behind the end, so that writing finds it.
+    fn reserve_files(&self, state: &mut State, bytes: u64) -> Result<()> {
+        let space = state.space;
+        let mut ahead = bytes + space.record_bytes;
+        let (mut number, mut offset) = (space.number, space.offset);
+        while number - space.first < space.partitions {
+            let end = space.partition_bytes.min(offset + ahead + SEAL_BYTES);
+            let file = space.file(number);
+            if state.reserved[file] < end {
+                let to = end.next_multiple_of(self.options.reserve_bytes);
+                let to = to.min(space.partition_bytes);
+                self.files[file].reserve(to).map_err(|source| PagedError::Io {
+                    doing: "reserving space of the log",
+                    source,
+                })?;
+                state.reserved[file] = to;
+            }
+            if end < space.partition_bytes {
+                break;
+            }
+            let sure = space.partition_bytes - offset;
+            ahead = ahead.saturating_sub(sure.saturating_sub(SEAL_BYTES + space.record_bytes));
+            (number, offset) = (number + 1, SECTOR as u64);
+        }
+        Ok(())
+    }
+
+    /// Puts the bytes of a record at the end.
+    fn put(&self, state: &mut State, chain: &Chain, record: &Record<'_>) -> Lsn {
+        let bytes = record_bytes(record.payload.len()) as u64;
+        if bytes > state.space.left() {
+            let (number, offset) = (state.space.number, state.space.offset);
+            if state.filling.runs.is_empty() {
+                state.filling.begin_run(number, offset);
+            }
+            layout::seal(&mut state.filling.bytes, layout::lsn_of(number, offset), self.restart);
+            (state.space.number, state.space.offset) = (number + 1, SECTOR as u64);
+            state.header_due = true;
+        }
+        let (number, offset) = (state.space.number, state.space.offset);
+        assert!(number - state.space.first < state.space.partitions, "room was set aside");
+        let filling = &mut state.filling;
+        if std::mem::take(&mut state.header_due) {
+            filling.begin_run(number, 0);
+            filling.bytes.extend(layout::partition_header(&self.shape, number, self.restart));
+        } else if filling.runs.is_empty() {
+            filling.begin_run(number, offset);
+        }
+        let lsn = layout::lsn_of(number, offset);
+        let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart };
+        record::encode(&mut filling.bytes, &placed, record, None);
+        filling.last = lsn;
+        state.newest = lsn;
+        state.space.offset += bytes;
+        self.end.store(layout::lsn_of(number, state.space.offset).0, Ordering::Release);
+        lsn
+    }
+
+    /// Wakes the checkpointer, if there is one.
+    fn ask_for_checkpoint(&self) {
+        if let Some(waiter) = &*self.checkpointer.lock() {
+            self.threads.wake(waiter);
+        }
+    }
+
+    /// The half of the log that a transaction may have.
+    fn check_size(state: &State, chain: &Chain, more: u64) -> Result<()> {
+        let (bytes, most) = (chain.used + chain.aside + more, state.space.capacity() / 2);
+        if chain.tx != TxNo(0) && bytes > most {
+            return Err(PagedError::TransactionTooLarge { bytes, most });
+        }
+        Ok(())
+    }
+
+    /// Gives back what a chain had set aside, but `kept` bytes.
+    fn give_back(&self, state: &mut State, chain: &mut Chain, kept: u64) {
+        let kept = kept.min(chain.aside);
+        state.aside -= chain.aside - kept + chain.ahead;
+        (chain.aside, chain.ahead) = (kept, 0);
+        self.wake_for_room(state);
+    }
+
+    fn wake_for_room(&self, state: &mut State) {
+        for waiter in state.room.drain(..) {
+            self.threads.wake(&waiter);
+        }
+    }
+}
+
+impl<F: Files, T: Threads> LogManager for Central<F, T> {
+    fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
+        let waiter = Waiter::of_this_thread();
+        let first = if chain.first == Lsn::NONE { END_ROOM } else { 0 };
+        let bytes = 2 * payload + first;
+        let until = self.threads.now() + self.options.room_wait;
+        loop {
+            let mut state = self.lock();
+            Self::check(&state)?;
+            Self::check_size(&state, chain, bytes)?;
+            let free = self.room_in(&state);
+            if bytes <= free {
+                state.aside += bytes;
+                chain.ahead += bytes;
+                return Ok(());
+            }
+            let now = self.threads.now();
+            if now >= until {
+                return Err(PagedError::LogFull { bytes, free });
+            }
+            state.room.push_back(Arc::clone(&waiter));
+            drop(state);
+            self.ask_for_checkpoint();
+            self.threads.park(&waiter, Some(until.min(now + ASK_AGAIN)));
+        }
+    }
+
+    fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
+        let bytes = record_bytes(record.payload.len()) as u64;
+        let most = self.options.record_bytes;
+        if bytes > most as u64 {
+            return Err(PagedError::TooLarge { what: "a log record", bytes: bytes as usize, most });
+        }
+        let mut state = self.make_buffer_room(self.lock(), bytes as usize)?;
+        let of_transaction = chain.tx != TxNo(0);
+        let undoes =
+            matches!(record.kind, Kind::Compensation | Kind::Commit | Kind::Abort | Kind::End);
+        // What it takes from that which was set aside for it, and what is set aside with it.
+        let taken = if undoes { bytes.min(chain.aside) } else { 0 };
+        let mut more = 0;
+        if of_transaction && record.kind == Kind::Change {
+            more = bytes + if chain.first == Lsn::NONE { END_ROOM } else { 0 };
+            Self::check_size(&state, chain, bytes + more)?;
+        }
+        let needed = bytes - taken + more;
+        let ahead = needed.min(chain.ahead);
+        let checkpoint = matches!(record.kind, Kind::CheckpointBegin | Kind::CheckpointEnd);
+        let free = if checkpoint {
+            state.space.free().saturating_sub(state.aside)
+        } else {
+            self.room_in(&state)
+        };
+        if needed - ahead > free {
+            return Err(PagedError::LogFull { bytes: needed, free });
+        }
+        let promised = state.aside - taken + bytes + more;
+        self.reserve_files(&mut state, promised)?;
+        if record.kind == Kind::CheckpointBegin {
+            state.at_begin = state.appended;
+        }
+        let lsn = self.put(&mut state, chain, record);
+        state.aside = state.aside + more - taken - ahead;
+        chain.aside = chain.aside + more - taken;
+        chain.ahead -= ahead;
+        chain.used += bytes;
+        chain.last = lsn;
+        if chain.first == Lsn::NONE {
+            chain.first = lsn;
+        }
+        if of_transaction {
+            match record.kind {
+                Kind::Commit => self.give_back(&mut state, chain, HEADER_BYTES as u64),
+                Kind::End => self.give_back(&mut state, chain, 0),
+                _ => {}
+            }
+        }
+        let before = state.appended - state.at_checkpoint;
+        state.appended += bytes;
+        let threshold = self.options.checkpoint_bytes;
+        drop(state);
+        if before < threshold && before + bytes >= threshold {
+            self.ask_for_checkpoint();
+        }
+        Ok(lsn)
+    }
+
+    fn commit(&self, chain: &mut Chain) -> Result<Lsn> {
+        self.append(chain, &Record::bare(Kind::Commit))
+    }
+
+    fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    fn end(&self) -> Lsn {
+        Lsn(self.end.load(Ordering::Acquire))
+    }
+
+    fn force(&self, to: Lsn) -> Result<()> {
+        if self.durable() >= to {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        let to = to.min(state.newest);
+        loop {
+            if self.durable() >= to {
+                return Ok(());
+            }
+            Self::check(&state)?;
+            state = if state.writing.is_none() {
+                self.write_group(state)?
+            } else {
+                self.await_group(state, to)
+            };
+        }
+    }
+
+    fn read(&self, at: Lsn) -> Result<Logged> {
+        let damaged = |what: &str| PagedError::DamagedLog { at, what: what.into() };
+        let (number, offset) = layout::place_of(at);
+        let state = self.lock();
+        let space = state.space;
+        if number < space.first || (number, offset) >= (space.number, space.offset) {
+            return Err(damaged("it is not in the log"));
+        }
+        let groups = [Some(&state.filling), state.writing.as_deref()];
+        if let Some(bytes) = groups.into_iter().flatten().find_map(|group| group.from(at)) {
+            let whole = &bytes[..record::bytes_of(bytes)];
+            let read = record::decode(whole).and_then(|read| read.logged(&whole[HEADER_BYTES..]));
+            return read.ok_or_else(|| damaged("there is no record"));
+        }
+        drop(state);
+        let file = &self.files[space.file(number)];
+        let mut walk = Walk::at(file, number, offset, space.partition_bytes);
+        match walk.next(0, self.restart)? {
+            Walked::Record(read, payload) => {
+                read.logged(&payload).ok_or_else(|| damaged("there is no record"))
+            }
+            _ => Err(damaged("there is no sound record")),
+        }
+    }
+
+    fn consumed(&self) -> u64 {
+        let state = self.lock();
+        state.appended - state.at_checkpoint
+    }
+
+    fn largest(&self) -> usize {
+        self.options.record_bytes - HEADER_BYTES
+    }
+
+    fn attend(&self, checkpointer: Arc<Waiter>) {
+        *self.checkpointer.lock() = Some(checkpointer);
+    }
+
+    fn is_due(&self) -> bool {
+        let state = self.lock();
+        !state.room.is_empty()
+            || state.appended - state.at_checkpoint >= self.options.checkpoint_bytes
+    }
+
+    fn start(&self) -> Lsn {
+        self.head.lock().1.start
+    }
+
+    fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()> {
+        self.force(Lsn(u64::MAX))?;
+        let (first, _) = layout::place_of(keep.min(start));
+        {
+            let mut head = self.head.lock();
+            let next = Head {
+                count: head.1.count + 1,
+                start,
+                first: first.max(head.1.first),
+                reached: self.durable(),
+                ..head.1
+            };
+            if let Err(source) = open::write_head(&head.0, &self.shape, &next) {
+                return Err(self.stop(&mut self.lock(), "writing the log's head", source));
+            }
+            head.1 = next;
+        }
+        let mut state = self.lock();
+        Self::check(&state)?;
+        state.space.first = state.space.first.max(first);
+        state.at_checkpoint = state.at_begin;
+        self.wake_for_room(&mut state);
+        Ok(())
+    }
+
+    fn adopt(&self, chain: &mut Chain) {
+        let mut state = self.lock();
+        chain.aside = chain.used + END_ROOM;
+        state.aside += chain.aside;
+    }
+
+    fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()> {
+        let (mut number, mut offset) = layout::place_of(from);
+        let (space, newest) = {
+            let state = self.lock();
+            (state.space, state.newest)
+        };
+        if from > newest {
+            return Ok(());
+        }
+        loop {
+            let file = &self.files[space.file(number)];
+            let mut walk = Walk::at(file, number, offset, space.partition_bytes);
+            loop {
+                let at = walk.place();
+                match walk.next(0, self.restart)? {
+                    Walked::Record(read, payload) => {
+                        if let Some(logged) = read.logged(&payload) {
+                            visit(logged)?;
+                        }
+                        if at >= newest {
+                            return Ok(());
+                        }
+                    }
+                    Walked::Seal(_) => break,
+                    Walked::End => {
+                        let what = "there is no sound record, though the log goes on".into();
+                        return Err(PagedError::DamagedLog { at, what });
+                    }
+                }
+            }
+            (number, offset) = (number + 1, SECTOR as u64);
+        }
+    }
+}
+
+impl Record<'_> {
+    /// A record that only has a kind.
+    pub fn bare(kind: Kind) -> Self {
+        let (page, none) = (PageNo(0), Lsn::NONE);
+        Self { kind, page, page_before: none, undo_next: none, payload: &[] }
+    }
+}

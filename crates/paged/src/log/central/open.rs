@@ -1,0 +1,264 @@
+//! Making a central log, and opening it again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use pm::{File, Files};
+
+use super::group::Group;
+use super::layout::{self, Head, SECTOR, Shape};
+use super::space::Space;
+use super::walk::{Walk, Walked};
+use super::{Central, CentralOptions, State};
+use crate::ids::Lsn;
+use crate::threads::Threads;
+use crate::{PagedError, Result};
+
+/// The number of the first partition that is used. Zero is that of one that never was.
+const FIRST_PARTITION: u32 = 1;
+
+/// The end of a log.
+struct End {
+    number: u32,
+    offset: u64,
+    /// The partition has no header yet.
+    header_due: bool,
+    /// The newest record.
+    newest: Lsn,
+    /// The end of the bytes that were followed: it differs where the log goes on in a partition
+    /// without a header.
+    written: (u32, u64),
+}
+
+fn io(doing: &'static str) -> impl Fn(io::Error) -> PagedError {
+    move |source| PagedError::Io { doing, source }
+}
+
+fn wrong(name: &str, what: impl Into<String>) -> PagedError {
+    PagedError::WrongLog { name: name.into(), what: what.into() }
+}
+
+/// Writes the slot of the head that is not the newest.
+pub(super) fn write_head<R: File>(file: &R, shape: &Shape, head: &Head) -> io::Result<()> {
+    file.write_at(head.count % 2 * SECTOR as u64, &layout::head_slot(shape, head))?;
+    file.sync()
+}
+
+fn read_head<F: Files>(files: &F, name: &str) -> Result<(F::File, Shape, Head)> {
+    let file = open(files, name)?;
+    let mut slots = [0; 2 * SECTOR];
+    let filled = file.read_at(0, &mut slots).map_err(io("reading the log's head"))?;
+    let read: Vec<_> = slots[..filled].chunks(SECTOR).map(layout::read_head_slot).collect();
+    let newest = read.iter().flatten().max_by_key(|(_, head)| head.count);
+    let Some((shape, head)) = newest.copied() else {
+        let fault =
+            read.iter().find_map(|read| read.err().filter(|f| *f != layout::Fault::Damaged));
+        return Err(wrong(name, fault.unwrap_or(layout::Fault::Damaged).says()));
+    };
+    if shape.stamp != files.stamp() {
+        return Err(wrong(name, layout::Fault::Other.says()));
+    }
+    Ok((file, shape, head))
+}
+
+fn open<F: Files>(files: &F, name: &str) -> Result<F::File> {
+    files.open(name).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => wrong(name, "it is missing"),
+        _ => io("opening the log")(error),
+    })
+}
+
+impl<F: Files, T: Threads> Central<F, T> {
+    /// Makes an empty log, durably.
+    ///
+    /// # Errors
+    /// The medium refused. There may be some of its files, but the head comes last.
+    ///
+    /// # Panics
+    /// If the options contradict each other.
+    pub fn create(
+        files: &F,
+        prefix: &str,
+        options: CentralOptions,
+        threads: Arc<T>,
+    ) -> Result<Self> {
+        options.check();
+        let (partitions, partition_bytes) = (options.partitions, options.partition_bytes);
+        let shape = Shape { stamp: files.stamp(), partitions, partition_bytes };
+        let mut opened = Vec::new();
+        for index in 0..partitions {
+            let file = files.create(&format!("{prefix}{index}")).map_err(io("making the log"))?;
+            let number = if index == FIRST_PARTITION % partitions { FIRST_PARTITION } else { 0 };
+            let header = layout::partition_header(&shape, number, 1);
+            file.write_at(0, &header).map_err(io("making the log"))?;
+            file.sync().map_err(io("making the log"))?;
+            opened.push(file);
+        }
+        let file = files.create(&format!("{prefix}head")).map_err(io("making the log"))?;
+        let start = layout::lsn_of(FIRST_PARTITION, SECTOR as u64);
+        let head = Head { count: 0, restart: 1, start, first: FIRST_PARTITION, reached: Lsn::NONE };
+        write_head(&file, &shape, &head).map_err(io("making the log"))?;
+        files.sync_directory().map_err(io("making the log"))?;
+        let end = End {
+            number: FIRST_PARTITION,
+            offset: SECTOR as u64,
+            header_due: false,
+            newest: Lsn::NONE,
+            written: (FIRST_PARTITION, SECTOR as u64),
+        };
+        Self::assemble(opened, (file, head), shape, options, threads, &end)
+    }
+
+    /// Opens a log after the program has ended or died. Every record that [`super::LogManager::scan`]
+    /// gives then is durable. The numbers of partitions and their bytes are those of its creation.
+    ///
+    /// # Errors
+    /// A file is missing or belongs to another log, or the log ends before a record that was durable.
+    ///
+    /// # Panics
+    /// If the options contradict each other.
+    pub fn open(files: &F, prefix: &str, options: CentralOptions, threads: Arc<T>) -> Result<Self> {
+        let head_name = format!("{prefix}head");
+        let (head_file, shape, mut head) = read_head(files, &head_name)?;
+        let (partitions, partition_bytes) = (shape.partitions, shape.partition_bytes);
+        let options = CentralOptions { partitions, partition_bytes, ..options };
+        options.check();
+        let mut opened = Vec::new();
+        let mut headers = Vec::new();
+        for index in 0..partitions {
+            let name = format!("{prefix}{index}");
+            let file = open(files, &name)?;
+            let mut header = [0; SECTOR];
+            let filled = file.read_at(0, &mut header).map_err(io("reading the log"))?;
+            let found = layout::read_partition_header(&header[..filled], &shape);
+            headers.push(found.map_err(|fault| wrong(&name, fault.says()))?);
+            opened.push(file);
+        }
+        let end = find_end(&opened, &headers, &shape, &head)?;
+        if end.newest < head.reached {
+            let at = layout::lsn_of(end.number, end.offset);
+            let what = format!("the log ends here, but was durable up to {}", head.reached);
+            return Err(PagedError::DamagedLog { at, what });
+        }
+        // Before anything is appended: what lies behind the end has a lower restart for ever.
+        (head.count, head.restart) = (head.count + 1, head.restart + 1);
+        write_head(&head_file, &shape, &head).map_err(io("writing the log's head"))?;
+        write_anew(&opened, &end, &options).map_err(io("making the log's end durable"))?;
+        files.sync_directory().map_err(io("syncing the log's directory"))?;
+        Self::assemble(opened, (head_file, head), shape, options, threads, &end)
+    }
+
+    fn assemble(
+        files: Vec<F::File>,
+        head: (F::File, Head),
+        shape: Shape,
+        options: CentralOptions,
+        threads: Arc<T>,
+        end: &End,
+    ) -> Result<Self> {
+        let space = Space {
+            partitions: shape.partitions,
+            partition_bytes: shape.partition_bytes,
+            record_bytes: options.record_bytes as u64,
+            first: head.1.first,
+            number: end.number,
+            offset: end.offset,
+        };
+        let reserved: io::Result<Vec<u64>> = files.iter().map(File::len).collect();
+        let state = State {
+            space,
+            filling: Group::default(),
+            writing: None,
+            spare: Vec::new(),
+            header_due: end.header_due,
+            newest: end.newest,
+            aside: 0,
+            appended: 0,
+            at_begin: 0,
+            at_checkpoint: 0,
+            reserved: reserved.map_err(io("opening the log"))?,
+            waiting: Vec::new(),
+            room: VecDeque::new(),
+            stopped: None,
+        };
+        Ok(Self {
+            files,
+            threads,
+            options,
+            shape,
+            restart: head.1.restart,
+            head: Mutex::new(head),
+            state: Mutex::new(state),
+            durable: AtomicU64::new(end.newest.0),
+            end: AtomicU64::new(layout::lsn_of(end.number, end.offset).0),
+            checkpointer: Mutex::new(None),
+            groups: AtomicU64::new(0),
+        })
+    }
+}
+
+/// Follows the records from the head's start to the first place that has none.
+fn find_end<R: File>(
+    files: &[R],
+    headers: &[(u32, u32)],
+    shape: &Shape,
+    head: &Head,
+) -> Result<End> {
+    let file_of = |number: u32| (number % shape.partitions) as usize;
+    let (mut number, mut offset) = layout::place_of(head.start);
+    let damaged = |at, what: &str| Err(PagedError::DamagedLog { at, what: what.into() });
+    for kept in head.first..=number {
+        if headers[file_of(kept)].0 != kept {
+            return damaged(layout::lsn_of(kept, 0), "the partition is missing");
+        }
+    }
+    let (mut newest, mut restart) = (Lsn::NONE, 0);
+    loop {
+        let mut walk = Walk::at(&files[file_of(number)], number, offset, shape.partition_bytes);
+        let sealed = loop {
+            offset = layout::place_of(walk.place()).1;
+            match walk.next(restart, head.restart)? {
+                Walked::Record(read, _) => (newest, restart) = (read.placed.lsn, read.placed.mark),
+                Walked::Seal(mark) => {
+                    restart = mark;
+                    break true;
+                }
+                Walked::End => break false,
+            }
+        };
+        let (found, begun) = headers[file_of(number + 1)];
+        let written = (number, layout::place_of(walk.place()).1);
+        if !sealed {
+            // A partition is begun when the one before it is durable, with its seal.
+            if headers.iter().any(|(begun, _)| *begun > number) {
+                let at = layout::lsn_of(number, offset);
+                return damaged(at, "there is no sound record, though a later partition was begun");
+            }
+            return Ok(End { number, offset, header_due: false, newest, written });
+        }
+        (number, offset) = (number + 1, SECTOR as u64);
+        if headers.iter().any(|(begun, _)| *begun > number) && found < number {
+            return damaged(layout::lsn_of(number, 0), "the partition is missing");
+        } else if found < number {
+            return Ok(End { number, offset, header_due: true, newest, written });
+        } else if found > number || begun < restart || begun > head.restart {
+            return damaged(layout::lsn_of(number, 0), "the partition is of another time");
+        }
+        restart = begun;
+    }
+}
+
+/// Makes durable what a program that died may have left in the kernel's pages, also after a sync
+/// that failed: the last group, which is all that can be unsynced.
+fn write_anew<R: File>(files: &[R], end: &End, options: &CentralOptions) -> io::Result<()> {
+    let (number, to) = end.written;
+    let file = &files[(number % options.partitions) as usize];
+    let from = to.saturating_sub(options.group_bytes as u64) / SECTOR as u64 * SECTOR as u64;
+    let mut bytes = vec![0; (to - from) as usize];
+    let filled = file.read_at(from, &mut bytes)?;
+    file.write_at(from, &bytes[..filled])?;
+    file.sync()
+}

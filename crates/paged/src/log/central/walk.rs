@@ -1,0 +1,88 @@
+//! Following the records of a partition.
+
+use pm::File;
+
+use super::super::record::{self, Decoded, HEADER_BYTES, record_bytes};
+use super::layout::{self, SEAL};
+use crate::ids::Lsn;
+use crate::{PagedError, Result};
+
+/// Bytes that are read at once.
+const READ_AHEAD_BYTES: usize = 256 << 10;
+
+/// The contents of a place.
+#[derive(Debug)]
+pub(super) enum Walked {
+    /// A sound record with its payload.
+    Record(Decoded, Vec<u8>),
+    /// The seal, with the restart that wrote it: the log goes on in the next partition.
+    Seal(u32),
+    /// Nothing that belongs here.
+    End,
+}
+
+/// A partition that is read from a place on.
+#[derive(Debug)]
+pub(super) struct Walk<'a, R> {
+    file: &'a R,
+    number: u32,
+    offset: u64,
+    partition_bytes: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl<'a, R: File> Walk<'a, R> {
+    pub(super) fn at(file: &'a R, number: u32, offset: u64, partition_bytes: u64) -> Self {
+        Self { file, number, offset, partition_bytes, window: Vec::new(), window_at: 0 }
+    }
+
+    /// The place of what is read next.
+    pub(super) fn place(&self) -> Lsn {
+        layout::lsn_of(self.number, self.offset)
+    }
+
+    /// Up to `bytes` bytes from the place on; fewer at the end of the file.
+    fn get(&mut self, bytes: usize) -> Result<&[u8]> {
+        let end = self.window_at + self.window.len() as u64;
+        if self.offset < self.window_at || self.offset + bytes as u64 > end {
+            // The first read of a walk is often the only one.
+            let ahead = if self.window.is_empty() { 4096 } else { READ_AHEAD_BYTES };
+            self.window.resize(bytes.max(ahead), 0);
+            let read = self.file.read_at(self.offset, &mut self.window);
+            let filled =
+                read.map_err(|source| PagedError::Io { doing: "reading the log", source })?;
+            self.window.truncate(filled);
+            self.window_at = self.offset;
+        }
+        let from = (self.offset - self.window_at) as usize;
+        Ok(&self.window[from..self.window.len().min(from + bytes)])
+    }
+
+    /// Reads the contents of the place, if a restart from `least` to `most` has written it. The place moves
+    /// behind it.
+    pub(super) fn next(&mut self, least: u32, most: u32) -> Result<Walked> {
+        let place = self.place();
+        let left = (self.partition_bytes - self.offset) as usize;
+        let header = self.get(HEADER_BYTES)?;
+        if header.len() < HEADER_BYTES {
+            return Ok(Walked::End);
+        }
+        let bytes = record::bytes_of(header);
+        if !(HEADER_BYTES..=left).contains(&bytes) {
+            return Ok(Walked::End);
+        }
+        let whole = self.get(bytes)?;
+        let Some(read) = record::decode(whole) else { return Ok(Walked::End) };
+        if read.placed.lsn != place || !(least..=most).contains(&read.placed.mark) {
+            return Ok(Walked::End);
+        }
+        let payload = whole[HEADER_BYTES..].to_vec();
+        self.offset += record_bytes(payload.len()) as u64;
+        Ok(if read.code == SEAL {
+            Walked::Seal(read.placed.mark)
+        } else {
+            Walked::Record(read, payload)
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! Finding out what a crash has left: unfinished transactions, and pages that may lack a change.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::Target;
+use super::checkpoint::Tables;
+use crate::ids::{Lsn, PageNo, TxNo};
+use crate::log::record::record_bytes;
+use crate::log::{Chain, Kind, LogManager};
+use crate::{PagedError, Result};
+
+/// The findings of [`analyse`].
+#[derive(Debug)]
+pub struct Analysis {
+    /// The unfinished transactions. Room for undoing them is set aside.
+    pub losers: Vec<Chain>,
+    /// The pages that may lack a change, with the place of the first that they may lack.
+    pub dirty: BTreeMap<PageNo, Lsn>,
+    /// The place where redo begins.
+    pub redo: Lsn,
+    /// The greatest number of a transaction that was met.
+    pub greatest: TxNo,
+    /// Records that were read.
+    pub records: u64,
+}
+
+/// The records of a transaction.
+#[derive(Default)]
+struct Logged {
+    first: Lsn,
+    last: Lsn,
+    /// Its records with their bytes.
+    records: Vec<(Lsn, u64)>,
+}
+
+/// Reads the log from its start to its end.
+///
+/// # Errors
+/// The log could not be read, or is damaged.
+pub fn analyse(log: &dyn LogManager, target: &dyn Target) -> Result<Analysis> {
+    let start = log.start();
+    let mut open: HashMap<TxNo, Logged> = HashMap::new();
+    let mut over: HashSet<TxNo> = HashSet::new();
+    let mut dirty: BTreeMap<PageNo, Lsn> = BTreeMap::new();
+    let mut tables = Tables::default();
+    let (mut greatest, mut records) = (TxNo(0), 0);
+    log.scan(start, &mut |record| {
+        records += 1;
+        greatest = greatest.max(record.tx);
+        match record.kind {
+            Kind::Change | Kind::Compensation => {
+                target.pages(&record, &mut |page| {
+                    if page != PageNo(0) {
+                        dirty.entry(page).or_insert(record.lsn);
+                    }
+                });
+            }
+            Kind::CheckpointEnd if !tables.add(&record.payload, start) => {
+                let what = "the end of a checkpoint is none".into();
+                return Err(PagedError::DamagedLog { at: record.lsn, what });
+            }
+            _ => {}
+        }
+        if record.tx == TxNo(0) {
+            return Ok(());
+        }
+        if matches!(record.kind, Kind::Commit | Kind::End) {
+            over.insert(record.tx);
+            open.remove(&record.tx);
+            return Ok(());
+        }
+        let seen = open.entry(record.tx).or_default();
+        if seen.first == Lsn::NONE {
+            seen.first = record.lsn;
+        }
+        seen.last = record.lsn;
+        seen.records.push((record.lsn, record_bytes(record.payload.len()) as u64));
+        Ok(())
+    })?;
+    tables.drop_unfinished();
+    for (page, lsn) in tables.dirty {
+        let known = dirty.entry(page).or_insert(lsn);
+        *known = lsn.min(*known);
+    }
+    let mut used_before: HashMap<TxNo, (Lsn, u64)> = HashMap::new();
+    for seen in tables.open {
+        greatest = greatest.max(seen.tx);
+        if over.contains(&seen.tx) {
+            continue;
+        }
+        let known = open.entry(seen.tx).or_default();
+        known.first = seen.first;
+        known.last = known.last.max(seen.last);
+        used_before.insert(seen.tx, (seen.last, seen.used));
+    }
+    let mut losers = Vec::new();
+    for (tx, known) in open {
+        let (counted, before) = used_before.get(&tx).copied().unwrap_or_default();
+        let later = known.records.iter().filter(|(lsn, _)| *lsn > counted);
+        let used = before + later.map(|(_, bytes)| bytes).sum::<u64>();
+        let mut chain = Chain { first: known.first, last: known.last, used, ..Chain::new(tx) };
+        log.adopt(&mut chain);
+        losers.push(chain);
+    }
+    losers.sort_by_key(|chain| chain.tx);
+    let redo = dirty.values().min().copied().unwrap_or_else(|| log.end());
+    Ok(Analysis { losers, dirty, redo, greatest, records })
+}

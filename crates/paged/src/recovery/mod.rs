@@ -1,0 +1,103 @@
+//! ARIES: analysis, redo and undo after a crash, undo without one, and fuzzy checkpoints.
+//!
+//! Invariants, which whoever changes pages keeps:
+//! - A page is in the table of dirty pages, with an LSN that [`LogManager::end`] gave, before a record
+//!   of it is appended; it leaves the table when it is durable on its medium.
+//! - A page goes to its medium when its log is durable up to its LSN.
+//! - A transaction appends through its [`Transaction`] alone, so that a checkpoint that runs beside it
+//!   misses none of its records.
+//! - A change is undone by one compensation, whose `undo_next` is the record before the change. So
+//!   undoing goes on where it was when a crash ends it, however often.
+//!
+//! After a crash, [`restart`]:
+//! 1. [`analysis`]: from the last checkpoint, which transactions are unfinished, and which pages may
+//!    lack a change.
+//! 2. [`redo`]: repeats history, on pages whose LSN is less than a record's.
+//! 3. [`undo`]: takes back what unfinished transactions did, the newest record first.
+
+pub mod analysis;
+pub mod checkpoint;
+pub mod redo;
+mod transactions;
+pub mod undo;
+
+use crate::Result;
+use crate::ids::{Lsn, PageNo, TxNo};
+use crate::log::{Kind, LogManager, Logged, Record};
+
+pub use self::transactions::{Transaction, Transactions};
+
+/// The pages that records change.
+pub trait Target {
+    /// Calls `visit` with every page that a record changes.
+    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) {
+        visit(record.page);
+    }
+
+    /// Repeats a change or a compensation on those of its pages whose LSN is less; returns whether
+    /// there was one.
+    ///
+    /// # Errors
+    /// A page could not be read or is damaged.
+    fn redo(&self, record: &Logged) -> Result<bool>;
+
+    /// Takes a change back, wherever what it changed is now, and logs that with
+    /// [`Undoing::compensate`], exactly once, under the latch of the page.
+    ///
+    /// # Errors
+    /// A page could not be read or is damaged, or the log has stopped.
+    fn undo(&self, record: &Logged, undoing: &mut Undoing<'_>) -> Result<()>;
+}
+
+/// The transaction on whose behalf a change is taken back.
+#[derive(Debug)]
+pub struct Undoing<'a> {
+    /// The log, for system transactions that undo needs on its way.
+    pub log: &'a dyn LogManager,
+    transaction: &'a mut Transaction,
+    next: Lsn,
+}
+
+impl Undoing<'_> {
+    /// Logs that the change is taken back by a change of `page`, which is latched and had the LSN
+    /// `page_before`. The payload is not longer than that of the change, for which there is room.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub fn compensate(&mut self, page: PageNo, page_before: Lsn, payload: &[u8]) -> Result<Lsn> {
+        let kind = Kind::Compensation;
+        let record = Record { kind, page, page_before, undo_next: self.next, payload };
+        self.transaction.append(self.log, &record)
+    }
+}
+
+/// Reports what a restart did.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Restarted {
+    /// Records that analysis read.
+    pub analysed: u64,
+    /// Records that were repeated on a page.
+    pub redone: u64,
+    /// Transactions that were unfinished.
+    pub losers: u64,
+    /// Changes that were taken back.
+    pub undone: u64,
+    /// The greatest number of a transaction that analysis met.
+    pub greatest: TxNo,
+}
+
+/// Makes the pages hold what finished transactions did, and nothing else.
+///
+/// # Errors
+/// A page or a record could not be read. A restart can be begun anew.
+pub fn restart(
+    log: &dyn LogManager,
+    transactions: &Transactions,
+    target: &dyn Target,
+) -> Result<Restarted> {
+    let found = analysis::analyse(log, target)?;
+    let redone = redo::redo(log, target, &found)?;
+    let losers = found.losers.len() as u64;
+    let undone = undo::undo_losers(log, transactions, target, found.losers)?;
+    Ok(Restarted { analysed: found.records, redone, losers, undone, greatest: found.greatest })
+}

@@ -1,0 +1,7 @@
+//! The storage manager, in one program.
+
+mod central;
+mod central_crash;
+mod locks;
+mod recovery;
+mod toy;
