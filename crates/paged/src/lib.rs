@@ -8,17 +8,36 @@
 //! | who may read and write which row | [`lock`] |
 //! | how is a database what it was after a crash | [`recovery`] |
 //! | how threads wait for each other | [`threads`] |
+//! | how a page lies in memory and in the file | [`layout`], [`page`], [`file`] |
+//! | which changes pages have, in the log too | [`change`] |
+//! | which pages are in memory, and when they are written | [`pool`] |
+//! | which pages are in use | [`space`] |
+//! | how a row is found, comes, changes and goes | [`tree`], [`catalog`] |
+//! | where rows lie that are long | [`overflow`] |
+//! | whether all pages agree | [`check`] |
+//! | how threads wait for pages | [`latch`] |
 //!
 //! It knows no engine and no schema: keys and rows are bytes, keys ordered as their bytes are.
 
 #![forbid(unsafe_code)]
 
+pub mod catalog;
+pub mod change;
+pub mod check;
 mod error;
+pub mod file;
 pub mod ids;
+pub mod latch;
+pub mod layout;
 pub mod lock;
 pub mod log;
+pub mod overflow;
+pub mod page;
+pub mod pool;
 pub mod recovery;
+pub mod space;
 pub mod threads;
+pub mod tree;
 
 pub use error::{Conflict, PagedError};
 

@@ -1,0 +1,94 @@
+//! Latches and mutexes of pages, and the seam through which threads wait for them.
+//!
+//! [`Native`] costs nothing: a latch that is free is taken as it would be without the seam. A test puts
+//! its own type in its place and decides at every [`Latching::point`] which thread goes on.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A way in which threads wait for latches.
+pub trait Latching: Send + Sync + Debug + 'static {
+    /// A place where another thread may go on instead.
+    fn point();
+
+    /// Waits until `attempt` succeeds. `block` does the same and lets the kernel wait.
+    fn wait<R>(attempt: impl FnMut() -> Option<R>, block: impl FnOnce() -> R) -> R;
+
+    /// Lets others go on, because what is needed is held by one of them.
+    fn pause();
+}
+
+/// The threads of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Native;
+
+impl Latching for Native {
+    #[inline]
+    fn point() {}
+
+    #[inline]
+    fn wait<R>(_attempt: impl FnMut() -> Option<R>, block: impl FnOnce() -> R) -> R {
+        block()
+    }
+
+    fn pause() {
+        std::thread::yield_now();
+    }
+}
+
+/// A latch: shared by readers, or held by one writer.
+#[derive(Debug)]
+pub(crate) struct Latch<T, V> {
+    inner: RwLock<V>,
+    threads: PhantomData<T>,
+}
+
+impl<T: Latching, V> Latch<T, V> {
+    pub(crate) fn new(value: V) -> Self {
+        Self { inner: RwLock::new(value), threads: PhantomData }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, V> {
+        T::point();
+        match self.inner.try_read() {
+            Some(guard) => guard,
+            None => T::wait(|| self.inner.try_read(), || self.inner.read()),
+        }
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, V> {
+        T::point();
+        match self.inner.try_write() {
+            Some(guard) => guard,
+            None => T::wait(|| self.inner.try_write(), || self.inner.write()),
+        }
+    }
+
+    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, V>> {
+        T::point();
+        self.inner.try_read()
+    }
+}
+
+/// A mutex, held for a short time or for one batch of input and output.
+#[derive(Debug)]
+pub(crate) struct Exclusive<T, V> {
+    inner: Mutex<V>,
+    threads: PhantomData<T>,
+}
+
+impl<T: Latching, V> Exclusive<T, V> {
+    pub(crate) fn new(value: V) -> Self {
+        Self { inner: Mutex::new(value), threads: PhantomData }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, V> {
+        T::point();
+        match self.inner.try_lock() {
+            Some(guard) => guard,
+            None => T::wait(|| self.inner.try_lock(), || self.inner.lock()),
+        }
+    }
+}

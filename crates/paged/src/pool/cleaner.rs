@@ -1,0 +1,122 @@
+//! Writing pages: batches of those that have waited longest, so that the redo point follows the log.
+
+use pm::{File, Files};
+
+use super::frame::Pin;
+use super::staging::BATCH_PAGES;
+use super::{Pool, bump};
+use crate::ids::{Lsn, PageNo};
+use crate::latch::Latching;
+use crate::{PagedError, Result};
+
+impl<F: Files, T: Latching> Pool<F, T> {
+    /// The dirty page table: the pages that the medium does not have, and their recovery LSNs.
+    #[must_use]
+    pub fn dirty_pages(&self) -> Vec<(PageNo, Lsn)> {
+        let all = self.frames.iter().filter_map(|frame| {
+            let unwritten = frame.dirt.lock().unwritten;
+            Some((frame.resident()?, unwritten?))
+        });
+        all.collect()
+    }
+
+    /// The oldest recovery LSN: redo begins there at the latest.
+    #[must_use]
+    pub fn oldest_unwritten(&self) -> Option<Lsn> {
+        self.frames.iter().filter_map(|frame| frame.dirt.lock().unwritten).min()
+    }
+
+    /// Writes one batch of the pages whose recovery LSN is less than `before`, oldest first. Returns how
+    /// many it wrote, and how many are left.
+    ///
+    /// # Errors
+    /// The log or the medium failed; the pool has stopped.
+    pub fn clean_some(&self, before: Lsn) -> Result<(usize, usize)> {
+        let mut old: Vec<(Lsn, usize)> = (0..self.frames.len())
+            .filter_map(|number| Some((self.frames[number].dirt.lock().unwritten?, number)))
+            .filter(|(unwritten, _)| *unwritten < before)
+            .collect();
+        old.sort_unstable();
+        let batch: Vec<usize> = old.iter().take(BATCH_PAGES).map(|(_, number)| *number).collect();
+        let written = self.write_batch(&batch)?;
+        Ok((written, old.len() - written))
+    }
+
+    /// Writes all pages whose recovery LSN is less than `before`. Others are changed meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::clean_some`].
+    pub fn clean(&self, before: Lsn) -> Result<()> {
+        while self.clean_some(before)?.1 != 0 {
+            T::pause();
+        }
+        Ok(())
+    }
+
+    /// Writes all pages, for closing.
+    ///
+    /// # Errors
+    /// As [`Self::clean_some`].
+    pub fn clean_all(&self) -> Result<()> {
+        self.clean(Lsn(u64::MAX))
+    }
+
+    /// Writes the page of a frame, and others that nobody uses with it: the two syncs are the same.
+    pub(super) fn write_some(&self, number: usize) -> Result<()> {
+        let frames = self.frames.len();
+        let others = (1..frames).map(|step| (number + step) % frames).filter(|other| {
+            let frame = &self.frames[*other];
+            !frame.is_pinned() && frame.dirt.lock().unwritten.is_some()
+        });
+        let most = BATCH_PAGES.min(frames / 4);
+        let batch: Vec<usize> = std::iter::once(number).chain(others.take(most - 1)).collect();
+        self.write_batch(&batch).map(drop)
+    }
+
+    /// Writes the pages of these frames: at most a batch. A page that is being changed is left out.
+    fn write_batch(&self, numbers: &[usize]) -> Result<usize> {
+        self.check_running()?;
+        let mut staging = self.staging.lock();
+        self.check_running()?;
+        staging.begin();
+        let (mut pins, mut newest): (Vec<Pin<'_, T>>, _) = (Vec::new(), Lsn::NONE);
+        for frame in numbers.iter().map(|number| &self.frames[*number]) {
+            let Some(page) = frame.resident() else { continue };
+            let Some(pin) = self.pin_resident(page) else { continue };
+            if !std::ptr::eq(pin.frame, frame) {
+                continue;
+            }
+            let Some(held) = frame.latch.try_read() else { continue };
+            let mut dirt = frame.dirt.lock();
+            if held.number != Some(page) || dirt.unwritten.is_none() {
+                continue;
+            }
+            dirt.since_copied = None;
+            drop(dirt);
+            newest = newest.max(held.page.lsn());
+            staging.push(&held.page);
+            pins.push(pin);
+        }
+        if pins.is_empty() {
+            return Ok(0);
+        }
+        self.log.force(newest).map_err(|error| self.stop(error))?;
+        assert!(self.log.durable() >= newest, "the log is durable up to where it was forced");
+        let io = |doing| move |source| PagedError::Io { doing, source };
+        let written = staging.write().map_err(io("staging pages")).and_then(|()| {
+            for (page, bytes) in staging.pages() {
+                let at = page.0 * self.page_bytes as u64;
+                self.file.write_at(at, bytes).map_err(io("writing a page"))?;
+            }
+            self.file.sync().map_err(io("syncing pages"))
+        });
+        written.map_err(|error| self.stop(error))?;
+        for pin in &pins {
+            let mut dirt = pin.frame.dirt.lock();
+            dirt.unwritten = dirt.since_copied;
+        }
+        bump(&self.counts.writes, pins.len());
+        bump(&self.counts.batches, 1);
+        Ok(pins.len())
+    }
+}

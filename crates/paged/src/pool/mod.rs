@@ -1,0 +1,410 @@
+//! The buffer pool: the pages of a file in a fixed number of frames.
+//!
+//! Invariants:
+//! 1. A page is in one frame at most, and the page table has its number for as long.
+//! 2. A page is written only when the log is durable up to its LSN, and through [`staging`].
+//! 3. A frame's recovery LSN is set before the change is logged, and is not after the record: whoever
+//!    reads the log's end, then the recovery LSNs, misses no change before that end.
+//! 4. After a write or a sync that failed nothing is changed or written any more: what the medium has is
+//!    unknown until the log is redone.
+//! 5. Memory: the frames, one batch of 64 pages, and 40 bytes a frame for the page table and the queues.
+//!
+//! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log, then
+//! shards, queues and the marks of a frame, one at a time. Who holds the staging mutex only tries
+//! latches.
+
+mod cleaner;
+mod frame;
+mod perform;
+mod read_ahead;
+mod replace;
+pub mod staging;
+mod table;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use pm::{File, Files};
+
+pub use frame::{ReadPage, WritePage};
+pub use perform::{Appender, How, body_of};
+
+use crate::file::{self, NewFile};
+use crate::ids::{PageNo, TreeNo};
+use crate::latch::{Exclusive, Latching, Native};
+use crate::log::LogManager;
+use crate::page::PageKind;
+use crate::space::{FIRST_MAP, Hint};
+use crate::{PagedError, Result};
+use frame::{Frame, Pin};
+use replace::{Queue, Replacement};
+use staging::Staging;
+use table::Table;
+
+/// The fewest frames: three latched pages, a map and a page of a long row, for one thread. Each further
+/// thread needs as many.
+pub const LEAST_FRAMES: usize = 8;
+
+/// The things that a pool has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolStats {
+    /// Pages that were asked for and in a frame.
+    pub hits: u64,
+    /// Pages that were read for somebody.
+    pub reads: u64,
+    /// Pages that were read ahead.
+    pub read_ahead: u64,
+    /// Pages that were written.
+    pub writes: u64,
+    /// Batches of them: two syncs each.
+    pub batches: u64,
+    /// Pages that made way for others.
+    pub evictions: u64,
+    /// Torn pages that were put back when the file was opened.
+    pub restored: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicU64,
+    reads: AtomicU64,
+    read_ahead: AtomicU64,
+    writes: AtomicU64,
+    batches: AtomicU64,
+    evictions: AtomicU64,
+    restored: AtomicU64,
+}
+
+fn bump(count: &AtomicU64, by: usize) {
+    count.fetch_add(by as u64, Ordering::Relaxed);
+}
+
+/// The knowledge of whether a row is locked: whether the space that it holds back is still needed.
+pub trait Settled: Send + Sync + std::fmt::Debug {
+    /// Returns whether no open transaction has changed the row of a key. It is asked under a latch, and
+    /// must not wait.
+    fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool;
+}
+
+/// A buffer pool over a file of pages.
+#[derive(Debug)]
+pub struct Pool<F: Files, T: Latching = Native> {
+    pub(crate) file: F::File,
+    pub(crate) hint: Exclusive<T, Hint>,
+    page_bytes: usize,
+    stamp: u64,
+    log: Arc<dyn LogManager>,
+    frames: Box<[Frame<T>]>,
+    table: Table<T>,
+    queues: Exclusive<T, Replacement>,
+    staging: Exclusive<T, Staging<F>>,
+    stopped: OnceLock<String>,
+    settled: OnceLock<Arc<dyn Settled>>,
+    counts: Counts,
+}
+
+impl<F: Files, T: Latching> Pool<F, T> {
+    /// Creates a file of pages, durably: its header, a map, and the root of the catalog's tree.
+    ///
+    /// # Errors
+    /// There is one, or the medium refuses.
+    pub fn create(
+        files: &F,
+        new: &NewFile,
+        frames: usize,
+        log: Arc<dyn LogManager>,
+    ) -> Result<Self> {
+        let io = |source| PagedError::Io { doing: "creating the file of pages", source };
+        let file = file::create(files, new).map_err(io)?;
+        let staging = Staging::create(files, new.stamp, new.page_bytes).map_err(io)?;
+        files.sync_directory().map_err(io)?;
+        Ok(Self::over(file, staging, new, frames, log, 0))
+    }
+
+    /// Opens a file of pages, and puts torn pages back.
+    ///
+    /// # Errors
+    /// There is none, its header is damaged, or the medium refuses.
+    pub fn open(files: &F, frames: usize, log: Arc<dyn LogManager>) -> Result<Self> {
+        let io = |source| PagedError::Io { doing: "opening the file of pages", source };
+        let (file, new) = file::open(files)?;
+        let mut staging = Staging::open(files, new.stamp, new.page_bytes).map_err(io)?;
+        let restored = staging.restore(&file).map_err(io)?;
+        Ok(Self::over(file, staging, &new, frames, log, restored))
+    }
+
+    fn over(
+        file: F::File,
+        staging: Staging<F>,
+        new: &NewFile,
+        frames: usize,
+        log: Arc<dyn LogManager>,
+        restored: usize,
+    ) -> Self {
+        let frames = frames.max(LEAST_FRAMES);
+        let counts = Counts::default();
+        bump(&counts.restored, restored);
+        Self {
+            file,
+            hint: Exclusive::new(Hint { from: FIRST_MAP, reserved: 0 }),
+            page_bytes: new.page_bytes,
+            stamp: new.stamp,
+            log,
+            frames: (0..frames).map(|_| Frame::new(new.page_bytes)).collect(),
+            table: Table::new(),
+            queues: Exclusive::new(Replacement::new(frames)),
+            staging: Exclusive::new(staging),
+            stopped: OnceLock::new(),
+            settled: OnceLock::new(),
+            counts,
+        }
+    }
+
+    /// Says who knows which rows are locked. Before, all are taken for locked. Only the first call counts.
+    pub fn set_settled(&self, settled: Arc<dyn Settled>) {
+        let _ = self.settled.set(settled);
+    }
+
+    pub(crate) fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool {
+        self.settled.get().is_some_and(|settled| settled.is_settled(tree, key))
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// The stamp of the file.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// The number of frames.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The log that its pages follow.
+    #[must_use]
+    pub fn log(&self) -> &dyn LogManager {
+        &*self.log
+    }
+
+    /// The things that were counted.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        PoolStats {
+            hits: of(&self.counts.hits),
+            reads: of(&self.counts.reads),
+            read_ahead: of(&self.counts.read_ahead),
+            writes: of(&self.counts.writes),
+            batches: of(&self.counts.batches),
+            evictions: of(&self.counts.evictions),
+            restored: of(&self.counts.restored),
+        }
+    }
+
+    /// Latches a page for reading. A page beyond the file's end is blank.
+    ///
+    /// # Errors
+    /// It is damaged, the medium refuses, or all frames are in use.
+    pub fn read(&self, number: PageNo) -> Result<ReadPage<'_, T>> {
+        loop {
+            let pin = self.pin(number, Fill::Read)?;
+            let held = pin.frame.latch.read();
+            if held.number == Some(number) {
+                return Ok(ReadPage { held, _pin: pin });
+            }
+        }
+    }
+
+    /// Latches a page for changes.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn write(&self, number: PageNo) -> Result<WritePage<'_, T>> {
+        self.latch(number, Fill::Read)
+    }
+
+    /// Latches a page whose next change needs nothing of what it has: it is not read.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn write_new(&self, number: PageNo) -> Result<WritePage<'_, T>> {
+        self.latch(number, Fill::Blank)
+    }
+
+    fn latch(&self, number: PageNo, fill: Fill) -> Result<WritePage<'_, T>> {
+        loop {
+            let pin = self.pin(number, fill)?;
+            let held = pin.frame.latch.write();
+            if held.number == Some(number) {
+                return Ok(WritePage { held, pin, number });
+            }
+        }
+    }
+
+    fn pin(&self, number: PageNo, fill: Fill) -> Result<Pin<'_, T>> {
+        if let Some(pin) = self.pin_resident(number) {
+            pin.frame.used();
+            bump(&self.counts.hits, 1);
+            return Ok(pin);
+        }
+        if number.0 > i64::MAX as u64 / self.page_bytes as u64 {
+            let what = "no file is so long that it could have it";
+            return Err(PagedError::DamagedPage { page: number, what });
+        }
+        let claimed = self.claim()?;
+        self.load(number, fill, claimed)
+    }
+
+    fn pin_resident(&self, number: PageNo) -> Option<Pin<'_, T>> {
+        let shard = self.table.shard(number);
+        let frame = &self.frames[*shard.get(&number)?];
+        frame.pin();
+        Some(Pin { frame })
+    }
+
+    /// Brings a page into a claimed frame, or gives the frame back if the page came meanwhile.
+    fn load(&self, number: PageNo, fill: Fill, claimed: usize) -> Result<Pin<'_, T>> {
+        let frame = &self.frames[claimed];
+        let mut held = frame.latch.write();
+        {
+            let mut shard = self.table.shard(number);
+            if let Some(other) = shard.get(&number) {
+                let other = &self.frames[*other];
+                other.pin();
+                drop(shard);
+                drop(held);
+                self.release(claimed);
+                return Ok(Pin { frame: other });
+            }
+            shard.insert(number, claimed);
+        }
+        let filled = match fill {
+            Fill::Blank => {
+                held.page.bytes_mut().fill(0);
+                Ok(())
+            }
+            Fill::Read => self.read_in(number, &mut held.page),
+        };
+        if let Err(error) = filled {
+            self.table.shard(number).remove(&number);
+            drop(held);
+            self.release(claimed);
+            return Err(error);
+        }
+        held.number = Some(number);
+        frame.set_resident(Some(number));
+        drop(held);
+        self.queues.lock().came(number, claimed);
+        Ok(Pin { frame })
+    }
+
+    /// Gives back a claimed frame that has no page.
+    fn release(&self, claimed: usize) {
+        let frame = &self.frames[claimed];
+        frame.unpin();
+        self.queues.lock().release(claimed);
+    }
+
+    fn read_in(&self, number: PageNo, page: &mut crate::page::Page) -> Result<()> {
+        bump(&self.counts.reads, 1);
+        let at = number.0 * self.page_bytes as u64;
+        let read = self
+            .file
+            .read_at(at, page.bytes_mut())
+            .map_err(|source| PagedError::Io { doing: "reading a page", source })?;
+        page.bytes_mut()[read..].fill(0);
+        page.check(number, self.stamp)?;
+        if page.kind() == PageKind::Header {
+            return Err(PagedError::DamagedPage { page: number, what: "it is the file's header" });
+        }
+        Ok(())
+    }
+
+    /// Finds a frame for another page, and takes the page away that it has. The frame comes pinned.
+    fn claim(&self) -> Result<usize> {
+        let tries = 64 + 8 * self.frames.len();
+        for attempt in 0..tries {
+            let other_way = attempt / self.frames.len() % 2 == 1;
+            let use_up = |frame: usize| self.frames[frame].use_up();
+            let candidate = self.queues.lock().candidate(use_up, other_way);
+            let Some((number, queue)) = candidate else {
+                T::pause();
+                continue;
+            };
+            let is_free = match queue {
+                Queue::Free => Ok(self.frames[number].claim()),
+                Queue::Small | Queue::Main => self.evict(number, queue),
+            };
+            if let Ok(true) = is_free {
+                return Ok(number);
+            }
+            self.queues.lock().put_back(number, queue);
+            is_free?;
+            if attempt > self.frames.len() {
+                T::pause();
+            }
+        }
+        Err(PagedError::NoFrame { frames: self.frames.len() })
+    }
+
+    /// Takes the page out of a frame, after writing it if its medium does not have it. Returns false
+    /// where somebody uses it.
+    fn evict(&self, number: usize, queue: Queue) -> Result<bool> {
+        let frame = &self.frames[number];
+        for is_written in [false, true] {
+            let Some(page) = frame.resident() else { return Ok(false) };
+            if frame.is_pinned() {
+                return Ok(false);
+            }
+            if frame.dirt.lock().unwritten.is_some() {
+                if is_written {
+                    return Ok(false);
+                }
+                self.write_some(number)?;
+                continue;
+            }
+            let mut shard = self.table.shard(page);
+            if frame.is_pinned() || frame.dirt.lock().unwritten.is_some() {
+                return Ok(false);
+            }
+            let removed = shard.remove(&page);
+            assert_eq!(removed, Some(number), "the table has the page of a frame");
+            frame.pin();
+            frame.set_resident(None);
+            drop(shard);
+            frame.latch.write().number = None;
+            self.queues.lock().went(page, queue);
+            bump(&self.counts.evictions, 1);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Checks that nothing has failed that would make a change unsafe.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        match self.stopped.get() {
+            Some(why) => Err(PagedError::Stopped { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes an error after which nothing may be changed, and returns it.
+    pub(crate) fn stop(&self, error: PagedError) -> PagedError {
+        let _ = self.stopped.set(error.to_string());
+        error
+    }
+}
+
+/// The contents that a page has which comes into a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fill {
+    Read,
+    Blank,
+}

@@ -1,0 +1,93 @@
+//! Read-ahead: when a scan needs a page that is not there, those behind it in the file come with it by
+//! one call.
+//!
+//! The pages are in the page table, latched, before they are read. So nobody reads, changes and writes
+//! one of them meanwhile, and what comes is not older than what the medium has.
+
+use std::collections::hash_map::Entry;
+
+use pm::{File, Files};
+
+use super::replace::Queue;
+use super::{Pool, bump};
+use crate::ids::PageNo;
+use crate::latch::Latching;
+use crate::page::PageKind;
+use crate::{PagedError, Result};
+
+/// The most pages that are read by one call.
+const RUN_PAGES: usize = 16;
+
+impl<F: Files, T: Latching> Pool<F, T> {
+    /// Brings a page and those behind it into frames, if it is not in one. Only frames are used that
+    /// have no page, or one that can go at once. For callers that hold no latch.
+    ///
+    /// # Errors
+    /// The medium refuses. A damaged page is no error before somebody asks for it.
+    pub(crate) fn read_ahead(&self, first: PageNo) -> Result<()> {
+        let pages = RUN_PAGES.min(self.frames.len() / 8);
+        let most = i64::MAX as u64 / self.page_bytes as u64;
+        if pages < 2 || first.0 > most || self.table.shard(first).contains_key(&first) {
+            return Ok(());
+        }
+        let mut coming = Vec::with_capacity(pages);
+        for number in (first.0..=most).map(PageNo).take(pages) {
+            let Some(claimed) = self.claim_clean() else { break };
+            let held = self.frames[claimed].latch.write();
+            let mut shard = self.table.shard(number);
+            if let Entry::Vacant(place) = shard.entry(number) {
+                place.insert(claimed);
+                coming.push((number, claimed, held));
+            } else {
+                drop((shard, held));
+                self.release(claimed);
+            }
+        }
+        let mut run = vec![0; pages * self.page_bytes];
+        let read = self.file.read_at(first.0 * self.page_bytes as u64, &mut run);
+        let whole = read.as_ref().map_or(0, |read| read / self.page_bytes);
+        for (number, claimed, mut held) in coming {
+            let place = (number.0 - first.0) as usize;
+            let from = place * self.page_bytes;
+            held.page.bytes_mut().copy_from_slice(&run[from..from + self.page_bytes]);
+            let is_good = place < whole
+                && held.page.check(number, self.stamp).is_ok()
+                && matches!(
+                    held.page.kind(),
+                    PageKind::Leaf | PageKind::Inner | PageKind::Overflow
+                );
+            if is_good {
+                held.number = Some(number);
+                self.frames[claimed].set_resident(Some(number));
+                drop(held);
+                self.queues.lock().came(number, claimed);
+                self.frames[claimed].unpin();
+                bump(&self.counts.read_ahead, 1);
+            } else {
+                self.table.shard(number).remove(&number);
+                drop(held);
+                self.release(claimed);
+            }
+        }
+        read.map(drop).map_err(|source| PagedError::Io { doing: "reading pages ahead", source })
+    }
+
+    /// Claims a frame, if the next one has no page, or one that need not be written.
+    fn claim_clean(&self) -> Option<usize> {
+        let candidate = self.queues.lock().candidate(|frame| self.frames[frame].use_up(), false);
+        let (number, queue) = candidate?;
+        let frame = &self.frames[number];
+        let is_free = match queue {
+            Queue::Free => frame.claim(),
+            _ => {
+                frame.dirt.lock().unwritten.is_none()
+                    && matches!(self.evict(number, queue), Ok(true))
+            }
+        };
+        if is_free {
+            return Some(number);
+        }
+        self.queues.lock().put_back(number, queue);
+        None
+    }
+}

@@ -1,0 +1,143 @@
+//! The way down: to the page of a level that has a key in its range.
+
+use pm::Files;
+
+use super::Tree;
+use crate::ids::PageNo;
+use crate::latch::Latching;
+use crate::page::{Page, PageKind};
+use crate::pool::{ReadPage, WritePage};
+use crate::{PagedError, Result};
+
+/// The page that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'k> {
+    /// The one with this key in its range.
+    At(&'k [u8]),
+    /// The one with the last keys before this one, which is not the first of all.
+    Before(&'k [u8]),
+    /// The rightmost one.
+    Last,
+}
+
+enum Arrival {
+    Here,
+    Right(PageNo),
+    Lost,
+}
+
+/// A page that its left neighbour led to, instead of its parent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unposted {
+    pub(super) page: PageNo,
+    pub(super) level: u8,
+}
+
+/// So often a descent begins again; each time some other thread has finished what was in its way.
+const MOST_RESTARTS: usize = 1_000;
+/// So many pages a descent comes to: more only in a circle of damaged links.
+const MOST_STEPS: usize = 100_000;
+
+impl Target<'_> {
+    fn slot(self, page: &Page) -> usize {
+        let (Self::At(key) | Self::Before(key)) = self else { return page.slots() - 1 };
+        match (page.find(key), self) {
+            (Ok(slot), Self::At(_)) => slot,
+            (Ok(slot) | Err(slot), _) => slot.saturating_sub(1),
+        }
+    }
+}
+
+impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
+    fn arrive(&self, page: &Page, level: Option<u8>, target: Target<'_>) -> Arrival {
+        let is_ours = matches!(page.kind(), PageKind::Leaf | PageKind::Inner)
+            && page.tree() == self.number
+            && level.is_none_or(|level| level == page.level());
+        let (is_left, is_right) = match target {
+            _ if !is_ours => return Arrival::Lost,
+            Target::At(key) => (key < page.low(), page.high().is_some_and(|high| key >= high)),
+            Target::Before(key) => (page.low() >= key, page.high().is_some_and(|high| high < key)),
+            Target::Last => (false, page.high().is_some()),
+        };
+        match (is_left, is_right, page.right()) {
+            (false, false, _) => Arrival::Here,
+            (false, true, Some(right)) => Arrival::Right(right),
+            _ => Arrival::Lost,
+        }
+    }
+
+    /// Descends to the level above; returns the page there that leads to the target, or the root.
+    fn locate(&self, target: Target<'_>, level: u8) -> Result<Option<PageNo>> {
+        let (mut at, mut expected) = (self.root, None);
+        for _ in 0..MOST_STEPS {
+            let page = self.pool.read(at)?;
+            match self.arrive(&page, expected, target) {
+                Arrival::Lost => return Ok(None),
+                Arrival::Right(right) => at = right,
+                Arrival::Here if page.level() == level => return Ok(Some(at)),
+                Arrival::Here if page.level() < level => return Ok(None),
+                Arrival::Here => {
+                    let child = page.entry(target.slot(&page)).child();
+                    if page.level() - 1 == level {
+                        return Ok(Some(child));
+                    }
+                    (at, expected) = (child, Some(page.level() - 1));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn walk<P: std::ops::Deref<Target = Page>>(
+        &self,
+        target: Target<'_>,
+        level: u8,
+        unposted: &mut Option<Unposted>,
+        latch: impl Fn(PageNo) -> Result<P>,
+    ) -> Result<P> {
+        for _ in 0..MOST_RESTARTS {
+            let mut next = self.locate(target, level)?;
+            for _ in 0..MOST_STEPS {
+                let Some(at) = next else { break };
+                let page = latch(at)?;
+                match self.arrive(&page, Some(level), target) {
+                    Arrival::Here => return Ok(page),
+                    Arrival::Right(right) => {
+                        *unposted = Some(Unposted { page: right, level });
+                        next = Some(right);
+                    }
+                    Arrival::Lost => next = None,
+                }
+            }
+            T::pause();
+        }
+        Err(PagedError::DamagedPage { page: self.root, what: "no path leads from it to a key" })
+    }
+
+    pub(super) fn read_page(&self, target: Target<'_>, level: u8) -> Result<ReadPage<'a, T>> {
+        let pool = self.pool;
+        self.walk(target, level, &mut None, |at| pool.read(at))
+    }
+
+    /// Latches for changes. A page that its parent did not lead to is noted.
+    pub(super) fn write_page(
+        &self,
+        target: Target<'_>,
+        level: u8,
+        unposted: &mut Option<Unposted>,
+    ) -> Result<WritePage<'a, T>> {
+        let pool = self.pool;
+        self.walk(target, level, unposted, |at| pool.write(at))
+    }
+
+    /// Latches the leaf of a key for changes. If its parent did not lead to it, the parent learns of it
+    /// first.
+    pub(super) fn write_leaf(&self, key: &[u8]) -> Result<WritePage<'a, T>> {
+        let mut unposted = None;
+        let leaf = self.write_page(Target::At(key), 0, &mut unposted)?;
+        let Some(unposted) = unposted else { return Ok(leaf) };
+        drop(leaf);
+        self.complete(unposted)?;
+        self.write_page(Target::At(key), 0, &mut None)
+    }
+}

@@ -1,0 +1,81 @@
+//! A row goes: it becomes a ghost, which has its space until nobody can want it back.
+
+use pm::Files;
+
+use super::Tree;
+use crate::change::Change;
+use crate::latch::Latching;
+use crate::log::Chain;
+use crate::pool::{Appender, How, WritePage};
+use crate::{PagedError, Result};
+
+impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
+    /// Deletes a row. Its ghost goes with [`Self::settle`], or when its page needs the space.
+    ///
+    /// # Errors
+    /// There is none with this key, the log has no room for it, or the medium refuses.
+    pub fn delete(&self, chain: &mut dyn Appender, key: &[u8]) -> Result<()> {
+        let mut leaf = self.write_leaf(key)?;
+        let slot = leaf.find(key).map_err(|_| PagedError::Missing)?;
+        let entry = leaf.entry(slot);
+        if entry.is_ghost() {
+            return Err(PagedError::Missing);
+        }
+        let (row, long) = (entry.row.to_vec(), entry.is_long());
+        let body = self.body(Change::Ghost { key, row: &row, long });
+        self.pool.perform(chain, How::Do, &body, &mut leaf, None, None)?;
+        Ok(())
+    }
+
+    /// Gives up the space that a row held back: a ghost goes, a row that became shorter gives its room.
+    /// For keys whose last transaction is over, with their rows unlocked or locked by the caller.
+    ///
+    /// # Errors
+    /// The log has no room for it, or the medium refuses.
+    pub fn settle(&self, key: &[u8]) -> Result<()> {
+        let mut leaf = self.write_leaf(key)?;
+        let Ok(slot) = leaf.find(key) else { return Ok(()) };
+        let entry = leaf.entry(slot);
+        if entry.is_ghost() {
+            self.reclaim_in(&mut leaf, key)?;
+        } else if entry.room > entry.row.len() {
+            self.system(&mut leaf, Change::Trim { key })?;
+        }
+        let is_sparse = leaf.used_bytes() < leaf.bytes().len() / 4;
+        drop(leaf);
+        if is_sparse { self.merge(key) } else { Ok(()) }
+    }
+
+    /// Removes a ghost, the pages of a long row first.
+    pub(super) fn reclaim_in(&self, leaf: &mut WritePage<'a, T>, key: &[u8]) -> Result<()> {
+        self.free_chain(leaf, key)?;
+        self.system(leaf, Change::Reclaim { key })
+    }
+
+    /// Gives up what the rows of a leaf hold back though their transactions are over, but for the row
+    /// of `except`. Returns how many gave something.
+    pub(super) fn sweep(&self, leaf: &mut WritePage<'a, T>, except: &[u8]) -> Result<usize> {
+        let held: Vec<Vec<u8>> = leaf
+            .entries()
+            .filter(|entry| entry.is_ghost() || entry.room > entry.row.len())
+            .filter(|entry| entry.key != except && self.pool.is_settled(self.number, entry.key))
+            .map(|entry| entry.key.to_vec())
+            .collect();
+        for key in &held {
+            let slot = leaf.find(key).expect("it is there");
+            if leaf.entry(slot).is_ghost() {
+                self.reclaim_in(leaf, key)?;
+            } else {
+                self.system(leaf, Change::Trim { key })?;
+            }
+        }
+        Ok(held.len())
+    }
+
+    /// Makes a change of one page that belongs to no transaction.
+    pub(super) fn system(&self, page: &mut WritePage<'a, T>, change: Change<'_>) -> Result<()> {
+        let mut chain = Chain::default();
+        self.pool.perform(&mut chain, How::Do, &self.body(change), page, None, None)?;
+        Ok(())
+    }
+}

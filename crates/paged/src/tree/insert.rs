@@ -1,0 +1,169 @@
+//! A row comes.
+
+use pm::Files;
+
+use super::descend::Target;
+use super::{Permit, Tree};
+use crate::change::Change;
+use crate::ids::PageNo;
+use crate::latch::Latching;
+use crate::page::Page;
+use crate::pool::{Appender, How, ReadPage, WritePage};
+use crate::{PagedError, Result};
+
+/// The end of an insert that asks for a permit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    /// The row is there.
+    Done,
+    /// The permit was refused; nothing is changed.
+    Refused,
+}
+
+impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// There is one with this key, key or row are too large, the log has no room for it, or the medium
+    /// refuses.
+    pub fn insert(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<()> {
+        while self.insert_if(chain, key, row, &mut |_| true)? == Inserted::Refused {
+            T::pause();
+        }
+        Ok(())
+    }
+
+    /// Inserts a row, if the gap that it goes into may be changed: `permit` is asked with the next
+    /// key, a ghost's or not, under the latch.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub fn insert_if(
+        &self,
+        chain: &mut dyn Appender,
+        key: &[u8],
+        row: &[u8],
+        permit: Permit<'_>,
+    ) -> Result<Inserted> {
+        self.check_key(key)?;
+        if !self.is_long(key, row) {
+            return self.insert_entry(chain, key, row, false, permit);
+        }
+        self.check_row(row)?;
+        let leaf = self.read_page(Target::At(key), 0)?;
+        let there = leaf.find(key).ok().map(|slot| leaf.entry(slot));
+        match there.map(|entry| (entry.is_ghost(), entry.is_long())) {
+            Some((false, _)) => return Err(PagedError::Duplicate),
+            Some((true, true)) if !self.pool.is_settled(self.number, key) => {
+                drop(leaf);
+                return self.revive(chain, key, row);
+            }
+            _ => drop(leaf),
+        }
+        let before = chain.last();
+        let stub = self.write_chain(chain, key, row)?;
+        let inserted = self.insert_entry(chain, key, &stub, true, permit);
+        if !matches!(inserted, Ok(Inserted::Done)) {
+            self.pool.undo_to(chain, before)?;
+        }
+        inserted
+    }
+
+    /// Makes a ghost a row again whose pages are needed if its delete is undone: they get the new row.
+    fn revive(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<Inserted> {
+        let mut leaf = self.write_leaf(key)?;
+        let Ok(slot) = leaf.find(key) else { return Ok(Inserted::Refused) };
+        if !(leaf.entry(slot).is_ghost() && leaf.entry(slot).is_long()) {
+            return Ok(Inserted::Refused);
+        }
+        let stub = leaf.entry(slot).row.to_vec();
+        let body = self.body(Change::Unghost { key, row: &stub, long: true });
+        self.pool.perform(chain, How::Do, &body, &mut leaf, None, None)?;
+        drop(leaf);
+        self.update(chain, key, row)?;
+        Ok(Inserted::Done)
+    }
+
+    /// Puts an entry into its leaf; `row` may be the stub of a long one.
+    fn insert_entry(
+        &self,
+        chain: &mut dyn Appender,
+        key: &[u8],
+        row: &[u8],
+        long: bool,
+        permit: Permit<'_>,
+    ) -> Result<Inserted> {
+        loop {
+            let mut leaf = self.write_leaf(key)?;
+            let found = leaf.find(key);
+            if let Ok(slot) = found {
+                let entry = leaf.entry(slot);
+                if !entry.is_ghost() {
+                    return Err(PagedError::Duplicate);
+                }
+                if entry.is_long() {
+                    if self.pool.is_settled(self.number, key) {
+                        self.reclaim_in(&mut leaf, key)?;
+                        continue;
+                    }
+                    drop(leaf);
+                    return match long {
+                        true => Ok(Inserted::Refused),
+                        false => self.revive(chain, key, row),
+                    };
+                }
+            }
+            let (slot, fits) = match found {
+                Ok(slot) => (slot, leaf.has_room(slot, row.len())),
+                Err(slot) => (slot, leaf.has_space(key.len(), row.len())),
+            };
+            if !fits {
+                self.make_room(leaf, slot, key)?;
+                continue;
+            }
+            if found.is_err() && !self.ask(&leaf, slot, permit)? {
+                return Ok(Inserted::Refused);
+            }
+            let body = self.body(Change::Insert { key, row, long });
+            self.pool.perform(chain, How::Do, &body, &mut leaf, None, None)?;
+            return Ok(Inserted::Done);
+        }
+    }
+
+    /// Asks for the permit with the key of a slot, or the first one of the pages to the right.
+    fn ask(&self, leaf: &WritePage<'a, T>, slot: usize, permit: Permit<'_>) -> Result<bool> {
+        if slot < leaf.slots() {
+            return Ok(permit(Some(leaf.key(slot))));
+        }
+        let Some(right) = leaf.right() else { return Ok(permit(None)) };
+        let mut page = self.neighbour(right, leaf)?;
+        while page.slots() == 0 {
+            let Some(right) = page.right() else { return Ok(permit(None)) };
+            page = self.neighbour(right, &page)?;
+        }
+        Ok(permit(Some(page.key(0))))
+    }
+
+    /// Latches the leaf on the right of a latched one.
+    fn neighbour(&self, right: PageNo, left: &Page) -> Result<ReadPage<'a, T>> {
+        let page = self.pool.read(right)?;
+        if !self.has_leaf(&page, left.high().unwrap_or_default()) {
+            let what = "it is not the neighbour of a leaf that leads to it";
+            return Err(PagedError::DamagedPage { page: right, what });
+        }
+        Ok(page)
+    }
+
+    /// Makes space in a leaf: by what nobody needs any more, or by a split. The caller descends again.
+    pub(super) fn make_room(
+        &self,
+        mut leaf: WritePage<'a, T>,
+        slot: usize,
+        key: &[u8],
+    ) -> Result<()> {
+        if self.sweep(&mut leaf, key)? > 0 {
+            return Ok(());
+        }
+        self.split(leaf, slot, key)
+    }
+}

@@ -1,0 +1,7 @@
+//! Pages, pool and trees together, on files in memory and a log that a test can read.
+
+mod crash;
+mod damage;
+mod model;
+mod support;
+mod threads;

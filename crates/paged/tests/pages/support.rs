@@ -1,0 +1,289 @@
+//! A log in memory, and a database of pages on files in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use paged::file::NewFile;
+use paged::ids::{Lsn, PageNo, TreeNo, TxNo};
+use paged::log::{Chain, Kind, LogManager, Logged, Record};
+use paged::pool::{Pool, Settled};
+use paged::tree::{Batch, Bound, Direction, Tree};
+use paged::{PagedError, Result};
+use parking_lot::Mutex;
+use pm::RecordingFiles;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+pub(crate) type TestPool = Pool<RecordingFiles>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub(crate) const TREE: TreeNo = TreeNo(7);
+const STAMP: u64 = 0x5eed_0042;
+
+/// A log whose LSNs count its records, from 1 on.
+#[derive(Debug, Default)]
+pub(crate) struct TestLog {
+    records: Mutex<Vec<Logged>>,
+    durable: AtomicU64,
+    forces: AtomicU64,
+}
+
+impl TestLog {
+    /// A log that has these records, all durable.
+    pub(crate) fn of(records: Vec<Logged>) -> Arc<Self> {
+        let durable = AtomicU64::new(records.len() as u64);
+        Arc::new(Self { records: Mutex::new(records), durable, ..Self::default() })
+    }
+
+    pub(crate) fn records(&self) -> Vec<Logged> {
+        self.records.lock().clone()
+    }
+
+    /// The records that a crash leaves.
+    pub(crate) fn durable_records(&self) -> Vec<Logged> {
+        let durable = self.durable().0 as usize;
+        self.records.lock()[..durable].to_vec()
+    }
+
+    pub(crate) fn forces(&self) -> u64 {
+        self.forces.load(Ordering::Relaxed)
+    }
+}
+
+impl LogManager for TestLog {
+    fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
+        let mut records = self.records.lock();
+        let lsn = Lsn(records.len() as u64 + 1);
+        records.push(Logged {
+            lsn,
+            tx: chain.tx,
+            prev: chain.last,
+            kind: record.kind,
+            page: record.page,
+            page_before: record.page_before,
+            undo_next: record.undo_next,
+            payload: record.payload.to_vec(),
+        });
+        if chain.first == Lsn::NONE {
+            chain.first = lsn;
+        }
+        chain.last = lsn;
+        Ok(lsn)
+    }
+
+    fn commit(&self, chain: &mut Chain) -> Result<Lsn> {
+        let (page, none) = (PageNo::default(), Lsn::NONE);
+        let kind = Kind::Commit;
+        self.append(chain, &Record { kind, page, page_before: none, undo_next: none, payload: &[] })
+    }
+
+    fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    fn end(&self) -> Lsn {
+        Lsn(self.records.lock().len() as u64 + 1)
+    }
+
+    fn force(&self, to: Lsn) -> Result<()> {
+        let there = self.records.lock().len() as u64;
+        self.durable.fetch_max(to.0.min(there), Ordering::AcqRel);
+        self.forces.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn read(&self, at: Lsn) -> Result<Logged> {
+        let found = self.records.lock().get(at.0 as usize - 1).cloned();
+        found.ok_or(PagedError::DamagedLog { at, what: "there is no record".into() })
+    }
+
+    fn consumed(&self) -> u64 {
+        self.records.lock().len() as u64
+    }
+
+    fn truncate(&self, _redo: Lsn, _oldest: Lsn) -> Result<()> {
+        Ok(())
+    }
+
+    fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()> {
+        let records = self.durable_records();
+        records.into_iter().filter(|record| record.lsn >= from).try_for_each(visit)
+    }
+}
+
+/// A knowledge that no row is locked.
+#[derive(Debug)]
+pub(crate) struct AllSettled;
+
+impl Settled for AllSettled {
+    fn is_settled(&self, _tree: TreeNo, _key: &[u8]) -> bool {
+        true
+    }
+}
+
+pub(crate) fn create(
+    files: &RecordingFiles,
+    page_bytes: usize,
+    frames: usize,
+) -> (Arc<TestLog>, TestPool) {
+    let log = TestLog::of(Vec::new());
+    let new = NewFile { page_bytes, stamp: STAMP };
+    let pool = Pool::create(files, &new, frames, log.clone()).expect("created");
+    let mut chain = Chain { tx: TxNo(1), ..Chain::default() };
+    pool.create_tree(&mut chain, TREE).expect("a tree");
+    log.commit(&mut chain).expect("committed");
+    (log, pool)
+}
+
+pub(crate) fn tree(pool: &TestPool) -> Tree<'_, RecordingFiles> {
+    pool.tree(TREE).expect("readable").expect("there")
+}
+
+pub(crate) fn transaction(number: u64) -> Chain {
+    Chain { tx: TxNo(number), ..Chain::default() }
+}
+
+/// All rows, in the order that a scan gives them.
+pub(crate) fn rows(
+    tree: &Tree<'_, RecordingFiles>,
+    direction: Direction,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut scan = tree.scan(direction, Bound::Unbounded);
+    let (mut batch, mut rows) = (Batch::default(), Vec::new());
+    loop {
+        scan.next(&mut batch, &mut |_| true).expect("scanned");
+        if batch.rows.is_empty() {
+            return rows;
+        }
+        rows.append(&mut batch.rows);
+    }
+}
+
+/// Compares a tree with a model: rows both ways, and its pages with each other.
+pub(crate) fn assert_same(pool: &TestPool, model: &Model, what: &str) {
+    let tree = tree(pool);
+    let mut expected: Vec<_> = model.iter().map(|(key, row)| (key.clone(), row.clone())).collect();
+    assert!(rows(&tree, Direction::Forward) == expected, "{what}: forward");
+    expected.reverse();
+    assert!(rows(&tree, Direction::Backward) == expected, "{what}: backward");
+    let checked = pool.check().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(checked.lost, 0, "{what}: every used page is led to");
+    assert_eq!(checked.rows, model.len() as u64 + 1, "{what}: with the catalog's row");
+}
+
+/// A change of one row.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Insert(Vec<u8>, Vec<u8>),
+    Update(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Settle(Vec<u8>),
+    Load(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+impl Step {
+    pub(crate) fn run(&self, tree: &Tree<'_, RecordingFiles>, chain: &mut Chain) -> Result<()> {
+        match self {
+            Self::Insert(key, row) => tree.insert(chain, key, row),
+            Self::Update(key, row) => tree.update(chain, key, row),
+            Self::Delete(key) => tree.delete(chain, key),
+            Self::Settle(key) => tree.settle(key),
+            Self::Load(rows) => {
+                let rows = rows.iter().map(|(key, row)| (key, row));
+                tree.load(chain, rows).map(drop)
+            }
+        }
+    }
+
+    pub(crate) fn apply(&self, model: &mut Model) {
+        match self {
+            Self::Insert(key, row) | Self::Update(key, row) => {
+                model.insert(key.clone(), row.clone());
+            }
+            Self::Delete(key) => {
+                model.remove(key);
+            }
+            Self::Settle(_) => {}
+            Self::Load(rows) => model.extend(rows.iter().cloned()),
+        }
+    }
+}
+
+/// Random changes that fit a model. Some rows are long.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    random: StdRng,
+    page_bytes: usize,
+    /// Deletes among a hundred steps.
+    pub(crate) deletes: u32,
+}
+
+impl Steps {
+    pub(crate) fn new(seed: u64, page_bytes: usize) -> Self {
+        Self { random: StdRng::seed_from_u64(seed), page_bytes, deletes: 20 }
+    }
+
+    pub(crate) fn key(&mut self) -> Vec<u8> {
+        let mut key = self.random.random_range(0..3000_u32).to_be_bytes().to_vec();
+        let most = paged::layout::limit_key(self.page_bytes) - key.len();
+        let more = match self.random.random_range(0..8) {
+            0 => most,
+            1 | 2 => most / 4,
+            _ => 6,
+        };
+        key.resize(key.len() + more, b'k');
+        key
+    }
+
+    pub(crate) fn row(&mut self) -> Vec<u8> {
+        let page = self.page_bytes;
+        let bytes = match self.random.random_range(0..20) {
+            0 => self.random.random_range(page / 4..4 * page),
+            1 | 2 => self.random.random_range(page / 8..page / 3),
+            3 => 0,
+            _ => self.random.random_range(1..page / 12),
+        };
+        let fill = self.random.random::<u8>();
+        (0..bytes).map(|at| if at % 7 == 0 { fill } else { at as u8 }).collect()
+    }
+
+    fn some_key(&mut self, model: &Model) -> Option<Vec<u8>> {
+        let from = self.key();
+        let mut after = model.range(from..);
+        after.next().or_else(|| model.iter().next()).map(|(key, _)| key.clone())
+    }
+
+    pub(crate) fn next(&mut self, model: &Model) -> Step {
+        let what = self.random.random_range(0..100);
+        let there = self.some_key(model);
+        match there {
+            Some(key) if what < self.deletes => Step::Delete(key),
+            Some(key) if what < self.deletes + 20 => {
+                let mut row = self.row();
+                if self.random.random_bool(0.3) {
+                    row = model[&key].clone();
+                    if let Some(byte) = row.last_mut() {
+                        *byte = byte.wrapping_add(1);
+                    }
+                }
+                Step::Update(key, row)
+            }
+            _ if what < self.deletes + 25 => Step::Settle(self.key()),
+            _ if what < self.deletes + 27 => self.load(model),
+            _ => {
+                let mut key = self.key();
+                while model.contains_key(&key) {
+                    key = self.key();
+                }
+                let row = self.row();
+                Step::Insert(key, row)
+            }
+        }
+    }
+
+    fn load(&mut self, model: &Model) -> Step {
+        let rows: Model = (0..30).map(|_| (self.key(), self.row())).collect();
+        Step::Load(rows.into_iter().filter(|(key, _)| !model.contains_key(key)).collect())
+    }
+}
