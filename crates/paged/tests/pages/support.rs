@@ -8,6 +8,7 @@ use paged::file::NewFile;
 use paged::ids::{Lsn, PageNo, TreeNo, TxNo};
 use paged::log::{Chain, Kind, LogManager, Logged, Record};
 use paged::pool::{Pool, Settled};
+use paged::threads::Waiter;
 use paged::tree::{Batch, Bound, Direction, Tree};
 use paged::{PagedError, Result};
 use parking_lot::Mutex;
@@ -52,6 +53,10 @@ impl TestLog {
 }
 
 impl LogManager for TestLog {
+    fn reserve(&self, _chain: &mut Chain, _payload: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         let mut records = self.records.lock();
         let lsn = Lsn(records.len() as u64 + 1);
@@ -102,9 +107,25 @@ impl LogManager for TestLog {
         self.records.lock().len() as u64
     }
 
-    fn truncate(&self, _redo: Lsn, _oldest: Lsn) -> Result<()> {
+    fn largest(&self) -> usize {
+        1 << 20
+    }
+
+    fn attend(&self, _checkpointer: Arc<Waiter>) {}
+
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    fn start(&self) -> Lsn {
+        Lsn(1)
+    }
+
+    fn truncate(&self, _start: Lsn, _keep: Lsn) -> Result<()> {
         Ok(())
     }
+
+    fn adopt(&self, _chain: &mut Chain) {}
 
     fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()> {
         let records = self.durable_records();
