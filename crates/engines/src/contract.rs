@@ -10,11 +10,11 @@ use pm::Environment;
 use storage::{Catalog, Row, Value};
 
 use crate::error::{ConflictReason, EngineError};
-use crate::kinds::EngineKind;
+use crate::kind::EngineKind;
 use crate::options::{OwnOptions, Setup};
-use crate::sessions::{Begin, Sessions, TxId};
 use crate::stats::EngineStats;
 use crate::traits::EngineTraits;
+use crate::transaction::{Begin, InFlight, TxId};
 use crate::version::Version;
 
 /// The resources that one partition is made from.
@@ -340,6 +340,30 @@ pub trait Method<E: Environment>: Engine + Sized {
         setup: &Setup,
         options: &Self::Options,
     ) -> Result<(Self, RecoveryReport), EngineError>;
+}
+
+/// Gives the sessions of a partition; `sessions.rs` says what is asked of such an engine.
+pub trait Sessions: Send + Sync + fmt::Debug {
+    /// Makes a session, with no transaction open. The caller keeps it and uses it again, so that
+    /// this is called about as often as there are transactions at the same time.
+    ///
+    /// # Errors
+    /// No room.
+    fn session(&self) -> Result<Box<dyn Engine>, EngineError>;
+
+    /// The transactions that a crash had cut off and that nobody has resumed, in engines that
+    /// continue them.
+    fn in_flight(&self) -> Vec<InFlight> {
+        Vec::new()
+    }
+
+    /// A session with this transaction open, as it was after its last statement that was done.
+    ///
+    /// # Errors
+    /// There is none of this number, or the engine does not continue transactions.
+    fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
+        Err(EngineError::NotInFlight { id })
+    }
 }
 
 /// A partition of a database under one method of storage and recovery.

@@ -25,7 +25,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::HeapError;
-use index::cow::{FilePages, PageBackend, Records, TreeShape};
+use index::cow::{Records, TreeShape};
+use index::pages::{FilePages, PageBackend};
 use index::{IndexError, WIDE_KEY_BYTES};
 use pm::{Bad, Bytes, Component, Environment, Files, Memory, observe};
 use storage::shadow::{Directory, FileMaster, MasterError, Needs, Shadow, TreePlace};
@@ -38,7 +39,7 @@ use crate::contract::{
     Early, Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, SnapshotSource, Write,
 };
 use crate::error::EngineError;
-use crate::kinds::EngineKind;
+use crate::kind::EngineKind;
 use crate::options::Setup;
 use crate::shadow_tables::{TreeMap, collect_pages, dangling, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};

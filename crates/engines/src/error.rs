@@ -11,7 +11,7 @@ use storage::lsm::LsmError;
 use storage::shadow::MasterError;
 use storage::wal::WalError;
 
-use crate::sessions::TxId;
+use crate::transaction::TxId;
 
 /// The ways in which two transactions came into each other's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

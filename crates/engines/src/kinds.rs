@@ -1,11 +1,6 @@
-//! The list of the engines: the one place where all of them stand.
-//!
-//! From a line in [`engines!`] below come the [`EngineKind`], its name, the [`EngineOptions`], the
-//! [`OwnStats`] and how a partition is created and opened under it. Whatever else there is to say of an engine, its
-//! own files say: see [`Method`].
+//! The engines by their kinds: their options, how a partition is created and opened under each. All of
+//! it comes from the list in `list.rs`.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use pm::{Environment, Native};
@@ -13,31 +8,16 @@ use storage::{Catalog, did_you_mean};
 
 use crate::contract::{Engine, Method, RecoveryReport, Resources};
 use crate::error::EngineError;
+use crate::kind::EngineKind;
+use crate::list::with_engines;
 use crate::options::{EngineOption, OptionError, OwnOptions, Setup};
-use crate::stats::{Count, EngineCounts, PageStats, RunStats};
 use crate::traits::EngineTraits;
 
 macro_rules! engines {
     ($(#[doc = $doc:literal] $kind:ident, $name:literal, $options:ident, $stats:ident;)+) => {
-        $(use crate::{$kind, $options, $stats};)+
-
-        /// The kind of an engine.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-        pub enum EngineKind {
-            $(#[doc = $doc] $kind,)+
-        }
+        $(use crate::{$kind, $options};)+
 
         impl EngineKind {
-            /// All engines, in the order of the papers.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
-
-            /// The engine's name, as the command writes it.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $name,)+
-                }
-            }
-
             /// The engine's traits.
             pub const fn traits(self) -> EngineTraits {
                 match self {
@@ -104,70 +84,6 @@ macro_rules! engines {
             }
         }
 
-        /// The counters of one engine that others do not have. Comes from an [`EngineKind`], with nothing
-        /// done yet, and from the counts of each engine.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum OwnStats {
-            $(#[doc = $doc] $kind($stats),)+
-        }
-
-        impl From<EngineKind> for OwnStats {
-            fn from(kind: EngineKind) -> Self {
-                match kind {
-                    $(EngineKind::$kind => Self::$kind($stats::default()),)+
-                }
-            }
-        }
-
-        $(impl From<$stats> for OwnStats {
-            fn from(stats: $stats) -> Self {
-                Self::$kind(stats)
-            }
-        })+
-
-        impl OwnStats {
-            /// Returns the kind of engine that they belong to.
-            pub const fn kind(&self) -> EngineKind {
-                match self {
-                    $(Self::$kind(_) => EngineKind::$kind,)+
-                }
-            }
-
-            /// The counters of a log-structured engine's runs.
-            pub fn runs(&self) -> Option<&RunStats> {
-                match self {
-                    $(Self::$kind(stats) => stats.runs(),)+
-                }
-            }
-
-            /// The counters of a copy-on-write engine's pages.
-            pub fn pages(&self) -> Option<&PageStats> {
-                match self {
-                    $(Self::$kind(stats) => stats.pages(),)+
-                }
-            }
-
-            /// Bytes flushed, merged and written in pages.
-            pub(crate) fn written_bytes(&self) -> u64 {
-                match self {
-                    $(Self::$kind(stats) => stats.written_bytes(),)+
-                }
-            }
-        }
-
-        /// # Panics
-        /// They are of different engines.
-        impl Count for OwnStats {
-            fn add(&mut self, other: &Self) {
-                match (self, other) {
-                    $((Self::$kind(stats), Self::$kind(other)) => stats.add(other),)+
-                    (stats, other) => {
-                        panic!("counts of {} and of {} added up", stats.kind(), other.kind())
-                    }
-                }
-            }
-        }
-
         /// Creates a partition under an engine; see [`Method::create`].
         ///
         /// # Errors
@@ -221,26 +137,9 @@ macro_rules! engines {
     };
 }
 
-engines! {
-    /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
-    Inp, "inp", InpOptions, InpStats;
-    /// Copy-on-write updates in a file of pages (P1 3.2).
-    Cow, "cow", CowOptions, CowStats;
-    /// Log-structured updates with a file write-ahead log and SSTables (P1 3.3).
-    Log, "log", LogOptions, LogStats;
-    /// NVM-aware in-place updates (P1 4.1).
-    NvmInp, "nvm-inp", NvmInpOptions, NvmInpStats;
-    /// NVM-aware copy-on-write updates (P1 4.2).
-    NvmCow, "nvm-cow", NvmCowOptions, NvmCowStats;
-    /// NVM-aware log-structured updates (P1 4.3).
-    NvmLog, "nvm-log", NvmLogOptions, NvmLogStats;
-}
+with_engines!(engines);
 
 impl EngineKind {
-    /// The engines of P1, in its order.
-    pub const P1: [Self; 6] =
-        [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
-
     /// The option of this name, if the engine has one.
     pub fn option(self, name: &str) -> Option<&'static EngineOption> {
         self.options().iter().find(|option| option.name == name)
@@ -294,27 +193,5 @@ fn unknown(kind: EngineKind, name: &str) -> OptionError {
         name: name.into(),
         elsewhere: format!(", only {}", names(others.map(EngineKind::name).collect())),
         has: names(kind.options().iter().map(|option| option.name).collect()),
-    }
-}
-
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A word that names no engine.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
-pub struct ParseEngineError(String);
-
-impl FromStr for EngineKind {
-    type Err = ParseEngineError;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == word)
-            .ok_or_else(|| ParseEngineError(word.into()))
     }
 }

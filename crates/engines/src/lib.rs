@@ -16,15 +16,19 @@
 #![forbid(unsafe_code)]
 
 mod contract;
+mod counts;
 mod cow;
 mod error;
 mod inp;
+mod kind;
 mod kinds;
+mod list;
 mod log;
 mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
 mod options;
+mod own;
 mod redo_log;
 mod savepoints;
 mod sessions;
@@ -34,26 +38,33 @@ mod state;
 mod stats;
 pub mod table2;
 mod traits;
+mod transaction;
 mod version;
+mod version_reader;
 
 pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
-    SnapshotSource, Syncer, Write,
+    Sessions, SnapshotSource, Syncer, Write,
 };
+pub use counts::{PageStats, RunStats, STATS_LEVELS};
 pub use cow::{Cow, CowOptions, CowStats};
 pub use error::{ConflictReason, EngineError};
 pub use inp::{Inp, InpOptions, InpStats};
-pub use kinds::{EngineKind, EngineOptions, OwnStats, ParseEngineError, create, open};
+pub use kind::{EngineKind, ParseEngineError};
+pub use kinds::{EngineOptions, create, open};
 pub use log::{Log, LogOptions, LogStats};
 pub use nvm_cow::{NvmCow, NvmCowOptions, NvmCowStats};
 pub use nvm_inp::{NvmInp, NvmInpOptions, NvmInpStats};
 pub use nvm_log::{NvmLog, NvmLogOptions, NvmLogStats};
 pub use options::{EngineOption, Limits, NODE_BYTES, OptionError, OwnOptions, Setup};
+pub use own::OwnStats;
 pub use savepoints::Savepoints;
-pub use sessions::{Begin, InFlight, Maker, Sessions, TxId};
-pub use stats::{EngineStats, PageStats, RunStats, STATS_LEVELS};
+pub use sessions::Maker;
+pub use stats::EngineStats;
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
-pub use version::{Version, VersionReader};
+pub use transaction::{Begin, InFlight, TxId};
+pub use version::Version;
+pub use version_reader::VersionReader;
 
 /// Re-exports what the layers above need of the layers below.
 pub mod below {

@@ -33,10 +33,10 @@ use std::sync::Arc;
 use heap::{Heap, HeapOptions, Lane, Purpose};
 use pm::{Component, Environment, Files, Memory, Range, observe};
 use storage::lsm::LsmError;
-use storage::lsm::entry::Trees;
 use storage::lsm::levels::LevelPolicy;
 use storage::lsm::sstable::SsOptions;
 use storage::lsm::tree::{LsmOptions, LsmTree, TREE_LANES, volatile_bytes};
+use storage::lsm::trees::Trees;
 use storage::operation::{self, Operation, Operations};
 use storage::wal::{LogStart, Wal};
 use storage::{Catalog, Row, Value, WorkDone, user_bytes};
@@ -45,7 +45,7 @@ use crate::contract::{
     Early, Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Syncer, Write,
 };
 use crate::error::EngineError;
-use crate::kinds::EngineKind;
+use crate::kind::EngineKind;
 use crate::options::Setup;
 use crate::redo_log::{RedoLog, wal_options, wal_prefix};
 use crate::state::State;

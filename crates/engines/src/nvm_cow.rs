@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::{Heap, Lane};
-use index::cow::{PoolPages, PoolSource};
+use index::pages::{PoolPages, PoolSource};
 use pm::{Bad, Bytes, Component, Environment, Memory, observe};
 use storage::shadow::{Directory, ListEntry, ObjectBatch, PoolMaster, Shadow, TreePlace};
 use storage::{
@@ -40,7 +40,7 @@ use crate::contract::{
     Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, SnapshotSource, Write,
 };
 use crate::error::EngineError;
-use crate::kinds::EngineKind;
+use crate::kind::EngineKind;
 use crate::options::Setup;
 use crate::shadow_tables::{TreeMap, collect_pages, stop, stop_after};
 use crate::shadow_view::{ShadowSnapshots, TupleForm, View, check};

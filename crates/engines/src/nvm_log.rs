@@ -42,7 +42,7 @@ use storage::{
 
 use crate::contract::{Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Write};
 use crate::error::{EngineError, sound};
-use crate::kinds::EngineKind;
+use crate::kind::EngineKind;
 use crate::options::Setup;
 use crate::savepoints::Savepoints;
 use crate::state::State;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pm::End;
 
-use crate::kinds::EngineKind;
+use crate::kind::EngineKind;
 
 /// Bytes of a node of a B+tree where nobody has chosen (P1 5: 512).
 pub const NODE_BYTES: u32 = 512;

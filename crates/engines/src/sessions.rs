@@ -9,7 +9,7 @@
 //!    [`Engine::sessions`]. Sessions come from there, and live no longer than the root does.
 //! 2. A session is used by one thread at a time, and many sessions at the same time.
 //!    [`Engine::begin`] comes before the first operation of each transaction. A session is used
-//!    again, without [`Sessions::session`], for another transaction: after a commit that has
+//!    again, without [`Sessions::session`](crate::Sessions::session), for another transaction: after a commit that has
 //!    succeeded, or an abort that has.
 //! 3. Waiting for locks, who is a victim and what is validated are the engine's affair. What cannot
 //!    go on is [`crate::EngineError::Conflict`], from any operation or from the commit. The
@@ -25,9 +25,7 @@
 //! 6. The number that `commit` returns is a place in one order of the partition, in which
 //!    transactions become durable: [`Engine::is_durable`] tells of each.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pm::Environment;
 use storage::Catalog;
@@ -35,65 +33,7 @@ use storage::Catalog;
 use crate::contract::{Engine, RecoveryReport, Resources};
 use crate::error::EngineError;
 use crate::options::Setup;
-use crate::traits::{EngineTraits, Isolation};
-
-/// The number of a transaction: in a partition, no two that are open have the same one, and an
-/// engine that continues transactions keeps it through a crash.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TxId(pub u64);
-
-impl fmt::Display for TxId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A transaction that a crash has cut off and that goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InFlight {
-    /// Its number.
-    pub id: TxId,
-    /// The number of its statements that have been done.
-    pub statements: u64,
-}
-
-/// Says how a transaction begins in a session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Begin {
-    /// The least isolation that it gets.
-    pub isolation: Isolation,
-    /// The moment at which it began for the first time, in an order of its partition: a rerun keeps
-    /// it, so that the oldest can win in the end. No two transactions that are open have the same
-    /// one.
-    pub age: u64,
-    /// The longest time that it waits for a lock before it ends in a conflict
-    /// ([`crate::ConflictReason::Timeout`]); as long as it takes if `None`.
-    pub wait: Option<Duration>,
-}
-
-/// Gives the sessions of a partition; see the module's comment.
-pub trait Sessions: Send + Sync + fmt::Debug {
-    /// Makes a session, with no transaction open. The caller keeps it and uses it again, so that
-    /// this is called about as often as there are transactions at the same time.
-    ///
-    /// # Errors
-    /// No room.
-    fn session(&self) -> Result<Box<dyn Engine>, EngineError>;
-
-    /// The transactions that a crash had cut off and that nobody has resumed, in engines that
-    /// continue them.
-    fn in_flight(&self) -> Vec<InFlight> {
-        Vec::new()
-    }
-
-    /// A session with this transaction open, as it was after its last statement that was done.
-    ///
-    /// # Errors
-    /// There is none of this number, or the engine does not continue transactions.
-    fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
-        Err(EngineError::NotInFlight { id })
-    }
-}
+use crate::traits::EngineTraits;
 
 /// Makes partitions under an engine that [`crate::EngineKind`] does not have: for tests of the
 /// contract, with an engine of their own.

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
 
-use index::cow::{PageBackend, PageSource};
+use index::pages::{PageBackend, PageSource};
 use pm::{Bad, Bytes};
 use storage::shadow::{Directory, Shadow, Trees};
 use storage::{PrimaryBytes, StorageError, TableKey, TableLayout, Value};

@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use index::IndexError;
-use index::cow::{PageBackend, PageSource};
+use index::pages::{PageBackend, PageSource};
 use pm::{Bytes, Component, Memory, observe};
 use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
 use storage::{Row, TableKey, TableLayout, Value};

@@ -3,6 +3,8 @@
 //! A fault that stands in the code would have to be compiled in; here it is what the recording of the
 //! code as it ships would be if it had the fault. Where it is, is said in the words of the source: a
 //! fault whose line is gone shows nowhere, and that is an error too.
+//!
+//! Longer than 600 lines: it is one list, with a paragraph for each fault.
 
 use perdura::EngineKind;
 
@@ -371,7 +373,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmCow,
         "the pool of pages grows by an extent whose header is not flushed",
         How::NoFlush,
-        code("index/src/cow/pool.rs", "extend", "mini_commit"),
+        code("index/src/pages/pool.rs", "extend", "mini_commit"),
     ),
     fault(
         "nvm-cow/page-not-written",
@@ -595,14 +597,14 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::Cow,
         "a page of the dirty directory is not written",
         How::NoWrite,
-        code("index/src/cow/file.rs", "clean", "write_out"),
+        code("index/src/pages/file.rs", "clean", "write_out"),
     ),
     fault(
         "cow/page-late",
         EngineKind::Cow,
         "a page of the dirty directory is written behind the sync",
         How::WriteBehindSync,
-        code("index/src/cow/file.rs", "clean", "write_out"),
+        code("index/src/pages/file.rs", "clean", "write_out"),
     ),
     fault(
         "cow/master-lost",

@@ -12,7 +12,8 @@ use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
 use crate::medium::{Medium, Part};
 use crate::plot::{Plot, STANDARD, Workload};
 use crate::script;
-use crate::story::{inserts_with_updates, statements, two_operations_on_one_tuple};
+use crate::short_stories::statements;
+use crate::story::{inserts_with_updates, two_operations_on_one_tuple};
 use crate::work::Work;
 use crate::workers::in_parallel;
 

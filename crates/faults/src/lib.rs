@@ -52,6 +52,7 @@ mod quiet;
 pub mod script;
 pub mod shared;
 pub mod sharing;
+pub mod short_stories;
 pub mod soak;
 pub mod story;
 pub mod sweep;

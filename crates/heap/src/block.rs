@@ -33,29 +33,17 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use pm::{Bad, Memory, Off, Range};
 
 use crate::error::HeapError;
-use crate::heap::{Heap, Supply};
-use crate::lane::Purpose;
-use crate::lanes::MAX_LANES;
 use crate::layout::{
     BLOCK_BYTES, BLOCK_CLASS, CHUNK_HEADER_BYTES, ChunkTag, FIRST_BLOCK, FRESH_BYTES,
     LANE_AREA_BYTES, NEXT_BLOCK_AT,
 };
+use crate::purpose::Purpose;
+use crate::shared::{Block, Heap, Supply};
 
-/// A block of lanes whose tag is there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Block {
-    /// Its first chunk.
-    pub(crate) chunk: u32,
-    /// The number of its first lane.
-    pub(crate) first: u32,
-    pub(crate) lanes: u32,
-}
+/// The most lanes that a heap can have, those with which it was formatted among them.
+pub const MAX_LANES: u32 = 65_535;
 
 impl Block {
-    pub(crate) fn numbers(self) -> std::ops::Range<u32> {
-        self.first..self.first + self.lanes
-    }
-
     fn tag(self) -> u64 {
         let (class, purpose) = (BLOCK_CLASS, Purpose::Log as u8);
         ChunkTag { class, purpose, lane: self.first as u16 }.encode()

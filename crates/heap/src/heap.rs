@@ -10,17 +10,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use pm::{Bad, Memory, Off, Range};
 use zerocopy::IntoBytes;
 
-use crate::block::Block;
 use crate::classes::{CLASSES, Shape};
 use crate::error::HeapError;
-use crate::lane::{Lane, Purpose};
-use crate::lanes::HandedOut;
+use crate::known::HandedOut;
+use crate::lane::Lane;
 use crate::layout::{
     BLOCK_CLASS, ChunkTag, HIGH_WATER, LANE_AREA_BYTES, NAME_BYTES, NAME_SET, NameEntry,
     SUPERBLOCK_AT, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, Superblock, TAKEN_AT, directory_names,
     lanes_at, name_at,
 };
 use crate::mini;
+use crate::purpose::Purpose;
+use crate::shared::{Heap, Hints, Shared, Supply, bitmap_word};
 use crate::span::object_at;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,51 +61,6 @@ pub struct ChunkUse {
     /// Persisted slots.
     pub persisted: u64,
 }
-
-/// Chunks that nobody uses, and how many have been taken from the memory.
-#[derive(Debug)]
-pub(crate) struct Supply {
-    pub(crate) high_water: u64,
-    pub(crate) free: BTreeSet<u32>,
-    /// The spans that this process has taken: their first chunks, and how many there are.
-    pub(crate) spans: BTreeMap<u32, u32>,
-    /// The blocks of lanes, in the order of their list.
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) hints: Hints,
-}
-
-/// Says whether hints that were stored over others are durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hints {
-    /// All hints are durable.
-    Durable,
-    /// Some hints are not durable: no hint is zero among them.
-    Stored,
-    /// A process that was killed may have stored any of them.
-    Unknown,
-}
-
-#[derive(Debug)]
-pub(crate) struct Shared<M> {
-    pub(crate) memory: M,
-    pub(crate) chunk_bytes: u64,
-    pub(crate) chunk_shift: u32,
-    pub(crate) chunks_at: u64,
-    pub(crate) lanes: u32,
-    names: u32,
-    /// The place where the object of a span starts in its first chunk.
-    pub(crate) span_object_at: u32,
-    pub(crate) shapes: Box<[Shape; CLASSES]>,
-    supply: Mutex<Supply>,
-    lent: Mutex<Vec<bool>>,
-    /// The number of lanes, those in blocks among them.
-    pub(crate) all_lanes: AtomicU32,
-    pub(crate) handed_out: Mutex<HandedOut>,
-}
-
-/// A formatted memory. Clones share it.
-#[derive(Clone, Debug)]
-pub struct Heap<M>(pub(crate) Arc<Shared<M>>);
 
 impl<M: Memory> Heap<M> {
     /// Lays an empty heap out over a memory, whose bytes behind the pool header are zero.
@@ -487,12 +443,6 @@ fn pad_name(name: &str) -> Result<[u8; NAME_BYTES], HeapError> {
     }
     padded[..name.len()].copy_from_slice(name.as_bytes());
     Ok(padded)
-}
-
-/// The word of a chunk's bitmap that holds the bit of `slot`.
-#[inline]
-pub(crate) fn bitmap_word(chunk_at: u64, slot: u32) -> Off<u64> {
-    Off::new(chunk_at + crate::layout::CHUNK_HEADER_BYTES + u64::from(slot / 64) * 8)
 }
 
 fn checksum(superblock: &Superblock) -> u64 {

@@ -15,76 +15,15 @@
 //!
 //! Locks: what is handed out before the supply, and before a queue.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pm::{Bad, LineSet, Memory, Range};
+use pm::{Bad, LineSet, Memory};
 
-use crate::block::Block;
-use crate::chunk::Chunk;
 use crate::error::HeapError;
-use crate::heap::Heap;
-use crate::lane::{Class, DISCOVER_STEP, Lane, no_classes};
+use crate::known::{Freed, HandedOut, Home, Known, no_classes};
+use crate::lane::{DISCOVER_STEP, Lane};
+use crate::shared::{Block, Heap};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The most lanes that a heap can have, those with which it was formatted among them.
-pub const MAX_LANES: u32 = 65_535;
-
-/// The objects of a lane that others have given back.
-#[derive(Debug)]
-pub(crate) struct Freed(Mutex<Vec<u64>>);
-
-impl Freed {
-    fn queue(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn forget(&self) {
-        self.queue().clear();
-    }
-}
-
-/// The place where a lane goes when it is dropped.
-#[derive(Debug)]
-pub(crate) enum Home {
-    /// The lane was there when the heap was formatted.
-    Fixed,
-    /// The lane goes to those that can be taken.
-    HandedOut(Arc<Freed>),
-    /// The lane was put away.
-    Away,
-}
-
-/// A lane that nobody has.
-#[derive(Debug)]
-pub(crate) struct Known {
-    number: u32,
-    area: Range,
-    freed: Arc<Freed>,
-    classes: Vec<Class>,
-    chunks: Vec<Option<Box<Chunk>>>,
-    undiscovered: std::ops::Range<u32>,
-    recovered: bool,
-    kept: Vec<(usize, Vec<u64>)>,
-    /// True if it has no empty chunk.
-    emptied: bool,
-    /// True if what was given back to it could not be freed: others are taken before it.
-    damaged: bool,
-}
-
-/// The lanes in blocks.
-#[derive(Default, Debug)]
-pub(crate) struct HandedOut {
-    idle: Vec<Known>,
-    /// Lanes that nobody has taken since the heap was opened.
-    unused: BTreeSet<u32>,
-    /// The number from which on they were made by this process, and have no chunk but those that it
-    /// knows.
-    made_from: u32,
-    /// The queue of each, by its number.
-    freed: Vec<Arc<Freed>>,
-    recovered: bool,
-}
 
 impl HandedOut {
     fn add(&mut self, block: Block) {

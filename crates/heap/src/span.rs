@@ -21,19 +21,17 @@ use std::sync::atomic::Ordering::Acquire;
 use pm::{Bad, Memory, Off, Range};
 
 use crate::chunk::Chunk;
-use crate::classes::{CLASSES, LARGE_ALIGN, Shape};
+use crate::classes::{LARGE_ALIGN, SPAN_INDEX, Shape};
 use crate::error::HeapError;
-use crate::heap::{Heap, Hints, Supply, bitmap_word};
-use crate::lane::{DISCOVER_STEP, Lane, Purpose};
+use crate::lane::{DISCOVER_STEP, Lane};
 use crate::layout::{
     BLOCK_CLASS, CHUNK_HEADER_BYTES, ChunkTag, HIGH_WATER, HINTS_BYTES, SPAN_CLASS, SPAN_WORD_AT,
 };
+use crate::purpose::Purpose;
+use crate::shared::{Heap, Hints, Met, Supply, bitmap_word};
 
 /// Bytes of the largest object.
 pub const MAX_OBJECT_BYTES: u64 = 1 << 30;
-
-/// The index of the first of a lane's classes of spans: one for each purpose, behind all others.
-pub(crate) const SPAN_INDEX: usize = CLASSES * 3;
 
 /// Returns where a span's object starts, from the start of its first chunk, in a heap whose chunks
 /// start at `chunks_at`.
@@ -46,15 +44,6 @@ pub(crate) fn object_at(chunks_at: u64) -> u32 {
 fn span_word(number: u32, chunks: u32) -> u64 {
     let sum = crc32c::crc32c(&number.to_le_bytes());
     u64::from(crc32c::crc32c_append(sum, &chunks.to_le_bytes())) << 32 | u64::from(chunks)
-}
-
-/// Says how somebody comes upon a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Met {
-    /// They go over all chunks, past those within spans.
-    InTurn,
-    /// A hint or an offset leads there, which may be wrong: it may lie in a span.
-    Named,
 }
 
 impl Supply {

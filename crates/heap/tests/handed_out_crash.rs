@@ -495,10 +495,11 @@ fn mini_transactions_of_a_lane_that_goes_from_thread_to_thread_are_atomic() {
     assert_eq!(failed, None);
     assert!(points > 50 && states > 1_000, "{points} {states}");
     // Dropping the lane flushes the end of the mini-transaction once more, and fences.
-    let lane = include_str!("../src/lane.rs");
-    let ends = lane.lines().position(|line| line.contains("fn end_mini")).unwrap() as u32;
-    let ends =
-        |site: &&Site| site.file().ends_with("lane.rs") && (ends..ends + 7).contains(&site.line());
+    let persisted = include_str!("../src/persisted.rs");
+    let ends = persisted.lines().position(|line| line.contains("fn end_mini")).unwrap() as u32;
+    let ends = |site: &&Site| {
+        site.file().ends_with("persisted.rs") && (ends..ends + 7).contains(&site.line())
+    };
     let (flushes, fences) = (trace.flush_sites(), trace.fence_sites());
     let flush = flushes.iter().find(ends).expect("a flush");
     assert!(explore(Replay::new(&trace.without_flushes_of(flush)), 60, check).2.is_some());

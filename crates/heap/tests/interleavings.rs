@@ -18,6 +18,8 @@ mod classes;
 mod error;
 #[path = "../src/heap.rs"]
 mod heap;
+#[path = "../src/known.rs"]
+mod known;
 #[path = "../src/lane.rs"]
 mod lane;
 #[path = "../src/lanes.rs"]
@@ -26,6 +28,12 @@ mod lanes;
 mod layout;
 #[path = "../src/mini.rs"]
 mod mini;
+#[path = "../src/persisted.rs"]
+mod persisted;
+#[path = "../src/purpose.rs"]
+mod purpose;
+#[path = "../src/shared.rs"]
+mod shared;
 #[path = "../src/span.rs"]
 mod span;
 mod sync {
@@ -42,9 +50,11 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::AtomicBool;
 use shuttle::{Config, MaxSteps, Runner, thread};
 
-use crate::heap::{Heap, HeapOptions};
-use crate::lane::{Lane, Purpose};
+use crate::heap::HeapOptions;
+use crate::lane::Lane;
 use crate::lanes::Lanes;
+use crate::purpose::Purpose;
+use crate::shared::Heap;
 
 const LIMIT: u64 = 1 << 20;
 

@@ -23,10 +23,10 @@ use heap::{Lane, Purpose};
 use pm::{Bad, Component, Durable, LineSet, Memory, Off, Range, View, observe};
 
 use crate::error::IndexError;
+use crate::inner::Inner;
 use crate::key::Key;
 use crate::layout::{MAX_HEIGHT, NODE_ALIGN, NodeShape, OCCUPANCY_AT, header, height_of, keys_of};
 use crate::leaf::{LeafLayout, value_at};
-use crate::split::Inner;
 
 /// A B+tree from keys to 8-byte values, whose root pointer lives in a word of the memory.
 #[derive(Debug)]

@@ -7,7 +7,8 @@
 //!
 //! [`clock`] is what caches are made of.
 //!
-//! [`cow`] is the other tree: copy-on-write, over pages of a file or of a heap (P1 3.2, 4.2).
+//! [`cow`] is the other tree: copy-on-write (P1 3.2, 4.2), over [`pages`] of a file or of a heap, which
+//! know no tree.
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +19,12 @@ mod check;
 pub mod clock;
 pub mod cow;
 mod error;
+mod inner;
 mod key;
 mod layout;
 mod leaf;
 mod merge;
+pub mod pages;
 mod scan;
 mod split;
 

@@ -12,11 +12,11 @@ use pm::{Bad, LineSet, Memory};
 
 use crate::btree::{BTree, Path};
 use crate::error::IndexError;
+use crate::inner::Inner;
 use crate::key::Key;
 use crate::layout::height_of;
 use crate::leaf::{LeafLayout, put_entry};
 use crate::scan::{Cursor, Direction};
-use crate::split::Inner;
 
 /// No removal takes so many steps; but in a damaged tree each might be followed by another.
 const MOST_MERGES: usize = 1 << 12;

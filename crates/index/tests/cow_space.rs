@@ -5,10 +5,8 @@ use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
 use index::IndexError;
-use index::cow::{
-    ExtentList, FilePages, PageBackend, PageSource, Pages, PoolPages, Records, Root, TreeBuffers,
-    TreeShape,
-};
+use index::cow::{Pages, Records, Root, TreeBuffers, TreeShape};
+use index::pages::{ExtentList, FilePages, PageBackend, PageSource, PoolPages};
 use pm::{Dram, Files, Memory, Off, Recording, RecordingFiles};
 
 const PAGE_BYTES: u32 = 256;

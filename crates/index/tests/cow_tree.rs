@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use index::cow::{
-    ExtentList, FilePages, PageBackend, Pages, PoolPages, Records, Root, TreeBuffers, TreeShape,
-};
+use index::cow::{Pages, Records, Root, TreeBuffers, TreeShape};
+use index::pages::{ExtentList, FilePages, PageBackend, PoolPages};
 use index::{Direction, IndexError};
 use pm::{Bytes, Dram, File, Files, Memory, Off, RecordedFile, Recording, RecordingFiles};
 use rand::rngs::SmallRng;

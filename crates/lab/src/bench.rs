@@ -98,7 +98,7 @@ pub struct Bench<'a> {
     /// Says what there is room for now, if that can be known.
     pub room: &'a dyn Fn() -> Option<Room>,
     /// The emulator's measure of this machine.
-    pub calibrations: crate::timing::Calibrations,
+    pub calibrations: crate::calibrations::Calibrations,
 }
 
 /// A directory that is gone when this is dropped.
@@ -178,7 +178,7 @@ mod tests {
                 launcher: &Nobody,
                 watch: &(),
                 room: &|| None,
-                calibrations: crate::timing::Calibrations::default(),
+                calibrations: crate::calibrations::Calibrations::default(),
             };
             let in_memory = ["tmpfs", "ramfs", "hugetlbfs"].contains(&named.trim());
             let exact = bench.space_is_exact().expect("known");

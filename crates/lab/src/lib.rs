@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod calibrations;
 pub mod claims;
 pub mod compare;
 pub mod cost;

@@ -1,8 +1,5 @@
 //! The way from counts and native times to points: what the emulation says of a run.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-
 use perdura::{EngineKind, Options};
 use serde::{Deserialize, Serialize};
 use workloads::ycsb::{self, Workload};
@@ -25,52 +22,11 @@ const LIMIT_BYTES: u64 = 64 << 30;
 /// the time of one run among its parts.
 const ACCESSES_OF_A_CALL: f64 = 100.0;
 
-/// The cost of misses on this machine, measured once for each size of the data, and that of files.
-#[derive(Debug, Default)]
-pub struct Calibrations {
-    lines: RefCell<BTreeMap<u64, Host>>,
-    files: RefCell<Option<FileCosts>>,
-}
-
-impl Calibrations {
-    /// Adds what was measured before.
-    pub(crate) fn learn(&self, lines: Vec<(u64, Host)>, files: Option<FileCosts>) {
-        self.lines.borrow_mut().extend(lines);
-        *self.files.borrow_mut() = files;
-    }
-
-    /// All that is known of lines, by bytes of memory.
-    pub(crate) fn lines(&self) -> Vec<(u64, Host)> {
-        self.lines.borrow().iter().map(|(bytes, host)| (*bytes, *host)).collect()
-    }
-
-    /// The known costs of files.
-    pub(crate) fn files(&self) -> Option<FileCosts> {
-        *self.files.borrow()
-    }
-
-    fn host(&self, bytes: u64) -> Result<Host, LabError> {
-        let bytes = bytes.clamp(1 << 20, 4 << 30).next_power_of_two();
-        if let Some(host) = self.lines.borrow().get(&bytes) {
-            return Ok(*host);
-        }
-        let failed = LabError::measuring("this machine's memory");
-        let host = Host::calibrate(bytes).map_err(|error| failed(&error))?;
-        self.lines.borrow_mut().insert(bytes, host);
-        Ok(host)
-    }
-
-    /// The costs of files where `bench` has its databases.
-    fn files_of(&self, bench: &Bench<'_>) -> Result<FileCosts, LabError> {
-        if let Some(files) = self.files() {
-            return Ok(files);
-        }
-        let place = bench.place("calibration")?;
-        let measured = FileCosts::measure(place.path());
-        let files = measured.map_err(|error| LabError::io(place.path(), error))?;
-        *self.files.borrow_mut() = Some(files);
-        Ok(files)
-    }
+/// The costs of files where `bench` has its databases.
+fn measure_files(bench: &Bench<'_>) -> Result<FileCosts, LabError> {
+    let place = bench.place("calibration")?;
+    let measured = FileCosts::measure(place.path());
+    measured.map_err(|error| LabError::io(place.path(), error))
 }
 
 /// The counts of an emulated run.
@@ -314,7 +270,7 @@ impl Machine {
         let host = bench.calibrations.host(user_bytes)?;
         let files = match setting.files(engine) {
             None => None,
-            Some(other) => Some((bench.calibrations.files_of(bench)?, other)),
+            Some(other) => Some((bench.calibrations.files_or(|| measure_files(bench))?, other)),
         };
         Ok(Self { host, workers: partitions as u32, files })
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use common::identity;
 use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
+use lab::calibrations::Calibrations;
 use lab::claims::{Missing, Verdict};
 use lab::experiments::named;
 use lab::report::Report;
@@ -15,7 +16,6 @@ use lab::room::Room;
 use lab::run::Plan;
 use lab::setting::Setting;
 use lab::studies::Study;
-use lab::timing::Calibrations;
 use lab::{LabError, Scale, Sizes};
 
 /// Kills nobody, and breaks down after some kills.

@@ -10,11 +10,11 @@ use std::process::Command;
 
 use common::{Nobody, identity};
 use lab::bench::Bench;
+use lab::calibrations::Calibrations;
 use lab::experiments::named;
 use lab::results::{Results, Selection};
 use lab::room::Room;
 use lab::run::Plan;
-use lab::timing::Calibrations;
 use lab::{LabError, Point, Scale, Sizes};
 
 const SEED: u64 = 5;

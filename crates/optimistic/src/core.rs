@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use engines::below::{Catalog, Row, StorageError};
 use engines::{ConflictReason, Engine, EngineError, Isolation, Scan};
 
-use crate::session::Open;
+use crate::flaw::{At, Flaw, Hook};
+use crate::open::Open;
 use crate::value::{Change, Name, Scanned, name_of};
-use crate::{At, Flaw, Hook};
 
 /// The lock, and what does not change.
 pub(crate) struct Shared {

@@ -23,6 +23,8 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod flaw;
+mod open;
 mod session;
 mod value;
 
@@ -36,54 +38,13 @@ use engines::{
 };
 
 use crate::core::Shared;
+use crate::flaw::Hook;
 use crate::session::Session;
+
+pub use crate::flaw::{At, Flaw};
 
 /// The engine's name in the description of a database.
 pub const NAME: &str = "optimistic";
-
-/// A step that is left out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Flaw {
-    /// A commit does not validate what was read.
-    LostUpdate,
-    /// Nothing that was read is ever validated.
-    NonRepeatableRead,
-    /// Scans are not validated.
-    Phantom,
-    /// Whoever reads does not undo what another transaction has done in the inner engine.
-    DirtyRead,
-    /// A commit is made in two parts, between which others are let in, and nothing is validated.
-    DirtyWrite,
-    /// A commit is made in two parts.
-    TornCommit,
-    /// A commit is acknowledged before it is done.
-    EarlyAcknowledgement,
-}
-
-impl Flaw {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::LostUpdate,
-        Self::NonRepeatableRead,
-        Self::Phantom,
-        Self::DirtyRead,
-        Self::DirtyWrite,
-        Self::TornCommit,
-        Self::EarlyAcknowledgement,
-    ];
-}
-
-/// Where a thread is with the engine's lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum At {
-    /// It is going to take it.
-    Before,
-    /// Another one has it.
-    Taken,
-}
-
-/// Told where a thread is.
-pub(crate) type Hook = Arc<dyn Fn(At) + Send + Sync>;
 
 /// Makes partitions under the optimistic engine.
 #[derive(Clone)]

@@ -1,17 +1,16 @@
 //! A session: one transaction at a time. The root of a partition is one, too.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::below::{Row, Value};
 use engines::{
-    Begin, Engine, EngineError, EngineStats, Footprint, Isolation, Read, Savepoints, Scan,
-    Sessions, Write,
+    Begin, Engine, EngineError, EngineStats, Footprint, Isolation, Read, Scan, Sessions, Write,
 };
 
-use crate::Flaw;
 use crate::core::{Core, Shared, is_about_a_key, is_about_an_index};
+use crate::flaw::Flaw;
+use crate::open::Open;
 use crate::value::{Change, Name, Own, Scanned, name, name_of, own};
 
 /// The rows of a scan, and the keys that it has seen with their versions.
@@ -19,49 +18,7 @@ type Found = (Vec<Row>, Vec<(Name, u64)>);
 
 type Result<T> = std::result::Result<T, EngineError>;
 
-/// An open transaction.
-#[derive(Debug)]
-pub(crate) struct Open {
-    pub(crate) isolation: Isolation,
-    /// The version of each key at the first look at it.
-    pub(crate) reads: HashMap<Name, u64>,
-    pub(crate) scans: Vec<Scanned>,
-    pub(crate) writes: Vec<Change>,
-    /// The keys of each write, one behind the other.
-    names: Vec<Name>,
-    /// The keys that are written.
-    pub(crate) written: HashSet<Name>,
-    /// How many writes there were at each savepoint.
-    savepoints: Savepoints<usize>,
-    /// All that was read was still so at this time.
-    pub(crate) valid_at: u64,
-    /// It has seen that another tuple has what is unique, of which the key is not known: nothing may
-    /// change any more.
-    pub(crate) saw_another: bool,
-    /// It is one of the root, while which there are no others: what it reads is not noted.
-    is_alone: bool,
-}
-
 impl Open {
-    fn new(isolation: Isolation, is_alone: bool) -> Self {
-        let (reads, scans, writes) = (HashMap::new(), Vec::new(), Vec::new());
-        let (names, written) = (Vec::new(), HashSet::new());
-        let savepoints = Savepoints::default();
-        let (valid_at, saw_another) = (0, false);
-        Self {
-            isolation,
-            reads,
-            scans,
-            writes,
-            names,
-            written,
-            savepoints,
-            valid_at,
-            saw_another,
-            is_alone,
-        }
-    }
-
     /// Notes a look at a key.
     fn look(&mut self, core: &Core, name: Name) {
         if self.is_alone {

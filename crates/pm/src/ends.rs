@@ -11,8 +11,8 @@
 
 use std::io;
 
+use crate::epoch::{Epoch, FilesOf};
 use crate::files::File;
-use crate::pairing::{Epoch, FilesOf};
 
 /// The place of the ends: in a sector of its own.
 pub(crate) const ENDS_AT: u64 = 4608;

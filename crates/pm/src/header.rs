@@ -12,10 +12,10 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::Domain;
+use crate::epoch::Epoch;
 use crate::error::Bad;
 use crate::memory::Memory;
 use crate::offset::{LINE_BYTES, Off, Range};
-use crate::pairing::Epoch;
 
 /// The version of the pool format that this build writes and reads.
 pub const FORMAT_VERSION: u32 = 4;

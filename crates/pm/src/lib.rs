@@ -28,6 +28,7 @@ mod dram;
 mod emulated;
 mod ends;
 mod environment;
+mod epoch;
 mod error;
 mod files;
 mod flush;
@@ -64,6 +65,7 @@ pub use emulated::{
 };
 pub use ends::{End, Ends};
 pub use environment::{Environment, Native, Recorded};
+pub use epoch::{Epoch, FilesOf, IDENTITY};
 pub use error::{Bad, GrowError, PoolError};
 pub use files::{
     AroundFile, AroundPath, DiskEvent, DiskPoint, DiskRecord, DiskReplay, DiskTrace, File, Files,
@@ -80,7 +82,7 @@ pub use line_set::LineSet;
 pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Component, Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
-pub use pairing::{Epoch, FilesOf, IDENTITY, Pairing, stamp_of};
+pub use pairing::{Pairing, stamp_of};
 pub use place::{Named, Place, Whereabouts};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::counters::Counters;
 use crate::domain::Domain;
+use crate::epoch::Epoch;
 use crate::error::{Bad, GrowError};
 use crate::header::Header;
 use crate::hook::Hook;
@@ -19,7 +20,6 @@ pub use crate::hook::Site;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod, Step};
 use crate::offset::{LINE_BYTES, Off, Range};
-use crate::pairing::Epoch;
 
 /// Bytes that the kernel maps at a time.
 const PAGE: usize = 4096;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use lab::LabError;
 use lab::bench::Bench;
+use lab::calibrations::Calibrations;
 use lab::experiments::{Experiment, named};
 use lab::results::{Results, Selection};
 use lab::run::Plan;
-use lab::timing::Calibrations;
 use peers::PeerKind;
 
 use super::frame::Points;

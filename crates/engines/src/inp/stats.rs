@@ -1,6 +1,6 @@
 //! The counters of InP.
 
-use crate::stats::{EngineCounts, engine_stats};
+use crate::counts::{EngineCounts, engine_stats};
 
 engine_stats! {
     /// The counters of InP that others do not have.

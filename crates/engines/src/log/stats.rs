@@ -2,7 +2,7 @@
 
 use storage::lsm::tree::LsmStats;
 
-use crate::stats::{EngineCounts, RunStats, engine_stats};
+use crate::counts::{EngineCounts, RunStats, engine_stats};
 
 engine_stats! {
     /// The counters of Log that others do not have.

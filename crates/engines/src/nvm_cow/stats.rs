@@ -1,6 +1,6 @@
 //! The counters of NVM-CoW.
 
-use crate::stats::{EngineCounts, PageStats, engine_stats};
+use crate::counts::{EngineCounts, PageStats, engine_stats};
 
 engine_stats! {
     /// The counters of NVM-CoW that engines without pages do not have.

@@ -1,6 +1,6 @@
 //! The counters of NVM-InP.
 
-use crate::stats::{EngineCounts, engine_stats};
+use crate::counts::{EngineCounts, engine_stats};
 
 engine_stats! {
     /// The counters of NVM-InP that others do not have: nothing, for it writes tuples in place and puts

@@ -2,7 +2,7 @@
 
 use storage::runs::RunsStats;
 
-use crate::stats::{EngineCounts, RunStats, engine_stats};
+use crate::counts::{EngineCounts, RunStats, engine_stats};
 
 engine_stats! {
     /// The counters of NVM-Log that others do not have.

@@ -27,7 +27,7 @@ fn places(engine: EngineKind) -> &'static [&'static str] {
             "storage/src/logs/superseded.rs",
         ],
         EngineKind::NvmCow => {
-            &["heap/src/lane.rs", "index/src/cow/pool.rs", "storage/src/shadow/pool_master.rs"]
+            &["heap/src/lane.rs", "index/src/pages/pool.rs", "storage/src/shadow/pool_master.rs"]
         }
         _ => &[
             "heap/src/lane.rs",

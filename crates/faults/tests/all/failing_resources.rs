@@ -183,7 +183,7 @@ const INPUT: Explained = (
     "what the manifest names no more; the next opening removes it",
 );
 const AHEAD: Explained = (
-    "cow/file.rs",
+    "pages/file.rs",
     "reserve",
     "self.file().reserve(",
     "where there is no room to reserve ahead, what is needed is reserved",

@@ -152,7 +152,7 @@ fn nvm_cow() {
             ),
             ("index/src/cow/store.rs", "patch", "self.backend.patch(page, at, bytes)", "the same",),
             (
-                "index/src/cow/pool.rs",
+                "index/src/pages/pool.rs",
                 "extend",
                 "lane.mini_commit(",
                 "the end of a mini-transaction, whose words are durable. Its record may be \
@@ -237,7 +237,7 @@ fn cow() {
     files(
         EngineKind::Cow,
         &[(
-            "index/src/cow/file.rs",
+            "index/src/pages/file.rs",
             "reserve",
             "self.file().reserve(",
             "room for the next batches: nothing leads there before one of them has been synced",

@@ -8,10 +8,12 @@ use faults::large::large_values_in_a_pool;
 use faults::mutation::{How, Mutation, Where};
 use faults::plot::Plot;
 use faults::pool::PoolMedium;
+use faults::short_stories::{
+    savepoints, statements, statements_with_long_keys, statements_with_nulls,
+};
 use faults::story::{
     a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
-    chunks_go_back_when_runs_are_merged, inserts_with_updates, savepoints, statements,
-    statements_with_long_keys, statements_with_nulls, two_operations_on_one_tuple,
+    chunks_go_back_when_runs_are_merged, inserts_with_updates, two_operations_on_one_tuple,
     two_updates_behind_a_statement,
 };
 use faults::sweep::sweep;

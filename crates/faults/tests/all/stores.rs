@@ -15,9 +15,8 @@ use faults::medium::{Medium, Part};
 use faults::mutation::{How, Mutation, Where};
 use faults::plot::Plot;
 use faults::pool::PoolMedium;
-use faults::story::{
-    inserts_with_updates, lists_that_grow_again, statements, two_operations_on_one_tuple,
-};
+use faults::short_stories::statements;
+use faults::story::{inserts_with_updates, lists_that_grow_again, two_operations_on_one_tuple};
 use faults::sweep::sweep_with;
 use perdura::EngineKind;
 use pm::Site;

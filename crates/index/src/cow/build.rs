@@ -4,7 +4,7 @@
 use pm::{Bad, Bytes, View};
 
 use super::node::{Node, SLOT_BYTES, TreeShape};
-use super::page::{Header, PAGE_HEADER_BYTES};
+use crate::pages::page::{Header, PAGE_HEADER_BYTES};
 
 /// A run of records for a new node.
 #[derive(Debug)]

@@ -9,38 +9,13 @@
 //! ([`Pages::look_ahead`]), and adds a few. When these are used up the collection is finished at
 //! once: growing on would cost space with each crash, for ever.
 
-use pm::Bad;
-
+use super::collection::Collection;
 use super::node::{Node, TreeShape};
 use super::overflow;
-use super::store::{PageBackend, PageSource, Pages};
+use super::store::Pages;
 use super::tree::Root;
 use crate::error::IndexError;
-
-/// The progress of the collection.
-#[derive(Debug)]
-pub(super) struct Collection {
-    /// Pages to look at: number, level, shape of their tree.
-    stack: Vec<(u64, u8, TreeShape)>,
-    enumerated: bool,
-    /// A bit for each page below the mark.
-    marks: Vec<u64>,
-    /// The place that the search for unmarked pages has come to.
-    swept: u64,
-}
-
-impl Collection {
-    fn mark(&mut self, place: Option<u64>, page: u64) -> Result<(), Bad> {
-        let twice = Bad::Damaged { what: "page with two owners", at: page };
-        let place = place.ok_or(Bad::Damaged { what: "page number", at: page })?;
-        let (word, bit) = ((place / 64) as usize, 1 << (place % 64));
-        if self.marks[word] & bit != 0 {
-            return Err(twice);
-        }
-        self.marks[word] |= bit;
-        Ok(())
-    }
-}
+use crate::pages::{PageBackend, PageSource};
 
 /// Steps more for each page that was allocated: the collection is done before many are.
 const STEPS_PER_PAGE: u64 = 8;

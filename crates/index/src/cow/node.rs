@@ -9,10 +9,10 @@ use std::cmp::Ordering;
 
 use pm::{Bad, Bytes, View};
 
-use super::page::{
+use crate::error::IndexError;
+use crate::pages::page::{
     Header, KIND_PACKED, KIND_SLOTTED, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PAGE_HEADER_BYTES,
 };
-use crate::error::IndexError;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = 2;

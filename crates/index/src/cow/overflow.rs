@@ -7,9 +7,10 @@
 use pm::{Bad, Bytes, View};
 
 use super::node::{Node, Stored, TreeShape};
-use super::page::{Header, KIND_OVERFLOW, PAGE_HEADER_BYTES};
-use super::store::{PageBackend, PageSource, Pages};
+use super::store::Pages;
 use crate::error::IndexError;
+use crate::pages::page::{Header, KIND_OVERFLOW, PAGE_HEADER_BYTES};
+use crate::pages::{PageBackend, PageSource};
 
 const DATA_AT: usize = PAGE_HEADER_BYTES + 8;
 

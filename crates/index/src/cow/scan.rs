@@ -6,9 +6,9 @@ use pm::Bytes;
 
 use super::node::{Node, Stored, TreeShape, damaged};
 use super::overflow;
-use super::store::PageSource;
 use super::tree::Root;
 use crate::error::IndexError;
+use crate::pages::PageSource;
 use crate::scan::Direction;
 
 /// The function that a scan calls with each key and value.

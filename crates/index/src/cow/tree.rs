@@ -15,9 +15,10 @@ use pm::{Bad, Bytes};
 use super::build::{Piece, Pieces, Plan};
 use super::node::{NewValue, Node, Stored, TreeShape, child_of, damaged};
 use super::overflow;
-use super::page::{Header, Image};
-use super::store::{PageBackend, PageSource, Pages};
+use super::store::Pages;
 use crate::error::IndexError;
+use crate::pages::page::{Header, Image};
+use crate::pages::{PageBackend, PageSource};
 
 /// Levels of the highest tree that is believed.
 const MAX_LEVELS: usize = 32;

@@ -72,12 +72,12 @@ mod tests {
 
     use super::*;
     use crate::bench::{Contestant, Killed, Launcher, Reopened};
+    use crate::calibrations::Calibrations;
     use crate::experiments::{named, studies};
     use crate::point::Point;
     use crate::room::Takes;
     use crate::scale::{Scale, Sizes};
     use crate::studies::Study;
-    use crate::timing::Calibrations;
 
     /// Two cells, of which the second is configured as the setting says if it is told so.
     struct Pretended {

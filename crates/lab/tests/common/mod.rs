@@ -6,11 +6,11 @@
 use std::path::Path;
 
 use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
+use lab::calibrations::Calibrations;
 use lab::experiments::named;
 use lab::results::{Results, Selection};
 use lab::run::{Identity, Plan};
 use lab::setting::Setting;
-use lab::timing::Calibrations;
 use lab::{Host, Point, Scale, Sizes};
 
 /// Kills nobody.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::host::{HostFile, HostFiles};
+use super::host::HostFiles;
+use super::host_file::HostFile;
 use super::{File, Files};
 use crate::bytes::Bytes;
 use crate::counters::Counters;

@@ -24,166 +24,23 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
+use super::host_directory::{Directory, Method, check_poison, open_directory};
+use super::host_file::HostFile;
 use super::manner::Manner;
-use super::window::Window;
-use super::{File, Files, check_name};
-use crate::bytes::Bytes;
-use crate::counters::{Counters, Tally, bump};
+use super::{Files, check_name};
+use crate::counters::{Counters, bump};
 use crate::domain::Domain;
 use crate::error::PoolError;
-use crate::flush::{FlushInstruction, store_fence};
-use crate::limits::{check_file_size, largest_file};
-use crate::offset::{LINE_BYTES, Range};
+use crate::flush::store_fence;
 use crate::place::{self, Named, Place, Whereabouts, parent_of};
-use crate::poison::fork_generation;
-use crate::pool::file::reserve_space;
-use crate::pool::registry::{Registered, unlock};
-
-/// The way in which a file is made durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Method {
-    Nothing,
-    Kernel,
-    WriteBack(FlushInstruction),
-    Fence,
-}
-
-impl Method {
-    fn of(domain: Domain, modelled: bool) -> io::Result<Self> {
-        Ok(match (domain, modelled) {
-            (Domain::Process, _) => Self::Nothing,
-            (Domain::Disk, _) | (Domain::Adr | Domain::Eadr, false) => Self::Kernel,
-            (Domain::Adr, true) => Self::WriteBack(
-                FlushInstruction::detect()
-                    .map_err(|why| io::Error::new(io::ErrorKind::Unsupported, why))?,
-            ),
-            (Domain::Eadr, true) => Self::Fence,
-        })
-    }
-}
-
-#[derive(Debug)]
-struct Directory {
-    /// The path that messages name.
-    path: PathBuf,
-    /// The place where it has its name; `None` if it is only gone through.
-    place: Option<Place>,
-    /// The open directory, through which everything is done to names in it.
-    handle: fs::File,
-    /// True if this handle created it.
-    made: bool,
-    /// True if nothing in it is changed.
-    read_only: bool,
-    /// The owner and mode that new files are given.
-    manner: Option<Manner>,
-    lock: OnceLock<Registered>,
-    method: Method,
-    poisoned: AtomicBool,
-    forks: u32,
-    counting: AtomicBool,
-    tally: Tally,
-    stamp: AtomicU32,
-}
-
-impl Directory {
-    fn new(path: PathBuf, handle: fs::File, method: Method) -> Self {
-        Self {
-            path,
-            place: None,
-            handle,
-            made: false,
-            read_only: false,
-            manner: None,
-            lock: OnceLock::new(),
-            method,
-            poisoned: AtomicBool::new(false),
-            forks: fork_generation(),
-            counting: AtomicBool::new(false),
-            tally: Tally::default(),
-            stamp: AtomicU32::new(0),
-        }
-    }
-
-    /// Refuses to change in a forked child what belongs to the parent.
-    fn is_ours(&self) -> io::Result<()> {
-        if self.forks != fork_generation() {
-            let why = "the files belong to the parent process; close them before the fork";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        }
-        if self.read_only {
-            return Err(Errno::ROFS.into());
-        }
-        Ok(())
-    }
-
-    fn counted(&self, count: impl FnOnce(&Tally)) {
-        if self.counting.load(Ordering::Relaxed) {
-            count(&self.tally);
-        }
-    }
-
-    /// An error about `name` in the directory, with what the kernel does not tell.
-    #[cold]
-    fn explained(&self, name: &str, error: Errno) -> io::Error {
-        let why = match error {
-            Errno::NOENT if self.handle.metadata().is_ok_and(|meta| meta.nlink() == 0) => {
-                format!("{}: was removed while it was open", self.path.display())
-            }
-            Errno::LOOP => format!("`{name}` is a link, not a regular file"),
-            Errno::ACCESS => {
-                let flags = AtFlags::SYMLINK_NOFOLLOW;
-                let Ok(stat) = rustix::fs::statat(&self.handle, name, flags) else {
-                    return error.into();
-                };
-                let why = place::no_right(stat.st_uid, stat.st_mode & 0o7777);
-                format!("{} {why}", self.path.join(name).display())
-            }
-            other => return other.into(),
-        };
-        let kind = match error {
-            Errno::LOOP => io::ErrorKind::InvalidInput,
-            other => io::Error::from(other).kind(),
-        };
-        io::Error::new(kind, why)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        if self.lock.get().is_some() {
-            unlock(&self.handle, self.forks);
-        }
-        // Before the directory is closed: if it was removed meanwhile, another one may get its inode
-        // then.
-        drop(self.lock.take());
-    }
-}
-
-/// Opens the directory at a place; an error says what the kernel does not.
-fn open_directory(place: &Place) -> io::Result<fs::File> {
-    place.open_directory().map_err(|error| {
-        let why = match (error.kind(), place.kind()) {
-            (io::ErrorKind::NotADirectory, Ok(kind)) => {
-                format!("is {}, not a directory with the files of a database", place::what(kind))
-            }
-            (io::ErrorKind::PermissionDenied, Ok(_)) => match place.owner() {
-                Ok((owner, mode)) => place::no_right(owner, mode),
-                Err(_) => return error,
-            },
-            _ => return error,
-        };
-        io::Error::new(error.kind(), why)
-    })
-}
+use crate::pool::registry::Registered;
 
 /// A directory of the host's file system. Clones share it.
 #[derive(Clone, Debug)]
@@ -352,14 +209,7 @@ impl HostFiles {
 
     /// An open file of the directory.
     pub(crate) fn host_file(&self, file: fs::File) -> HostFile {
-        HostFile {
-            directory: self.0.clone(),
-            file,
-            poisoned: AtomicBool::new(false),
-            unsynced_bytes: AtomicU64::new(0),
-            unsynced: Mutex::default(),
-            largest: AtomicU64::new(largest_file()),
-        }
+        HostFile::new(self.0.clone(), file)
     }
 
     /// Explains the failure of a call about `name`.
@@ -433,7 +283,7 @@ impl Files for HostFiles {
     }
 
     fn leads_to(&self, name: &str, file: &HostFile) -> io::Result<bool> {
-        place::leads_to(&self.0.handle, OsStr::new(name), &file.file)
+        place::leads_to(&self.0.handle, OsStr::new(name), file.host())
     }
 
     fn stamp(&self) -> u32 {
@@ -474,221 +324,6 @@ impl Files for HostFiles {
     fn count(&self, on: bool) {
         self.0.counting.store(on, Ordering::Relaxed);
     }
-}
-
-/// An open file of [`HostFiles`].
-///
-/// In modelled `adr` a sync writes back what was written through this handle; a file that is
-/// written has one handle at a time.
-#[derive(Debug)]
-pub struct HostFile {
-    directory: Arc<Directory>,
-    file: fs::File,
-    poisoned: AtomicBool,
-    /// Bytes written since the last sync, while they are counted.
-    unsynced_bytes: AtomicU64,
-    unsynced: Mutex<Unsynced>,
-    /// Bytes that the file may have, when that was last asked for.
-    largest: AtomicU64,
-}
-
-/// The writes that modelled `adr` has to write back.
-#[derive(Default, Debug)]
-struct Unsynced {
-    /// Written since the last sync, in order; neighbours are merged.
-    ranges: Vec<Range>,
-    window: Option<Window>,
-}
-
-impl HostFile {
-    pub(crate) fn host(&self) -> &fs::File {
-        &self.file
-    }
-
-    /// Refuses in a forked child, and after a sync that failed.
-    fn usable(&self) -> io::Result<()> {
-        self.directory.is_ours()?;
-        check_poison(&self.poisoned)
-    }
-
-    fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write_back(&self, instruction: FlushInstruction) -> io::Result<()> {
-        let mut unsynced = self.unsynced();
-        // Asked from the kernel and not remembered: another handle may have cut the file. A real
-        // sync is a system call too, so this flatters nobody.
-        let bytes = rustix::fs::fstat(&self.file)?.st_size.cast_unsigned();
-        let Unsynced { ranges, window } = &mut *unsynced;
-        if !ranges.is_empty() && bytes > 0 {
-            let window = Window::covering(window, &self.file, bytes)?;
-            let mut lines = 0;
-            for range in &*ranges {
-                let end = range.end().min(bytes);
-                if range.start < end {
-                    let part = Range::new(range.start, end - range.start);
-                    window.write_back(instruction, part, bytes);
-                    lines += part.line_count();
-                }
-            }
-            self.directory.counted(|tally| {
-                bump(&tally.flushed_lines, lines);
-                bump(&tally.bytes_persisted, lines * LINE_BYTES);
-            });
-        }
-        ranges.clear();
-        drop(unsynced);
-        self.fence();
-        Ok(())
-    }
-
-    fn fence(&self) {
-        store_fence();
-        self.directory.counted(|tally| bump(&tally.fences, 1));
-    }
-}
-
-impl File for HostFile {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    fn sync_anew(&self, bytes: u64) -> io::Result<()> {
-        if matches!(self.directory.method, Method::Nothing) {
-            // The kernel's pages are what counts.
-            return self.usable();
-        }
-        super::write_anew(self, bytes)?;
-        self.sync()
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.usable()?;
-        let largest = largest_file();
-        if bytes > largest && bytes > self.file.metadata()?.len() {
-            check_file_size(bytes, largest)?;
-        }
-        let mut unsynced = self.unsynced();
-        self.file.set_len(bytes)?;
-        unsynced.ranges.retain_mut(|range| {
-            range.len = range.len.min(bytes.saturating_sub(range.start));
-            range.len > 0
-        });
-        Ok(())
-    }
-
-    fn reserve(&self, bytes: u64) -> io::Result<()> {
-        self.usable()?;
-        self.largest.store(largest_file(), Ordering::Relaxed);
-        let before = self.file.metadata()?.len();
-        if bytes <= before {
-            return Ok(());
-        }
-        reserve_space(&self.file, before, bytes - before).inspect_err(|_| {
-            // The part that there was room for.
-            let _ = self.file.set_len(before);
-        })
-    }
-
-    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while done < out.len() {
-            match self.file.read_at(&mut out[done..], at + done as u64) {
-                Ok(0) => break,
-                Ok(bytes) => done += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_bytes(at, Bytes::from(bytes))
-    }
-
-    fn write_bytes(&self, at: u64, bytes: Bytes<'_>) -> io::Result<()> {
-        self.usable()?;
-        check_file_size(
-            at.saturating_add(bytes.len() as u64),
-            self.largest.load(Ordering::Relaxed),
-        )?;
-        let result = write_all(&self.file, at, bytes);
-        let written = Range::new(at, bytes.len() as u64);
-        if matches!(self.directory.method, Method::WriteBack(_)) {
-            // Where the write failed too: any part of it may be there.
-            let mut unsynced = self.unsynced();
-            match unsynced.ranges.last_mut() {
-                Some(last) if last.end() == at => last.len += written.len,
-                _ => unsynced.ranges.push(written),
-            }
-        }
-        self.directory.counted(|tally| {
-            bump(&tally.file_bytes, written.len);
-            bump(&self.unsynced_bytes, written.len);
-        });
-        result
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.usable()?;
-        let method = self.directory.method;
-        if method == Method::Nothing {
-            return Ok(());
-        }
-        let bytes = self.unsynced_bytes.swap(0, Ordering::Relaxed);
-        let result = match method {
-            Method::Nothing => Ok(()),
-            Method::Kernel => self.file.sync_data(),
-            Method::WriteBack(instruction) => self.write_back(instruction),
-            Method::Fence => {
-                self.fence();
-                Ok(())
-            }
-        };
-        if result.is_err() {
-            self.poisoned.store(true, Ordering::SeqCst);
-            return result;
-        }
-        self.directory.counted(|tally| {
-            bump(&tally.syncs, 1);
-            if !matches!(method, Method::WriteBack(_)) {
-                bump(&tally.bytes_persisted, bytes);
-            }
-        });
-        Ok(())
-    }
-}
-
-/// Writes all of `bytes`. The kernel reads them where they lie: another thread may store to them.
-fn write_all(file: &fs::File, at: u64, bytes: Bytes<'_>) -> io::Result<()> {
-    let mut done = 0;
-    while let Some(rest) = bytes.get(done, bytes.len() - done).filter(|rest| !rest.is_empty()) {
-        let place = libc::off_t::try_from(at + done as u64)
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: so many bytes can be read from there on.
-        let written =
-            unsafe { libc::pwrite(file.as_raw_fd(), rest.start().cast(), rest.len(), place) };
-        match usize::try_from(written) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => done += written,
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_poison(poisoned: &AtomicBool) -> io::Result<()> {
-    if poisoned.load(Ordering::Relaxed) {
-        return Err(super::poisoned());
-    }
-    Ok(())
 }
 
 // An interpreter opens no directories.

@@ -6,6 +6,8 @@
 mod around;
 mod crash;
 mod host;
+mod host_directory;
+mod host_file;
 mod manner;
 mod new_file;
 mod recording;
@@ -16,7 +18,8 @@ use std::io;
 
 pub use around::{AroundFile, AroundPath};
 pub use crash::{DiskPoint, DiskReplay};
-pub use host::{HostFile, HostFiles};
+pub use host::HostFiles;
+pub use host_file::HostFile;
 pub use new_file::NewFile;
 pub use recording::{DiskEvent, DiskRecord, DiskTrace, RecordedFile, RecordingFiles};
 pub use source::Source;

@@ -6,10 +6,10 @@ use std::sync::PoisonError;
 use super::file::boot_to_store;
 use super::options::{Access, PoolOptions};
 use super::{Pool, survives_reboot};
+use crate::epoch::Epoch;
 use crate::error::PoolError;
 use crate::header::Header;
 use crate::memory::Memory;
-use crate::pairing::Epoch;
 
 impl Pool {
     /// Marks the pool as open in this boot of the machine. To be called before anything in it is

@@ -22,12 +22,13 @@ use pm::{Bad, Flushed, LineSet, Memory, Off, fence_for};
 use zerocopy::IntoBytes;
 
 use super::change::ColumnSet;
-use super::entry::Trees;
 use super::error::LsmError;
+use super::trees::Trees;
 use crate::rows::key::TableKey;
 use crate::rows::value::Value;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::{owned_slot, slot_range};
+use crate::table::slots::SlotLayout;
+use crate::table::words::FieldForm;
+use crate::table::words::{owned_slot, slot_range};
 use crate::table::{TableIndex, long, narrow, publish_entry, wide, write_value};
 
 pub use self::read::{MemCursor, MemEntry};

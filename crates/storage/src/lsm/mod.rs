@@ -3,6 +3,7 @@
 //! SSTables with their cache, the merging of runs in steps, the manifest that says which count, the
 //! MemTable.
 
+mod begun;
 pub mod block;
 pub mod cache;
 pub mod change;
@@ -16,6 +17,7 @@ pub mod record;
 pub mod sstable;
 mod tables;
 pub mod tree;
+pub mod trees;
 mod work;
 
 pub use error::LsmError;

@@ -9,10 +9,11 @@ use index::Direction;
 use pm::{Bad, Files, Memory};
 
 use super::cache::Found;
-use super::entry::{Assembly, Entry, TREE_BYTES};
+use super::entry::{Assembly, Entry};
 use super::error::LsmError;
 use super::memtable::MemTable;
 use super::tree::LsmTree;
+use super::trees::TREE_BYTES;
 use crate::error::StorageError;
 use crate::rows::catalog::TableLayout;
 use crate::rows::key::{TableKey, encode_key, encode_range, key_of_values, primary_in_secondary};

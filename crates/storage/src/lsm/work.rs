@@ -25,6 +25,7 @@ use std::sync::Arc;
 use index::Direction;
 use pm::{Files, Memory};
 
+use super::begun::{Flush, Merging, end_some};
 use super::error::LsmError;
 use super::levels::Merge as Due;
 use super::manifest::Version;
@@ -34,54 +35,11 @@ use super::record::{Encoder, KIND_TOMBSTONE};
 use super::sstable::{Cursor, Sequence, SsTable, SsWriter};
 use super::tree::{LEVELS, LsmTree, Run};
 use crate::logs::wal::LogStart;
-use crate::rows::key::TableKey;
 
 /// The factor by which a MemTable's log may become longer than the MemTable.
 const LOG_FACTOR: u64 = 4;
 /// Writers do steps of about so many bytes of the MemTable's growth, or a smaller part of it.
 const PACE_BYTES: u64 = 16 << 10;
-
-/// Writing out the frozen MemTable.
-#[derive(Debug)]
-struct Flush<R: pm::File> {
-    writer: SsWriter<R>,
-    /// The tree that it has come to.
-    tree: u16,
-    after: Option<TableKey>,
-    done: u64,
-}
-
-/// Merging the runs of a level with that of the next.
-#[derive(Debug)]
-struct Merging<R: pm::File> {
-    inputs: Vec<u64>,
-    due: Due,
-    merge: Merge<Sequence<R>>,
-    writer: Option<SsWriter<R>>,
-    encoder: Encoder,
-    total: u64,
-    /// Bytes of the inputs that have been merged, and that writers want to be by now.
-    done: u64,
-    wanted: u64,
-}
-
-/// Work that has been begun.
-#[derive(Debug)]
-pub(super) struct Work<R: pm::File> {
-    flush: Option<Flush<R>>,
-    flush_wanted: u64,
-    merges: Vec<Merging<R>>,
-    /// The bytes that the active MemTable counted for when writers did the last step.
-    paced: u64,
-    /// Growth of the MemTable that has to come before a failed merge is tried again.
-    patience: u64,
-}
-
-impl<R: pm::File> Default for Work<R> {
-    fn default() -> Self {
-        Self { flush: None, flush_wanted: 0, merges: Vec::new(), paced: 0, patience: 0 }
-    }
-}
 
 impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Bytes that the MemTable counts for: its own, or a part of those of its log.
@@ -520,41 +478,4 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             }
         }
     }
-}
-
-impl<R: pm::File> Merging<R> {
-    /// Merges about `budget` bytes; returns whether all is merged.
-    fn step(&mut self, budget: u64) -> Result<bool, LsmError> {
-        let until = self.done.saturating_add(budget);
-        while let Some(key) = self.merge.key() {
-            if let Some(kind) = self.merge.combine(self.due.to_bottom, &mut self.encoder)?
-                && let Some(writer) = &mut self.writer
-            {
-                writer.add(kind, key, self.encoder.body())?;
-            }
-            self.merge.advance()?;
-            self.done = self.merge.cursors().iter().map(Sequence::position).sum();
-            if self.done >= until {
-                return Ok(false);
-            }
-        }
-        end_some(self.writer.as_mut(), &mut self.done, until)
-    }
-}
-
-/// Writes a part of what comes behind the last entry of a run, if it has one, until `done` has come
-/// to `until`; returns whether only the footer is left.
-fn end_some<R: pm::File>(
-    writer: Option<&mut SsWriter<R>>,
-    done: &mut u64,
-    until: u64,
-) -> Result<bool, LsmError> {
-    let Some(writer) = writer.filter(|writer| writer.entries() > 0) else { return Ok(true) };
-    let before = writer.finish_step(0)?;
-    if before == 0 {
-        return Ok(true);
-    }
-    let left = writer.finish_step(until.saturating_sub(*done))?;
-    *done += before - left;
-    Ok(left == 0)
 }

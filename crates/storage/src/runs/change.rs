@@ -24,7 +24,7 @@ use crate::runs::Runs;
 use crate::runs::entry::{Entry, Fields, SECONDARY, TOMBSTONE, owned_apart, partial_words};
 use crate::runs::keys::{RunKey, by_form};
 use crate::runs::read::Found;
-use crate::table::tuple::owned_slot;
+use crate::table::words::owned_slot;
 use crate::table::{
     NewFields, TableIndex, key_of_words, prepare_entry, release_words, write_value, write_words,
 };

@@ -13,8 +13,9 @@ use crate::lsm::change::{Change, ColumnSet};
 use crate::rows::key::TableKey;
 use crate::runs::keys::{RunKey, by_layout};
 use crate::table::key_of_words;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::owned_slot;
+use crate::table::slots::SlotLayout;
+use crate::table::words::FieldForm;
+use crate::table::words::owned_slot;
 
 const TAG: u64 = 7;
 const WHOLE: u64 = 1;
@@ -221,7 +222,7 @@ pub(crate) fn owned_apart<M: Memory>(
             continue;
         }
         if let Some(owned) = owned_slot(*form, field) {
-            visit(owned, crate::table::tuple::slot_range(field).len);
+            visit(owned, crate::table::words::slot_range(field).len);
         }
     }
     visit(slot, fields.bytes(layout).len() as u64);

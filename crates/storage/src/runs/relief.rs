@@ -34,7 +34,7 @@ use crate::runs::merge::NEW_ENTRIES_A_STEP;
 use crate::runs::run::Run;
 use crate::runs::scan::next_of_all;
 use crate::runs::word_at;
-use crate::table::tuple::owned_slot;
+use crate::table::words::owned_slot;
 
 /// Nodes of each size that are kept back: a split of every node from the leaf to the root takes
 /// fewer.

@@ -26,8 +26,8 @@ use crate::runs::entry::{Entry, Fields, SECONDARY, key_of_entry, owned_apart};
 use crate::runs::keys::{RunKey, by_form};
 use crate::runs::read::{Found, take_words};
 use crate::table::key_of_words;
-use crate::table::tuple::owned_slot;
 use crate::table::undo::newest_first;
+use crate::table::words::owned_slot;
 
 /// An entry of an index: its table, the index (0 is the primary one), and its key.
 type IndexEntry = (u16, usize, TableKey);

@@ -22,14 +22,13 @@ mod batch;
 mod directory;
 mod file_master;
 mod pool_master;
+mod trees;
 mod versions;
 
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
-
+use index::IndexError;
 use index::clock::MixSet;
-use index::cow::{PageBackend, PageSource, Pages, Root, TreeBuffers, TreeShape, Visit};
-use index::{Direction, IndexError};
+use index::cow::{Pages, Root, TreeBuffers, TreeShape};
+use index::pages::PageBackend;
 use pm::{Bad, Bytes};
 
 use crate::work_done::WorkDone;
@@ -38,21 +37,11 @@ pub use batch::ObjectBatch;
 pub use directory::Directory;
 pub use file_master::{FileMaster, MASTER_BLOCK_BYTES, MasterError};
 pub use pool_master::{ListEntry, PoolMaster};
+pub use trees::{SnapshotTrees, Snapshots, TreePlace, Trees};
 pub use versions::{Pin, Versions};
 
 /// Stores of pages that a directory can have: one for each size of page.
 pub const MAX_STORES: usize = 6;
-
-/// A tree of a directory: its shape, and which store its pages are in.
-#[derive(Clone, Copy, Debug)]
-pub struct TreePlace {
-    /// The shape.
-    pub shape: TreeShape,
-    /// The store's number.
-    pub store: usize,
-    /// The table's number.
-    pub table: u16,
-}
 
 /// Reports what a [`Shadow`] has done since it was opened.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -83,119 +72,6 @@ pub struct PageUse {
 /// The number of pages that a change may take, for each store.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Needs([u64; MAX_STORES]);
-
-/// The trees of one directory, to be read.
-#[derive(Debug)]
-pub struct Trees<'a, S> {
-    sources: &'a [S],
-    places: &'a [TreePlace],
-    roots: &'a [Root],
-}
-
-impl<S> Clone for Trees<'_, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<S> Copy for Trees<'_, S> {}
-
-impl<S: PageSource> Trees<'_, S> {
-    /// Calls `read` with the value of a key, if it is there.
-    ///
-    /// # Errors
-    /// Damage.
-    #[inline]
-    pub fn get<R>(
-        &self,
-        tree: usize,
-        key: &[u8],
-        read: impl FnOnce(Bytes<'_>) -> R,
-    ) -> Result<Option<R>, IndexError> {
-        let TreePlace { shape, store, .. } = &self.places[tree];
-        shape.get(&self.sources[*store], self.roots[tree], key, read)
-    }
-
-    /// Calls `visit` with the keys and values of a range, in order, until it breaks.
-    ///
-    /// # Errors
-    /// Damage.
-    pub fn scan<B>(
-        &self,
-        tree: usize,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
-        direction: Direction,
-        visit: &mut Visit<'_, B>,
-    ) -> Result<ControlFlow<B>, IndexError> {
-        let TreePlace { shape, store, .. } = &self.places[tree];
-        shape.scan(&self.sources[*store], self.roots[tree], range, direction, visit)
-    }
-}
-
-/// The trees of a directory as a snapshot sees them.
-#[derive(Debug)]
-pub struct SnapshotTrees<S> {
-    sources: Arc<[S]>,
-    places: Arc<[TreePlace]>,
-    pin: Pin,
-}
-
-impl<S: PageSource> SnapshotTrees<S> {
-    /// The trees.
-    #[inline]
-    pub fn trees(&self) -> Trees<'_, S> {
-        let Self { sources, places, pin } = self;
-        Trees { sources, places, roots: &pin.directory().roots }
-    }
-
-    /// Returns why the writer has stopped, if it has: nothing may be read any more then.
-    #[inline]
-    pub fn stopped(&self) -> Option<&str> {
-        self.pin.versions().stopped()
-    }
-}
-
-/// Takes snapshots, without asking the writer. Clones are good for as long as anybody keeps them.
-#[derive(Debug)]
-pub struct Snapshots<S> {
-    sources: Arc<[S]>,
-    places: Arc<[TreePlace]>,
-    versions: Arc<Versions>,
-}
-
-impl<S> Clone for Snapshots<S> {
-    fn clone(&self) -> Self {
-        let Self { sources, places, versions } = self;
-        Self { sources: sources.clone(), places: places.clone(), versions: versions.clone() }
-    }
-}
-
-impl<S: PageSource> Snapshots<S> {
-    /// The trees of a directory that [`Versions::lend`] has given out and nobody has given back.
-    #[inline]
-    pub fn trees<'a>(&'a self, directory: &'a Directory) -> Trees<'a, S> {
-        let Self { sources, places, .. } = self;
-        Trees { sources, places, roots: &directory.roots }
-    }
-}
-
-impl<S> Snapshots<S> {
-    /// Returns why the writer has stopped, if it has.
-    pub fn stopped(&self) -> Option<&str> {
-        self.versions.stopped()
-    }
-
-    /// Takes a snapshot of the last committed state; of the last durable one, where a transaction
-    /// is a batch of its own.
-    pub fn take(&self) -> SnapshotTrees<S> {
-        let Self { sources, places, versions } = self;
-        SnapshotTrees { sources: sources.clone(), places: places.clone(), pin: versions.pin() }
-    }
-
-    /// All versions, for one who takes one without a snapshot of its own: [`Versions::lend`].
-    pub fn versions(&self) -> &Versions {
-        &self.versions
-    }
-}
 
 /// The directories of one partition with the pages below them.
 #[derive(Debug)]

@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Heap, Lane, Purpose};
-use index::cow::ExtentList;
+use index::pages::ExtentList;
 use pm::{Bad, LineSet, Memory, Off, Range, View};
 
 use super::MAX_STORES;

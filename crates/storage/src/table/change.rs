@@ -15,8 +15,10 @@ use crate::error::StorageError;
 use crate::logs::undo_entry::NewField;
 use crate::rows::key::TableKey;
 use crate::rows::value::Value;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::{field_at, object_bytes, owned_slot, put_inlined, short_word, slot_word};
+use crate::table::slots::SlotLayout;
+use crate::table::tuple::put_inlined;
+use crate::table::words::FieldForm;
+use crate::table::words::{field_at, object_bytes, owned_slot, short_word, slot_word};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// First half of an insert: writes the tuple and its index entries where nobody sees them.

@@ -9,8 +9,10 @@ use crate::error::StorageError;
 use crate::rows::key::TableKey;
 use crate::rows::row::Row;
 use crate::rows::value::Value;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::{owned_slot, read_tuple, read_tuple_bytes, slot_range};
+use crate::table::slots::SlotLayout;
+use crate::table::tuple::{read_tuple, read_tuple_bytes};
+use crate::table::words::FieldForm;
+use crate::table::words::{owned_slot, slot_range};
 use crate::table::{key_of_words, write_value};
 
 /// Writes tuples into slots that a lane allocates. Everything written is in `lines` until it is

@@ -7,8 +7,9 @@ use pm::{Bad, Bytes, Component, Durable, LineSet, Memory, Off, observe};
 use crate::error::StorageError;
 use crate::rows::catalog::{KeyLayout, TableLayout};
 use crate::rows::key::{TableKey, key_of_fields, packed_words};
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::{short_bytes, slot_range};
+use crate::table::slots::SlotLayout;
+use crate::table::words::FieldForm;
+use crate::table::words::{short_bytes, slot_range};
 
 /// The largest node of an index.
 const MAX_NODE_BYTES: u32 = 16 << 10;

@@ -17,8 +17,10 @@ use super::change::write_slot;
 use crate::error::StorageError;
 use crate::logs::undo_entry::NewField;
 use crate::rows::value::Value;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::{field_at, inlined_range, put_inlined, slot_range};
+use crate::table::slots::SlotLayout;
+use crate::table::tuple::{inlined_range, put_inlined};
+use crate::table::words::FieldForm;
+use crate::table::words::{field_at, slot_range};
 
 /// Says which contents of an inlined column a log entry leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,8 +18,9 @@ use pm::{Bad, Memory, Off, Range};
 use crate::error::StorageError;
 use crate::rows::catalog::KeyLayout;
 use crate::rows::key::TableKey;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::slot_range;
+use crate::table::slots::SlotLayout;
+use crate::table::words::FieldForm;
+use crate::table::words::slot_range;
 use crate::table::{TableIndex, Tables};
 
 /// Bytes that are compared with zero at once.

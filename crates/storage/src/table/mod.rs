@@ -3,7 +3,7 @@
 //!
 //! | what | file |
 //! |---|---|
-//! | how a tuple lies in slots | `slots.rs`, `tuple.rs` |
+//! | how a tuple lies in slots | `words.rs`, `slots.rs`, `tuple.rs` |
 //! | changes in two halves, look-ups, scans | `change.rs`, `read.rs`, `entries.rs` |
 //! | images of inlined columns, statements | `image.rs`, `statement.rs` |
 //! | undo of operations by the entries of an undo log | `undo.rs`, `lost.rs` |
@@ -36,6 +36,7 @@ pub(crate) mod slots;
 mod statement;
 pub(crate) mod tuple;
 pub(crate) mod undo;
+pub(crate) mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -51,7 +52,8 @@ use crate::rows::key::{TableKey, encode_key, narrow_key};
 use crate::rows::row::Row;
 use crate::rows::value::Value;
 use crate::table::slots::SlotLayout;
-use crate::table::tuple::{field_at, read_tuple, read_tuple_bytes};
+use crate::table::tuple::{read_tuple, read_tuple_bytes};
+use crate::table::words::field_at;
 
 pub(crate) use change::*;
 pub(crate) use entries::*;

@@ -10,7 +10,8 @@ use crate::error::StorageError;
 use crate::rows::key::{TableKey, encode_range};
 use crate::rows::row::Row;
 use crate::rows::value::Value;
-use crate::table::tuple::{owned_slot, read_tuple, slot_range};
+use crate::table::tuple::read_tuple;
+use crate::table::words::{owned_slot, slot_range};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Calls `visit` with the tuples of a range of an index (`None` is the primary one), in order,

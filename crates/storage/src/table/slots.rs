@@ -1,5 +1,5 @@
 //! The layout of a table's tuples in slots: which columns stand in their words, which lead to slots
-//! of their own, and which have a place in the tuple. `tuple.rs` says what the words mean.
+//! of their own, and which have a place in the tuple. `words.rs` says what the words mean.
 //!
 //! It belongs to the engines that keep tuples so, each of which derives it from its catalog. The
 //! catalog knows nothing of it.
@@ -9,32 +9,12 @@ use std::ops::Deref;
 use pm::Range;
 
 use crate::rows::catalog::{Catalog, TableLayout};
+use crate::table::words::{FieldForm, LARGE_LEN};
 
 /// The longest column, by its declaration, that a table with inlined columns inlines, in bytes.
 pub const MAX_INLINE_BYTES: u32 = 1 << 10;
 /// Bytes of a tuple up to which columns are inlined.
 pub const MAX_INLINE_TUPLE: u64 = 4 << 10;
-
-/// Says how the word of a field keeps its value (P1 3.1: what is larger than 8 bytes lies in a slot
-/// of its own, whose location stands in the field).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FieldForm {
-    /// A number.
-    Word,
-    /// Up to seven bytes, with their number in the highest byte.
-    Short,
-    /// A variable-length slot.
-    Slot,
-    /// A place of its own within the tuple. The word says the same as that of a slot.
-    Inline,
-}
-
-impl FieldForm {
-    /// Returns whether the word leads to the value.
-    pub(crate) fn is_long(self) -> bool {
-        matches!(self, Self::Slot | Self::Inline)
-    }
-}
 
 /// A table whose tuples lie in slots: what follows from its declaration, which is at hand as the
 /// [`TableLayout`] that this dereferences to, and how a slot is divided.
@@ -47,7 +27,7 @@ pub struct SlotLayout {
     /// The places in the tuple of the columns that are inlined: empty if none is.
     places: Vec<Range>,
     tuple_bytes: u64,
-    /// True if a value may be so long that its word has the other form (`tuple.rs`).
+    /// True if a value may be so long that its word has the other form (`words.rs`).
     pub(crate) has_large: bool,
 }
 
@@ -69,7 +49,7 @@ impl SlotLayout {
             Some(max) if max <= 7 => FieldForm::Short,
             Some(_) => FieldForm::Slot,
         };
-        let is_large = |max| u64::from(max) >= crate::table::tuple::LARGE_LEN;
+        let is_large = |max| u64::from(max) >= LARGE_LEN;
         Self {
             table: table.clone(),
             forms: columns.iter().map(|column| form(column.kind.max_bytes())).collect(),

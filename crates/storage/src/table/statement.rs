@@ -12,8 +12,9 @@ use super::Tables;
 use crate::error::StorageError;
 use crate::logs::undo_entry::{FIELDS_PER_ENTRY, UndoEntry, UndoKind};
 use crate::rows::value::Value;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::{field_at, owned_slot, slot_range};
+use crate::table::slots::SlotLayout;
+use crate::table::words::FieldForm;
+use crate::table::words::{field_at, owned_slot, slot_range};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Returns whether such changes can be a statement: they fit one log entry, and no index

@@ -3,103 +3,18 @@
 //! variable-length slot, whose location stands in the word. `docs/format/tuple.md` draws it.
 //!
 //! A table with inlined columns has places for their values behind the words of its tuples, and
-//! their words lead there.
-//!
-//! The word of a variable-length field is `length << 45 | offset / 8`, zero for an empty value: the
-//! length stands beside the location, so that reading a tuple needs no look into the slot before
-//! the copy. Of 256 KiB and more it is `1 << 63 | (length - 1) << 39 | offset / 512`: the allocator
-//! places large objects so. However large, a value is one object, all of its bytes one behind the other.
+//! their words lead there. `words.rs` says what a word means.
 
 use std::sync::atomic::Ordering::Acquire;
 
-use heap::LARGE_ALIGN;
 use pm::{Bad, Component, LineSet, Memory, Off, Range, View, observe};
 
 use crate::rows::row::{Row, RowField};
 use crate::rows::value::ColumnType;
-use crate::table::slots::{FieldForm, SlotLayout};
-
-const OFFSET_BITS: u32 = 45;
-/// Values of so many bytes and more have the other form of a word.
-pub(crate) const LARGE_LEN: u64 = 1 << (63 - OFFSET_BITS);
-const LARGE: u64 = 1 << 63;
-const LARGE_OFFSET_BITS: u32 = 39;
-
-const _: () = assert!(crate::rows::limits::MAX_VALUE_BYTES as u64 <= 1 << (63 - LARGE_OFFSET_BITS));
-const _: () = assert!(LARGE_LEN == 256 << 10 && LARGE_ALIGN == 512);
-
-/// Bytes of the object that a value of `len` bytes takes: one with a large word has to be an object
-/// that starts at a multiple of [`LARGE_ALIGN`].
-#[inline]
-pub(crate) fn object_bytes(len: u64) -> u64 {
-    if len == LARGE_LEN { len + 1 } else { len }
-}
-
-/// The word of a field whose `len` bytes lie at `offset`.
-#[inline]
-pub(crate) fn slot_word(offset: u64, len: u64) -> u64 {
-    if len >= LARGE_LEN {
-        return large_word(offset, len);
-    }
-    assert!(offset.is_multiple_of(8) && offset >> 3 < 1 << OFFSET_BITS);
-    len << OFFSET_BITS | offset >> 3
-}
-
-#[cold]
-fn large_word(offset: u64, len: u64) -> u64 {
-    let (at, less) = (offset / LARGE_ALIGN, len - 1);
-    assert!(offset.is_multiple_of(LARGE_ALIGN) && at >> LARGE_OFFSET_BITS == 0);
-    assert!(less >> (63 - LARGE_OFFSET_BITS) == 0, "the length has been checked");
-    LARGE | less << LARGE_OFFSET_BITS | at
-}
-
-/// Returns where the bytes of a variable-length field lie; nowhere if it is empty.
-#[inline]
-pub(crate) fn slot_range(word: u64) -> Range {
-    if word & LARGE != 0 {
-        return large_range(word);
-    }
-    small_range(word)
-}
-
-/// As [`slot_range`], of a table without large values ([`SlotLayout::has_large`]).
-#[inline]
-fn small_range(word: u64) -> Range {
-    Range::new((word & ((1 << OFFSET_BITS) - 1)) << 3, word >> OFFSET_BITS)
-}
-
-#[cold]
-fn large_range(word: u64) -> Range {
-    let at = (word & ((1 << LARGE_OFFSET_BITS) - 1)) * LARGE_ALIGN;
-    Range::new(at, ((word & !LARGE) >> LARGE_OFFSET_BITS) + 1)
-}
-
-/// The slot that a word of a variable-length field owns, if it owns one.
-#[inline]
-pub(crate) fn owned_slot(form: FieldForm, word: u64) -> Option<u64> {
-    (form == FieldForm::Slot && word != 0).then(|| slot_range(word).start)
-}
-
-/// The word of up to seven bytes.
-pub(crate) fn short_word(bytes: &[u8]) -> u64 {
-    let mut word = [0u8; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    word[7] = bytes.len() as u8;
-    u64::from_le_bytes(word)
-}
-
-/// The bytes of a short field, and how many there are.
-pub(crate) fn short_bytes(word: u64) -> ([u8; 8], usize) {
-    let bytes = word.to_le_bytes();
-    (bytes, usize::from(bytes[7]).min(7))
-}
-
-/// The word of a column. The tuple's offset may come from a damaged index: a word beyond all
-/// memory stays there.
-#[inline]
-pub(crate) fn field_at(tuple: u64, column: u16) -> Off<u64> {
-    Off::new(tuple.saturating_add(u64::from(column) * 8))
-}
+use crate::table::slots::SlotLayout;
+use crate::table::words::{
+    FieldForm, LARGE, field_at, short_bytes, slot_range, slot_word, small_range,
+};
 
 /// Asks for the lines of the chosen columns, before the words that lead to them have come: an
 /// inlined column has its place in the tuple.
@@ -416,24 +331,7 @@ fn check_text(row: &Row, tuple: u64) -> Result<(), Bad> {
 mod tests {
     use super::*;
     use crate::rows::schema::TableSchema;
-
-    #[test]
-    fn words_of_fields() {
-        assert_eq!(slot_range(slot_word(8192, 100)), Range::new(8192, 100));
-        assert_eq!(slot_range(0).len, 0);
-        let far = (1u64 << 47) + 8;
-        assert_eq!(slot_range(slot_word(far, 131_072)), Range::new(far, 131_072));
-        let most = u64::from(crate::rows::limits::MAX_VALUE_BYTES);
-        for len in [LARGE_LEN - 1, LARGE_LEN, LARGE_LEN + 1, most - 1, most] {
-            for offset in [512, (1 << 48) - 512] {
-                assert_eq!(slot_range(slot_word(offset, len)), Range::new(offset, len));
-            }
-        }
-        for text in ["", "a", "seven b"] {
-            let (bytes, len) = short_bytes(short_word(text.as_bytes()));
-            assert_eq!(&bytes[..len], text.as_bytes());
-        }
-    }
+    use crate::table::words::LARGE_LEN;
 
     /// A table without large values has no large words, so such a word is damaged, whatever it says.
     #[test]

@@ -20,8 +20,8 @@ use crate::error::StorageError;
 use crate::logs::undo_entry::NewField;
 use crate::logs::undo_entry::{UndoEntry, UndoKind};
 use crate::table::Tables;
-use crate::table::slots::FieldForm;
-use crate::table::tuple::{field_at, owned_slot};
+use crate::table::words::FieldForm;
+use crate::table::words::{field_at, owned_slot};
 
 /// The operations of a transaction, newest first: of each the number of its first entry, its
 /// entries, and the last of them. An update of many fields has several, which are undone as one.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use pm::{File, Files, Memory, Range};
 
+use super::error::WalError;
 use super::layout::{self, FRAME_HEADER_BYTES, HeaderFault, SEGMENT_HEADER_BYTES};
-use super::{LogStart, Tail, Wal, WalError, WalOptions, WalReport, segment_name, segments};
+use super::segments::{segment_name, segments};
+use super::{LogStart, Tail, Wal, WalOptions, WalReport};
 
 /// Bytes that are read at once.
 const READ_AHEAD_BYTES: usize = 256 << 10;

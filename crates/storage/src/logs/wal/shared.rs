@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pm::File;
 
-use super::WalError;
+use super::error::WalError;
 
 /// The part that was written out: a sync of this file makes the transactions before `txn` durable.
 #[derive(Debug)]

@@ -8,13 +8,14 @@ use pm::{Bad, Component, Memory, Off, View, observe};
 
 use super::{MemTable, PRESENT, TOMBSTONE, WHOLE, set_words};
 use crate::lsm::change::{Change, ColumnSet};
-use crate::lsm::entry::TreeKey;
 use crate::lsm::error::LsmError;
 use crate::lsm::record::{Encoder, KEY_ONLY};
 use crate::lsm::sstable::Cursor;
+use crate::lsm::trees::TreeKey;
 use crate::rows::key::TableKey;
-use crate::table::slots::{FieldForm, SlotLayout};
-use crate::table::tuple::{short_bytes, slot_range};
+use crate::table::slots::SlotLayout;
+use crate::table::words::FieldForm;
+use crate::table::words::{short_bytes, slot_range};
 
 /// An entry of a MemTable.
 #[derive(Debug)]

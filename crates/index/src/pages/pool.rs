@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Acquire;
 use heap::{Heap, HeapError, Lane, Purpose};
 use pm::{Bad, GrowError, LineSet, Memory, Off, Range};
 
+use super::backend::{PageBackend, PageSource};
 use super::page::{Header, PAGE_HEADER_BYTES};
-use super::store::{PageBackend, PageSource};
 use crate::error::IndexError;
 
 /// Bytes of an extent's header.

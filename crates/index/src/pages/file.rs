@@ -12,8 +12,8 @@ use std::io;
 use heap::HeapError;
 use pm::{Bad, File, GrowError, Memory};
 
+use super::backend::{PageBackend, PageSource};
 use super::cache::Cache;
-use super::store::{PageBackend, PageSource};
 use crate::error::IndexError;
 
 /// Reads pages of a file through the cache.

@@ -1,0 +1,58 @@
+//! The kind of an engine, and its name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::list::with_engines;
+
+macro_rules! kinds {
+    ($(#[doc = $doc:literal] $kind:ident, $name:literal, $options:ident, $stats:ident;)+) => {
+        /// The kind of an engine.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum EngineKind {
+            $(#[doc = $doc] $kind,)+
+        }
+
+        impl EngineKind {
+            /// All engines, in the order of the papers.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+
+            /// The engine's name, as the command writes it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+        }
+    };
+}
+
+with_engines!(kinds);
+
+impl EngineKind {
+    /// The engines of P1, in its order.
+    pub const P1: [Self; 6] =
+        [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that names no engine.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
+pub struct ParseEngineError(String);
+
+impl FromStr for EngineKind {
+    type Err = ParseEngineError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == word)
+            .ok_or_else(|| ParseEngineError(word.into()))
+    }
+}

@@ -1,0 +1,27 @@
+//! The list of the engines: the one place where all of them stand.
+//!
+//! From a line below come the `EngineKind` with its name (`kind.rs`), the `EngineOptions` and how a
+//! partition is created and opened under it (`kinds.rs`), and the `OwnStats` (`own.rs`). Whatever else
+//! there is to say of an engine, its own files say: see `Method`.
+
+/// Gives the list to another macro: of each engine what it is, its type, its name, its options, its
+/// statistics.
+macro_rules! with_engines {
+    ($then:ident) => {
+        $then! {
+            /// In-place updates with a file write-ahead log and checkpoints (P1 3.1).
+            Inp, "inp", InpOptions, InpStats;
+            /// Copy-on-write updates in a file of pages (P1 3.2).
+            Cow, "cow", CowOptions, CowStats;
+            /// Log-structured updates with a file write-ahead log and SSTables (P1 3.3).
+            Log, "log", LogOptions, LogStats;
+            /// NVM-aware in-place updates (P1 4.1).
+            NvmInp, "nvm-inp", NvmInpOptions, NvmInpStats;
+            /// NVM-aware copy-on-write updates (P1 4.2).
+            NvmCow, "nvm-cow", NvmCowOptions, NvmCowStats;
+            /// NVM-aware log-structured updates (P1 4.3).
+            NvmLog, "nvm-log", NvmLogOptions, NvmLogStats;
+        }
+    };
+}
+pub(crate) use with_engines;

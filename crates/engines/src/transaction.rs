@@ -1,0 +1,40 @@
+//! A transaction of a session: its number, how it begins, what of it a crash has left.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::traits::Isolation;
+
+/// The number of a transaction: in a partition, no two that are open have the same one, and an
+/// engine that continues transactions keeps it through a crash.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TxId(pub u64);
+
+impl fmt::Display for TxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A transaction that a crash has cut off and that goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InFlight {
+    /// Its number.
+    pub id: TxId,
+    /// The number of its statements that have been done.
+    pub statements: u64,
+}
+
+/// Says how a transaction begins in a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begin {
+    /// The least isolation that it gets.
+    pub isolation: Isolation,
+    /// The moment at which it began for the first time, in an order of its partition: a rerun keeps
+    /// it, so that the oldest can win in the end. No two transactions that are open have the same
+    /// one.
+    pub age: u64,
+    /// The longest time that it waits for a lock before it ends in a conflict
+    /// ([`crate::ConflictReason::Timeout`]); as long as it takes if `None`.
+    pub wait: Option<Duration>,
+}

@@ -1,0 +1,51 @@
+//! An open transaction.
+
+use std::collections::{HashMap, HashSet};
+
+use engines::{Isolation, Savepoints};
+
+use crate::value::{Change, Name, Scanned};
+
+/// An open transaction.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) isolation: Isolation,
+    /// The version of each key at the first look at it.
+    pub(crate) reads: HashMap<Name, u64>,
+    pub(crate) scans: Vec<Scanned>,
+    pub(crate) writes: Vec<Change>,
+    /// The keys of each write, one behind the other.
+    pub(crate) names: Vec<Name>,
+    /// The keys that are written.
+    pub(crate) written: HashSet<Name>,
+    /// How many writes there were at each savepoint.
+    pub(crate) savepoints: Savepoints<usize>,
+    /// All that was read was still so at this time.
+    pub(crate) valid_at: u64,
+    /// It has seen that another tuple has what is unique, of which the key is not known: nothing may
+    /// change any more.
+    pub(crate) saw_another: bool,
+    /// It is one of the root, while which there are no others: what it reads is not noted.
+    pub(crate) is_alone: bool,
+}
+
+impl Open {
+    pub(crate) fn new(isolation: Isolation, is_alone: bool) -> Self {
+        let (reads, scans, writes) = (HashMap::new(), Vec::new(), Vec::new());
+        let (names, written) = (Vec::new(), HashSet::new());
+        let savepoints = Savepoints::default();
+        let (valid_at, saw_another) = (0, false);
+        Self {
+            isolation,
+            reads,
+            scans,
+            writes,
+            names,
+            written,
+            savepoints,
+            valid_at,
+            saw_another,
+            is_alone,
+        }
+    }
+}
