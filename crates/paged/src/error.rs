@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::ids::{Lsn, PageNo};
+use crate::ids::{Lsn, PageNo, TreeNo};
 
 /// An error of the storage manager.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,12 @@ pub enum PagedError {
     NoFrame {
         /// The number of frames.
         frames: usize,
+    },
+    /// There is no tree of this number.
+    #[error("there is no {tree}")]
+    NoTree {
+        /// The number.
+        tree: TreeNo,
     },
     /// A page is not what it should be.
     #[error("{page} is damaged: {what}")]

@@ -16,6 +16,7 @@
 //! | where rows lie that are long | [`overflow`] |
 //! | whether all pages agree | [`check`] |
 //! | how threads wait for pages | [`latch`] |
+//! | how all of it is one, under transactions | [`store`] |
 //!
 //! It knows no engine and no schema: keys and rows are bytes, keys ordered as their bytes are.
 
@@ -36,6 +37,7 @@ pub mod page;
 pub mod pool;
 pub mod recovery;
 pub mod space;
+pub mod store;
 pub mod threads;
 pub mod tree;
 

@@ -59,6 +59,19 @@ pub struct Undoing<'a> {
 }
 
 impl Undoing<'_> {
+    /// The newest record of the transaction.
+    pub fn last(&self) -> Lsn {
+        self.transaction.last()
+    }
+
+    /// Logs one of the compensations of a change that takes several; only the last one leads past it.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub fn compensate_with(&mut self, log: &dyn LogManager, record: &Record<'_>) -> Result<Lsn> {
+        self.transaction.append(log, record)
+    }
+
     /// Logs that the change is taken back by a change of `page`, which is latched and had the LSN
     /// `page_before`. The payload is not longer than that of the change, for which there is room.
     ///

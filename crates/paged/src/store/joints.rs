@@ -1,0 +1,72 @@
+//! The joints between pages, recovery and locks, none of which knows the others.
+
+use std::sync::Arc;
+
+use pm::Files;
+
+use crate::Result;
+use crate::ids::{Lsn, PageNo, TreeNo};
+use crate::latch::Latching;
+use crate::lock::{LockTable, Name};
+use crate::log::{LogManager, Logged, Record};
+use crate::pool::{Appender, Pool, Settled, body_of};
+use crate::recovery::checkpoint::Pages;
+use crate::recovery::{Target, Transaction, Undoing};
+use crate::threads::Host;
+
+impl Appender for Transaction {
+    fn append(&mut self, log: &dyn LogManager, record: &Record<'_>) -> Result<Lsn> {
+        Self::append(self, log, record)
+    }
+
+    fn last(&self) -> Lsn {
+        Self::last(self)
+    }
+}
+
+impl Appender for Undoing<'_> {
+    fn append(&mut self, log: &dyn LogManager, record: &Record<'_>) -> Result<Lsn> {
+        self.compensate_with(log, record)
+    }
+
+    fn last(&self) -> Lsn {
+        Self::last(self)
+    }
+}
+
+impl<F: Files, T: Latching> Target for Pool<F, T> {
+    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) {
+        // A record that is malformed is an error when it is redone.
+        if let Ok(body) = body_of(record) {
+            body.change.pages(record.page, self.page_bytes()).for_each(|(_, page)| visit(page));
+        }
+    }
+
+    fn redo(&self, record: &Logged) -> Result<bool> {
+        Ok(Self::redo(self, record)? > 0)
+    }
+
+    fn undo(&self, record: &Logged, undoing: &mut Undoing<'_>) -> Result<()> {
+        Self::undo(self, undoing, record)
+    }
+}
+
+impl<F: Files, T: Latching> Pages for Pool<F, T> {
+    fn write_before(&self, lsn: Lsn) -> Result<()> {
+        self.clean(lsn)
+    }
+
+    fn dirty(&self) -> Vec<(PageNo, Lsn)> {
+        self.dirty_pages()
+    }
+}
+
+/// Rows that nobody has locked: what they hold back, nobody needs.
+#[derive(Debug)]
+pub(super) struct FreeRows(pub(super) Arc<LockTable<Host>>);
+
+impl Settled for FreeRows {
+    fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool {
+        self.0.is_free(Name::row(tree, key))
+    }
+}

@@ -1,0 +1,451 @@
+//! A session: one transaction at a time, strictly serializable by two-phase locking.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pm::Files;
+
+use super::Store;
+use crate::ids::{Lsn, TreeNo};
+use crate::lock::{Gap, LockMode, Locks, Mode, Name};
+use crate::recovery::{Transaction, undo};
+use crate::threads::Host;
+use crate::tree::{Batch, Bound, Direction, Inserted, Tree};
+use crate::{PagedError, Result};
+
+/// Bytes that a record has beside keys and rows, at most: those of a split's record are its own.
+const RECORD_ROOM: u64 = 256;
+/// How often an operation that found no room in the log takes a checkpoint and tries again.
+const TRIES: usize = 64;
+
+/// One side of a range of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowBound<'k> {
+    /// There is none.
+    Unbounded,
+    /// Keys that begin with these bytes, and keys on the inner side of them, are within.
+    Included(&'k [u8]),
+    /// Keys that begin with these bytes are without.
+    Excluded(&'k [u8]),
+}
+
+/// A range of keys, told by the first bytes of its bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowRange<'k> {
+    /// The lower bound.
+    pub low: RowBound<'k>,
+    /// The upper bound.
+    pub high: RowBound<'k>,
+}
+
+impl RowRange<'_> {
+    fn is_below(&self, key: &[u8]) -> bool {
+        match self.low {
+            RowBound::Unbounded => false,
+            RowBound::Included(low) => key < low,
+            RowBound::Excluded(low) => key < low || key.starts_with(low),
+        }
+    }
+
+    fn is_above(&self, key: &[u8]) -> bool {
+        match self.high {
+            RowBound::Unbounded => false,
+            RowBound::Included(high) => key > high && !key.starts_with(high),
+            RowBound::Excluded(high) => key >= high,
+        }
+    }
+}
+
+/// The least bytes that are greater than all that begin with these; `None` if there are none.
+fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = prefix.to_vec();
+    while let Some(last) = bytes.pop() {
+        if last < u8::MAX {
+            bytes.push(last + 1);
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+/// A session of a store. Dropping it undoes an open transaction.
+#[derive(Debug)]
+pub struct Session<F: Files> {
+    store: Arc<Store<F>>,
+    locks: Locks<Host>,
+    open: Option<Transaction>,
+    /// Keys that hold space back which goes when the transaction is committed.
+    held_back: Vec<(TreeNo, Vec<u8>)>,
+    batch: Batch,
+}
+
+impl<F: Files> Session<F> {
+    pub(super) fn new(store: Arc<Store<F>>) -> Self {
+        let locks = store.locks.session();
+        Self { store, locks, open: None, held_back: Vec::new(), batch: Batch::default() }
+    }
+
+    /// Begins a transaction; one of less age wins over others.
+    pub fn begin(&mut self, age: u64, _wait: Option<Duration>) {
+        debug_assert!(self.open.is_none(), "the transaction before is over");
+        self.locks.begin(age);
+        self.open = Some(self.store.begin());
+    }
+
+    /// Returns whether a transaction is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Returns whether the open transaction has changed anything.
+    pub fn has_changed(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.last() != Lsn::NONE)
+    }
+
+    fn transaction(&mut self) -> &mut Transaction {
+        self.open.as_mut().expect("a transaction is open")
+    }
+
+    fn lock_key(&mut self, tree: TreeNo, key: &[u8], table: Mode, row: Mode) -> Result<()> {
+        self.locks.lock(Name::Table(tree), table)?;
+        self.locks.lock(Name::row(tree, key), row)
+    }
+
+    /// Reads the row of a key.
+    ///
+    /// # Errors
+    /// A conflict, or a page cannot be read.
+    pub fn get(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.lock_key(tree, key, Mode::IntentShared, Mode::Shared)?;
+        self.store.tree(tree)?.get(key)
+    }
+
+    /// Reads the row of a key that is going to be changed.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_for_update(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
+        self.store.tree(tree)?.get(key)
+    }
+
+    /// Does a change, with room in the log for it.
+    fn change<R>(
+        &mut self,
+        bytes: usize,
+        mut act: impl FnMut(&Store<F>, &mut Transaction, &mut Locks<Host>) -> Result<R>,
+    ) -> Result<R> {
+        let store = Arc::clone(&self.store);
+        store.checkpoint_if_due()?;
+        let mut tries = 0;
+        loop {
+            let transaction = self.open.as_mut().expect("a transaction is open");
+            let done = transaction
+                .reserve(&*store.log, bytes as u64 + RECORD_ROOM)
+                .and_then(|()| act(&store, transaction, &mut self.locks));
+            match done {
+                Err(PagedError::LogFull { .. }) if tries < TRIES => {
+                    tries += 1;
+                    store.checkpoint()?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// There is one with this key, a conflict, no room, or a page cannot be read.
+    pub fn insert(&mut self, tree: TreeNo, key: &[u8], row: &[u8]) -> Result<()> {
+        self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
+        let own = Name::row(tree, key);
+        loop {
+            let mut wanted = None;
+            let mut failed = None;
+            let inserted = self.change(key.len() + row.len(), |store, transaction, locks| {
+                let mut permit = |next: Option<&[u8]>| {
+                    let next = name_of(tree, next);
+                    let tried = locks.try_lock(next, Gap::Insert).and_then(|granted| {
+                        // The gap that the transaction has read is two gaps now.
+                        let both = granted && locks.holds(next).gap == Gap::Both;
+                        let mode = LockMode::row(Mode::Exclusive, Gap::Shared);
+                        Ok(granted && (!both || locks.try_lock(own, mode)?))
+                    });
+                    match tried {
+                        Ok(true) => true,
+                        Ok(false) => {
+                            wanted = Some(next);
+                            false
+                        }
+                        Err(error) => {
+                            failed = Some(error);
+                            false
+                        }
+                    }
+                };
+                store.tree(tree)?.insert_if(transaction, key, row, &mut permit)
+            })?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            match (inserted, wanted) {
+                (Inserted::Done, _) => return Ok(()),
+                (Inserted::Refused, Some(next)) => self.locks.lock_insert(own, next)?,
+                // A page was given up on the way: again.
+                (Inserted::Refused, None) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Replaces the row of a key.
+    ///
+    /// # Errors
+    /// There is none, a conflict, no room, or a page cannot be read.
+    pub fn update(&mut self, tree: TreeNo, key: &[u8], row: &[u8]) -> Result<()> {
+        self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
+        let bytes = key.len() + 2 * row.len().max(self.store.pool.page_bytes());
+        self.change(bytes, |store, transaction, _| {
+            store.tree(tree)?.update(transaction, key, row)
+        })?;
+        self.held_back.push((tree, key.to_vec()));
+        Ok(())
+    }
+
+    /// Deletes the row of a key.
+    ///
+    /// # Errors
+    /// There is none, a conflict, no room, or a page cannot be read.
+    pub fn delete(&mut self, tree: TreeNo, key: &[u8]) -> Result<()> {
+        self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
+        let bytes = key.len() + self.store.pool.page_bytes();
+        self.change(bytes, |store, transaction, _| store.tree(tree)?.delete(transaction, key))?;
+        self.held_back.push((tree, key.to_vec()));
+        Ok(())
+    }
+
+    /// Calls `visit` with keys and rows of a range, in order, until it returns false.
+    ///
+    /// # Errors
+    /// A conflict, or a page cannot be read.
+    pub fn scan(
+        &mut self,
+        tree: TreeNo,
+        range: &RowRange<'_>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.locks.lock(Name::Table(tree), Mode::IntentShared)?;
+        let store = Arc::clone(&self.store);
+        let on = store.tree(tree)?;
+        let mut batch = std::mem::take(&mut self.batch);
+        let done = match direction {
+            Direction::Forward => self.forward(&on, range, &mut batch, visit),
+            Direction::Backward => self.backward(&on, range, &mut batch, visit),
+        };
+        batch.rows.clear();
+        self.batch = batch;
+        done
+    }
+
+    fn forward(
+        &mut self,
+        on: &Tree<'_, F>,
+        range: &RowRange<'_>,
+        batch: &mut Batch,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let from = match range.low {
+            RowBound::Unbounded => Bound::Unbounded,
+            RowBound::Included(low) => Bound::Included(low),
+            RowBound::Excluded(low) => match &behind(low) {
+                Some(bytes) => {
+                    return self.walk(
+                        on,
+                        Direction::Forward,
+                        Bound::Included(bytes),
+                        range,
+                        batch,
+                        visit,
+                    );
+                }
+                None => return Ok(()),
+            },
+        };
+        self.walk(on, Direction::Forward, from, range, batch, visit)
+    }
+
+    fn backward(
+        &mut self,
+        on: &Tree<'_, F>,
+        range: &RowRange<'_>,
+        batch: &mut Batch,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let top = match range.high {
+            RowBound::Unbounded => None,
+            RowBound::Included(high) => behind(high),
+            RowBound::Excluded(high) => Some(high.to_vec()),
+        };
+        // The gap above the range's last key is locked by the first key above the range.
+        let nothing = RowRange {
+            low: RowBound::Unbounded,
+            high: top.as_deref().map_or(RowBound::Unbounded, RowBound::Excluded),
+        };
+        match &top {
+            Some(top) => {
+                let from = Bound::Included(top);
+                self.walk(on, Direction::Forward, from, &nothing, batch, &mut |_, _| Ok(false))?;
+                self.walk(on, Direction::Backward, Bound::Excluded(top), range, batch, visit)
+            }
+            None => {
+                self.locks.lock(Name::End(on.number), Gap::Shared)?;
+                self.walk(on, Direction::Backward, Bound::Unbounded, range, batch, visit)
+            }
+        }
+    }
+
+    /// Visits rows from a place on, with the locks of each.
+    fn walk(
+        &mut self,
+        on: &Tree<'_, F>,
+        direction: Direction,
+        from: Bound<'_>,
+        range: &RowRange<'_>,
+        batch: &mut Batch,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut scan = on.scan(direction, from);
+        loop {
+            let (mut ended, mut failed, mut wanted) = (false, None, None);
+            let mut permit = |key: Option<&[u8]>| {
+                let outside = |key: &[u8]| match direction {
+                    Direction::Forward => range.is_above(key),
+                    Direction::Backward => range.is_below(key),
+                };
+                let out = key.is_none_or(outside);
+                if out && direction == Direction::Backward {
+                    // The gap before the range's first key is locked with that key.
+                    ended = true;
+                    return key.is_none();
+                }
+                let mode = LockMode::row(if out { Mode::None } else { Mode::Shared }, Gap::Shared);
+                let name = name_of(on.number, key);
+                match self.locks.try_lock(name, mode) {
+                    Ok(true) => {
+                        ended = out;
+                        !out || key.is_none()
+                    }
+                    Ok(false) => {
+                        wanted = Some((name, mode));
+                        false
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        false
+                    }
+                }
+            };
+            scan.next(batch, &mut permit)?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            for (key, row) in &batch.rows {
+                if !visit(key, row)? {
+                    return Ok(());
+                }
+            }
+            match wanted {
+                Some((name, mode)) => self.locks.lock(name, mode)?,
+                None if ended || batch.rows.is_empty() => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// Commits: all of it is durable up to the LSN that is returned, which the caller waits for with
+    /// [`Store::wait`] before it acknowledges anything, what was only read included.
+    ///
+    /// # Errors
+    /// The log has stopped; whether the transaction is committed shows after a restart.
+    pub fn commit(&mut self) -> Result<Lsn> {
+        let Some(mut transaction) = self.open.take() else { return Ok(Lsn::NONE) };
+        let store = Arc::clone(&self.store);
+        if transaction.last() == Lsn::NONE {
+            let depends = self.locks.depends();
+            self.locks.release(Lsn::NONE);
+            store.transactions.end(transaction);
+            self.held_back.clear();
+            return Ok(depends);
+        }
+        let committed = match transaction.commit(&*store.log) {
+            Ok(committed) => committed,
+            Err(error) => {
+                self.open = Some(transaction);
+                return Err(error);
+            }
+        };
+        store.transactions.end(transaction);
+        if !store.options.early_release {
+            store.log.force(committed)?;
+        }
+        self.settle();
+        let wait_for = committed.max(self.locks.depends());
+        self.locks.release(committed);
+        store.checkpoint_if_due()?;
+        Ok(wait_for)
+    }
+
+    /// Gives away the space that rows of the transaction held back. What finds no room in the log, or
+    /// no frame, stays until its page needs the space.
+    fn settle(&mut self) {
+        for (tree, key) in std::mem::take(&mut self.held_back) {
+            if let Ok(tree) = self.store.tree(tree) {
+                let _ = tree.settle(&key);
+            }
+        }
+    }
+
+    /// Undoes the open transaction.
+    ///
+    /// # Errors
+    /// A page cannot be read, or the log has stopped: the transaction stays open, and a restart undoes
+    /// it.
+    pub fn abort(&mut self) -> Result<()> {
+        let Some(mut transaction) = self.open.take() else { return Ok(()) };
+        let store = Arc::clone(&self.store);
+        if let Err(error) = undo::abort(&*store.log, &mut transaction, &store.pool) {
+            self.open = Some(transaction);
+            return Err(error);
+        }
+        store.transactions.end(transaction);
+        self.settle();
+        self.locks.release(Lsn::NONE);
+        Ok(())
+    }
+
+    /// Marks this place in the open transaction.
+    pub fn savepoint(&mut self) -> Lsn {
+        self.transaction().last()
+    }
+
+    /// Undoes what the open transaction has done since [`Self::savepoint`].
+    ///
+    /// # Errors
+    /// As [`Self::abort`].
+    pub fn rollback_to(&mut self, savepoint: Lsn) -> Result<()> {
+        let store = Arc::clone(&self.store);
+        undo::rollback_to(&*store.log, self.transaction(), &store.pool, savepoint).map(drop)
+    }
+}
+
+fn name_of(tree: TreeNo, key: Option<&[u8]>) -> Name {
+    key.map_or(Name::End(tree), |key| Name::row(tree, key))
+}
+
+impl<F: Files> Drop for Session<F> {
+    fn drop(&mut self) {
+        // What cannot be undone now, a restart undoes; its locks go with the store.
+        let _ = self.abort();
+    }
+}

@@ -1,0 +1,117 @@
+//! Power cuts between any two calls to the medium, in transactions, checkpoints and evictions: what was
+//! acknowledged is there, and nothing else but perhaps the transaction that was under way.
+
+use std::collections::BTreeMap;
+
+use paged::tree::Direction;
+use pm::{DiskReplay, RecordingFiles};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::support::{Model, TREES, check, create, open, rows};
+
+const FRAMES: usize = 16;
+const PARTITION: u64 = 16 << 10;
+const TRANSACTIONS: u64 = 40;
+
+/// A run, and what each acknowledged transaction has left.
+fn run() -> (pm::DiskTrace, Vec<[Model; 2]>) {
+    let files = RecordingFiles::new();
+    files.start();
+    let store = create(&files, FRAMES, PARTITION);
+    let mut random = StdRng::seed_from_u64(7);
+    let mut models = vec![[Model::new(), Model::new()]];
+    files.note(0);
+    let mut session = store.session();
+    for number in 0..TRANSACTIONS {
+        session.begin(number, None);
+        let mut model = models[models.len() - 1].clone();
+        for _ in 0..random.random_range(1..6) {
+            let tree = random.random_range(0..2);
+            let key = random.random_range(0..60u16).to_be_bytes().to_vec();
+            let bytes = if random.random_ratio(1, 10) { 700 } else { 80 };
+            let row = vec![number as u8; random.random_range(0..bytes)];
+            if model[tree].contains_key(&key) {
+                if random.random_ratio(1, 3) {
+                    session.delete(TREES[tree], &key).expect("deleted");
+                    model[tree].remove(&key);
+                } else {
+                    session.update(TREES[tree], &key, &row).expect("updated");
+                    model[tree].insert(key, row);
+                }
+            } else {
+                session.insert(TREES[tree], &key, &row).expect("inserted");
+                model[tree].insert(key, row);
+            }
+        }
+        if number % 7 == 3 {
+            session.abort().expect("aborted");
+            continue;
+        }
+        let at = session.commit().expect("committed");
+        store.wait(at).expect("durable");
+        models.push(model);
+        files.note(models.len() as u64 - 1);
+        if number % 9 == 8 {
+            store.checkpoint().expect("a checkpoint");
+        }
+    }
+    store.close().expect("closed");
+    (files.stop(), models)
+}
+
+fn recovered(
+    image: &BTreeMap<String, Vec<u8>>,
+    acknowledged: Option<u64>,
+    models: &[[Model; 2]],
+) -> Result<(), String> {
+    let files = RecordingFiles::from_image(image.clone());
+    let opened = open(&files, FRAMES, PARTITION);
+    // Until it is created whole, nothing has to be there.
+    let Some(first) = acknowledged else { return Ok(()) };
+    let store = opened.map_err(|error| error.to_string())?;
+    let first = first as usize;
+    let mut found = [Model::new(), Model::new()];
+    for (tree, model) in TREES.into_iter().zip(&mut found) {
+        let rows = rows(&store, tree, Direction::Forward).map_err(|error| error.to_string())?;
+        model.extend(rows);
+    }
+    if !models[first..].iter().take(2).any(|model| *model == found) {
+        return Err(format!("what is found is not what transaction {first} or the next one left"));
+    }
+    check(&store, &found)?;
+    drop(store);
+    // Again, from what the first recovery has left without closing.
+    let files = RecordingFiles::from_image(files.image());
+    let store = open(&files, FRAMES, PARTITION).map_err(|error| error.to_string())?;
+    check(&store, &found)
+}
+
+#[test]
+fn power_cuts_leave_what_was_acknowledged() {
+    let (trace, models) = run();
+    let (mut states, mut points) = (0, 0);
+    let mut replay = DiskReplay::new(&trace);
+    while let Some(point) = replay.next_point() {
+        points += 1;
+        let (noted, position) = (point.last_note, point.position);
+        let visited = point.for_each_state(24, 5, |image| {
+            recovered(image, noted, &models)
+                .unwrap_or_else(|why| panic!("before event {position}: {why}"));
+        });
+        states += visited.visited;
+    }
+    println!("{points} crash points, {states} states");
+    assert!(points > 100 && states > 800, "{points} points, {states} states");
+}
+
+#[test]
+fn kills_leave_what_was_acknowledged() {
+    let (trace, models) = run();
+    let mut states = 0;
+    trace.process_states(|_, noted, image| {
+        recovered(image, noted, &models).unwrap_or_else(|why| panic!("{why}"));
+        states += 1;
+    });
+    assert!(states > 200, "{states}");
+}

@@ -1,0 +1,6 @@
+//! The store as a whole: against a model, with kills, with power cuts, with many threads.
+
+mod crash;
+mod model;
+mod support;
+mod threads;

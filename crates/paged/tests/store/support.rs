@@ -1,0 +1,95 @@
+//! A small store: pages of 512 bytes, few frames, a log of a few partitions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paged::Result;
+use paged::ids::TreeNo;
+use paged::lock::LockOptions;
+use paged::log::LogManager;
+use paged::log::central::{Central, CentralOptions};
+use paged::store::{RowBound, RowRange, Session, Store, StoreOptions};
+use paged::threads::Host;
+use paged::tree::Direction;
+use pm::RecordingFiles;
+
+pub(crate) type TestStore = Store<RecordingFiles>;
+pub(crate) type TestSession = Session<RecordingFiles>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub(crate) const TREES: [TreeNo; 2] = [TreeNo(1), TreeNo(2)];
+pub(crate) const ALL: RowRange<'static> =
+    RowRange { low: RowBound::Unbounded, high: RowBound::Unbounded };
+
+pub(crate) fn options(frames: usize) -> StoreOptions {
+    let timeout = Duration::from_secs(20);
+    let locks = LockOptions { shards: 4, timeout, ..LockOptions::default() };
+    StoreOptions { page_bytes: 512, frames, locks, early_release: true }
+}
+
+fn log_options(partition_bytes: u64) -> CentralOptions {
+    CentralOptions {
+        partitions: 4,
+        partition_bytes,
+        buffer_bytes: 64 << 10,
+        group_bytes: 16 << 10,
+        record_bytes: 2048,
+        reserve_bytes: 4096,
+        checkpoint_bytes: partition_bytes,
+        room_wait: Duration::from_millis(20),
+    }
+}
+
+pub(crate) fn create(files: &RecordingFiles, frames: usize, partition: u64) -> Arc<TestStore> {
+    let log: Central<_, Host> =
+        Central::create(files, "log-", log_options(partition), Arc::default()).expect("a log");
+    Store::create(files, 77, Arc::new(log), options(frames), &TREES).expect("a store")
+}
+
+pub(crate) fn open(
+    files: &RecordingFiles,
+    frames: usize,
+    partition: u64,
+) -> Result<Arc<TestStore>> {
+    let log: Central<_, Host> =
+        Central::open(files, "log-", log_options(partition), Arc::default())?;
+    let log: Arc<dyn LogManager> = Arc::new(log);
+    Ok(Store::open(files, log, options(frames))?.0)
+}
+
+/// All rows of a tree, in a transaction of their own.
+pub(crate) fn rows(
+    store: &Arc<TestStore>,
+    tree: TreeNo,
+    direction: Direction,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut session = store.session();
+    session.begin(0, None);
+    let mut rows = Vec::new();
+    session.scan(tree, &ALL, direction, &mut |key, row| {
+        rows.push((key.to_vec(), row.to_vec()));
+        Ok(true)
+    })?;
+    let seen = session.commit()?;
+    store.wait(seen)?;
+    Ok(rows)
+}
+
+pub(crate) fn check(
+    store: &Arc<TestStore>,
+    models: &[Model; 2],
+) -> std::result::Result<(), String> {
+    for (tree, model) in TREES.into_iter().zip(models) {
+        let found = rows(store, tree, Direction::Forward).map_err(|error| error.to_string())?;
+        let wanted: Vec<_> = model.iter().map(|(key, row)| (key.clone(), row.clone())).collect();
+        if found != wanted {
+            return Err(format!("{tree} has {} rows of {}", found.len(), wanted.len()));
+        }
+    }
+    let checked = store.pool().check().map_err(|error| error.to_string())?;
+    if checked.lost != 0 {
+        return Err(format!("{} pages are lost", checked.lost));
+    }
+    Ok(())
+}
