@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 
-/// How often `/proc/locks` is read until it names a holder.
+/// The number of times that `/proc/locks` is read until it names a holder.
 const ATTEMPTS: u32 = 8;
 /// More than the kernel gives at a time.
 const PIECE_BYTES: usize = 64 << 10;

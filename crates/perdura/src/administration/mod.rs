@@ -1,5 +1,5 @@
-//! What is done with a whole database by whoever looks after it: copies, JSON lines, looking at one
-//! without opening it, and saving what is left of a damaged one.
+//! The care of a whole database: copies, JSON lines, looking at one without opening it, and saving
+//! what is left of a damaged one.
 //!
 //! | question | module |
 //! |---|---|

@@ -16,7 +16,7 @@ use crate::rows::catalog::TableLayout;
 use crate::rows::stored::{Part, StoredRow, damaged};
 use crate::rows::value::{ColumnType, UUID_BYTES, Value};
 
-/// Where the columns of a table stand in its packed rows.
+/// The places of a table's columns in its packed rows.
 #[derive(Clone, Debug)]
 pub struct PackedLayout {
     columns: Vec<PackedColumn>,

@@ -111,7 +111,7 @@ pub trait StoredRow<'a> {
         )
     }
 
-    /// What a column has after these changes, of which the last one counts.
+    /// Returns what a column has after these changes, of which the last one counts.
     ///
     /// # Errors
     /// Damage.
