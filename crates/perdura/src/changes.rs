@@ -43,11 +43,8 @@ impl<E: Environment> Tx<'_, E> {
         if self.insert_if_absent(table, values)? {
             return Ok(true);
         }
-        let in_key: Vec<_> = table.layout.key_columns().collect();
-        let key: Vec<_> = in_key.iter().map(|column| values[*column]).collect();
-        let others = values.iter().enumerate().filter(|(column, _)| !in_key.contains(column));
-        let changes: Vec<_> = others.map(|(column, value)| (column as u16, *value)).collect();
-        self.update(table, &key, &changes)?;
+        let (key, others) = key_and_others(table, values)?;
+        self.update(table, &key, &others)?;
         Ok(false)
     }
 
@@ -75,6 +72,25 @@ impl<E: Environment> Tx<'_, E> {
         };
         self.update(table, key, &change(&row))
     }
+}
+
+/// A tuple's primary key, and the values of the other columns.
+type KeyAndOthers<'v> = (Vec<Value<'v>>, Vec<(u16, Value<'v>)>);
+
+/// The primary key among a value for each column, and the other values with their columns.
+pub(crate) fn key_and_others<'v>(
+    table: &Table,
+    values: &[Value<'v>],
+) -> Result<KeyAndOthers<'v>, Error> {
+    let wanted = table.schema().columns().len();
+    if values.len() != wanted {
+        let (what, found) = (format!("table `{}`", table.name()), values.len());
+        return Err(Error::Invalid(StorageError::WrongCount { what, wanted, found }));
+    }
+    let in_key: Vec<_> = table.layout.key_columns().collect();
+    let key = in_key.iter().map(|column| values[*column]).collect();
+    let others = values.iter().enumerate().filter(|(column, _)| !in_key.contains(column));
+    Ok((key, others.map(|(column, value)| (column as u16, *value)).collect()))
 }
 
 /// Transactions of one statement.

@@ -14,6 +14,20 @@ use crate::turns::Taken;
 
 /// An operation failed. Unless the text says otherwise, what it would have changed is as before,
 /// and the transaction can go on or abort.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// let again = db.insert(&account, &[Value::from(1), Value::from("Bob"), Value::from(0)]);
+/// match again {
+///     Err(Error::DuplicateKey { table, index: None, .. }) => assert_eq!(table, "account"),
+///     other => panic!("{other:?}"),
+/// }
+/// let typo = db.table("acount").unwrap_err();
+/// assert!(typo.to_string().contains("did you mean `account`"));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -119,6 +133,17 @@ pub enum Error {
     )]
     WrongSchema {
         /// The first few differences.
+        differs: String,
+    },
+    /// The database declares a table otherwise than the type of its rows does; see
+    /// [`crate::Database::typed`].
+    #[error(
+        "values of type `{rows}` are no rows of the database: {differs}; declare the type like the table, or carry the data over into a new database"
+    )]
+    WrongRows {
+        /// The type.
+        rows: String,
+        /// How the table differs from what the type declares: the first few places.
         differs: String,
     },
     /// The directory with the engine's files is not there, and so the data are not.

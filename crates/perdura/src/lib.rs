@@ -74,6 +74,8 @@
 //! # }
 //! ```
 //!
+//! A struct can declare a table, and its values are the rows then: [`TableRow`].
+//!
 //! Work that an engine puts off, such as merging runs, transactions do in small parts, or a thread
 //! of the database's own: [`Options::background`].
 //!
@@ -114,6 +116,7 @@ mod sync;
 mod table;
 mod transaction;
 mod turns;
+mod typed;
 
 pub use administration::{
     Backup, BackupError, CopyProgress, CopyStep, CopySummary, Examination, Existing, Finding,
@@ -125,6 +128,8 @@ pub use any_engine::Hosted;
 pub use columns::ColumnList;
 pub use columns::ColumnRef;
 pub use database::{Database, Exclusive, Partition};
+#[doc(inline)]
+pub use derive::Table;
 #[doc(hidden)]
 pub use engines::Maker;
 pub use engines::below::{
@@ -155,6 +160,9 @@ pub use scan::{KeyRange, KeyValues, Scan};
 pub use snapshot::Snapshot;
 pub use table::Table;
 pub use transaction::{ReadTx, Ticket, Tx};
+#[doc(hidden)]
+pub use typed::derived;
+pub use typed::{Field, TableRow, TypedRows, TypedTable};
 
 /// The recording media of crash tests; see [`Media`].
 pub mod recording {

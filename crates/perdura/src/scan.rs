@@ -22,12 +22,17 @@ use crate::table::Table;
 ///
 /// ```
 /// # use perdura::*;
-/// # fn scans(owner: &str) {
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// let owner = "Ada";
 /// let all = Scan::all();
 /// let of_owner = Scan::prefix([Value::from(owner)]).by("by_owner");
 /// let some = Scan::range([Value::from(1)]..=[Value::from(9)]).backward().limit(3);
 /// let names = Scan::starting_with([Value::from("Ad")]).by("by_owner").columns(&["id", "owner"]);
-/// # }
+/// let tx = db.begin()?;
+/// let counts = [all, of_owner, some, names].map(|scan| tx.rows(&account, scan).count());
+/// assert_eq!(counts, [2, 1, 2, 1]);
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
@@ -131,6 +136,11 @@ impl<'a> Scan<'a> {
     /// Returns the number of tuples at most.
     pub(crate) fn most(&self) -> Option<usize> {
         self.limit
+    }
+
+    /// Whether some columns are named.
+    pub(crate) fn names_columns(&self) -> bool {
+        self.columns.is_some()
     }
 
     /// The columns' numbers, if some are named.
@@ -379,6 +389,19 @@ impl<'a> Deref for KeyList<'a> {
 }
 
 /// The values of a key, or of its first columns: an array, a slice, a vector.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// fn owners<'a>(tx: &'a Tx<'_>, account: &Table, key: impl KeyValues<'a>) -> usize {
+///     tx.rows(account, Scan::prefix(key).by("by_owner")).count()
+/// }
+/// let (tx, key) = (db.begin()?, vec![Value::from("Ada")]);
+/// assert_eq!(owners(&tx, &account, [Value::from("Ada")]), 1);
+/// assert_eq!(owners(&tx, &account, &key), 1);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait KeyValues<'a> {
     /// The values.
     #[doc(hidden)]
@@ -416,6 +439,19 @@ impl<'a> KeyValues<'a> for Vec<Value<'a>> {
 }
 
 /// A range of keys: see [`Scan::range`].
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// fn count<'a>(tx: &'a Tx<'_>, account: &Table, range: impl KeyRange<'a>) -> usize {
+///     tx.rows(account, Scan::range(range)).count()
+/// }
+/// let tx = db.begin()?;
+/// assert_eq!(count(&tx, &account, [Value::from(1)]..[Value::from(2)]), 1);
+/// assert_eq!(count(&tx, &account, ..=[Value::from(2)]), 2);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait KeyRange<'a> {
     /// Its ends.
     #[doc(hidden)]

@@ -40,3 +40,4 @@ mod shared_syncs;
 mod small_integers;
 mod stats;
 mod table2;
+mod typed;

@@ -1,0 +1,9 @@
+//! A struct that declares no table does not compile, and the error says what to write.
+//!
+//! Each program in `compile_fail` is wrong in one way or a few; the compiler's words are beside it.
+
+#[test]
+fn a_struct_that_declares_no_table_does_not_compile() {
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/compile_fail/*.rs");
+}

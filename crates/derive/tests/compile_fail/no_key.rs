@@ -1,0 +1,6 @@
+#[derive(perdura::Table)]
+struct Job {
+    id: u64,
+}
+
+fn main() {}
