@@ -26,6 +26,18 @@ mod sealed {
 }
 
 /// An environment that databases can be created and opened in.
+///
+/// ```
+/// # use perdura::*;
+/// fn create<E: Hosted>(media: Media<E>, schema: &Schema) -> Result<Database<E>, Error> {
+///     Database::create_on(media, schema, &Options::new())
+/// }
+/// let memory = recording::Recording::pool(1 << 20, 1 << 26).map_err(Error::user)?;
+/// let media = Media::recorded(memory, recording::RecordingFiles::new());
+/// let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
+/// assert_eq!(create(media, &Schema::new().table(table))?.check()?.tuples, 0);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Hosted: Environment + sealed::Sealed {
     /// Creates an empty partition.
     ///

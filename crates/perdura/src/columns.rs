@@ -10,12 +10,17 @@ use crate::table::Table;
 ///
 /// ```
 /// # use perdura::*;
-/// # fn both(tx: &mut Tx<'_>, account: &Table) -> Result<(), Error> {
-/// tx.update(account, &[Value::from(1)], &[("balance", Value::from(70))])?;
-/// tx.update(account, &[Value::from(1)], &[(2, Value::from(70))])?;
-/// let row = tx.get_columns(account, &[Value::from(1)], &["owner", "balance"])?;
-/// # Ok(())
-/// # }
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// fn set<C: ColumnRef>(tx: &mut Tx<'_>, account: &Table, column: C) -> Result<(), Error> {
+///     tx.update(account, &[Value::from(1)], &[(column, Value::from(70))])
+/// }
+/// let mut tx = db.begin()?;
+/// set(&mut tx, &account, "balance")?;
+/// set(&mut tx, &account, 2)?;
+/// let row = tx.get_columns(&account, &[Value::from(1)], &["owner", "balance"])?;
+/// assert_eq!(row.unwrap().i64(1), 70);
+/// # Ok::<(), Error>(())
 /// ```
 ///
 /// It has one integer type so that a literal needs no suffix.

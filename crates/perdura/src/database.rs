@@ -40,6 +40,23 @@ use crate::turns::{CopyGuard, Turns};
 pub use partition::{Exclusive, Partition};
 
 /// An open database. Shared between threads by reference or in an `Arc`; dropping it closes it.
+///
+/// ```
+/// # use perdura::*;
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let path = directory.path().join("words");
+/// # let word = TableSchema::new("word")
+/// #     .column("word", ColumnType::Text { max: 40 })
+/// #     .column("count", ColumnType::U32)
+/// #     .key(&["word"]);
+/// # let schema = Schema::new().table(word);
+/// let db: Database = Database::create(&path, &schema, &Options::new())?;
+/// let word = db.table("word")?;
+/// db.write(|tx| tx.insert(&word, &[Value::from("perdura"), Value::from(1)]))?;
+/// assert!(db.get(&word, &[Value::from("perdura")])?.is_some());
+/// db.close()?; // dropping it does so, too, but cannot tell of errors
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Database<E: Environment = Native> {
     pub(crate) partitions: Arc<[Turns<AnyEngine<E>>]>,

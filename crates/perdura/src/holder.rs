@@ -3,6 +3,22 @@
 use std::fmt;
 
 /// The holder of a partition that somebody has waited for in vain.
+///
+/// ```
+/// # use perdura::*;
+/// # use std::time::Duration;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let tx = db.begin()?;
+/// let busy = std::thread::scope(|scope| {
+///     let other = || db.try_begin(Duration::from_millis(1)).map(|_| ());
+///     scope.spawn(other).join().unwrap()
+/// });
+/// let Err(Error::Busy { by, .. }) = busy else { panic!("{busy:?}") };
+/// let by: Holder = by;
+/// println!("the partition is taken by {by}");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Holder {

@@ -95,6 +95,7 @@ mod database;
 mod declared;
 mod doomed;
 mod error;
+mod exports;
 mod group;
 mod held;
 mod holder;
@@ -133,20 +134,25 @@ pub use derive::Table;
 #[doc(hidden)]
 pub use engines::Maker;
 pub use engines::below::{
-    Access, Bad, Column, ColumnType, Constant, Counters, Direction, Domain, Environment,
-    FlushInstruction, FromValue, HeaderDamage, IndexSchema, MAX_INLINE_BYTES, MAX_INLINE_TUPLE,
-    Medium, Native, NothingMore, ParseDomainError, PoolError, PoolInfo, PoolOptions, Recorded, Row,
-    RowColumn, RowError, Schema, TableSchema, Value, WorkDone, boot_id, free_bytes, medium_of,
-    remove_unfinished,
+    MAX_INLINE_BYTES, MAX_INLINE_TUPLE, boot_id, free_bytes, medium_of, remove_unfinished,
 };
-pub use engines::{
+pub use error::Error;
+pub use exports::data::{
+    Column, ColumnType, Constant, Direction, FromValue, IndexSchema, Row, RowColumn, RowError,
+    Schema, TableSchema, Value,
+};
+pub use exports::engine::{
     CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn, EngineKind,
     EngineOption, EngineOptions, EngineStats, EngineTraits, Footprint, InFlight, InpOptions,
     InpStats, Isolation, Limits, LogOptions, LogStats, NvmCowOptions, NvmCowStats, NvmInpOptions,
     NvmInpStats, NvmLogOptions, NvmLogStats, OptionError, OwnOptions, OwnStats, PageStats,
-    ParseEngineError, RecoveryReport, RunStats, TxId, Unfinished,
+    ParseEngineError, RecoveryReport, RunStats, TxId, Unfinished, WorkDone,
 };
-pub use error::Error;
+pub use exports::pool::{
+    Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,
+    NothingMore, ParseDomainError, PoolError, PoolInfo, Recorded,
+};
+pub use exports::recording;
 pub use holder::Holder;
 pub use media::Media;
 pub use opening::OpeningTimes;
@@ -163,12 +169,3 @@ pub use transaction::{ReadTx, Ticket, Tx};
 #[doc(hidden)]
 pub use typed::derived;
 pub use typed::{Field, TableRow, TypedRows, TypedTable};
-
-/// The recording media of crash tests; see [`Media`].
-pub mod recording {
-    pub use engines::below::{
-        CrashPoint, DiskReplay, DiskTrace, Dram, Event, Killed, Memory, Recording, RecordingFiles,
-        Replay, Site, Step, Trace, read_header,
-    };
-    pub use engines::table2;
-}

@@ -10,6 +10,16 @@ use engines::below::{
 };
 
 /// A durable memory, volatile memory for each partition, and files.
+///
+/// ```
+/// # use perdura::*;
+/// let memory = recording::Recording::pool(1 << 20, 1 << 26).map_err(Error::user)?;
+/// let media = Media::recorded(memory, recording::RecordingFiles::new());
+/// let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
+/// let db = Database::create_on(media, &Schema::new().table(table), &Options::new())?;
+/// assert_eq!(db.check()?.tuples, 0);
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Media<E: Environment> {
     /// The pool.
     pub durable: E::Durable,

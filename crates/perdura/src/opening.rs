@@ -7,6 +7,18 @@ use std::time::{Duration, Instant};
 ///
 /// No part depends on how much data there is, but for [`Self::recovery`] in engines that load
 /// checkpoints or replay logs.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new());
+/// assert_eq!(db.opening_times(), None, "this handle has created it");
+/// db.close()?;
+/// let db = Database::open(directory.path().join("accounts"), &Options::new())?;
+/// let times: OpeningTimes = db.opening_times().expect("it was opened");
+/// println!("recovery took {:?}", times.recovery);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct OpeningTimes {
     /// Opening and locking the file, checking its header, reserving addresses, mapping.

@@ -9,6 +9,14 @@ use crate::any_engine::Which;
 use crate::error::Error;
 
 /// The moment at which a commit returns.
+///
+/// ```
+/// # use perdura::*;
+/// # use std::time::Duration;
+/// // One sync for up to 100 transactions, and none waits for it longer than 5 ms.
+/// let within = Some(Duration::from_millis(5));
+/// let options = Options::new().commit(Commit::Grouped { transactions: 100, within });
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Commit {
     /// A commit returns when its transaction is durable.
@@ -36,6 +44,12 @@ impl Commit {
 
 /// The threads that do the work which engines put off: steps of checkpoints, the collection of
 /// pages that a crash has left, flushes and merges of runs.
+///
+/// ```
+/// # use perdura::*;
+/// // A thread of the database writes checkpoints and merges runs; transactions need not.
+/// let options = Options::new().engine(EngineKind::Log).background(Background::Thread);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Background {
     /// Transactions, a part each, and whoever calls [`crate::Database::background`].

@@ -20,12 +20,17 @@ use crate::transaction::{ReadTx, Tx, own_table};
 ///
 /// ```
 /// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
 /// fn balance(from: &impl Read, account: &Table, id: u64) -> Result<Option<i64>, Error> {
 ///     match from.get_columns(account, &[Value::from(id)], &["balance"])? {
 ///         Some(row) => Ok(Some(row.try_get("balance")?)),
 ///         None => Ok(None),
 ///     }
 /// }
+/// assert_eq!(balance(&db.begin()?, &account, 1)?, Some(100));
+/// assert_eq!(db.read(|tx| balance(tx, &account, 3))?, None);
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Read {
     /// Works as [`Tx::get`].

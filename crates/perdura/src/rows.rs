@@ -19,6 +19,18 @@ const FIRST: usize = 8;
 const MOST: usize = 256;
 
 /// The rows of a scan, each owned: see [`crate::Tx::rows`].
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// let sum = db.read(|tx| {
+///     let mut rows: Rows<'_, _> = tx.rows(&account, Scan::all());
+///     rows.try_fold(0, |sum, row| Ok(sum + row?.try_get::<i64>("balance")?))
+/// })?;
+/// assert_eq!(sum, 150);
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Rows<'a, R: ?Sized> {
     reader: &'a R,
     table: Table,

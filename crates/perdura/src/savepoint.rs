@@ -8,6 +8,19 @@ use crate::table::Table;
 use crate::transaction::{Tx, own_table};
 
 /// A place in an open transaction: see [`Tx::savepoint`].
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::NvmInp));
+/// db.write(|tx| {
+///     let before: Savepoint = tx.savepoint()?;
+///     tx.delete(&account, &[Value::from(1)])?;
+///     tx.rollback_to(before)
+/// })?;
+/// assert!(db.get(&account, &[Value::from(1)])?.is_some());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
     number: u64,

@@ -7,6 +7,17 @@ use engines::below::{Catalog, RowNames, TableLayout, did_you_mean};
 use crate::error::Error;
 
 /// A table of an open database. Cheap to clone; good for the database that gave it.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let account: Table = db.table("account")?;
+/// let balance = account.column("balance").expect("it has this column");
+/// // By its number: nothing is looked up.
+/// db.update(&account, &[Value::from(1)], &[(balance, Value::from(70))])?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) number: u16,

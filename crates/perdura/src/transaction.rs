@@ -18,6 +18,18 @@ use crate::table::Table;
 use crate::turns::{ReadGuard, Turns, WriteGuard};
 
 /// A promise that a committed transaction becomes durable: see [`crate::Database::wait`].
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().commit(Commit::grouped(8)));
+/// let mut tx = db.begin()?;
+/// tx.delete(&account, &[Value::from(1)])?;
+/// let ticket: Ticket = tx.commit()?;
+/// db.wait(ticket)?;
+/// assert!(db.durable(ticket)?);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a ticket tells whether the transaction is durable"]
 pub struct Ticket {
@@ -167,6 +179,19 @@ pub(crate) fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> 
 /// fn begin(db: &perdura::Database) {
 ///     to_another_thread(db.begin());
 /// }
+/// ```
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// fn transfer(tx: &mut Tx<'_>, account: &Table, cents: i64) -> Result<(), Error> {
+///     tx.modify(account, &[Value::from(1)], |row| vec![(2, Value::from(row.i64(2) - cents))])?;
+///     tx.modify(account, &[Value::from(2)], |row| vec![(2, Value::from(row.i64(2) + cents))])
+/// }
+/// db.write(|tx| transfer(tx, &account, 30))?;
+/// assert_eq!(db.get(&account, &[Value::from(2)])?.unwrap().i64(2), 80);
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Tx<'a, E: Environment = Native> {
@@ -452,6 +477,18 @@ impl<E: Environment> Drop for Tx<'_, E> {
 /// A transaction that only reads. Several can run at the same time; in engines with snapshots (`cow`,
 /// `nvm-cow`) each sees what was committed when it began, and neither waits for a writer nor keeps
 /// one waiting.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// fn balance(tx: &ReadTx<'_>, account: &Table, id: u64) -> Result<i64, Error> {
+///     Ok(tx.get(account, &[Value::from(id)])?.map_or(0, |row| row.i64(2)))
+/// }
+/// let both = db.read(|tx| Ok(balance(tx, &account, 1)? + balance(tx, &account, 2)?))?;
+/// assert_eq!(both, 150);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ReadTx<'a, E: Environment = Native> {
     pub(crate) engine: Reading<'a, E>,

@@ -22,6 +22,17 @@ use crate::reachable::Reachable;
 const MOST_FINDINGS: usize = 200;
 
 /// A damaged place.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// for finding in &db.examine()?.findings.listed {
+///     let Finding { table, lost, .. } = finding;
+///     println!("{table:?}: {lost}; {finding}");
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The partition; `None` if it concerns all of them.
@@ -52,6 +63,15 @@ impl fmt::Display for Finding {
 }
 
 /// The damaged places, as far as they are told one by one.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let findings: Findings = db.examine()?.findings;
+/// assert!(findings.is_empty() && findings.total() == 0, "nothing is damaged");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct Findings {
     /// The first ones.
@@ -91,6 +111,15 @@ impl Findings {
 }
 
 /// The result of [`Database::examine`].
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let Examination { report, findings } = db.examine()?;
+/// assert_eq!((report.tuples, findings.total()), (2, 0));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct Examination {
     /// Tuples that can be read by their primary key, and what the allocator has. Its objects are

@@ -10,6 +10,18 @@ use crate::error::Error;
 use crate::host::{FILES, look_at_files_of, pair};
 
 /// The pool's description of itself.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new().engine(EngineKind::Inp));
+/// # db.close()?;
+/// # let path = directory.path().join("accounts");
+/// let found: Inspection = inspect(&path)?;
+/// assert_eq!((found.engine.as_str(), found.partitions), ("inp", 1));
+/// assert_eq!(found.schema.tables()[0].name(), "account");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// Header, medium, damage of a header copy.
@@ -31,6 +43,18 @@ pub struct Inspection {
 }
 
 /// The place of an engine's files.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new().engine(EngineKind::Inp));
+/// # db.close()?;
+/// # let path = directory.path().join("accounts");
+/// let files: InspectedFiles = inspect(&path)?.files.expect("engine `inp` has files");
+/// assert_eq!(files.missing, None);
+/// println!("they are in {}", files.path.display());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InspectedFiles {
     /// The directory.

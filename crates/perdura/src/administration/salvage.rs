@@ -40,6 +40,17 @@ const UNDONE: &str =
 const PARTITION: &str = "the whole partition";
 
 /// The result of [`salvage`]: what was taken over, and what is missing.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new());
+/// # db.close()?;
+/// # let path = directory.path().join("accounts");
+/// let saved: Salvage = salvage(&path, directory.path().join("saved"))?;
+/// assert_eq!((saved.tuples(), saved.findings.total()), (2, 0));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct Salvage {
     /// Each table of each partition.
@@ -56,6 +67,19 @@ impl Salvage {
 }
 
 /// The tuples of one table of one partition that were taken over.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new());
+/// # db.close()?;
+/// # let path = directory.path().join("accounts");
+/// for table in salvage(&path, directory.path().join("saved"))?.tables {
+///     let Salvaged { table, tuples, .. } = table;
+///     assert_eq!((table.as_str(), tuples), ("account", 2));
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Salvaged {
     /// The partition.

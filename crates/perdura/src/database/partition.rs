@@ -19,6 +19,16 @@ use crate::turns::{ReadGuard, Turns, WriteGuard};
 
 /// One partition of a database. Its transactions run one after the other; those of different
 /// partitions at the same time.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// let partition: Partition<'_> = db.partition(0);
+/// partition.write(|tx| tx.update(&account, &[Value::from(1)], &[("balance", Value::from(70))]))?;
+/// assert_eq!(partition.get(&account, &[Value::from(1)])?.unwrap().i64(2), 70);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Partition<'a, E: Environment = Native> {
     pub(super) database: &'a Database<E>,
@@ -369,6 +379,18 @@ fn own<E: Environment>(engine: &mut WriteGuard<'_, AnyEngine<E>>) {
 }
 
 /// A partition that nobody else can use meanwhile; see [`Partition::exclusive`].
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// let mut own: Exclusive<'_> = db.partition(0).exclusive()?;
+/// for cents in [70, 80] {
+///     own.update(&account, &[Value::from(1)], &[("balance", Value::from(cents))])?;
+/// }
+/// assert_eq!(own.get(&account, &[Value::from(1)])?.unwrap().i64(2), 80);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Exclusive<'a, E: Environment = Native> {
     turns: &'a Turns<AnyEngine<E>>,

@@ -3,6 +3,15 @@
 use super::layout::VERSION;
 
 /// A backup cannot be restored. Nothing was created.
+///
+/// ```
+/// # use perdura::*;
+/// # let directory = tempfile::tempdir().unwrap();
+/// let path = directory.path().join("notes");
+/// std::fs::write(&path, [b'x'; 4096]).unwrap();
+/// let refused = Backup::open(&path).map(|_| ());
+/// assert!(matches!(refused, Err(Error::Backup(BackupError::NotABackup { .. }))), "{refused:?}");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {

@@ -20,6 +20,20 @@ use crate::table::Table;
 const BATCH: u64 = 1000;
 
 /// A backup that can be verified and restored; [`crate::Database::backup`] writes one.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new());
+/// let (from, to) = (directory.path().join("backup"), directory.path().join("restored"));
+/// db.backup(&from)?;
+/// let mut backup = Backup::open(&from)?;
+/// assert_eq!(backup.schema(), db.schema());
+/// // Into another engine, if the options say so.
+/// backup.restore(&to, &Options::new().engine(EngineKind::NvmInp), &mut |_| {})?;
+/// assert_eq!(Database::open(&to, &Options::new())?.check()?.tuples, 2);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Backup {
     reader: Reader,

@@ -5,6 +5,18 @@ use std::fmt;
 use crate::error::Error;
 
 /// The part of the input that is in the database when loading has failed.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let lines = br#"{"table":"account","tuple":{"id":"one","owner":"Ada","balance":70}}"#;
+/// let options = LoadOptions::new("the mail");
+/// let refused = db.load(&mut &lines[..], &options, &mut |_| {}).unwrap_err();
+/// let Error::Lines(LinesError::Line { kept, .. }) = refused else { panic!("{refused}") };
+/// assert_eq!(kept, Kept::Nothing);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// Nothing; a database that was to be created is not there.
@@ -25,6 +37,19 @@ impl fmt::Display for Kept {
 }
 
 /// Lines could not be loaded.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let lines = br#"{"table":"account","tuple":{"id":1,"owner":"Ada","balance":70}}"#;
+/// let options = LoadOptions::new("the mail");
+/// let refused = db.load(&mut &lines[..], &options, &mut |_| {}).unwrap_err();
+/// let Error::Lines(LinesError::Refused { line, source, .. }) = refused else { panic!("{refused}") };
+/// assert_eq!(line, 1);
+/// assert!(matches!(*source, Error::DuplicateKey { .. }));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinesError {

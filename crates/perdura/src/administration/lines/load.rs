@@ -32,6 +32,17 @@ const LINE_LIMIT: u64 = 1 << 20;
 const WATCH_LINES: u64 = 256;
 
 /// The treatment of a tuple whose primary key is there already.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new());
+/// let lines = br#"{"table":"account","tuple":{"id":1,"owner":"Ada","balance":70}}"#;
+/// let options = LoadOptions::new("the mail").existing(Existing::Replace);
+/// db.load(&mut &lines[..], &options, &mut |_| {})?;
+/// assert_eq!(db.get(&account, &[Value::from(1)])?.unwrap().i64(2), 70);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
     /// The tuple is an error.
@@ -44,6 +55,17 @@ pub enum Existing {
 }
 
 /// Options of loading.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let lines = br#"{"table":"account","tuple":{"id":3,"owner":"Ada","balance":70}}"#;
+/// let options = LoadOptions::new("the mail").batch(100);
+/// let done = db.load(&mut &lines[..], &options, &mut |_| {})?;
+/// assert_eq!(done.tuples(), 1);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     name: String,
