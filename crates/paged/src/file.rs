@@ -36,14 +36,14 @@ impl NewFile {
 }
 
 /// Creates the file, durably but for its name.
-pub(crate) fn create<F: Files>(files: &F, new: &NewFile) -> io::Result<F::File> {
+pub(crate) fn create<F: Files>(files: &F, prefix: &str, new: &NewFile) -> io::Result<F::File> {
     if !is_page_size(new.page_bytes) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the size of a page is a power of two from 512 to 32768 bytes",
         ));
     }
-    let file = files.create(NAME)?;
+    let file = files.create(&format!("{prefix}{NAME}"))?;
     let page = |number, kind| {
         let mut page = Page::blank(new.page_bytes);
         page.format(&Format {
@@ -80,10 +80,10 @@ pub(crate) fn create<F: Files>(files: &F, new: &NewFile) -> io::Result<F::File> 
 }
 
 /// Opens the file and reads its header.
-pub(crate) fn open<F: Files>(files: &F) -> Result<(F::File, NewFile)> {
+pub(crate) fn open<F: Files>(files: &F, prefix: &str) -> Result<(F::File, NewFile)> {
     let io = |source| PagedError::Io { doing: "opening the file of pages", source };
     let damaged = |what| PagedError::DamagedPage { page: PageNo(0), what };
-    let file = files.open(NAME).map_err(io)?;
+    let file = files.open(&format!("{prefix}{NAME}")).map_err(io)?;
     let mut first = Page::blank(LEAST_PAGE_BYTES);
     let read = file.read_at(0, first.bytes_mut()).map_err(io)?;
     let contents = &first.bytes()[HEADER_BYTES..];

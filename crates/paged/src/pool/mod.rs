@@ -104,19 +104,20 @@ pub struct Pool<F: Files, T: Latching = Native> {
 }
 
 impl<F: Files, T: Latching> Pool<F, T> {
-    /// Creates a file of pages, durably: its header, a map, and the root of the catalog's tree.
+    /// Creates a file of pages whose name begins with `prefix`, durably: its header, a map, and the root of the catalog's tree.
     ///
     /// # Errors
     /// There is one, or the medium refuses.
     pub fn create(
         files: &F,
+        prefix: &str,
         new: &NewFile,
         frames: usize,
         log: Arc<dyn LogManager>,
     ) -> Result<Self> {
         let io = |source| PagedError::Io { doing: "creating the file of pages", source };
-        let file = file::create(files, new).map_err(io)?;
-        let staging = Staging::create(files, new.stamp, new.page_bytes).map_err(io)?;
+        let file = file::create(files, prefix, new).map_err(io)?;
+        let staging = Staging::create(files, prefix, new.stamp, new.page_bytes).map_err(io)?;
         files.sync_directory().map_err(io)?;
         Ok(Self::over(file, staging, new, frames, log, 0))
     }
@@ -125,10 +126,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
     ///
     /// # Errors
     /// There is none, its header is damaged, or the medium refuses.
-    pub fn open(files: &F, frames: usize, log: Arc<dyn LogManager>) -> Result<Self> {
+    pub fn open(files: &F, prefix: &str, frames: usize, log: Arc<dyn LogManager>) -> Result<Self> {
         let io = |source| PagedError::Io { doing: "opening the file of pages", source };
-        let (file, new) = file::open(files)?;
-        let mut staging = Staging::open(files, new.stamp, new.page_bytes).map_err(io)?;
+        let (file, new) = file::open(files, prefix)?;
+        let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes).map_err(io)?;
         let restored = staging.restore(&file).map_err(io)?;
         Ok(Self::over(file, staging, &new, frames, log, restored))
     }

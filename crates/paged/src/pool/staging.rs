@@ -34,15 +34,20 @@ pub(super) struct Staging<F: Files> {
 }
 
 impl<F: Files> Staging<F> {
-    pub(super) fn create(files: &F, stamp: u64, page_bytes: usize) -> io::Result<Self> {
-        let file = files.create(NAME)?;
+    pub(super) fn create(
+        files: &F,
+        prefix: &str,
+        stamp: u64,
+        page_bytes: usize,
+    ) -> io::Result<Self> {
+        let file = files.create(&format!("{prefix}{NAME}"))?;
         file.reserve((HEADER_BYTES + BATCH_PAGES * page_bytes) as u64)?;
         file.sync()?;
         Ok(Self::new(file, stamp, page_bytes))
     }
 
-    pub(super) fn open(files: &F, stamp: u64, page_bytes: usize) -> io::Result<Self> {
-        Ok(Self::new(files.open(NAME)?, stamp, page_bytes))
+    pub(super) fn open(files: &F, prefix: &str, stamp: u64, page_bytes: usize) -> io::Result<Self> {
+        Ok(Self::new(files.open(&format!("{prefix}{NAME}"))?, stamp, page_bytes))
     }
 
     fn new(file: F::File, stamp: u64, page_bytes: usize) -> Self {

@@ -31,7 +31,7 @@ use crate::recovery::{self, Restarted, Transactions, checkpoint};
 use crate::threads::Host;
 use crate::{PagedError, Result};
 
-pub use session::{RowBound, RowRange, Session};
+pub use session::{RowBound, RowRange, Session, Visit};
 
 use joints::FreeRows;
 
@@ -72,19 +72,20 @@ pub struct Store<F: Files> {
 }
 
 impl<F: Files> Store<F> {
-    /// Creates a store with these trees, durably, over a log that is empty.
+    /// Creates a store with these trees, whose files have names that begin with `prefix`, durably, over a log that is empty.
     ///
     /// # Errors
     /// There is one, or the medium refuses.
     pub fn create(
         files: &F,
+        prefix: &str,
         stamp: u64,
         log: Arc<dyn LogManager>,
         options: StoreOptions,
         trees: &[TreeNo],
     ) -> Result<Arc<Self>> {
         let new = NewFile { page_bytes: options.page_bytes, stamp };
-        let pool = Pool::create(files, &new, options.frames, Arc::clone(&log))?;
+        let pool = Pool::create(files, prefix, &new, options.frames, Arc::clone(&log))?;
         let store = Self::over(pool, log, options, TxNo(1));
         let mut transaction = store.begin();
         for tree in trees {
@@ -103,10 +104,11 @@ impl<F: Files> Store<F> {
     /// Pages or log are damaged or missing, or the medium refuses.
     pub fn open(
         files: &F,
+        prefix: &str,
         log: Arc<dyn LogManager>,
         options: StoreOptions,
     ) -> Result<(Arc<Self>, Restarted)> {
-        let pool = Pool::open(files, options.frames, Arc::clone(&log))?;
+        let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
         let transactions = Transactions::new();
         let restarted = recovery::restart(&*log, &transactions, &pool)?;
         let store = Self::over(pool, log, options, TxNo(restarted.greatest.0 + 1));

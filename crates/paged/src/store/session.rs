@@ -56,6 +56,9 @@ impl RowRange<'_> {
     }
 }
 
+/// Whoever is shown the keys and rows of a scan; it returns whether it wants the next one.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
+
 /// The least bytes that are greater than all that begin with these; `None` if there are none.
 fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = prefix.to_vec();
@@ -233,7 +236,7 @@ impl<F: Files> Session<F> {
         tree: TreeNo,
         range: &RowRange<'_>,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+        visit: Visit<'_>,
     ) -> Result<()> {
         self.locks.lock(Name::Table(tree), Mode::IntentShared)?;
         let store = Arc::clone(&self.store);
@@ -253,7 +256,7 @@ impl<F: Files> Session<F> {
         on: &Tree<'_, F>,
         range: &RowRange<'_>,
         batch: &mut Batch,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+        visit: Visit<'_>,
     ) -> Result<()> {
         let from = match range.low {
             RowBound::Unbounded => Bound::Unbounded,
@@ -280,7 +283,7 @@ impl<F: Files> Session<F> {
         on: &Tree<'_, F>,
         range: &RowRange<'_>,
         batch: &mut Batch,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+        visit: Visit<'_>,
     ) -> Result<()> {
         let top = match range.high {
             RowBound::Unbounded => None,
@@ -313,7 +316,7 @@ impl<F: Files> Session<F> {
         from: Bound<'_>,
         range: &RowRange<'_>,
         batch: &mut Batch,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+        visit: Visit<'_>,
     ) -> Result<()> {
         let mut scan = on.scan(direction, from);
         loop {

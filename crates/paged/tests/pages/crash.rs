@@ -18,7 +18,7 @@ fn fresh(page_bytes: usize, log: &Arc<TestLog>, frames: usize) -> (RecordingFile
     let files = RecordingFiles::new();
     drop(create(&files, page_bytes, 8));
     // Nothing was written but the file's begin.
-    let pool = Pool::open(&files, frames, log.clone()).unwrap();
+    let pool = Pool::open(&files, "", frames, log.clone()).unwrap();
     (files, pool)
 }
 
@@ -134,7 +134,7 @@ fn a_killed_process_leaves_what_the_log_brings_back() {
         assert!((records.len()) < run.log.records().len(), "some records are lost");
         let files = RecordingFiles::from_image(run.files.image());
         let log = TestLog::of(records.clone());
-        let pool = Pool::open(&files, 8, log).unwrap();
+        let pool = Pool::open(&files, "", 8, log).unwrap();
         redo(&pool, &records);
         undo_losers(&pool, &records);
         assert_same(&pool, &model_at(&run, durable), &format!("seed {seed}, killed"));
@@ -178,7 +178,7 @@ fn a_log_that_ends_anywhere_leaves_a_whole_tree() {
 fn a_page_is_written_after_its_log() {
     let run = run(46, 512, 400);
     let files = RecordingFiles::from_image(run.files.image());
-    let pool: TestPool = Pool::open(&files, 8, TestLog::of(Vec::new())).unwrap();
+    let pool: TestPool = Pool::open(&files, "", 8, TestLog::of(Vec::new())).unwrap();
     let durable = run.log.durable();
     let pages = files.image()["pages"].len() / 512;
     let newest =

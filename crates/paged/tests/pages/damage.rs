@@ -28,7 +28,7 @@ fn filled(seed: u64) -> (BTreeMap<String, Vec<u8>>, Model) {
 }
 
 fn open(image: BTreeMap<String, Vec<u8>>) -> Result<TestPool, PagedError> {
-    Pool::open(&RecordingFiles::from_image(image), 16, TestLog::of(Vec::new()))
+    Pool::open(&RecordingFiles::from_image(image), "", 16, TestLog::of(Vec::new()))
 }
 
 #[test]

@@ -150,7 +150,7 @@ pub(crate) fn create(
 ) -> (Arc<TestLog>, TestPool) {
     let log = TestLog::of(Vec::new());
     let new = NewFile { page_bytes, stamp: STAMP };
-    let pool = Pool::create(files, &new, frames, log.clone()).expect("created");
+    let pool = Pool::create(files, "", &new, frames, log.clone()).expect("created");
     let mut chain = Chain { tx: TxNo(1), ..Chain::default() };
     pool.create_tree(&mut chain, TREE).expect("a tree");
     log.commit(&mut chain).expect("committed");

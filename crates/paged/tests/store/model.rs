@@ -1,5 +1,7 @@
 //! Random transactions against a model: commits, aborts, savepoints, and openings after a kill.
 
+use std::collections::btree_map::Entry;
+
 use paged::PagedError;
 use paged::store::{RowBound, RowRange};
 use paged::tree::Direction;
@@ -32,11 +34,14 @@ fn step(random: &mut StdRng, session: &mut TestSession, models: &mut [Model; 2])
         0..4 => {
             let row = row(random);
             let done = session.insert(tree, &key, &row);
-            if model.contains_key(&key) {
-                assert!(matches!(done, Err(PagedError::Duplicate)), "{done:?}");
-            } else {
-                done.expect("inserted");
-                model.insert(key, row);
+            match model.entry(key) {
+                Entry::Occupied(_) => {
+                    assert!(matches!(done, Err(PagedError::Duplicate)), "{done:?}");
+                }
+                Entry::Vacant(vacant) => {
+                    done.expect("inserted");
+                    vacant.insert(row);
+                }
             }
         }
         4..6 => {

@@ -44,7 +44,7 @@ fn log_options(partition_bytes: u64) -> CentralOptions {
 pub(crate) fn create(files: &RecordingFiles, frames: usize, partition: u64) -> Arc<TestStore> {
     let log: Central<_, Host> =
         Central::create(files, "log-", log_options(partition), Arc::default()).expect("a log");
-    Store::create(files, 77, Arc::new(log), options(frames), &TREES).expect("a store")
+    Store::create(files, "", 77, Arc::new(log), options(frames), &TREES).expect("a store")
 }
 
 pub(crate) fn open(
@@ -55,7 +55,7 @@ pub(crate) fn open(
     let log: Central<_, Host> =
         Central::open(files, "log-", log_options(partition), Arc::default())?;
     let log: Arc<dyn LogManager> = Arc::new(log);
-    Ok(Store::open(files, log, options(frames))?.0)
+    Ok(Store::open(files, "", log, options(frames))?.0)
 }
 
 /// All rows of a tree, in a transaction of their own.
