@@ -1,4 +1,4 @@
-//! What a struct and its attributes declare.
+//! The declaration of a struct and its attributes.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -75,7 +75,7 @@ impl Errors {
     }
 }
 
-/// What stands at the struct.
+/// The attributes at the struct.
 struct OfStruct {
     name: Once<LitStr>,
     key: Once<(Span, Vec<Ident>)>,
@@ -83,7 +83,7 @@ struct OfStruct {
     inline: Once<()>,
 }
 
-/// What stands at a field.
+/// The attributes at a field.
 struct OfField {
     key: Once<()>,
     max: Once<LitInt>,

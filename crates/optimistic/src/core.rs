@@ -36,9 +36,9 @@ pub(crate) struct Core {
     catalog: Arc<Catalog>,
     flaw: Option<Flaw>,
     done: Option<u64>,
-    /// How many transactions have changed something.
+    /// The number of transactions that have changed something.
     pub(crate) time: u64,
-    /// When each key was changed last; 0 if it was not since the partition was opened.
+    /// The time at which each key was changed last; 0 if it was not since the partition was opened.
     versions: HashMap<Name, u64>,
     /// Acknowledged, and not done yet.
     late: Vec<Change>,
@@ -48,13 +48,13 @@ fn conflict<T>() -> Result<T, EngineError> {
     Err(EngineError::Conflict { reason: ConflictReason::Validation })
 }
 
-/// Whether a failure says that there is such a key, or is not.
+/// Returns true if a failure says that there is such a key, or is not.
 pub(crate) fn is_about_a_key(error: &EngineError) -> bool {
     use StorageError::{DuplicateKey, MissingKey};
     matches!(error, EngineError::Storage(DuplicateKey { .. } | MissingKey { .. }))
 }
 
-/// Whether a failure says that another tuple has what is unique.
+/// Returns true if a failure says that another tuple has what is unique.
 pub(crate) fn is_about_an_index(error: &EngineError) -> bool {
     matches!(error, EngineError::Storage(StorageError::NotUnique { .. }))
 }

@@ -11,7 +11,7 @@ pub enum Flaw {
     NonRepeatableRead,
     /// Scans are not validated.
     Phantom,
-    /// Whoever reads does not undo what another transaction has done in the inner engine.
+    /// A reader does not undo what another transaction has done in the inner engine.
     DirtyRead,
     /// A commit is made in two parts, between which others are let in, and nothing is validated.
     DirtyWrite,
@@ -34,10 +34,10 @@ impl Flaw {
     ];
 }
 
-/// Where a thread is with the engine's lock.
+/// The place of a thread with the engine's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
-    /// It is going to take it.
+    /// The thread is going to take it.
     Before,
     /// Another one has it.
     Taken,

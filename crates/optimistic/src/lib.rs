@@ -73,14 +73,14 @@ impl Optimistic {
         Self { isolation: Isolation::Serializable, flaw: None, hook: None }
     }
 
-    /// It gives no more than snapshot isolation.
+    /// Makes it give no more than snapshot isolation.
     #[must_use]
     pub fn on_snapshots(mut self) -> Self {
         self.isolation = Isolation::Snapshot;
         self
     }
 
-    /// It leaves out a step.
+    /// Makes it leave out a step.
     #[must_use]
     pub fn with(mut self, flaw: Flaw) -> Self {
         self.flaw = Some(flaw);

@@ -18,7 +18,7 @@ pub(crate) struct Open {
     pub(crate) names: Vec<Name>,
     /// The keys that are written.
     pub(crate) written: HashSet<Name>,
-    /// How many writes there were at each savepoint.
+    /// The number of writes at each savepoint.
     pub(crate) savepoints: Savepoints<usize>,
     /// All that was read was still so at this time.
     pub(crate) valid_at: u64,

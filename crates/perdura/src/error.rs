@@ -143,7 +143,7 @@ pub enum Error {
     WrongRows {
         /// The type.
         rows: String,
-        /// How the table differs from what the type declares: the first few places.
+        /// The first few differences between the table and what the type declares.
         differs: String,
     },
     /// The directory with the engine's files is not there, and so the data are not.

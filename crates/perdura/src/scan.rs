@@ -138,7 +138,7 @@ impl<'a> Scan<'a> {
         self.limit
     }
 
-    /// Whether some columns are named.
+    /// Returns true if some columns are named.
     pub(crate) fn names_columns(&self) -> bool {
         self.columns.is_some()
     }
