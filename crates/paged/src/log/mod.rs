@@ -14,6 +14,7 @@
 //!    why nobody has seen what is missing.
 
 pub mod central;
+pub mod nv;
 pub mod record;
 
 use std::fmt::Debug;
@@ -36,7 +37,7 @@ pub enum Kind {
     Commit = 3,
     /// The transaction is being undone.
     Abort = 4,
-    /// The transaction is over: undone, or committed and acknowledged.
+    /// The transaction is undone, and over. One that is committed needs none.
     End = 5,
     /// The begin of a checkpoint.
     CheckpointBegin = 6,
@@ -92,8 +93,12 @@ pub struct Chain {
     pub last: Lsn,
     /// The bytes of its records.
     pub used: u64,
+    /// The number of its records.
+    pub records: u64,
     /// The bytes set aside for undoing it.
     pub aside: u64,
+    /// The number of records set aside for undoing it, where the manager counts them.
+    pub aside_records: u64,
     /// The bytes set aside by [`LogManager::reserve`] for what it appends next.
     pub ahead: u64,
 }

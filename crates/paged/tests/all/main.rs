@@ -3,5 +3,6 @@
 mod central;
 mod central_crash;
 mod locks;
+mod nv;
 mod recovery;
 mod toy;

@@ -353,11 +353,10 @@ impl<F: Files, T: Threads> Central<F, T> {
         Ok(())
     }
 
-    /// Gives back what a chain had set aside, but `kept` bytes.
-    fn give_back(&self, state: &mut State, chain: &mut Chain, kept: u64) {
-        let kept = kept.min(chain.aside);
-        state.aside -= chain.aside - kept + chain.ahead;
-        (chain.aside, chain.ahead) = (kept, 0);
+    /// Gives back everything that a chain had set aside.
+    fn give_back(&self, state: &mut State, chain: &mut Chain) {
+        state.aside -= chain.aside + chain.ahead;
+        (chain.aside, chain.ahead) = (0, 0);
         self.wake_for_room(state);
     }
 
@@ -433,16 +432,13 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         chain.aside = chain.aside + more - taken;
         chain.ahead -= ahead;
         chain.used += bytes;
+        chain.records += 1;
         chain.last = lsn;
         if chain.first == Lsn::NONE {
             chain.first = lsn;
         }
-        if of_transaction {
-            match record.kind {
-                Kind::Commit => self.give_back(&mut state, chain, HEADER_BYTES as u64),
-                Kind::End => self.give_back(&mut state, chain, 0),
-                _ => {}
-            }
+        if of_transaction && matches!(record.kind, Kind::Commit | Kind::End) {
+            self.give_back(&mut state, chain);
         }
         let before = state.appended - state.at_checkpoint;
         state.appended += bytes;

@@ -1,0 +1,34 @@
+//! Flush-on-insert (P2 4.3): the object is durable in its place before anything else happens.
+
+use std::sync::atomic::Ordering;
+
+use pm::{Memory, Off, Range};
+
+use super::super::record::{self, HEADER_BYTES, Placed};
+use super::super::{Chain, Record};
+use super::NvLog;
+use crate::ids::Lsn;
+use crate::threads::Threads;
+
+impl<M: Memory, T: Threads> NvLog<M, T> {
+    /// Puts a record into the log, for which there is room.
+    ///
+    /// 1. The object gets its place, then its LSN, and is made in DRAM.
+    /// 2. It is copied to its place and flushed; the entry is set and flushed.
+    /// 3. One fence: the checksum tells whether an entry was durable before its object.
+    pub(super) fn insert(&self, chain: &Chain, record: &Record<'_>, bytes: u64) -> Lsn {
+        let mut lane = self.segments.lane();
+        let place = self.segments.place(&mut lane, bytes);
+        let lsn = Lsn(self.next.fetch_add(1, Ordering::AcqRel));
+        self.segments.placed(&mut lane, lsn);
+        let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart };
+        lane.object.clear();
+        record::encode(&mut lane.object, &placed, record, None);
+        let used = HEADER_BYTES + record.payload.len();
+        self.memory.copy(Off::new(place), &lane.object[..used]);
+        self.memory.flush(Range::new(place, used as u64));
+        self.ring.set(lsn, place);
+        self.memory.fence();
+        lsn
+    }
+}

@@ -1,0 +1,197 @@
+//! Log objects, and the segments in which they lie.
+//!
+//! An object is a [record](super::super::record) at the begin of a line. A segment is lent to a lane,
+//! filled, and free again when the head has passed its newest object.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use pm::{LINE_BYTES, Memory, Off, Range};
+
+use super::super::record::{self, Decoded, HEADER_BYTES};
+use crate::ids::Lsn;
+
+/// Objects begin at multiples of this, and take as many bytes.
+pub(super) const ALIGN: u64 = LINE_BYTES;
+
+/// The bytes that an object with such a payload takes.
+pub(super) fn bytes(payload: usize) -> u64 {
+    ((HEADER_BYTES + payload) as u64).next_multiple_of(ALIGN)
+}
+
+/// A sound object.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) read: Decoded,
+    /// The whole record.
+    pub(super) bytes: Vec<u8>,
+    pub(super) range: Range,
+}
+
+/// Reads the object at a place that is followed by `limit` bytes of its segment.
+pub(super) fn read<M: Memory>(memory: &M, place: u64, limit: u64) -> Option<Found> {
+    let mut header = [0; HEADER_BYTES];
+    memory.read_into(Off::new(place), &mut header).ok()?;
+    let length = record::bytes_of(&header);
+    if length < HEADER_BYTES || length as u64 > limit {
+        return None;
+    }
+    let mut bytes = vec![0; length];
+    memory.read_into(Off::new(place), &mut bytes).ok()?;
+    let read = record::decode(&bytes)?;
+    Some(Found { read, bytes, range: Range::new(place, length as u64) })
+}
+
+/// A segment that is lent to a lane.
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    segment: usize,
+    used: u64,
+    last: Lsn,
+}
+
+thread_local! {
+    /// The number of the lane that the thread tries first.
+    static OWN: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
+}
+
+/// A way for a thread to append beside others.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    lent: Option<Lent>,
+    /// The object that is made: in DRAM first, and used again.
+    pub(super) object: Vec<u8>,
+}
+
+/// A segment that was filled.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filled {
+    segment: usize,
+    used: u64,
+    last: Lsn,
+}
+
+#[derive(Debug, Default)]
+struct Unlent {
+    free: Vec<usize>,
+    /// Segments that a restart has found half full: they are lent first.
+    begun: Vec<Lent>,
+    filled: Vec<Filled>,
+}
+
+/// All segments.
+#[derive(Debug)]
+pub(super) struct Segments {
+    ranges: Vec<Range>,
+    lanes: Vec<Mutex<Lane>>,
+    unlent: Mutex<Unlent>,
+    /// The segments in which objects were found, by number.
+    found: Vec<Filled>,
+}
+
+impl Segments {
+    pub(super) fn new(ranges: &[Range], lanes: usize) -> Self {
+        let mut ranges = ranges.to_vec();
+        ranges.sort_by_key(|range| range.start);
+        let unlent = Unlent { free: (0..ranges.len()).collect(), ..Unlent::default() };
+        Self {
+            lanes: std::iter::repeat_with(Mutex::default).take(lanes).collect(),
+            unlent: Mutex::new(unlent),
+            found: vec![Filled::default(); ranges.len()],
+            ranges,
+        }
+    }
+
+    fn segment_of(&self, place: u64) -> Option<usize> {
+        let segment = self.ranges.partition_point(|range| range.end() <= place);
+        self.ranges.get(segment).is_some_and(|range| range.start <= place).then_some(segment)
+    }
+
+    /// The bytes from a place to the end of its segment, if it lies in one.
+    pub(super) fn limit(&self, place: u64) -> Option<u64> {
+        Some(self.ranges[self.segment_of(place)?].end() - place)
+    }
+
+    /// Notes an object that a restart has found.
+    pub(super) fn found(&mut self, range: Range, lsn: Lsn) {
+        if let Some(segment) = self.segment_of(range.start) {
+            let end = range.end().next_multiple_of(ALIGN) - self.ranges[segment].start;
+            let found = &mut self.found[segment];
+            (found.used, found.last) = (found.used.max(end), found.last.max(lsn));
+        }
+    }
+
+    /// Parts the free segments from those with objects, and these by whether a record of the largest
+    /// size still fits. Returns the bytes up to the newest object of each.
+    pub(super) fn sort_out(&mut self, record_bytes: u64) -> u64 {
+        let mut unlent = Unlent::default();
+        let mut bytes = 0;
+        for (segment, found) in self.found.iter().enumerate() {
+            let Filled { used, last, .. } = *found;
+            bytes += used;
+            if used == 0 {
+                unlent.free.push(segment);
+            } else if used + record_bytes <= self.ranges[segment].len {
+                unlent.begun.push(Lent { segment, used, last });
+            } else {
+                unlent.filled.push(Filled { segment, used, last });
+            }
+        }
+        self.unlent = Mutex::new(unlent);
+        bytes
+    }
+
+    /// A lane that no other thread uses now, or that of the first to be done with it.
+    pub(super) fn lane(&self) -> MutexGuard<'_, Lane> {
+        let own = OWN.with(|own| *own) % self.lanes.len();
+        let (before, from) = self.lanes.split_at(own);
+        let free = from.iter().chain(before).find_map(Mutex::try_lock);
+        free.unwrap_or_else(|| self.lanes[own].lock())
+    }
+
+    /// The place of a new object. There is room: it was set aside.
+    pub(super) fn place(&self, lane: &mut Lane, bytes: u64) -> u64 {
+        let full = lane.lent.is_none_or(|lent| self.ranges[lent.segment].len - lent.used < bytes);
+        if full {
+            let mut unlent = self.unlent.lock();
+            if let Some(lent) = lane.lent.take() {
+                let Lent { segment, used, last } = lent;
+                unlent.filled.push(Filled { segment, used, last });
+            }
+            let begun = unlent.begun.pop();
+            lane.lent = Some(begun.unwrap_or_else(|| {
+                let segment = unlent.free.pop().expect("room was set aside");
+                Lent { segment, used: 0, last: Lsn::NONE }
+            }));
+        }
+        let lent = lane.lent.as_mut().expect("a segment was lent");
+        let place = self.ranges[lent.segment].start + lent.used;
+        lent.used += bytes;
+        place
+    }
+
+    /// Notes the LSN of the newest object of a lane.
+    pub(super) fn placed(&self, lane: &mut Lane, lsn: Lsn) {
+        let lent = lane.lent.as_mut().expect("a segment was lent");
+        lent.last = lent.last.max(lsn);
+    }
+
+    /// Frees the filled segments whose objects all lie before `keep`; returns the bytes of these.
+    pub(super) fn free_before(&self, keep: Lsn) -> u64 {
+        let mut unlent = self.unlent.lock();
+        let Unlent { free, filled, .. } = &mut *unlent;
+        let mut bytes = 0;
+        filled.retain(|one| {
+            let passed = one.last < keep;
+            if passed {
+                free.push(one.segment);
+                bytes += one.used;
+            }
+            !passed
+        });
+        bytes
+    }
+}

@@ -1,0 +1,443 @@
+//! The NV log: what it keeps across power cuts, which flushes and fences it needs, its room.
+//!
+//! A note `thread << 32 | n` in a trace says: `n` records of this thread are acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use paged::ids::{Lsn, PageNo, TxNo};
+use paged::log::nv::{NvLog, NvOptions, NvPlaces};
+use paged::log::{Chain, Kind, LogManager, Logged, Record};
+use paged::threads::{Baton, Host, Threads, Waiter};
+use paged::{PagedError, Result};
+use pm::{Event, Memory, Off, Range, Recording, Replay, Trace};
+
+type Log<T = Host> = NvLog<Recording, T>;
+
+const ENTRIES: u64 = 64;
+const SEGMENT: u64 = 2048;
+const SEGMENTS: u64 = 16;
+const LIMIT: u64 = 1 << 20;
+
+fn options() -> NvOptions {
+    NvOptions {
+        record_bytes: 512,
+        lanes: 4,
+        checkpoint_records: 24,
+        room_wait: Duration::from_secs(1),
+    }
+}
+
+fn places() -> NvPlaces {
+    let ring = Range::new(4096, ENTRIES * 8);
+    let segments = (0..SEGMENTS).map(|n| Range::new(8192 + n * SEGMENT, SEGMENT)).collect();
+    NvPlaces { head: Off::new(64), ring, segments }
+}
+
+fn memory() -> Recording {
+    let memory = Recording::new(LIMIT).unwrap();
+    memory.grow(8192 + SEGMENTS * SEGMENT).unwrap();
+    memory
+}
+
+fn create(memory: &Recording) -> Log {
+    NvLog::create(memory.clone(), &places(), 7, options(), Arc::default())
+}
+
+fn open(memory: &Recording) -> Result<Log> {
+    NvLog::open(memory.clone(), &places(), 7, options(), Arc::default())
+}
+
+fn change(payload: &[u8]) -> Record<'_> {
+    Record { page: PageNo(3), page_before: Lsn(4), payload, ..Record::bare(Kind::Change) }
+}
+
+/// The bytes of the `number`-th record of a thread.
+fn payload(thread: u64, number: u64, generation: u8) -> Vec<u8> {
+    let mut payload = vec![thread as u8, number as u8, generation];
+    payload.extend(
+        (0..number * 37 % 200).map(|at| (at * 7 + number + thread * 31) as u8 ^ generation),
+    );
+    payload
+}
+
+fn records(log: &dyn LogManager) -> Vec<Logged> {
+    let mut found = Vec::new();
+    log.scan(log.start(), &mut |record| {
+        found.push(record);
+        Ok(())
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn an_appended_record_is_durable_and_read_again() {
+    let memory = memory();
+    let log = create(&memory);
+    let mut chain = Chain::new(TxNo(5));
+    let lsns: Vec<Lsn> = (0..8)
+        .map(|n| log.append(&mut chain, &change(&vec![n; 60 * n as usize])).unwrap())
+        .collect();
+    assert_eq!(lsns, (1..9).map(Lsn).collect::<Vec<_>>());
+    assert_eq!((log.durable(), log.end()), (Lsn(8), Lsn(9)));
+    let check = |log: &Log| {
+        for (n, lsn) in lsns.iter().enumerate() {
+            let read = log.read(*lsn).unwrap();
+            assert_eq!((read.payload, read.tx), (vec![n as u8; 60 * n], TxNo(5)));
+            assert_eq!(read.prev, n.checked_sub(1).map_or(Lsn::NONE, |before| lsns[before]));
+        }
+        assert!(log.read(Lsn(9)).is_err() && log.read(Lsn(1 + ENTRIES)).is_err());
+    };
+    check(&log);
+    drop(log);
+    let log = open(&memory).unwrap();
+    check(&log);
+    assert_eq!(log.end(), Lsn(9));
+    assert_eq!(records(&log).len(), 8);
+}
+
+#[test]
+fn the_ring_and_the_segments_are_used_round_after_round() {
+    let memory = memory();
+    let mut log = create(&memory);
+    let mut kept: Vec<(Lsn, usize)> = Vec::new();
+    for round in 0..1000_u64 {
+        let bytes = (round * 97 % 440) as usize;
+        let lsn = log.append(&mut Chain::default(), &change(&vec![round as u8; bytes])).unwrap();
+        kept.push((lsn, bytes));
+        if round % 13 == 12 {
+            log.truncate(lsn, lsn).unwrap();
+            kept.retain(|(at, _)| *at >= lsn);
+        }
+        if round % 7 == 3 {
+            // Again and again: a restart leaves no segment half used for ever.
+            drop(log);
+            log = open(&memory).unwrap();
+            let found: Vec<_> =
+                records(&log).iter().map(|read| (read.lsn, read.payload.len())).collect();
+            assert_eq!(found, kept, "round {round}");
+        }
+    }
+    assert!(log.end() > Lsn(10 * ENTRIES), "more than ten rounds");
+}
+
+#[test]
+fn a_full_log_lets_every_transaction_be_undone() {
+    for bytes in [0_usize, 40, 150, 430] {
+        let log = create(&memory());
+        let mut chains: Vec<Chain> = (1..=5).map(|tx| Chain::new(TxNo(tx))).collect();
+        let mut changes = Vec::new();
+        let refused = 'full: loop {
+            for (number, chain) in chains.iter_mut().enumerate() {
+                match log.append(chain, &change(&vec![9; bytes])) {
+                    Ok(_) => changes.push(number),
+                    Err(error) => break 'full error,
+                }
+            }
+        };
+        assert!(matches!(refused, PagedError::LogFull { .. }), "{refused}");
+        assert!(changes.len() > 8, "{}", changes.len());
+        log.append(&mut Chain::default(), &Record::bare(Kind::CheckpointBegin)).unwrap();
+        while let Some(number) = changes.pop() {
+            let payload = vec![9; bytes];
+            let undo = Record { kind: Kind::Compensation, ..change(&payload) };
+            log.append(&mut chains[number], &undo).unwrap();
+        }
+        for chain in &mut chains {
+            log.append(chain, &Record::bare(Kind::Abort)).unwrap();
+            log.append(chain, &Record::bare(Kind::End)).unwrap();
+            assert_eq!((chain.aside, chain.ahead), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_transaction_over_half_of_the_log_is_refused() {
+    let log = create(&memory());
+    let mut chain = Chain::new(TxNo(1));
+    let refused = loop {
+        if let Err(error) = log.append(&mut chain, &change(&[9; 10])) {
+            break error;
+        }
+    };
+    assert!(matches!(refused, PagedError::TransactionTooLarge { .. }), "{refused}");
+    let refused = log.append(&mut chain, &change(&[9; 449])).unwrap_err();
+    assert!(matches!(refused, PagedError::TooLarge { bytes: 576, most: 512, .. }), "{refused}");
+}
+
+#[test]
+fn writers_wait_while_a_checkpoint_makes_room() {
+    for seed in 0..20 {
+        let baton = Arc::new(Baton::new(seed));
+        let log: Log<Baton> = NvLog::create(memory(), &places(), 7, options(), Arc::clone(&baton));
+        let daemon = Arc::new(Waiter::default());
+        log.attend(Arc::clone(&daemon));
+        let (left, freed) = (AtomicU64::new(3), AtomicU64::new(0));
+        baton.run(4, |thread| {
+            if thread == 3 {
+                while left.load(Ordering::Relaxed) > 0 {
+                    baton.park(&daemon, Some(baton.now() + Duration::from_millis(5)));
+                    if log.is_due() {
+                        let begin = Record::bare(Kind::CheckpointBegin);
+                        let start = log.append(&mut Chain::default(), &begin).unwrap();
+                        log.truncate(start, start).unwrap();
+                        freed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                return;
+            }
+            for round in 0..60 {
+                let mut chain = Chain::new(TxNo(thread as u64 * 1000 + round + 1));
+                log.reserve(&mut chain, 300).unwrap();
+                log.append(&mut chain, &change(&[7; 200])).unwrap();
+                let at = log.commit(&mut chain).unwrap();
+                assert!(log.durable() >= at);
+            }
+            left.fetch_sub(1, Ordering::Relaxed);
+            baton.wake(&daemon);
+        });
+        assert!(freed.load(Ordering::Relaxed) >= 4, "360 records are many times the ring");
+    }
+}
+
+#[test]
+fn the_log_of_another_database_is_refused() {
+    let memory = memory();
+    drop(create(&memory));
+    let refused = |stamp, places: &NvPlaces| -> String {
+        let host = Arc::new(Host::default());
+        NvLog::open(memory.clone(), places, stamp, options(), host).unwrap_err().to_string()
+    };
+    assert!(refused(8, &places()).contains("another database"));
+    let mut fewer = places();
+    fewer.segments.pop();
+    assert!(refused(7, &fewer).contains("another database"));
+    memory.store(Off::new(64), 1);
+    assert!(refused(7, &places()).contains("damaged"));
+}
+
+/// TPC-B's four changes and a commit (P2-F12): one fence a record.
+#[test]
+fn a_transaction_of_four_changes_has_five_fences() {
+    let memory = memory();
+    let log = create(&memory);
+    memory.start();
+    let mut chain = Chain::new(TxNo(1));
+    for _ in 0..4 {
+        log.append(&mut chain, &change(&[1; 128])).unwrap();
+    }
+    log.commit(&mut chain).unwrap();
+    let counters = memory.stop().counters();
+    assert_eq!((counters.fences, counters.flushed_lines), (5, 4 * 4 + 2));
+}
+
+/// The notes before an event: for each thread the number of its acknowledged records.
+fn acknowledged(trace: &Trace, position: usize) -> BTreeMap<u64, u64> {
+    let notes = trace.events[..position].iter().filter_map(|recorded| match recorded.event {
+        Event::Note(note) => Some((note >> 32, note & u64::from(u32::MAX))),
+        _ => None,
+    });
+    notes.collect()
+}
+
+#[derive(Default, Debug)]
+struct Explored {
+    states: u64,
+    failures: u64,
+    holes: u64,
+    first: Option<String>,
+}
+
+/// Opens each state of a trace, from the first note on, and checks what is found.
+fn explore(trace: &Trace, bound: u64) -> Explored {
+    let mut explored = Explored::default();
+    let mut replay = Replay::new(trace);
+    while let Some(point) = replay.next_point() {
+        let position = point.position;
+        let promised = acknowledged(trace, position);
+        let mut check = |image: &[u8]| -> std::result::Result<(), String> {
+            if promised.is_empty() {
+                return Ok(());
+            }
+            let memory = Recording::from_image(image, LIMIT).unwrap();
+            let log = open(&memory).map_err(|error| error.to_string())?;
+            let found = records(&log);
+            let (mut newest, mut last): (BTreeMap<u64, u64>, _) =
+                (BTreeMap::new(), Lsn(log.start().0 - 1));
+            for record in found.iter().filter(|record| record.kind == Kind::Change) {
+                explored.holes += record.lsn.0 - last.0 - 1;
+                if record.payload[2] == OLD {
+                    return Err(format!("{record:?} is of an earlier log"));
+                }
+                last = record.lsn;
+                let (thread, number) = (u64::from(record.payload[0]), u64::from(record.payload[1]));
+                if record.payload != payload(thread, number, record.payload[2]) {
+                    return Err(format!("{record:?} was never appended"));
+                }
+                if let Some(before) = newest.insert(thread, number)
+                    && number != before + 1
+                {
+                    return Err(format!("thread {thread}: {number} behind {before}"));
+                }
+            }
+            for (thread, count) in &promised {
+                let next = newest.get(thread).map_or(0, |newest| newest + 1);
+                if next < *count {
+                    return Err(format!("thread {thread}: {next} records of {count}"));
+                }
+            }
+            let at = log.append(&mut Chain::default(), &change(&payload(99, 1, 1)));
+            let at = at.map_err(|error| error.to_string())?;
+            drop(log);
+            let again = records(&open(&memory).map_err(|error| error.to_string())?);
+            if again.len() != found.len() + 1 || again.last().is_none_or(|last| last.lsn != at) {
+                return Err("what was appended after a restart is not there".into());
+            }
+            Ok(())
+        };
+        let mut states = 0;
+        let (mut failures, mut first) = (0, None);
+        point.for_each_state(bound, 42, |image| {
+            states += 1;
+            if let Err(why) = check(image) {
+                failures += 1;
+                first.get_or_insert(format!("before event {position}: {why}"));
+            }
+        });
+        explored.states += states;
+        explored.failures += failures;
+        explored.first = explored.first.take().or(first);
+    }
+    explored
+}
+
+/// The generation of an earlier log in the same memory.
+const OLD: u8 = 3;
+
+/// One thread, several rounds of the ring, truncations.
+fn trace_of_one() -> Trace {
+    let memory = memory();
+    let old: Log = NvLog::create(memory.clone(), &places(), 8, options(), Arc::default());
+    for number in 0..50 {
+        old.append(&mut Chain::default(), &change(&payload(0, number, OLD))).unwrap();
+    }
+    drop(old);
+    memory.start();
+    let log = create(&memory);
+    memory.note(0);
+    for number in 0..150 {
+        let at = log.append(&mut Chain::default(), &change(&payload(0, number, 0))).unwrap();
+        memory.note(number + 1);
+        if number % 20 == 19 {
+            log.truncate(at, at).unwrap();
+        }
+    }
+    memory.stop()
+}
+
+#[test]
+fn every_acknowledged_record_survives_a_power_cut() {
+    let explored = explore(&trace_of_one(), 40);
+    println!("{} states", explored.states);
+    assert_eq!(explored.first, None);
+    assert!(explored.states > 3_000);
+}
+
+#[test]
+fn every_flush_and_every_fence_left_out_is_noticed() {
+    let trace = trace_of_one();
+    for site in trace.flush_sites() {
+        let explored = explore(&trace.without_flushes_of(site), 12);
+        println!("flush {site}: {:?}", explored.first);
+        let unseen = NEEDED_NOT.iter().any(|file| site.file().ends_with(file));
+        assert!(explored.failures > 0 || unseen, "flush {site}");
+    }
+    for site in trace.fence_sites() {
+        let explored = explore(&trace.without_fences_of(site), 12);
+        println!("fence {site}: {:?}", explored.first);
+        let unseen = NEEDED_NOT.iter().any(|file| site.file().ends_with(file));
+        assert!(explored.failures > 0 || unseen, "fence {site}");
+    }
+}
+
+/// The clearing of entries that the head has passed: their round's number makes up for it.
+const NEEDED_NOT: [&str; 1] = ["ring.rs"];
+
+#[test]
+fn threads_that_append_at_once_leave_holes_that_nobody_has_seen() {
+    let (mut states, mut holes) = (0, 0);
+    for seed in 0..12 {
+        let baton = Arc::new(Baton::new(seed));
+        let memory = memory();
+        let hooked = Arc::clone(&baton);
+        memory.call_before_each(move |_| hooked.point());
+        memory.start();
+        let log: Log<Baton> =
+            NvLog::create(memory.clone(), &places(), 7, options(), Arc::clone(&baton));
+        memory.note(0);
+        baton.run(3, |thread| {
+            pm::record_as(Some(thread as u32));
+            for number in 0..6 {
+                let payload = payload(thread as u64, number, 0);
+                log.append(&mut Chain::default(), &change(&payload)).unwrap();
+                memory.note((thread as u64) << 32 | (number + 1));
+            }
+        });
+        let explored = explore(&memory.stop(), 60);
+        assert_eq!(explored.first, None, "seed {seed}");
+        states += explored.states;
+        holes += explored.holes;
+    }
+    println!("{states} states, {holes} holes");
+    assert!(states > 2_000 && holes > 50);
+}
+
+/// Two records reach their places in part; their LSNs are given again after a restart.
+#[test]
+fn a_record_that_was_lost_does_not_come_back_when_its_lsn_is_given_again() {
+    let memory = memory();
+    memory.start();
+    let log = create(&memory);
+    log.append(&mut Chain::default(), &change(&payload(0, 0, 0))).unwrap();
+    memory.note(1);
+    log.append(&mut Chain::default(), &change(&payload(0, 1, 0))).unwrap();
+    let mut trace = memory.stop();
+    let last = trace.events.iter().rposition(|r| matches!(r.event, Event::Fence)).unwrap();
+    trace.events.truncate(last);
+    let (mut states, mut lost) = (0, 0);
+    let mut replay = Replay::new(&trace);
+    while let Some(point) = replay.next_point() {
+        if point.last_note != Some(1) {
+            continue;
+        }
+        point.for_each_state(200, 1, |image| {
+            let memory = Recording::from_image(image, LIMIT).unwrap();
+            memory.start();
+            let log = open(&memory).unwrap();
+            let old = records(&log).len();
+            lost += u64::from(old == 1);
+            memory.note(1);
+            for number in old as u64..4 {
+                log.append(&mut Chain::default(), &change(&payload(0, number, 1))).unwrap();
+            }
+            let trace = memory.stop();
+            let mut replay = Replay::new(&trace);
+            while let Some(point) = replay.next_point() {
+                point.for_each_state(12, 1, |image| {
+                    states += 1;
+                    let memory = Recording::from_image(image, LIMIT).unwrap();
+                    let log = open(&memory).unwrap();
+                    for (number, record) in records(&log).iter().enumerate() {
+                        let generation = u8::from(number >= old);
+                        assert_eq!(record.payload, payload(0, number as u64, generation));
+                    }
+                });
+            }
+        });
+    }
+    println!("{states} states, {lost} with a lost record");
+    assert!(states > 500 && lost > 10);
+}
