@@ -337,7 +337,7 @@ impl<M: Medium, W: Work> Story<M, W> {
             if state.acknowledged.is_some() || killed.is_err() {
                 return ControlFlow::Break(());
             }
-            if seen.insert(M::fingerprint(state.image)) {
+            if seen.insert(state.fingerprint) {
                 killed = after.verdict(&state, false);
             }
             ControlFlow::Continue(())
@@ -400,7 +400,7 @@ impl<M: Medium, W: Work> Story<M, W> {
 /// A number that two states have in common only if they are alike, and what was promised too.
 pub(crate) fn with_promise<M: Medium>(state: &State<'_, M::Image>) -> u64 {
     let promised = state.acknowledged.map_or(0, |number| number + 1);
-    M::fingerprint(state.image) ^ promised.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    state.fingerprint ^ promised.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A database that ends as a kill ends it, whatever happens.

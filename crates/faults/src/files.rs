@@ -134,7 +134,8 @@ impl Medium for FileMedium {
             let (position, acknowledged) = (point.position, point.last_note);
             point.for_each_state(bound, seed, |image| {
                 if flow.is_continue() {
-                    flow = visit(State { position, acknowledged, image });
+                    let fingerprint = fingerprint(image);
+                    flow = visit(State { position, acknowledged, image, fingerprint });
                 }
             });
         }
@@ -146,24 +147,14 @@ impl Medium for FileMedium {
         let mut flow = ControlFlow::Continue(());
         trace.process_states(|position, acknowledged, image| {
             if flow.is_continue() {
-                flow = visit(State { position, acknowledged, image });
+                let fingerprint = fingerprint(image);
+                flow = visit(State { position, acknowledged, image, fingerprint });
             }
         });
     }
 
     fn events(trace: &DiskTrace) -> usize {
         trace.events.len()
-    }
-
-    fn fingerprint(image: &Files) -> u64 {
-        let mut hash = Xxh3Default::new();
-        for (name, bytes) in image {
-            hash.update(&(name.len() as u64).to_le_bytes());
-            hash.update(name.as_bytes());
-            hash.update(&(bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        }
-        hash.digest()
     }
 
     fn mutate(trace: &DiskTrace, mutation: &Mutation) -> (DiskTrace, u64) {
@@ -199,6 +190,18 @@ impl Medium for FileMedium {
         }
         said
     }
+}
+
+/// A number that two images have in common only if they are alike, or by a chance of 2^-64.
+fn fingerprint(image: &Files) -> u64 {
+    let mut hash = Xxh3Default::new();
+    for (name, bytes) in image {
+        hash.update(&(name.len() as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    }
+    hash.digest()
 }
 
 fn kind(event: &DiskEvent) -> &'static str {

@@ -69,9 +69,6 @@ pub trait Medium: Clone + Send + Sync {
     /// Returns the number of events in a trace.
     fn events(trace: &Self::Trace) -> usize;
 
-    /// A number that two images have in common only if they are alike, or by a chance of 2^-64.
-    fn fingerprint(image: &Self::Image) -> u64;
-
     /// The trace of a program that has a fault; and in how many places it shows.
     fn mutate(trace: &Self::Trace, mutation: &Mutation) -> (Self::Trace, u64);
 
@@ -118,6 +115,8 @@ pub struct State<'a, I: ?Sized> {
     pub acknowledged: Option<u64>,
     /// The image that is left.
     pub image: &'a I,
+    /// A number that two images have in common only if they are alike, or by a chance of 2^-64.
+    pub fingerprint: u64,
 }
 
 /// The distance that a walk went.

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use perdura::recording::RecordingFiles;
 use perdura::{Database, Error, Media, Options, Recorded};
 use pm::{Event, LINE_BYTES, Recording, Replay, Site, Trace};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::medium::{Medium, Part, State, Walked};
 use crate::mutation::Mutation;
@@ -90,9 +89,9 @@ impl Medium for PoolMedium {
             let Some(point) = replay.next_point() else { break };
             walked.points += 1;
             let (position, acknowledged) = (point.position, point.last_note);
-            point.for_each_state(bound, seed, |image| {
+            point.for_each_numbered_state(bound, seed, |image, fingerprint| {
                 if flow.is_continue() {
-                    flow = visit(State { position, acknowledged, image });
+                    flow = visit(State { position, acknowledged, image, fingerprint });
                 }
             });
         }
@@ -109,19 +108,16 @@ impl Medium for PoolMedium {
             acknowledged.push(note);
         }
         let mut flow = ControlFlow::Continue(());
-        trace.process_states(|position, image| {
+        trace.numbered_process_states(|position, image, fingerprint| {
+            let acknowledged = acknowledged[position];
             if flow.is_continue() {
-                flow = visit(State { position, acknowledged: acknowledged[position], image });
+                flow = visit(State { position, acknowledged, image, fingerprint });
             }
         });
     }
 
     fn events(trace: &Trace) -> usize {
         trace.events.len()
-    }
-
-    fn fingerprint(image: &[u8]) -> u64 {
-        xxh3_64(image)
     }
 
     fn mutate(trace: &Trace, mutation: &Mutation) -> (Trace, u64) {

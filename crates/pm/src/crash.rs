@@ -14,8 +14,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::image::Image;
 use crate::offset::LINE_BYTES;
-use crate::recording::{Event, Recorded, Trace, atoms, put};
+use crate::recording::{Event, Recorded, Trace, atoms};
 use crate::split_mix::next_random;
 
 const LINE: usize = LINE_BYTES as usize;
@@ -63,7 +64,7 @@ pub struct LineChoice {
 pub struct Replay<'a> {
     trace: &'a Trace,
     next: usize,
-    persisted: Vec<u8>,
+    persisted: Image,
     pending: BTreeMap<u64, Pending>,
     changed: bool,
     last_note: Option<u64>,
@@ -80,6 +81,7 @@ pub struct CrashPoint<'a> {
     pub last_note: Option<u64>,
     /// The number of events before it.
     pub position: usize,
+    image: &'a Image,
     options: Vec<Vec<LineChoice>>,
 }
 
@@ -89,7 +91,7 @@ impl<'a> Replay<'a> {
         Self {
             trace,
             next: 0,
-            persisted: trace.image.clone(),
+            persisted: Image::new(trace.image.clone()),
             pending: BTreeMap::new(),
             changed: true,
             last_note: None,
@@ -104,12 +106,12 @@ impl<'a> Replay<'a> {
         persisted: Vec<u8>,
         pending: BTreeMap<u64, Pending>,
     ) -> Self {
-        Self { persisted, pending, ..Self::new(trace) }
+        Self { persisted: Image::new(persisted), pending, ..Self::new(trace) }
     }
 
     /// Returns what is durable, and what may be.
     pub(crate) fn state(&self) -> (Vec<u8>, BTreeMap<u64, Pending>) {
-        (self.persisted.clone(), self.pending.clone())
+        (self.persisted.bytes().to_vec(), self.pending.clone())
     }
 
     /// The last note that lies behind.
@@ -156,10 +158,7 @@ impl<'a> Replay<'a> {
                 }
             }
             Event::Fence => self.fence(recorded.thread),
-            Event::Grow { to } => {
-                let bytes = self.persisted.len().max(*to as usize);
-                self.persisted.resize(bytes, 0);
-            }
+            Event::Grow { to } => self.persisted.grow(*to),
             Event::Mark(_) => {}
             Event::Note(note) => {
                 self.last_note = Some(*note);
@@ -189,7 +188,7 @@ impl<'a> Replay<'a> {
             if let Some(covered) = pending.flushed.remove(&thread) {
                 for group in pending.groups.drain(..covered) {
                     for (offset, bytes) in group.atoms {
-                        put(persisted, line * LINE_BYTES + offset as u64, &bytes);
+                        persisted.put(line * LINE_BYTES + offset as u64, &bytes);
                     }
                 }
                 for other in pending.flushed.values_mut() {
@@ -204,7 +203,8 @@ impl<'a> Replay<'a> {
         let options =
             self.pending.iter().map(|(line, pending)| self.choices(*line, pending)).collect();
         CrashPoint {
-            persisted: &self.persisted,
+            persisted: self.persisted.bytes(),
+            image: &self.persisted,
             last_note: self.last_note,
             position: self.next,
             options,
@@ -215,8 +215,9 @@ impl<'a> Replay<'a> {
     fn choices(&self, line: u64, pending: &Pending) -> Vec<LineChoice> {
         let start = (line * LINE_BYTES) as usize;
         let mut bytes = [0u8; LINE];
-        let end = self.persisted.len().min(start + LINE);
-        bytes[..end - start].copy_from_slice(&self.persisted[start..end]);
+        let durable = self.persisted.bytes();
+        let end = durable.len().min(start + LINE);
+        bytes[..end - start].copy_from_slice(&durable[start..end]);
         let mut seen = HashSet::new();
         let mut choices = Vec::new();
         let mut add = |bytes: [u8; LINE]| {
@@ -297,24 +298,40 @@ impl CrashPoint<'_> {
         seed: u64,
         mut visit: impl FnMut(&[u8]),
     ) -> CrashStates {
+        self.for_each_numbered_state(bound, seed, |image, _| visit(image))
+    }
+
+    /// As [`Self::for_each_state`], with a number for each image that two have in common only if they
+    /// are alike, or by a chance of 2^-64.
+    pub fn for_each_numbered_state(
+        &self,
+        bound: u64,
+        seed: u64,
+        mut visit: impl FnMut(&[u8], u64),
+    ) -> CrashStates {
         let total = self
             .options
             .iter()
             .try_fold(1u64, |product, line| product.checked_mul(line.len() as u64))
             .unwrap_or(u64::MAX);
-        let mut image = self.persisted.to_vec();
+        let mut image = self.image.clone();
+        // In the image, the first of each line's choices.
+        let mut shown = vec![0u16; self.options.len()];
         let mut seen: HashSet<Vec<u16>> = HashSet::new();
         let mut show = |picks: &[u16]| -> bool {
             if !seen.insert(picks.to_vec()) {
                 return false;
             }
-            for (line, pick) in self.options.iter().zip(picks) {
+            for ((line, pick), shown) in self.options.iter().zip(picks).zip(&mut shown) {
+                if std::mem::replace(shown, *pick) == *pick {
+                    continue;
+                }
                 let choice = &line[usize::from(*pick)];
                 let start = (choice.line * LINE_BYTES) as usize;
-                let end = image.len().min(start + LINE);
-                image[start..end].copy_from_slice(&choice.bytes[..end - start]);
+                let bytes = image.bytes().len().min(start + LINE) - start;
+                image.put(start as u64, &choice.bytes[..bytes]);
             }
-            visit(&image);
+            visit(image.bytes(), image.fingerprint());
             true
         };
         let mut visited = 0;

@@ -35,6 +35,7 @@ mod flush;
 mod header;
 mod holder;
 mod hook;
+mod image;
 mod kill;
 mod limits;
 mod line_set;

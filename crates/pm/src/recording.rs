@@ -17,8 +17,9 @@ use crate::error::{Bad, GrowError};
 use crate::header::Header;
 use crate::hook::Hook;
 pub use crate::hook::Site;
+use crate::image::Image;
 use crate::mapping::{Mapping, NativeView};
-use crate::memory::{Memory, Pod, Step};
+use crate::memory::{Memory, Pod, Step, View as _};
 use crate::offset::{LINE_BYTES, Off, Range};
 
 /// Bytes that the kernel maps at a time.
@@ -146,29 +147,36 @@ impl Trace {
     /// up to some point, and none after it. A bulk copy is cut at each of its 8-byte atoms, of
     /// which it may move the first first or the last.
     pub fn process_states(&self, mut visit: impl FnMut(usize, &[u8])) {
-        let mut image = self.image.clone();
+        self.numbered_process_states(|events, image, _| visit(events, image));
+    }
+
+    /// As [`Self::process_states`], with a number for each image that two have in common only if they
+    /// are alike, or by a chance of 2^-64.
+    pub fn numbered_process_states(&self, mut visit: impl FnMut(usize, &[u8], u64)) {
+        let mut image = Image::new(self.image.clone());
+        let mut visit = |events, image: &Image| visit(events, image.bytes(), image.fingerprint());
         visit(0, &image);
         for (index, recorded) in self.events.iter().enumerate() {
             match &recorded.event {
                 Event::Store { at, value } => {
-                    put(&mut image, *at, &value.to_le_bytes());
+                    image.put(*at, &value.to_le_bytes());
                     visit(index + 1, &image);
                 }
                 Event::Copy { at, bytes } => {
                     let range = *at as usize..*at as usize + bytes.len();
-                    let before = image[range.clone()].to_vec();
+                    let before = image.bytes()[range].to_vec();
                     let all: Vec<_> = atoms(*at, bytes).collect();
                     for (start, atom) in all.iter().skip(1).rev() {
-                        put(&mut image, *start, atom);
+                        image.put(*start, atom);
                         visit(index + 1, &image);
                     }
-                    image[range].copy_from_slice(&before);
+                    image.put(*at, &before);
                     for (start, atom) in all {
-                        put(&mut image, start, atom);
+                        image.put(start, atom);
                         visit(index + 1, &image);
                     }
                 }
-                Event::Grow { to } => image.resize(*to as usize, 0),
+                Event::Grow { to } => image.grow(*to),
                 _ => {}
             }
         }
@@ -208,6 +216,36 @@ struct Log {
     grow_budget: Option<u64>,
 }
 
+/// Mappings that recordings have left, for those that begin with an image: the pages are there, and
+/// most have the bytes that are wanted, where a fresh page costs a fault.
+static LEFT: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+/// At most so many are kept, of at most so many bytes each.
+const MOST_LEFT: usize = 8;
+const MOST_LEFT_BYTES: u64 = 16 << 20;
+
+/// A mapping of `limit` bytes that somebody has left.
+fn take_left(limit: u64) -> Option<Mapping> {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = left.iter().rposition(|mapping| mapping.reserved() == limit)?;
+    Some(left.remove(place))
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Miri looks for accesses to what has gone.
+        if cfg!(miri) || self.mapping.reserved() > MOST_LEFT_BYTES {
+            return;
+        }
+        let Ok(none) = Mapping::reserve(0) else { return };
+        let mapping = std::mem::replace(&mut self.mapping, none);
+        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        left.push(mapping);
+        if left.len() > MOST_LEFT {
+            drop(left.remove(0));
+        }
+    }
+}
+
 /// Private zero pages that record what is done to them. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Recording(Arc<Shared>);
@@ -218,11 +256,12 @@ impl Recording {
     /// # Errors
     /// The kernel has no room for the reservation.
     pub fn new(limit: u64) -> io::Result<Self> {
-        Ok(Self(Arc::new(Shared {
-            mapping: Mapping::reserve(limit)?,
-            log: Mutex::new(Log { recording: false, trace: Trace::default(), grow_budget: None }),
-            hook: OnceLock::new(),
-        })))
+        Ok(Self::on(Mapping::reserve(limit)?))
+    }
+
+    fn on(mapping: Mapping) -> Self {
+        let log = Log { recording: false, trace: Trace::default(), grow_budget: None };
+        Self(Arc::new(Shared { mapping, log: Mutex::new(log), hook: OnceLock::new() }))
     }
 
     /// A memory with the contents of `image`, as a crash left it behind.
@@ -230,15 +269,37 @@ impl Recording {
     /// # Errors
     /// The kernel has no room for the reservation.
     pub fn from_image(image: &[u8], limit: u64) -> io::Result<Self> {
-        let memory = Self::new(limit.max(image.len() as u64))?;
-        memory.0.mapping.extend(image.len() as u64)?;
-        // Fresh memory is zero: a page that is written to costs a fault, and crash tests map many.
-        for (number, page) in (0..).zip(image.chunks(PAGE)) {
-            if page != &ZEROS[..page.len()] {
-                memory.0.mapping.copy(Off::new(number * PAGE as u64), page);
+        let (limit, bytes) = (limit.max(image.len() as u64), image.len() as u64);
+        let pages = || (0..).step_by(PAGE).zip(image.chunks(PAGE));
+        let Some(mapping) = take_left(limit) else {
+            let memory = Self::new(limit)?;
+            memory.0.mapping.extend(bytes)?;
+            // Fresh memory is zero: a page that is written to costs a fault.
+            for (at, page) in pages().filter(|(_, page)| *page != &ZEROS[..page.len()]) {
+                memory.0.mapping.copy(Off::new(at), page);
+            }
+            return Ok(memory);
+        };
+        // Only what has been in use can be other than zero, and nothing else becomes usable as it is.
+        let used = mapping.len();
+        if bytes > used {
+            mapping.extend(bytes)?;
+        }
+        let has = |at: u64, page: &[u8]| {
+            let view = mapping.view(Range::new(at, page.len() as u64)).expect("it is usable");
+            view.bytes(0, page.len()).equal(page)
+        };
+        for (at, page) in pages().filter(|(at, page)| !has(*at, page)) {
+            mapping.copy(Off::new(at), page);
+        }
+        for at in (bytes..used).step_by(PAGE) {
+            let zeros = &ZEROS[..PAGE.min((used - at) as usize)];
+            if !has(at, zeros) {
+                mapping.copy(Off::new(at), zeros);
             }
         }
-        Ok(memory)
+        mapping.set_len(bytes);
+        Ok(Self::on(mapping))
     }
 
     /// A memory that holds an empty pool of `size` bytes, in modelled `adr`.

@@ -1,0 +1,23 @@
+//! What one recording leaves is used by the next one: alone in its process, so that it is.
+
+use pm::{Memory, Off, Recording};
+
+const LIMIT: u64 = 1 << 20;
+
+#[test]
+fn what_a_recording_leaves_does_not_show_in_the_next_one() {
+    let full = vec![7; 40_000];
+    for bytes in [40_000, 20_000, 1, 12_288, 30_000, 0, 36_864] {
+        let left = Recording::from_image(&full, LIMIT).expect("room");
+        left.grow(50_000).expect("room");
+        assert!(left.contents()[40_000..].iter().all(|byte| *byte == 0));
+        left.copy(Off::new(49_000), &[9; 1000]);
+        drop(left);
+        let image: Vec<u8> = (0..bytes).map(|at| (at / 5000) as u8).collect();
+        let next = Recording::from_image(&image, LIMIT).expect("room");
+        assert!(next.contents() == image, "{bytes}");
+        next.grow(60_000).expect("room");
+        let behind = &next.contents()[bytes..];
+        assert!(behind.len() == 60_000 - bytes && behind.iter().all(|byte| *byte == 0), "{bytes}");
+    }
+}
