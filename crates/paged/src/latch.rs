@@ -1,12 +1,17 @@
 //! Latches and mutexes of pages, and the seam through which threads wait for them.
 //!
-//! [`Native`] costs nothing: a latch that is free is taken as it would be without the seam. A test puts
-//! its own type in its place and decides at every [`Latching::point`] which thread goes on.
+//! [`Native`] costs nothing: a latch that is free is taken as it would be without the seam.
+//! [`Followed`] goes on where [`Threads`] let it, so that a test decides at every point which thread
+//! does.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::threads::Threads;
 
 /// A way in which threads wait for latches.
 pub trait Latching: Send + Sync + Debug + 'static {
@@ -35,6 +40,53 @@ impl Latching for Native {
 
     fn pause() {
         std::thread::yield_now();
+    }
+}
+
+thread_local! {
+    static FOLLOWED: RefCell<Option<Arc<dyn Threads>>> = const { RefCell::new(None) };
+}
+
+/// So often a thread looks for a latch at points where others may run.
+const MOST_POINTS: usize = 1 << 20;
+
+/// Threads that go on where a [`Threads`] lets them, for tests: see [`Followed::by`].
+#[derive(Clone, Copy, Debug)]
+pub struct Followed;
+
+impl Followed {
+    /// Does some work whose thread goes on where `threads` lets it.
+    pub fn by<R>(threads: Arc<dyn Threads>, work: impl FnOnce() -> R) -> R {
+        let before = FOLLOWED.replace(Some(threads));
+        let done = work();
+        FOLLOWED.set(before);
+        done
+    }
+}
+
+impl Latching for Followed {
+    fn point() {
+        let threads = FOLLOWED.with_borrow(Clone::clone);
+        if let Some(threads) = threads {
+            threads.point();
+        }
+    }
+
+    fn wait<R>(mut attempt: impl FnMut() -> Option<R>, block: impl FnOnce() -> R) -> R {
+        if FOLLOWED.with_borrow(Option::is_none) {
+            return block();
+        }
+        for _ in 0..MOST_POINTS {
+            Self::point();
+            if let Some(held) = attempt() {
+                return held;
+            }
+        }
+        panic!("a latch is never let go: threads wait in a circle");
+    }
+
+    fn pause() {
+        Self::point();
     }
 }
 

@@ -21,6 +21,9 @@ use crate::{PagedError, Result};
 /// Bytes of the longest row.
 pub const MOST_ROW_BYTES: usize = 64 << 20;
 
+/// Bytes of a long row that one record has, before and after.
+const PIECE_BYTES: usize = 4096;
+
 type Stub = [u8; STUB_BYTES];
 
 fn stub(bytes: usize, first: PageNo) -> Stub {
@@ -134,16 +137,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             }
             let bytes = left.len().min(self.pool.part_bytes());
             let (part, rest) = left.split_at(bytes);
-            let same = page.part().iter().zip(part).take_while(|(old, new)| old == new).count();
+            self.rewrite_part(chain, key, &mut page, part)?;
             (next, last, left) = (page.right(), Some(number), rest);
-            if same == part.len() {
-                continue;
-            }
-            let before = page.part()[same..].to_vec();
-            let at = u16::try_from(same).expect("a place in a page");
-            let body =
-                self.body(Change::OverflowBytes { key, at, before: &before, after: &part[same..] });
-            self.pool.perform(chain, How::Do, &body, &mut page, None, None)?;
         }
         let first = match first {
             Some(first) if left.is_empty() => first,
@@ -154,6 +149,37 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             None => self.append_parts(chain, key, None, left)?,
         };
         Ok(stub(row.len(), first))
+    }
+
+    /// Writes a part over another one, in pieces that fit into a record.
+    fn rewrite_part(
+        &self,
+        chain: &mut dyn Appender,
+        key: &[u8],
+        page: &mut WritePage<'a, T>,
+        part: &[u8],
+    ) -> Result<()> {
+        let common = page.part().len().min(part.len());
+        let mut pieces: Vec<_> = (0..common)
+            .step_by(PIECE_BYTES)
+            .map(|from| (from, (from + PIECE_BYTES).min(common)))
+            .map(|(from, to)| (from, to, to))
+            .collect();
+        if part.len() > common {
+            // What is behind a shorter part stays: the stub says where the row ends.
+            pieces.push((common, common, part.len()));
+        }
+        for (from, to, new_to) in pieces {
+            if page.part()[from..to] == part[from..new_to] {
+                continue;
+            }
+            let before = page.part()[from..to].to_vec();
+            let at = u16::try_from(from).expect("a place in a page");
+            let after = &part[from..new_to];
+            let body = self.body(Change::OverflowBytes { key, at, before: &before, after });
+            self.pool.perform(chain, How::Do, &body, page, None, None)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn undo_overflow(

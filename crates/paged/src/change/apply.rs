@@ -131,12 +131,13 @@ impl Change<'_> {
                 page.set_part(0, bytes, bytes.len());
                 Ok(())
             }
-            Self::OverflowBytes { at, after, .. } => {
-                let at = usize::from(*at);
-                if at > page.part().len() || HEADER_BYTES + at + after.len() > page.bytes().len() {
+            Self::OverflowBytes { at, before, after, .. } => {
+                let (at, part) = (usize::from(*at), page.part().len());
+                let end = if before.len() == after.len() { part } else { at + after.len() };
+                if at + before.len() > part || HEADER_BYTES + end > page.bytes().len() {
                     return Err(NO_SPACE);
                 }
-                page.set_part(at, after, at + after.len());
+                page.set_part(at, after, end);
                 Ok(())
             }
             Self::PopOverflow { key, next, .. } => {

@@ -115,7 +115,9 @@ impl Body<'_> {
                 out.push(*level);
                 put_entries(out, entries);
             }
-            Change::NewTree | Change::NewMap => {}
+            // As long as what undoes it.
+            Change::NewTree => put_page(out, None),
+            Change::NewMap => {}
             Change::NewOverflow { key, prev, bytes } => {
                 put(out, key);
                 put_page(out, *prev);
@@ -272,7 +274,10 @@ impl<'a> Body<'a> {
                 entries: from.entries()?,
             },
             14 => Change::Root { child: from.page()?, level: from.u8()?, entries: from.entries()? },
-            15 => Change::NewTree,
+            15 => match from.page_or_none()? {
+                None => Change::NewTree,
+                Some(_) => return Err(Malformed),
+            },
             16 => Change::NewMap,
             17 => Change::NewOverflow {
                 key: from.bytes()?,

@@ -173,9 +173,10 @@ pub enum Change<'a> {
         key: &'a [u8],
         /// The first byte that changes.
         at: u16,
-        /// The bytes from there to the end of the part, before.
+        /// The bytes from there on, before.
         before: &'a [u8],
-        /// The bytes from there to the end of the part, afterwards.
+        /// The bytes from there on, afterwards. If they are more or fewer, both reach to the end of
+        /// the part.
         after: &'a [u8],
     },
     /// The first page of a ghost's long row becomes free.

@@ -41,8 +41,8 @@ impl<F: Files> Staging<F> {
         page_bytes: usize,
     ) -> io::Result<Self> {
         let file = files.create(&format!("{prefix}{NAME}"))?;
+        // Durable with the first batch.
         file.reserve((HEADER_BYTES + BATCH_PAGES * page_bytes) as u64)?;
-        file.sync()?;
         Ok(Self::new(file, stamp, page_bytes))
     }
 

@@ -3,5 +3,6 @@
 mod crash;
 mod damage;
 mod model;
+mod power;
 mod support;
 mod threads;

@@ -7,7 +7,7 @@ use pm::RecordingFiles;
 use std::sync::Arc;
 
 use super::support::{
-    AllSettled, Model, Step, Steps, TestLog, assert_same, create, rows, transaction, tree,
+    AllSettled, Model, Step, Steps, TestLog, TestPool, assert_same, create, rows, transaction, tree,
 };
 use paged::PagedError;
 use paged::ids::Lsn;
@@ -43,7 +43,7 @@ fn run(seed: u64, page_bytes: usize, steps: u64, settled: bool) {
     pool.clean_all().unwrap();
     assert_eq!(pool.oldest_unwritten(), None);
     drop(pool);
-    let pool = Pool::open(&files, "", 8, TestLog::of(log.records())).unwrap();
+    let pool: TestPool = Pool::open(&files, "", 8, TestLog::of(log.records())).unwrap();
     assert_same(&pool, &model, &format!("{what}, opened again"));
     assert_eq!(pool.stats().restored, 0);
 }
@@ -108,7 +108,7 @@ fn a_scan_reads_ahead_and_begins_anywhere() {
     source.load(&mut chain, (0..5000).map(|number| (key(number), [1; 20]))).unwrap();
     pool.clean_all().unwrap();
     drop(pool);
-    let pool = Pool::open(&files, "", 64, TestLog::of(log.records())).unwrap();
+    let pool: TestPool = Pool::open(&files, "", 64, TestLog::of(log.records())).unwrap();
     let source = tree(&pool);
     assert_eq!(rows(&source, Direction::Forward).len(), 5000);
     let stats = pool.stats();

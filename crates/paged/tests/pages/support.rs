@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use paged::file::NewFile;
 use paged::ids::{Lsn, PageNo, TreeNo, TxNo};
+use paged::latch::Latching;
 use paged::log::{Chain, Kind, LogManager, Logged, Record};
-use paged::pool::{Pool, Settled};
+use paged::pool::{Appender, Pool, Settled};
 use paged::threads::Waiter;
 use paged::tree::{Batch, Bound, Direction, Tree};
 use paged::{PagedError, Result};
@@ -149,25 +150,37 @@ pub(crate) fn create(
     frames: usize,
 ) -> (Arc<TestLog>, TestPool) {
     let log = TestLog::of(Vec::new());
-    let new = NewFile { page_bytes, stamp: STAMP };
-    let pool = Pool::create(files, "", &new, frames, log.clone()).expect("created");
-    let mut chain = Chain { tx: TxNo(1), ..Chain::default() };
-    pool.create_tree(&mut chain, TREE).expect("a tree");
-    log.commit(&mut chain).expect("committed");
+    let pool = create_over(files, page_bytes, frames, log.clone());
     (log, pool)
 }
 
-pub(crate) fn tree(pool: &TestPool) -> Tree<'_, RecordingFiles> {
+/// Creates a file of pages over any log, with one tree, whose transaction has the number 1.
+pub(crate) fn create_over<T: Latching>(
+    files: &RecordingFiles,
+    page_bytes: usize,
+    frames: usize,
+    log: Arc<dyn LogManager>,
+) -> Pool<RecordingFiles, T> {
+    let new = NewFile { page_bytes, stamp: STAMP };
+    let pool = Pool::create(files, "", &new, frames, log).expect("created");
+    let mut chain = transaction(1);
+    pool.create_tree(&mut chain, TREE).expect("a tree");
+    let at = pool.log().commit(&mut chain).expect("committed");
+    pool.log().force(at).expect("durable");
+    pool
+}
+
+pub(crate) fn tree<T: Latching>(pool: &Pool<RecordingFiles, T>) -> Tree<'_, RecordingFiles, T> {
     pool.tree(TREE).expect("readable").expect("there")
 }
 
 pub(crate) fn transaction(number: u64) -> Chain {
-    Chain { tx: TxNo(number), ..Chain::default() }
+    Chain::new(TxNo(number))
 }
 
 /// All rows, in the order that a scan gives them.
-pub(crate) fn rows(
-    tree: &Tree<'_, RecordingFiles>,
+pub(crate) fn rows<T: Latching>(
+    tree: &Tree<'_, RecordingFiles, T>,
     direction: Direction,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut scan = tree.scan(direction, Bound::Unbounded);
@@ -182,7 +195,7 @@ pub(crate) fn rows(
 }
 
 /// Compares a tree with a model: rows both ways, and its pages with each other.
-pub(crate) fn assert_same(pool: &TestPool, model: &Model, what: &str) {
+pub(crate) fn assert_same<T: Latching>(pool: &Pool<RecordingFiles, T>, model: &Model, what: &str) {
     let tree = tree(pool);
     let mut expected: Vec<_> = model.iter().map(|(key, row)| (key.clone(), row.clone())).collect();
     assert!(rows(&tree, Direction::Forward) == expected, "{what}: forward");
@@ -204,7 +217,11 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(crate) fn run(&self, tree: &Tree<'_, RecordingFiles>, chain: &mut Chain) -> Result<()> {
+    pub(crate) fn run<T: Latching>(
+        &self,
+        tree: &Tree<'_, RecordingFiles, T>,
+        chain: &mut dyn Appender,
+    ) -> Result<()> {
         match self {
             Self::Insert(key, row) => tree.insert(chain, key, row),
             Self::Update(key, row) => tree.update(chain, key, row),

@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use paged::log::LogManager;
+use paged::latch::{Followed, Latching};
+use paged::log::{Kind, LogManager};
+use paged::pool::Pool;
+use paged::threads::Baton;
 use paged::tree::{Batch, Bound, Direction};
+use parking_lot::Mutex;
 use pm::RecordingFiles;
 
-use super::support::{AllSettled, Model, Steps, assert_same, create, transaction, tree};
+use super::support::{
+    AllSettled, Model, Steps, TestLog, assert_same, create, create_over, transaction, tree,
+};
 
 /// Each thread has keys of its own, which lie between the others'.
 #[test]
@@ -15,46 +21,11 @@ fn threads_change_and_read_the_same_pages() {
     let files = RecordingFiles::new();
     let (log, pool) = create(&files, 512, 64);
     pool.set_settled(Arc::new(AllSettled));
-    let work = |thread: u64| {
-        let (mut source, mut model) = (Steps::new(thread + 50, 512), Model::new());
-        let own = |mut key: Vec<u8>| {
-            key.truncate(53);
-            key.push(thread as u8);
-            key
-        };
-        for number in 0..800 {
-            let mut chain = transaction(2 + number * THREADS + thread);
-            let (key, row) = (own(source.key()), source.row());
-            let tree = tree(&pool);
-            match (model.contains_key(&key), number % 3) {
-                (false, _) => {
-                    tree.insert(&mut chain, &key, &row).unwrap();
-                    model.insert(key.clone(), row);
-                }
-                (true, 0) => {
-                    tree.update(&mut chain, &key, &row).unwrap();
-                    model.insert(key.clone(), row);
-                }
-                (true, _) => {
-                    tree.delete(&mut chain, &key).unwrap();
-                    tree.settle(&key).unwrap();
-                    model.remove(&key);
-                }
-            }
-            log.commit(&mut chain).unwrap();
-            assert_eq!(tree.get(&key).unwrap().as_ref(), model.get(&key), "thread {thread}");
-            if number % 100 == 0 {
-                for direction in [Direction::Forward, Direction::Backward] {
-                    assert_own_rows(&pool, direction, thread, &model);
-                }
-            }
-        }
-        model
-    };
     let models: Vec<Model> = std::thread::scope(|scope| {
         let cleaner = scope.spawn(|| (0..50).for_each(|_| pool.clean(log.durable()).unwrap()));
-        let workers: Vec<_> =
-            (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        let pool = &pool;
+        let work = |thread| scope.spawn(move || work(pool, thread, THREADS, 800, 50));
+        let workers: Vec<_> = (0..THREADS).map(work).collect();
         let models = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
         cleaner.join().unwrap();
         models
@@ -64,9 +35,90 @@ fn threads_change_and_read_the_same_pages() {
     assert!(pool.stats().evictions > 100, "{:?}", pool.stats());
 }
 
+/// Interleavings that follow from a seed: threads change places at every latch and every mutex.
+#[test]
+fn threads_that_change_places_anywhere_leave_a_whole_tree() {
+    const THREADS: usize = 3;
+    let mut evictions = 0;
+    for seed in 0..24 {
+        let log = TestLog::of(Vec::new());
+        let files = RecordingFiles::new();
+        let pool: Pool<RecordingFiles, Followed> = create_over(&files, 512, 24, log.clone());
+        pool.set_settled(Arc::new(AllSettled));
+        let baton = Arc::new(Baton::new(seed));
+        let models = Mutex::new(Model::new());
+        baton.run(THREADS + 1, |thread| {
+            Followed::by(baton.clone(), || {
+                if thread == THREADS {
+                    for _ in 0..10 {
+                        pool.clean_some(log.end()).unwrap();
+                    }
+                    return;
+                }
+                let own = work(&pool, thread as u64, THREADS as u64, 60, 100 * seed);
+                models.lock().extend(own);
+            });
+        });
+        assert_same(&pool, &models.into_inner(), &format!("seed {seed}"));
+        evictions += pool.stats().evictions;
+        let records = log.records();
+        let undone =
+            Pool::<RecordingFiles>::open(&files, "", 24, TestLog::of(records.clone())).unwrap();
+        for record in records.iter().filter(|record| record.kind == Kind::Change) {
+            undone.redo(record).unwrap();
+        }
+        assert_eq!(undone.check().unwrap(), pool.check().unwrap(), "seed {seed}, redone");
+    }
+    assert!(evictions > 500, "{evictions}");
+}
+
+/// Changes rows of one thread and reads them again; returns those that are there at the end.
+fn work<T: Latching>(
+    pool: &Pool<RecordingFiles, T>,
+    thread: u64,
+    threads: u64,
+    steps: u64,
+    seed: u64,
+) -> Model {
+    let (mut source, mut model) = (Steps::new(thread + seed, 512), Model::new());
+    let own = |mut key: Vec<u8>| {
+        key.truncate(53);
+        key.push(thread as u8);
+        key
+    };
+    for number in 0..steps {
+        let mut chain = transaction(2 + number * threads + thread);
+        let (key, row) = (own(source.key()), source.row());
+        let tree = tree(pool);
+        match (model.contains_key(&key), number % 3) {
+            (false, _) => {
+                tree.insert(&mut chain, &key, &row).unwrap();
+                model.insert(key.clone(), row);
+            }
+            (true, 0) => {
+                tree.update(&mut chain, &key, &row).unwrap();
+                model.insert(key.clone(), row);
+            }
+            (true, _) => {
+                tree.delete(&mut chain, &key).unwrap();
+                tree.settle(&key).unwrap();
+                model.remove(&key);
+            }
+        }
+        pool.log().commit(&mut chain).unwrap();
+        assert_eq!(tree.get(&key).unwrap().as_ref(), model.get(&key), "thread {thread}");
+        if number % 50 == 49 {
+            for direction in [Direction::Forward, Direction::Backward] {
+                assert_own_rows(pool, direction, thread, &model);
+            }
+        }
+    }
+    model
+}
+
 /// A scan beside changes has every row that stays, once and in order.
-fn assert_own_rows(
-    pool: &super::support::TestPool,
+fn assert_own_rows<T: Latching>(
+    pool: &Pool<RecordingFiles, T>,
     direction: Direction,
     thread: u64,
     model: &Model,
