@@ -24,6 +24,8 @@
 //!
 //! Opening reads the directory and what was in flight. Deviations from the paper:
 //! `docs/paper/deviations.md`.
+//!
+//! Longer than 600 lines: the steps of the paper's method stand in one file, in its order.
 
 mod options;
 mod stats;

@@ -1,15 +1,12 @@
 //! The errors that an application can meet.
 
-use engines::below::{
-    Bad, GrowError, HeapError, PoolError, RowError, StorageError, Value, shown_key,
-};
+use engines::below::{Bad, GrowError, HeapError, PoolError, RowError, StorageError};
 use engines::{ConflictReason, EngineError};
 
-use crate::administration::backup::BackupError;
+use crate::administration::backup::error::BackupError;
 use crate::administration::lines::LinesError;
 use crate::group::Failed;
 use crate::holder::Holder;
-use crate::table::Table;
 use crate::turns::Taken;
 
 /// An operation failed. Unless the text says otherwise, what it would have changed is as before,
@@ -314,29 +311,6 @@ impl Error {
     /// Wraps an error of the application, to abort a transaction with it.
     pub fn user(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::User(error.into())
-    }
-
-    /// The error of an operation on the tuple of a table with this primary key.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn about_key(error: EngineError, table: &Table, values: &[Value<'_>]) -> Self {
-        let mut error = Self::from(error);
-        if let Self::DuplicateKey { key, index: None, .. } | Self::MissingKey { key, .. } =
-            &mut error
-        {
-            let columns = table.schema().key_columns().iter().map(String::as_str);
-            *key = shown_key(columns.zip(values.iter().copied()));
-        }
-        error
-    }
-
-    /// The error of inserting this tuple.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn about_tuple(error: EngineError, table: &Table, values: &[Value<'_>]) -> Self {
-        // A tuple of too few values has no key, and another error.
-        let key = table.layout.key_columns().map_while(|column| values.get(column).copied());
-        Self::about_key(error, table, &key.collect::<Vec<_>>())
     }
 }
 

@@ -84,9 +84,11 @@
 
 #![forbid(unsafe_code)]
 
+mod about;
 mod administration;
 mod any_engine;
 mod background;
+mod batches;
 mod bell;
 mod changes;
 mod closer;

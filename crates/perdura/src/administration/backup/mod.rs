@@ -16,7 +16,7 @@
 //! The bytes are drawn in `docs/format/backup.md`; why they are so is in
 //! `docs/decisions/0011-backups.md`.
 
-mod error;
+pub(crate) mod error;
 mod layout;
 mod reader;
 mod restore;

@@ -1,0 +1,210 @@
+//! A database in a pool file: creating it, opening it, and what its host says of it.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use engines::EngineKind;
+use engines::below::{
+    Access, Catalog, Counters, Domain, Files, HostFiles, Named, Native, Pairing, Place, Pool,
+    PoolError, PoolInfo, Schema, stamp_of,
+};
+
+use crate::any_engine::Which;
+use crate::error::Error;
+use crate::host::{FILES, Host, Paired, files_of, mark_open, place_of, take_mark_back};
+use crate::media::Media;
+use crate::opening::{OpeningTimes, Stopwatch};
+use crate::options::Options;
+
+use super::{Database, Identity};
+
+impl Database<Native> {
+    /// Creates a database in a new pool file at `path`. An engine that keeps files has them in a
+    /// directory beside it, `<path>.files`.
+    ///
+    /// # Errors
+    /// The schema or the options make no sense, there is something at `path`, or no room. Nothing
+    /// is left behind then.
+    pub fn create(
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        Self::create_at(&place_of(path.as_ref())?, schema, options)
+    }
+
+    pub(crate) fn create_at(
+        place: &Place,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        options.check()?;
+        let catalog = Catalog::new(schema)?;
+        let partitions = options.partitions.unwrap_or(1);
+        if partitions == 0 || partitions > 256 {
+            return Err(Error::Options(format!("{partitions} partitions; choose 1 to 256")));
+        }
+        let mut pool_options = options.pool.clone();
+        pool_options.initial_bytes =
+            options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
+        let pool = Pool::create_at(place, &pool_options)?;
+        let made = Self::create_in(pool.clone(), &catalog.schema, options);
+        made.inspect_err(|_| {
+            // It was made by this call.
+            let _ = pool.discard();
+        })
+    }
+
+    pub(super) fn create_in(pool: Pool, schema: &Schema, options: &Options) -> Result<Self, Error> {
+        let natural = pool.info().medium.natural;
+        let kind = options.kind().unwrap_or(match natural {
+            Domain::Disk => EngineKind::Inp,
+            Domain::Process | Domain::Adr | Domain::Eadr => EngineKind::NvmInp,
+        });
+        let engine = options.engine_options(kind)?;
+        let header = pool.info().header;
+        let files_at = pool.place().beside(FILES);
+        let path = files_at.path().display().to_string();
+        let files = kind
+            .traits()
+            .needs_files()
+            .then(|| HostFiles::create_at(files_at, header.domain, header.modelled))
+            .transpose()
+            .map_err(|source| Error::Io { path: path.clone(), source })?;
+        let mut pairing = None;
+        let mut create = || {
+            let mut media = Media::native(pool.clone());
+            if let Some(files) = &files {
+                files.lock()?;
+                files.set_stamp(stamp_of(header.uuid));
+                let marked = Pairing::create(files, header.uuid);
+                let error = |source| Error::Io { path: path.clone(), source };
+                pairing = Some(marked.map_err(error)?);
+                media.attach(files.clone(), options.volatile_bytes);
+            }
+            Self::create_as(Which::Known(&engine), media, schema, options)
+        };
+        let mut database = create().inspect_err(|_| {
+            // They were made by this call.
+            if let Some(files) = &files {
+                let _ = files.discard();
+            }
+        })?;
+        database.host = Some(Host { pool, files, pairing });
+        Ok(database)
+    }
+
+    /// Opens the database in the pool file at `path` and recovers it.
+    ///
+    /// # Errors
+    /// There is none, it is damaged, in use, or contradicts the options; the error says what to
+    /// do. The pool is unchanged then.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let place = Place::find(path).map_err(|source| PoolError::Io {
+            path: path.into(),
+            doing: "find the pool",
+            source,
+        })?;
+        Self::open_at(&place, options)
+    }
+
+    pub(crate) fn open_at(place: &Place, options: &Options) -> Result<Self, Error> {
+        options.check()?;
+        let mut watch = Stopwatch::start();
+        let pool = Pool::open_at(place, &options.pool, Access::ReadWrite)?;
+        let header = pool.info().header;
+        let media = Media::native(pool.clone());
+        let map = watch.lap();
+        let (mut paired, marked) = (None, Cell::new(false));
+        let begin = |media: &mut Media<Native>, engine: &Identity| {
+            if engine.traits.needs_files() {
+                let own = paired.insert(Paired::of(&pool, files_of(&pool, &engine.name)?)?);
+                media.attach(own.files.clone(), options.volatile_bytes);
+            }
+            mark_open(&pool, paired.as_mut(), &options.pool, &marked)?;
+            Ok(paired.as_ref().map(|paired| paired.ends.clone()))
+        };
+        let changed = Cell::new(false);
+        let opened = Self::open_checked(None, media, options, header.clean, begin, &changed);
+        if opened.is_err() && header.clean && marked.get() && !changed.get() {
+            // A partition was refused, for a damaged file perhaps: what was closed stays closed.
+            // Where that fails too the pool stays marked as open, which is safe.
+            let _ = take_mark_back(&pool, paired.as_mut());
+        }
+        let mut database = opened?;
+        database.opening = database.opening.map(|times| OpeningTimes { map, ..times });
+        let (files, pairing) = paired.map(|paired| (paired.files, paired.pairing)).unzip();
+        database.host = Some(Host { pool, files, pairing });
+        Ok(database)
+    }
+
+    /// Opens the database at `path`, or creates it with this schema if there is none.
+    ///
+    /// # Errors
+    /// As [`Database::open`] and [`Database::create`]; [`Error::WrongSchema`] if there is one with
+    /// another schema.
+    pub fn open_or_create(
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let place = place_of(path)?;
+        let io = |source| Error::Io { path: path.display().to_string(), source };
+        if !place.is_taken().map_err(io)? {
+            return Self::create_at(&place, schema, options);
+        }
+        let database = Self::open(path, options)?;
+        if let Some(differs) = database.catalog.schema.difference(&schema.normalized()) {
+            return Err(Error::WrongSchema { differs });
+        }
+        Ok(database)
+    }
+
+    /// The pool and the files by their names.
+    pub(crate) fn named(&self) -> Result<(Named, Option<Named>), Error> {
+        let host = self.host.as_ref().expect("a native database has a pool");
+        let io = |source| Error::Io { path: host.pool.info().path.display().to_string(), source };
+        let files = host.files.as_ref().map(|files| files.named().map_err(io)).transpose()?;
+        Ok((host.pool.named().map_err(io)?, files.flatten()))
+    }
+
+    /// Returns what is known of the pool.
+    ///
+    /// # Panics
+    /// Never: a native database has a pool.
+    pub fn pool_info(&self) -> &PoolInfo {
+        self.host.as_ref().expect("a native database has a pool").pool.info()
+    }
+
+    /// Starts or stops counting flushes, fences, and file operations. While off, counting costs
+    /// nothing.
+    pub fn count(&self, on: bool) {
+        if let Some(host) = &self.host {
+            host.pool.count(on);
+        }
+        if let Some(files) = &self.files {
+            files.count(on);
+        }
+    }
+
+    /// Returns what was counted so far.
+    pub fn counters(&self) -> Counters {
+        let pool = self.host.as_ref().map(|host| host.pool.counters()).unwrap_or_default();
+        pool + self.files.as_ref().map(Files::counters).unwrap_or_default()
+    }
+
+    /// Bytes that the pool and the files take on their medium.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn stored_bytes(&self) -> Result<u64, Error> {
+        let error =
+            |source| Error::Io { path: self.pool_info().path.display().to_string(), source };
+        let pool = self.host.as_ref().map_or(Ok(0), |host| host.pool.stored_bytes());
+        let pool = pool.map_err(error)?;
+        let files = self.files.as_ref().map_or(Ok(0), HostFiles::stored_bytes).map_err(error)?;
+        Ok(pool + files)
+    }
+}
