@@ -15,6 +15,7 @@ use clap_complete::Shell;
 use faults::plot::Workload;
 use peers::PeerKind;
 use perdura::{Background, Domain, EngineKind};
+use workloads::Form;
 use workloads::ycsb::{Mix, Skew};
 
 pub(crate) use self::lab::{
@@ -129,12 +130,22 @@ pub(crate) enum Bench {
     Ycsb(YcsbArgs),
     /// TPC-C: orders, payments and deliveries of a wholesale supplier, 45/43/4/4/4.
     #[command(
-        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. They run one after the other, so that only one database at a time takes memory. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr \\\n      --repeat 3 --check --json tpcc.json"
+        after_help = "Inputs and population follow from --seed: the engines do the same work and must end with the same contents. They run one after the other, so that only one database at a time takes memory. More --workers than --partitions share them, as in `bench tpcb`; then the order in which they meet is open, and contents are not compared. docs/tpcc.md says what is as in the specification and what is not.\n\nExample:\n  perdura bench tpcc --engine all --warehouses 2 --txns 100k --domain adr \\\n      --repeat 3 --check --json tpcc.json"
     )]
     Tpcc(TpccArgs),
+    /// TPC-B: amounts that are drawn from and paid into the accounts of a bank.
+    #[command(
+        after_help = "More --workers than --partitions share them. With the engines inp, cow, log, nvm-inp, nvm-cow and nvm-log, which run one transaction of a partition at a time, workers of a partition queue for it; --as shore-kits with as many --partitions gives each a part of its own. As specified, 15% of the accounts are of another branch than the teller: then there is one partition. Contents are the same whatever the engine and the workers.\n\nExample:\n  perdura bench tpcb --engine all --branches 2 --txns 100k --workers 4 --check \\\n      --domain adr --json tpcb.json\n  perdura bench tpcb --as shore-kits --branches 4 --partitions 2 --workers 2"
+    )]
+    Tpcb(TpcbArgs),
+    /// TATP: a telephone network asks and changes a register of subscribers.
+    #[command(
+        after_help = "Seven transactions at 35/10/35/2/14/2/2 percent, of which some fail as the benchmark foresees: txn/s counts those that succeed, and --check their rates, too. More --workers than --partitions share them, as in `bench tpcb`; then the order in which they meet is open, and contents are not compared.\n\nExample:\n  perdura bench tatp --engine all --subscribers 100k --txns 1M --check \\\n      --domain adr --json tatp.json\n  perdura bench tatp --as shore-kits --scale 20 --partitions 2 --workers 2"
+    )]
+    Tatp(TatpArgs),
     /// Recovery: how soon data is there again after SIGKILL, and whether all of it is.
     #[command(
-        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k \\\n      --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 \\\n      --txns 20k"
+        after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k \\\n      --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 \\\n      --txns 20k\n  perdura bench recovery --workload tpcb --engine all --branches 1,2 --workers 4"
     )]
     Recovery(RecoveryArgs),
 }
@@ -291,6 +302,56 @@ pub(crate) struct TpccArgs {
     pub(crate) common: CommonArgs,
 }
 
+/// `perdura bench tpcb`.
+#[derive(Debug, Args)]
+pub(crate) struct TpcbArgs {
+    /// Branches; branch b lies in partition (b - 1) modulo the partitions.
+    #[arg(long, visible_alias = "scale", value_name = "N", default_value = "1",
+          value_parser = parse_u32)]
+    pub(crate) branches: u32,
+    /// Accounts of a branch; figures with other than 100k are no TPC-B figures.
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_u32)]
+    pub(crate) accounts: u32,
+    /// The form: specification, or shore-kits, with accounts of the teller's branch alone [default:
+    /// specification].
+    #[arg(long = "as", value_name = "FORM", value_parser = Form::from_str)]
+    pub(crate) form: Option<Form>,
+    /// Transactions of a run, in all partitions together.
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_positive)]
+    pub(crate) txns: u64,
+    /// Check after the run that the balances of branches, tellers and accounts agree with each other
+    /// and with the history.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// `perdura bench tatp`.
+#[derive(Debug, Args)]
+pub(crate) struct TatpArgs {
+    /// Subscribers; subscriber s lies in partition (s - 1) modulo the partitions [default: 100k].
+    #[arg(long, value_name = "N", value_parser = parse_u32)]
+    pub(crate) subscribers: Option<u32>,
+    /// Subscribers in units of 10,000, as other implementations count them.
+    #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "subscribers")]
+    pub(crate) scale: Option<u32>,
+    /// The form: specification, or shore-kits, with subscribers of equal probability [default:
+    /// specification].
+    #[arg(long = "as", value_name = "FORM", value_parser = Form::from_str)]
+    pub(crate) form: Option<Form>,
+    /// Transactions of a run, in all partitions together.
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_positive)]
+    pub(crate) txns: u64,
+    /// Check the rows and the rates of success after the run.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
 /// `perdura bench recovery`.
 #[derive(Debug, Args)]
 pub(crate) struct RecoveryArgs {
@@ -315,6 +376,15 @@ pub(crate) struct RecoveryArgs {
     /// The rest of the scale.
     #[command(flatten)]
     pub(crate) scale: TpccScale,
+    /// TPC-B: branches, by comma [default: 1].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_u32)]
+    pub(crate) branches: Option<Vec<u32>>,
+    /// TPC-B: accounts of a branch [default: 100k].
+    #[arg(long, value_name = "N", value_parser = parse_u32)]
+    pub(crate) accounts: Option<u32>,
+    /// TPC-B: the form, as in `bench tpcb` [default: specification].
+    #[arg(long = "as", value_name = "FORM", value_parser = Form::from_str)]
+    pub(crate) form: Option<Form>,
     /// Transactions before the kill, by comma.
     #[arg(long, value_name = "LIST", default_value = "100k", value_delimiter = ',',
           value_parser = parse_positive)]
@@ -425,6 +495,8 @@ pub(crate) enum WorkloadName {
     Ycsb,
     /// TPC-C.
     Tpcc,
+    /// TPC-B.
+    Tpcb,
 }
 
 /// A domain, or the medium's own.

@@ -4,6 +4,7 @@
 //! standard input does, so that none outlives the command that started it.
 
 mod opening;
+mod tpcb;
 mod tpcc;
 mod ycsb;
 
@@ -144,12 +145,12 @@ pub(crate) struct Found {
     pub(crate) opening: Option<Opening>,
     /// YCSB: mean microseconds of a read, from the first on.
     pub(crate) reads: Option<Reads>,
-    /// TPC-C: tuples of all tables when it was reopened.
+    /// TPC-B, TPC-C: tuples of all tables when it was reopened.
     pub(crate) tuples: Option<u64>,
-    /// TPC-C: bytes of their values.
+    /// TPC-B, TPC-C: bytes of their values.
     pub(crate) user_bytes: Option<u64>,
-    /// TPC-C: which consistency conditions hold.
-    pub(crate) consistency: Option<BTreeMap<u8, bool>>,
+    /// TPC-B, TPC-C: which checks or conditions hold.
+    pub(crate) consistency: Option<BTreeMap<String, bool>>,
     /// The errors, in words.
     pub(crate) wrong: Vec<String>,
 }
@@ -205,6 +206,7 @@ fn victim(task: &Task) -> Result<(), Failure> {
     match &task.job {
         Job::Ycsb(spec) => ycsb::victim(task, spec),
         Job::Tpcc(spec) => tpcc::victim(task, spec),
+        Job::Tpcb(spec) => tpcb::victim(task, spec),
     }
 }
 
@@ -217,10 +219,12 @@ fn wait_for_the_end() -> ! {
 
 /// Opens what is left on the clock, then verifies all of it; prints what it found.
 fn witness(task: &Task) -> Result<(), Failure> {
-    let counts = AcknowledgedFile::open(&task.acknowledged, task.job.partitions())?.counts();
+    let counters = task.job.counters(task.workers);
+    let counts = AcknowledgedFile::open(&task.acknowledged, counters)?.counts();
     let found = match &task.job {
         Job::Ycsb(spec) => ycsb::witness(task, spec, &counts)?,
         Job::Tpcc(spec) => tpcc::witness(task, spec, &counts)?,
+        Job::Tpcb(spec) => tpcb::witness(task, spec, &counts)?,
     };
     let encoded = serde_json::to_string(&found).map_err(wrong)?;
     print(&(encoded + "\n"))
@@ -244,7 +248,8 @@ mod tests {
     fn a_task_survives_the_command_line() {
         let spec = Spec { mix: Mix::WriteHeavy, skew: Skew::High, ..Spec::default() };
         let shop = workloads::tpcc::Spec { remote: true, ..workloads::tpcc::Spec::default() };
-        for job in [Job::Ycsb(spec), Job::Tpcc(shop)] {
+        let bank = workloads::tpcb::Spec { form: workloads::Form::ShoreKits, ..Default::default() };
+        for job in [Job::Ycsb(spec), Job::Tpcc(shop), Job::Tpcb(bank)] {
             let run = run_options(3, Commit::Grouped(7));
             let contestant = Contestant::Peer(PeerKind::Lmdb);
             let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));

@@ -100,4 +100,9 @@ macro_rules! usage {
     };
 }
 
-usage!(workloads::ycsb::SpecError, workloads::tpcc::SpecError);
+usage!(
+    workloads::ycsb::SpecError,
+    workloads::tpcb::SpecError,
+    workloads::tpcc::SpecError,
+    workloads::tatp::SpecError
+);

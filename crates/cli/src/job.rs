@@ -1,7 +1,7 @@
 //! The job of a process that is to be killed.
 
 use serde::{Deserialize, Serialize};
-use workloads::{tpcc, ycsb};
+use workloads::{Lanes, tpcb, tpcc, ycsb};
 
 use crate::failure::Failure;
 
@@ -12,6 +12,8 @@ pub(crate) enum Job {
     Ycsb(ycsb::Spec),
     /// TPC-C.
     Tpcc(tpcc::Spec),
+    /// TPC-B.
+    Tpcb(tpcb::Spec),
 }
 
 impl Job {
@@ -20,6 +22,7 @@ impl Job {
         match self {
             Self::Ycsb(spec) => spec.transactions,
             Self::Tpcc(spec) => spec.transactions,
+            Self::Tpcb(spec) => spec.transactions,
         }
     }
 
@@ -28,6 +31,16 @@ impl Job {
         match self {
             Self::Ycsb(spec) => spec.partitions,
             Self::Tpcc(spec) => spec.partitions,
+            Self::Tpcb(spec) => spec.partitions,
+        }
+    }
+
+    /// Counters of acknowledged transactions with so many workers: one for each partition, or for each
+    /// worker where they share partitions.
+    pub(crate) fn counters(&self, workers: usize) -> usize {
+        match self {
+            Self::Ycsb(_) | Self::Tpcc(_) => self.partitions(),
+            Self::Tpcb(spec) => Lanes::new(workers, spec.partitions).count(),
         }
     }
 
@@ -48,6 +61,12 @@ impl Job {
                 let spec = tpcc::Spec { transactions, ..spec.clone() };
                 spec.validate()?;
                 Self::Tpcc(spec)
+            }
+            Self::Tpcb(spec) => {
+                let transactions = spec.transactions + 3_000_000;
+                let spec = tpcb::Spec { transactions, ..spec.clone() };
+                spec.validate()?;
+                Self::Tpcb(spec)
             }
         })
     }

@@ -70,7 +70,7 @@ impl Kill<'_> {
         let store = self.directory.join("store");
         std::fs::create_dir(&store).map_err(|error| Failure::about(store.display(), error))?;
         let file = self.directory.join("acknowledged");
-        let acknowledged = AcknowledgedFile::create(&file, job.partitions())?;
+        let acknowledged = AcknowledgedFile::create(&file, job.counters(self.run.workers))?;
         let task = Task::new(self.contestant, self.domain, &store, &file, &job, &self.run)
             .with_background(self.background)
             .with_tree_node_bytes(self.tree_node_bytes);

@@ -60,6 +60,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Tour(args) => tour::run(args),
         Command::Bench { bench: Bench::Ycsb(args) } => bench::ycsb::run(args),
         Command::Bench { bench: Bench::Tpcc(args) } => bench::tpcc::run(args),
+        Command::Bench { bench: Bench::Tpcb(args) } => bench::tpcb::run(args),
+        Command::Bench { bench: Bench::Tatp(args) } => bench::tatp::run(args),
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
         Command::Crash(args) => crash::run(args),

@@ -3,7 +3,7 @@
 use peers::PeerKind;
 use perdura::{Background, Domain, Options};
 use workloads::ycsb::{Mix, Skew};
-use workloads::{Commit, RunOptions, tpcc, ycsb};
+use workloads::{Commit, Form, RunOptions, tatp, tpcb, tpcc, ycsb};
 
 use crate::args::{CommitForm, CommonArgs, TpccScale};
 use crate::contestant::Contestant;
@@ -100,16 +100,63 @@ impl Plan {
         warehouses: u32,
         transactions: u64,
     ) -> Result<tpcc::Spec, Failure> {
-        if let Some(peer) = self.contestants.iter().find_map(|one| one.peer()) {
-            let why = format!("--peer {peer}: TPC-C runs on engines; peers have YCSB only");
-            return Err(Failure::Usage(why));
-        }
+        self.refuse_peers("TPC-C")?;
         let Self { partitions, seed, .. } = *self;
         let TpccScale { items, customers, remote } = *scale;
         let spec =
             tpcc::Spec { warehouses, items, customers, transactions, partitions, remote, seed };
         spec.validate()?;
         Ok(spec)
+    }
+
+    /// The specification of a TPC-B run of so many branches, accounts of each, and transactions.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn tpcb(
+        &self,
+        branches: u32,
+        accounts: u32,
+        form: Form,
+        transactions: u64,
+    ) -> Result<tpcb::Spec, Failure> {
+        self.refuse_peers("TPC-B")?;
+        let Self { partitions, seed, .. } = *self;
+        let spec = tpcb::Spec { branches, accounts, transactions, partitions, form, seed };
+        spec.validate()?;
+        Ok(spec)
+    }
+
+    /// The specification of a TATP run of so many subscribers and transactions.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn tatp(
+        &self,
+        subscribers: u32,
+        form: Form,
+        transactions: u64,
+    ) -> Result<tatp::Spec, Failure> {
+        let Self { partitions, seed, .. } = *self;
+        let spec = tatp::Spec { subscribers, transactions, partitions, form, seed };
+        spec.validate()?;
+        Ok(spec)
+    }
+
+    fn refuse_peers(&self, workload: &str) -> Result<(), Failure> {
+        let Some(peer) = self.contestants.iter().find_map(|one| one.peer()) else { return Ok(()) };
+        let why = format!("--peer {peer}: {workload} runs on engines; peers have YCSB only");
+        Err(Failure::Usage(why))
+    }
+
+    /// The number of partitions.
+    pub(crate) fn partitions(&self) -> usize {
+        self.partitions
+    }
+
+    /// The seed of keys and values.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 }
 

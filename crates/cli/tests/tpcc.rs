@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use common::{Ran, run};
 use serde_json::Value;
 
-const RUN_KEYS: [&str; 29] = [
+const RUN_KEYS: [&str; 32] = [
     "engine",
     "workload",
     "mix",
@@ -18,6 +18,7 @@ const RUN_KEYS: [&str; 29] = [
     "remote",
     "txns",
     "partitions",
+    "workers",
     "domain",
     "modelled",
     "commit",
@@ -36,6 +37,8 @@ const RUN_KEYS: [&str; 29] = [
     "user_bytes",
     "tuples",
     "aborted",
+    "conflicts",
+    "retries",
     "consistency",
     "digest",
 ];
@@ -124,6 +127,19 @@ fn people_see_what_was_checked() {
     let ran = tpcc(&["--txns", "300", "--engine", "nvm-inp", "--commit", "grouped", "--json", "-"]);
     let runs = runs(&ran);
     assert!(runs[0]["consistency"].is_null() && runs[0]["group"] == 100, "{}", runs[0]);
+}
+
+#[test]
+fn workers_that_share_a_partition_keep_the_conditions() {
+    let arguments = ["--warehouses", "2", "--remote", "--txns", "300", "--workers", "3", "--check"];
+    for run in runs(&tpcc(&[&arguments[..], &["--json", "-"]].concat())) {
+        assert_eq!((&run["workers"], &run["partitions"]), (&3.into(), &1.into()));
+        assert_eq!((&run["conflicts"], &run["retries"]), (&0.into(), &0.into()));
+        all_hold(&run);
+    }
+    let ran = tpcc(&[&arguments[..], &["--engine", "inp,nvm-inp"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("workers: 3") && ran.out.contains("are not compared"), "{}", ran.out);
 }
 
 #[test]

@@ -7,12 +7,14 @@ use std::process::Stdio;
 use common::{perdura, run};
 
 /// All commands that have a help text.
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 25] = [
     &[],
     &["tour"],
     &["bench"],
     &["bench", "ycsb"],
+    &["bench", "tpcb"],
     &["bench", "tpcc"],
+    &["bench", "tatp"],
     &["bench", "recovery"],
     &["pool"],
     &["pool", "info"],
@@ -108,6 +110,14 @@ fn help_names_every_option_of_the_benchmarks() {
     for option in ["warehouses", "items", "remote", "txns", "check", "engine", "partitions", "json"]
     {
         assert!(tpcc.contains(&format!("--{option}")), "tpcc --{option}");
+    }
+    let tpcb = run(&["bench", "tpcb", "--help"]).out;
+    for option in ["branches", "scale", "accounts", "as", "txns", "workers", "check", "json"] {
+        assert!(tpcb.contains(&format!("--{option}")), "tpcb --{option}");
+    }
+    let tatp = run(&["bench", "tatp", "--help"]).out;
+    for option in ["subscribers", "scale", "as", "txns", "workers", "check", "json"] {
+        assert!(tatp.contains(&format!("--{option}")), "tatp --{option}");
     }
     for test_only in ["--customers", "--update-columns"] {
         assert!(!tpcc.contains(test_only), "{tpcc}");

@@ -1,8 +1,8 @@
 //! The workloads: YCSB and TPC-C, written against the public interface.
 //!
 //! YCSB is written once, against [`Store`] and [`Session`]; Perdura and every peer implement these
-//! two, so that all of them do the same work in the same loop. TPC-C is written once against the
-//! public API of Perdura, so that all engines do. What keeps figures comparable:
+//! two, so that all of them do the same work in the same loop. TPC-B, TPC-C and TATP are written once
+//! against the public API of Perdura, so that all engines do. What keeps figures comparable:
 //!
 //! - The whole workload is generated before the clock starts and is a function of its
 //!   specification alone: same specification, same operations, on every machine.
@@ -14,18 +14,30 @@
 
 #![forbid(unsafe_code)]
 
+mod checks;
 mod contents;
 mod crew;
+mod form;
+mod lanes;
+mod loading;
 mod measure;
 mod perdura_store;
 mod random;
 mod reads;
+mod seat;
 mod store;
+pub mod tatp;
+mod terminals;
+pub mod tpcb;
 pub mod tpcc;
 pub mod ycsb;
 
+pub use checks::Check;
 pub use contents::{Contents, TableContents, contents};
+pub use form::{Form, ParseFormError};
+pub use lanes::{Lane, Lanes};
 pub use measure::{Measurement, Observer, Progress, RunError, RunOptions};
 pub use perdura_store::{PerduraStore, create_modelled};
 pub use random::Random;
 pub use store::{Commit, RowBuffer, Session, Store, StoreError, allocated_bytes};
+pub use terminals::{Measured, Outcome};

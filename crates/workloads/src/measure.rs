@@ -17,8 +17,8 @@ const LATENCY_LIMIT_NS: u64 = 60_000_000_000;
 /// The options with which a workload is driven.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// Threads; partition `p` is served by worker `p % workers`. More workers than partitions are
-    /// not started.
+    /// Threads; partition `p` is served by worker `p % workers`. Of YCSB, more workers than partitions
+    /// are not started; of the others they share partitions, as [`Lanes`](crate::Lanes) says.
     pub workers: usize,
     /// The commit form with which the store was opened.
     pub commit: Commit,
@@ -99,7 +99,8 @@ pub enum RunError {
     NoWorkers,
 }
 
-/// Is told how far each partition has come. Called from the measured loop: it must not allocate.
+/// Is told how far each partition has come; where workers share partitions, how far each lane (see
+/// [`Lanes`](crate::Lanes)). Called from the measured loop: it must not allocate.
 pub trait Observer: Sync {
     /// The number of transactions that may pass between two calls with durable commits. Grouped
     /// commits report after a sync only.

@@ -35,6 +35,31 @@ impl Random {
     }
 }
 
+/// A generator for one row or one stream of inputs of a workload, named by four numbers. `domain` keeps
+/// the streams of workloads apart.
+pub(crate) fn stream(domain: u64, seed: u64, name: [u64; 4]) -> Random {
+    let name = name.into_iter().fold(domain, |hash, part| mix(hash.rotate_left(9) ^ part));
+    Random::new(seed, name)
+}
+
+/// A number of `low..=high`.
+#[inline]
+pub(crate) fn between(random: &mut Random, low: u64, high: u64) -> u64 {
+    low + random.below(high - low + 1)
+}
+
+/// True with a probability of so many percent.
+#[inline]
+pub(crate) fn percent(random: &mut Random, percent: u64) -> bool {
+    random.below(100) < percent
+}
+
+/// A number of `low..=high`, those with many bits set more often: TPC-C's distribution (clause
+/// 2.1.6), and with `low = 1` and `c = 0` that of TATP.
+pub(crate) fn nurand(random: &mut Random, a: u64, c: u64, low: u64, high: u64) -> u64 {
+    ((between(random, 0, a) | between(random, low, high)) + c) % (high - low + 1) + low
+}
+
 /// Spreads every bit of `x` over all bits of the result; a bijection.
 #[inline]
 pub(crate) const fn mix(x: u64) -> u64 {

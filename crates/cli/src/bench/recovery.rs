@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use workloads::tpcb;
 use workloads::ycsb::{Mix, Skew};
 
 use super::{Report, median_index};
@@ -34,7 +35,7 @@ struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
     workload: &'static str,
-    /// `None` in TPC-C, which has its own.
+    /// `None` in TPC-B and TPC-C, which have their own.
     mix: Option<&'static str>,
     skew: Option<&'static str>,
     partitions: usize,
@@ -46,6 +47,8 @@ struct Run {
     background: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     warehouses: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branches: Option<u32>,
     tuples: u64,
     txns: u64,
     user_bytes: u64,
@@ -64,7 +67,7 @@ struct Run {
     reads_us: Option<Reads>,
     /// The conditions in all kills.
     #[serde(skip_serializing_if = "Option::is_none")]
-    consistency: Option<BTreeMap<u8, bool>>,
+    consistency: Option<BTreeMap<String, bool>>,
     #[serde(skip)]
     wrong: Vec<String>,
     #[serde(skip)]
@@ -124,8 +127,10 @@ fn check_group(plan: &Plan, job: &Job) -> Result<(), Failure> {
         Job::Ycsb(spec) => (spec.mix.update_percent(), "a --mix with more updates, "),
         // All but order status and stock level.
         Job::Tpcc(_) => (92, ""),
+        Job::Tpcb(_) => (100, ""),
     };
-    let updates = job.with_more()?.transactions() / job.partitions() as u64 * percent / 100;
+    let counters = job.counters(plan.run.workers) as u64;
+    let updates = job.with_more()?.transactions() / counters * percent / 100;
     if updates >= u64::from(group) {
         return Ok(());
     }
@@ -141,12 +146,25 @@ fn jobs(plan: &Plan, args: &RecoveryArgs) -> Result<Vec<Job>, Failure> {
         true => Err(Failure::Usage(format!("{option} is an option of {of}; {instead}"))),
         false => Ok(()),
     };
+    let refuse_ycsb = |instead: &str| {
+        refuse(args.tuples.is_some(), "--tuples", "YCSB", instead)?;
+        refuse(args.mix.is_some(), "--mix", "YCSB", instead)?;
+        refuse(args.skew.is_some(), "--skew", "YCSB", instead)?;
+        refuse(args.update_columns.is_some(), "--update-columns", "YCSB", instead)
+    };
+    let refuse_tpcb = |args: &RecoveryArgs| {
+        let instead = "add --workload tpcb, or leave it out";
+        refuse(args.branches.is_some(), "--branches", "TPC-B", instead)?;
+        refuse(args.accounts.is_some(), "--accounts", "TPC-B", instead)?;
+        refuse(args.form.is_some(), "--as", "TPC-B", instead)
+    };
     let mut jobs = Vec::new();
     match args.workload {
         WorkloadName::Ycsb => {
             let instead = "add --workload tpcc, or leave it out";
             refuse(args.warehouses.is_some(), "--warehouses", "TPC-C", instead)?;
             refuse(args.scale.remote, "--remote", "TPC-C", instead)?;
+            refuse_tpcb(args)?;
             let (mix, skew) = (args.mix.unwrap_or(Mix::Balanced), args.skew.unwrap_or(Skew::Low));
             let update_columns = args.update_columns.unwrap_or(1);
             for &tuples in args.tuples.as_deref().unwrap_or(&[200_000]) {
@@ -157,14 +175,23 @@ fn jobs(plan: &Plan, args: &RecoveryArgs) -> Result<Vec<Job>, Failure> {
             }
         }
         WorkloadName::Tpcc => {
-            let instead = "with --workload tpcc give --warehouses and --items";
-            refuse(args.tuples.is_some(), "--tuples", "YCSB", instead)?;
-            refuse(args.mix.is_some(), "--mix", "YCSB", instead)?;
-            refuse(args.skew.is_some(), "--skew", "YCSB", instead)?;
-            refuse(args.update_columns.is_some(), "--update-columns", "YCSB", instead)?;
+            refuse_ycsb("with --workload tpcc give --warehouses and --items")?;
+            refuse_tpcb(args)?;
             for &warehouses in args.warehouses.as_deref().unwrap_or(&[1]) {
                 for &txns in &args.txns {
                     jobs.push(Job::Tpcc(plan.tpcc(&args.scale, warehouses, txns)?));
+                }
+            }
+        }
+        WorkloadName::Tpcb => {
+            refuse_ycsb("with --workload tpcb give --branches")?;
+            refuse(args.warehouses.is_some(), "--warehouses", "TPC-C", "give --branches")?;
+            refuse(args.scale.remote, "--remote", "TPC-C", "leave it out")?;
+            let accounts = args.accounts.unwrap_or(tpcb::ACCOUNTS);
+            let form = args.form.unwrap_or_default();
+            for &branches in args.branches.as_deref().unwrap_or(&[1]) {
+                for &txns in &args.txns {
+                    jobs.push(Job::Tpcb(plan.tpcb(branches, accounts, form, txns)?));
                 }
             }
         }
@@ -219,14 +246,18 @@ fn summary(
     let (mix, skew, seed) = match job {
         Job::Ycsb(spec) => (Some(spec.mix.name()), Some(spec.skew.name()), spec.seed),
         Job::Tpcc(spec) => (None, None, spec.seed),
+        Job::Tpcb(spec) => (None, None, spec.seed),
     };
-    let (workload, warehouses, tuples, user_bytes) = match job {
-        Job::Ycsb(spec) => ("ycsb", None, spec.tuples, spec.user_bytes()),
-        Job::Tpcc(spec) => {
-            let (tuples, user_bytes) = (found.tuples, found.user_bytes);
-            let held = (tuples.unwrap_or_default(), user_bytes.unwrap_or_default());
-            ("tpcc", Some(spec.warehouses), held.0, held.1)
-        }
+    let held = (found.tuples.unwrap_or_default(), found.user_bytes.unwrap_or_default());
+    let (workload, (tuples, user_bytes)) = match job {
+        Job::Ycsb(spec) => ("ycsb", (spec.tuples, spec.user_bytes())),
+        Job::Tpcc(_) => ("tpcc", held),
+        Job::Tpcb(_) => ("tpcb", held),
+    };
+    let (warehouses, branches) = match job {
+        Job::Ycsb(_) => (None, None),
+        Job::Tpcc(spec) => (Some(spec.warehouses), None),
+        Job::Tpcb(spec) => (None, Some(spec.branches)),
     };
     Run {
         engine: contestant.engine(),
@@ -242,6 +273,7 @@ fn summary(
         seed,
         background: background_name(plan.background),
         warehouses,
+        branches,
         tuples,
         txns: job.transactions(),
         user_bytes,
@@ -268,11 +300,11 @@ fn summary(
 }
 
 /// A condition holds if it did after every kill; `None` if the workload has no conditions.
-fn consistency(outcomes: &[Outcome]) -> Option<BTreeMap<u8, bool>> {
+fn consistency(outcomes: &[Outcome]) -> Option<BTreeMap<String, bool>> {
     let mut all = outcomes.iter().filter_map(|outcome| outcome.found.consistency.as_ref());
     let first = all.next()?.clone();
     Some(all.fold(first, |mut both, one| {
-        one.iter().for_each(|(number, holds)| *both.entry(*number).or_insert(true) &= holds);
+        one.iter().for_each(|(number, holds)| *both.entry(number.clone()).or_insert(true) &= holds);
         both
     }))
 }
@@ -296,7 +328,17 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
         "surplus",
     ];
     let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
-    let workload = if runs[0].workload == "tpcc" { "TPC-C" } else { "YCSB" };
+    let (workload, agreed) = match runs[0].workload {
+        "tpcc" => (
+            "TPC-C",
+            "Consistency conditions 1 to 12 hold after every kill, and every tuple is what a second database of another engine came to.",
+        ),
+        "tpcb" => (
+            "TPC-B",
+            "After every kill the balances of branches, tellers and accounts agree with each other and with the history.",
+        ),
+        _ => ("YCSB", ""),
+    };
     let mut text = format!(
         "Recovery of {workload} after SIGKILL, partitions: {}, commits {}, median of {} kills\n\n",
         runs[0].partitions,
@@ -313,7 +355,8 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     if runs.iter().all(|run| run.consistency.is_some())
         && runs.iter().all(|run| run.wrong.is_empty())
     {
-        text += "\nConsistency conditions 1 to 12 hold after every kill, and every tuple is what a second database of another engine came to.";
+        text += "\n";
+        text += agreed;
     }
     text += &format!("\nWhere the time goes, in microseconds\n\n{}", parts(runs));
     text += "\nTimes are taken in a fresh process, from the start of its open call. In flight: whole transactions that were under way at the kill, which may be there or not.\nProcess evidence: the kernel keeps the pages of a killed process, so a kill says nothing about flushes or power loss.\n";

@@ -1,6 +1,7 @@
 //! Random numbers and texts as the specification draws them.
 
-use crate::random::{Random, mix};
+use crate::random::{Random, nurand};
+pub(crate) use crate::random::{between, percent};
 
 /// The syllables of last names (clause 4.3.2.3).
 const SYLLABLES: [&str; 10] =
@@ -17,25 +18,7 @@ const DOMAIN: u64 = 0x7470_6363;
 
 /// A generator for one row or one stream of inputs, named by four numbers.
 pub(crate) fn stream(seed: u64, name: [u64; 4]) -> Random {
-    let name = name.into_iter().fold(DOMAIN, |hash, part| mix(hash.rotate_left(9) ^ part));
-    Random::new(seed, name)
-}
-
-/// A number of `low..=high`.
-#[inline]
-pub(crate) fn between(random: &mut Random, low: u64, high: u64) -> u64 {
-    low + random.below(high - low + 1)
-}
-
-/// True with a probability of so many percent.
-#[inline]
-pub(crate) fn percent(random: &mut Random, percent: u64) -> bool {
-    random.below(100) < percent
-}
-
-/// The non-uniform distribution of clause 2.1.6: a number of `low..=high`.
-pub(crate) fn nurand(random: &mut Random, a: u64, c: u64, low: u64, high: u64) -> u64 {
-    ((between(random, 0, a) | between(random, low, high)) + c) % (high - low + 1) + low
+    crate::random::stream(DOMAIN, seed, name)
 }
 
 /// The constants C of [`nurand`], drawn from the seed as clause 2.1.6.1 demands.

@@ -1,21 +1,13 @@
-//! The loop in which TPC-C is measured; as that of YCSB (see [`crate::ycsb::run`]), but every
-//! transaction has its latency taken, each kind by itself.
-
-use std::sync::Barrier;
-use std::time::Instant;
+//! TPC-C as it is measured: its figures, and its transactions as the driver sees them.
 
 use hdrhistogram::Histogram;
 use perdura::{Database, Environment, Error};
 
-use super::inputs::{Inputs, Kind, Workload};
+use super::inputs::{Kind, Workload};
 use super::terminal::{Outcome, Terminal};
-use super::{check_partitions, failed};
-use crate::crew::crew;
-use crate::measure::{Observer, RunError, RunOptions, latency_histogram};
-use crate::store::Commit;
-
-/// Transactions of one partition before its worker turns to the next.
-const BLOCK: usize = 16;
+use crate::measure::{Observer, RunError, RunOptions};
+use crate::seat::{Seat, Tries};
+use crate::terminals::{self, Perform, Script};
 
 /// The figures of a run.
 #[derive(Debug, Clone)]
@@ -27,6 +19,10 @@ pub struct Measured {
     pub latency_ns: [Histogram<u64>; 5],
     /// New orders that were rolled back; they have no latency.
     pub aborted: u64,
+    /// Runs of a transaction after its first one, for a conflict with others.
+    pub retries: u64,
+    /// Transactions whose time was over while they were in a conflict; each was entered again.
+    pub conflicts: u64,
 }
 
 impl Measured {
@@ -55,8 +51,11 @@ impl Measured {
     }
 }
 
-/// Runs the whole workload on a populated database. The observer counts transactions, those that
-/// were rolled back included.
+/// Runs the whole workload on a populated database. The observer counts the transactions of each lane
+/// (see [`crate::Lanes`]), those that were rolled back included.
+///
+/// With more workers than partitions the order in which transactions meet in a partition is open, and
+/// so are the contents that the run leaves.
 ///
 /// # Errors
 /// The first error of any worker.
@@ -66,155 +65,66 @@ pub fn run<E: Environment, O: Observer>(
     options: &RunOptions,
     observer: &O,
 ) -> Result<Measured, RunError> {
-    let partitions = check_partitions(database, workload.spec(), options.workers)?;
-    let workers = options.workers.min(partitions);
-    let shared = Shared { database, workload, options, observer, workers };
-    let outcomes = crew(workers, |number, barrier| shared.work(number, barrier))?;
-    let started = outcomes.iter().map(|outcome| outcome.started).min();
-    let ended = outcomes.iter().map(|outcome| outcome.ended).max();
-    let mut measured = Measured {
-        seconds: started.zip(ended).map_or(0.0, |(from, to)| (to - from).as_secs_f64()),
-        latency_ns: std::array::from_fn(|_| latency_histogram()),
-        aborted: outcomes.iter().map(|outcome| outcome.aborted).sum(),
-    };
-    for outcome in &outcomes {
-        for (sum, one) in measured.latency_ns.iter_mut().zip(&outcome.latency_ns) {
-            sum.add(one).expect("all histograms have the same bounds");
-        }
-    }
-    Ok(measured)
+    let partitions = workload.spec().partitions;
+    let ran = terminals::run(database, workload, partitions, options, observer)?;
+    Ok(Measured {
+        seconds: ran.seconds,
+        latency_ns: ran.latency_ns.try_into().expect("a histogram for each kind"),
+        aborted: ran.failed.iter().sum(),
+        retries: ran.retries,
+        conflicts: ran.conflicts,
+    })
 }
 
-/// The state that all workers share.
-struct Shared<'a, E: Environment, O> {
-    database: &'a Database<E>,
-    workload: &'a Workload,
-    options: &'a RunOptions,
-    observer: &'a O,
-    workers: usize,
-}
+impl<E: Environment> Script<E> for Workload {
+    type Terminal<'a>
+        = At<'a, E>
+    where
+        E: 'a;
 
-/// The work of one worker.
-struct WorkerOutcome {
-    started: Instant,
-    ended: Instant,
-    latency_ns: [Histogram<u64>; 5],
-    aborted: u64,
-}
+    const KINDS: usize = Kind::ALL.len();
 
-impl<E: Environment, O: Observer> Shared<'_, E, O> {
-    fn work(&self, number: usize, barrier: &Barrier) -> Result<WorkerOutcome, RunError> {
-        if let Some(pin) = self.options.pin {
-            pin(number);
-        }
-        let lanes: Result<Vec<_>, _> = (number..self.workload.spec().partitions)
-            .step_by(self.workers)
-            .map(|partition| self.lane(partition))
-            .collect();
-        let mut latency_ns = std::array::from_fn(|_| latency_histogram());
-        // Before the error is looked at: the other workers wait here too.
-        barrier.wait();
-        let mut lanes = lanes?;
-        let started = Instant::now();
-        let mut running = lanes.len();
-        while running > 0 {
-            for lane in lanes.iter_mut().filter(|lane| !lane.finished) {
-                lane.block(&mut latency_ns, self.observer).map_err(|error| {
-                    failed(self.database, lane.partition, lane.next as u64, error)
-                })?;
-                running -= usize::from(lane.finished);
-            }
-        }
-        let ended = Instant::now();
-        let aborted = lanes.iter().map(|lane| lane.aborted).sum();
-        Ok(WorkerOutcome { started, ended, latency_ns, aborted })
+    fn transactions(&self, partition: usize) -> usize {
+        self.inputs(partition).len()
     }
 
-    fn lane(&self, partition: usize) -> Result<Lane<'_, E>, RunError> {
-        let terminal = Terminal::new(self.database, self.workload.spec(), partition)
-            .map_err(|error| failed(self.database, partition, 0, error))?;
-        let group = match self.options.commit {
-            Commit::Durable => None,
-            Commit::Grouped(updates) => Some(updates as usize),
-        };
-        Ok(Lane {
-            terminal,
-            partition,
-            inputs: self.workload.inputs(partition),
-            group,
-            next: 0,
-            open: Vec::with_capacity(group.unwrap_or(0).min(self.workload.inputs(partition).len())),
-            aborted: 0,
-            finished: false,
+    #[inline]
+    fn kind(&self, partition: usize, number: usize) -> (usize, bool) {
+        let kind = self.inputs(partition).all()[number].kind();
+        (kind as usize, kind.is_read_only())
+    }
+
+    fn terminal<'a>(
+        &'a self,
+        database: &Database<E>,
+        seat: Seat<'a, E>,
+        partition: usize,
+    ) -> Result<At<'a, E>, Error> {
+        let terminal = Terminal::at(database, seat, self.spec())?;
+        Ok(At { terminal, inputs: self.inputs(partition) })
+    }
+}
+
+/// A terminal with what is entered there.
+pub(crate) struct At<'a, E: Environment> {
+    terminal: Terminal<'a, E>,
+    inputs: &'a super::Inputs,
+}
+
+impl<E: Environment> Perform for At<'_, E> {
+    #[inline]
+    fn perform(&mut self, number: usize) -> Result<terminals::Outcome, Error> {
+        Ok(match self.terminal.run(self.inputs, number)? {
+            Outcome::Committed => terminals::Outcome::Committed,
+            Outcome::RolledBack => terminals::Outcome::Failed,
         })
     }
-}
 
-/// One partition on its way through its inputs.
-struct Lane<'a, E: Environment> {
-    terminal: Terminal<'a, E>,
-    partition: usize,
-    inputs: &'a Inputs,
-    /// Transactions that one sync makes durable together; `None` if each commit is durable.
-    group: Option<usize>,
-    next: usize,
-    /// Transactions that have returned but are not yet durable, and when they started.
-    open: Vec<(Kind, Instant)>,
-    aborted: u64,
-    finished: bool,
-}
-
-impl<E: Environment> Lane<'_, E> {
-    /// Runs the next block; after the last one makes everything durable.
-    fn block<O: Observer>(
-        &mut self,
-        latency_ns: &mut [Histogram<u64>; 5],
-        observer: &O,
-    ) -> Result<(), Error> {
-        let end = (self.next + BLOCK).min(self.inputs.len());
-        while self.next < end {
-            let kind = self.inputs.all()[self.next].kind();
-            let started = Instant::now();
-            let outcome = self.terminal.run(self.inputs, self.next)?;
-            self.next += 1;
-            match (outcome, self.group) {
-                (Outcome::RolledBack, _) => self.aborted += 1,
-                (Outcome::Committed, Some(group)) if !kind.is_read_only() => {
-                    self.open.push((kind, started));
-                    if self.open.len() >= group {
-                        self.close_group(latency_ns, observer)?;
-                    }
-                }
-                (Outcome::Committed, _) => record(latency_ns, kind, started),
-            }
-            if self.group.is_none() && (self.next as u64).is_multiple_of(O::EVERY) {
-                observer.completed(self.partition, self.next as u64);
-            }
-        }
-        if self.next == self.inputs.len() {
-            self.close_group(latency_ns, observer)?;
-            self.finished = true;
-        }
-        Ok(())
+    fn sync(&mut self) -> Result<(), Error> {
+        self.terminal.sync()
     }
 
-    /// Makes everything so far durable and says so.
-    #[cold]
-    fn close_group<O: Observer>(
-        &mut self,
-        latency_ns: &mut [Histogram<u64>; 5],
-        observer: &O,
-    ) -> Result<(), Error> {
-        self.terminal.sync()?;
-        for (kind, started) in self.open.drain(..) {
-            record(latency_ns, kind, started);
-        }
-        observer.completed(self.partition, self.next as u64);
-        Ok(())
+    fn tries(&self) -> Tries {
+        self.terminal.tries()
     }
-}
-
-fn record(latency_ns: &mut [Histogram<u64>; 5], kind: Kind, started: Instant) {
-    let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    latency_ns[kind as usize].saturating_record(nanoseconds);
 }

@@ -41,10 +41,10 @@ pub use spec::{CUSTOMERS, DISTRICTS, ITEMS, Spec, SpecError};
 pub use terminal::{Outcome, Terminal};
 pub use verify::{Verification, first_commit, first_read, verify};
 
-use perdura::{Database, Environment, Error};
+use perdura::{Database, Environment};
 
 use crate::measure::RunError;
-use crate::store::StoreError;
+use crate::terminals::{self, failed};
 
 /// Checks that the database is cut as the specification says; returns into how many partitions.
 fn check_partitions<E: Environment>(
@@ -52,22 +52,7 @@ fn check_partitions<E: Environment>(
     spec: &Spec,
     workers: usize,
 ) -> Result<usize, RunError> {
-    let (has, wants) = (database.partition_count(), spec.partitions);
-    if has != wants {
-        return Err(RunError::Partitions { store: has, workload: wants });
-    }
-    if workers == 0 { Err(RunError::NoWorkers) } else { Ok(has) }
-}
-
-#[cold]
-fn failed<E: Environment>(
-    database: &Database<E>,
-    partition: usize,
-    transaction: u64,
-    error: Error,
-) -> RunError {
-    let store = database.engine().name().to_owned();
-    RunError::Store { store, partition, transaction, source: StoreError::engine(error) }
+    terminals::check_partitions(database, spec.partitions, workers)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use perdura::{Database, Environment, Error, Exclusive};
+use perdura::{Database, Environment, Error};
 
 use super::buffers::Buffers;
 use super::inputs::{Input, Inputs, Request};
@@ -11,6 +11,7 @@ use super::payment::{self, Payment};
 use super::schema::Tables;
 use super::spec::Spec;
 use super::{delivery, order_status, stock_level};
+use crate::seat::{Seat, Tries};
 
 /// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +22,17 @@ pub enum Outcome {
     RolledBack,
 }
 
-/// Runs the transactions of a partition, which it owns while it lives, as a worker of P1's testbed
-/// does (P1 3).
+/// Runs the transactions of a partition.
 pub struct Terminal<'a, E: Environment> {
-    partition: Exclusive<'a, E>,
+    partition: Seat<'a, E>,
     tables: Tables,
     customers: u64,
     buffers: Buffers,
 }
 
 impl<'a, E: Environment> Terminal<'a, E> {
-    /// Takes a partition; waits until it is free.
+    /// Takes a partition, and owns it while it lives, as a worker of P1's testbed does (P1 3). Waits
+    /// until it is free.
     ///
     /// # Errors
     /// The database has no TPC-C tables.
@@ -39,9 +40,18 @@ impl<'a, E: Environment> Terminal<'a, E> {
     /// # Panics
     /// There is no such partition.
     pub fn new(database: &'a Database<E>, spec: &Spec, partition: usize) -> Result<Self, Error> {
+        Self::at(database, Seat::take(database, partition, true)?, spec)
+    }
+
+    /// A terminal at this seat.
+    pub(crate) fn at(
+        database: &Database<E>,
+        seat: Seat<'a, E>,
+        spec: &Spec,
+    ) -> Result<Self, Error> {
         Ok(Self {
             tables: Tables::of(database)?,
-            partition: database.partition(partition).exclusive()?,
+            partition: seat,
             customers: u64::from(spec.customers),
             buffers: Buffers::default(),
         })
@@ -109,6 +119,11 @@ impl<'a, E: Environment> Terminal<'a, E> {
     /// The medium failed.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.partition.sync()
+    }
+
+    /// The conflicts of its transactions so far.
+    pub(crate) fn tries(&self) -> Tries {
+        self.partition.tries()
     }
 }
 

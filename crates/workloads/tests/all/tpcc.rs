@@ -169,7 +169,7 @@ fn after_tpcc(engine: EngineKind, spec: &Spec, commit: Commit) -> Contents {
     let database = Database::create(path, &tpcc::schema(), &options).unwrap();
     tpcc::load(&database, spec, 1, &()).unwrap();
     let workload = Workload::generate(spec).unwrap();
-    let options = RunOptions { commit, workers: 2, ..RunOptions::default() };
+    let options = RunOptions { commit, workers: spec.partitions, ..RunOptions::default() };
     let progress = Progress::new(spec.partitions);
     let measured = tpcc::run(&database, &workload, &options, &progress).unwrap();
     assert!(measured.aborted > 0);

@@ -1,0 +1,146 @@
+//! `perdura bench tatp`: what TATP is to the [benchmark](super::terminals).
+
+use std::collections::BTreeMap;
+
+use perdura::{Database, Schema};
+use workloads::tatp::{self, Rate, SUBSCRIBERS_OF_SCALE, Spec};
+use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
+
+use super::terminals::{self, Success, Workload};
+use crate::args::TatpArgs;
+use crate::failure::Failure;
+use crate::plan::Plan;
+
+/// Subscribers where the user does not say.
+const DEFAULT_SUBSCRIBERS: u32 = 100_000;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// As [`terminals::run`].
+pub(crate) fn run(args: &TatpArgs) -> Result<(), Failure> {
+    let plan = Plan::new(&args.common, &[])?;
+    let subscribers = match (args.subscribers, args.scale) {
+        (Some(subscribers), _) => subscribers,
+        (None, Some(scale)) => scale.checked_mul(SUBSCRIBERS_OF_SCALE).ok_or_else(|| {
+            let most = u32::MAX / SUBSCRIBERS_OF_SCALE;
+            Failure::Usage(format!("--scale {scale}: 1 to {most} are possible"))
+        })?,
+        (None, None) => DEFAULT_SUBSCRIBERS,
+    };
+    let spec = plan.tatp(subscribers, args.form.unwrap_or_default(), args.txns)?;
+    terminals::run(&spec, &plan, &args.common, args.check)
+}
+
+impl Workload for Spec {
+    type Piece = tatp::Workload;
+
+    const NAME: &'static str = "tatp";
+    const TITLE: &'static str = "TATP";
+    const KINDS: &'static [&'static str] = &[
+        tatp::Kind::ALL[0].name(),
+        tatp::Kind::ALL[1].name(),
+        tatp::Kind::ALL[2].name(),
+        tatp::Kind::ALL[3].name(),
+        tatp::Kind::ALL[4].name(),
+        tatp::Kind::ALL[5].name(),
+        tatp::Kind::ALL[6].name(),
+    ];
+    const READ_ONLY: usize = 3;
+    const COMMUTES: bool = false;
+    const SMALLER: &'static str = "fewer --subscribers or --txns";
+    const TUPLE_BYTES: u64 = 600;
+    const TRANSACTION_BYTES: u64 = 1000;
+
+    fn schema() -> Schema {
+        tatp::schema()
+    }
+
+    fn sizes(&self) -> BTreeMap<&'static str, u64> {
+        BTreeMap::from([("subscribers", u64::from(self.subscribers))])
+    }
+
+    fn form(&self) -> Form {
+        self.form
+    }
+
+    fn tuples(&self) -> u64 {
+        Self::tuples(self)
+    }
+
+    fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
+    fn piece(
+        &self,
+        after: Option<&tatp::Workload>,
+        transactions: u64,
+    ) -> Result<tatp::Workload, Failure> {
+        Ok(match after {
+            Some(piece) => piece.after(transactions)?,
+            None => tatp::Workload::generate(&Self { transactions, ..self.clone() })?,
+        })
+    }
+
+    fn load(
+        &self,
+        database: &Database,
+        workers: usize,
+        progress: &Progress,
+    ) -> Result<(), RunError> {
+        tatp::load(database, self, workers, progress)
+    }
+
+    fn run(
+        database: &Database,
+        piece: &tatp::Workload,
+        options: &RunOptions,
+        progress: &Progress,
+    ) -> Result<Measured, RunError> {
+        tatp::run(database, piece, options, progress)
+    }
+
+    fn check(
+        &self,
+        database: &Database,
+        runs: &[(&tatp::Workload, &Measured)],
+    ) -> Result<Vec<Check>, perdura::Error> {
+        let measured: Vec<&Measured> = runs.iter().map(|(_, measured)| *measured).collect();
+        let mut checks = tatp::check(database, self, &measured)?;
+        let wrong = tatp::rates(runs).into_iter().find(|rate| !rate.holds());
+        checks.push(Check {
+            name: "success_rates",
+            what: "each kind of transaction succeeds as often as the benchmark foresees",
+            violation: wrong.map(said),
+        });
+        Ok(checks)
+    }
+
+    fn success(runs: &[(&tatp::Workload, &Measured)]) -> Option<BTreeMap<&'static str, Success>> {
+        let success = |rate: Rate| {
+            let success = Success {
+                tries: rate.tries,
+                succeeded: rate.succeeded,
+                percent: rate.percent(),
+                expected_min_percent: rate.expected_percent.0,
+                expected_max_percent: rate.expected_percent.1,
+                tolerance_percent: rate.tolerance_percent,
+            };
+            (rate.kind.name(), success)
+        };
+        Some(tatp::rates(runs).into_iter().map(success).collect())
+    }
+}
+
+/// A rate that is not as it should be, as people read it.
+fn said(rate: Rate) -> String {
+    let (low, high) = rate.expected_percent;
+    format!(
+        "{} succeeded {} times of {}, which is not {low:.2} to {high:.2}% within {:.2}%",
+        rate.kind.name(),
+        rate.succeeded,
+        rate.tries,
+        rate.tolerance_percent
+    )
+}

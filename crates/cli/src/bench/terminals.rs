@@ -1,0 +1,524 @@
+//! `perdura bench tpcb` and `perdura bench tatp`.
+//!
+//! The engines run one after the other, each in a directory of its own that is gone before the next
+//! one comes, so that only one database at a time takes memory.
+//!
+//! 1. The engine is created and populated, and takes a checkpoint if it has such a thing.
+//! 2. Round `n` runs the `n`th piece of one sequence of inputs, the same for each engine.
+//! 3. One more piece runs off the clock and is counted.
+//! 4. What the engine then holds is read as a whole: the digests of all engines must agree, unless
+//!    the workload's contents depend on the order in which workers met in a partition. With `--check`
+//!    the workload's checks are made, too.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use perdura::{Database, Schema};
+use serde::Serialize;
+use workloads::{Check, Form, Lanes, Measured, Progress, RunError, RunOptions, contents};
+
+use super::Report;
+use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
+use crate::args::CommonArgs;
+use crate::contestant::{Contestant, Promise, create_database, pool_path};
+use crate::failure::{Failure, say};
+use crate::host::Host;
+use crate::output::{check_target, report, table};
+use crate::plan::{
+    Plan, background_name, commit_group, commit_name, commit_text, database_options,
+};
+use crate::progress::Bar;
+use crate::racer::FootprintBytes;
+use crate::scratch::Scratch;
+use crate::units::grouped;
+
+/// Transactions of a counted pass at most.
+const COUNTED_TXNS: u64 = 20_000;
+
+/// A workload of this benchmark, with its specification.
+pub(super) trait Workload: Sync {
+    /// A piece of the sequence of inputs.
+    type Piece: Sync;
+
+    /// Its name in JSON.
+    const NAME: &'static str;
+    /// Its name for people.
+    const TITLE: &'static str;
+    /// The kinds of its transactions, as a run numbers them; one alone has no name.
+    const KINDS: &'static [&'static str];
+    /// The number of kinds, the first ones, that only read.
+    const READ_ONLY: usize;
+    /// True if a run leaves the same contents in whatever order workers meet.
+    const COMMUTES: bool;
+    /// The options that make it smaller.
+    const SMALLER: &'static str;
+    /// Bytes that a tuple takes at most in a freshly populated database, with its share of indexes,
+    /// logs and space that a store keeps ahead.
+    const TUPLE_BYTES: u64;
+    /// Bytes that a transaction adds at most, with logs.
+    const TRANSACTION_BYTES: u64;
+
+    /// The tables.
+    fn schema() -> Schema;
+    /// Its sizes, by their names in JSON.
+    fn sizes(&self) -> BTreeMap<&'static str, u64>;
+    /// The form that is run.
+    fn form(&self) -> Form;
+    /// Tuples of a population.
+    fn tuples(&self) -> u64;
+    /// Transactions of a round.
+    fn transactions(&self) -> u64;
+    /// The first piece of so many transactions, or the one after another.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    fn piece(&self, after: Option<&Self::Piece>, transactions: u64)
+    -> Result<Self::Piece, Failure>;
+    /// Populates a database.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn load(
+        &self,
+        database: &Database,
+        workers: usize,
+        progress: &Progress,
+    ) -> Result<(), RunError>;
+    /// Runs a piece.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn run(
+        database: &Database,
+        piece: &Self::Piece,
+        options: &RunOptions,
+        progress: &Progress,
+    ) -> Result<Measured, RunError>;
+    /// Checks a database on which these runs have ended.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn check(
+        &self,
+        database: &Database,
+        runs: &[(&Self::Piece, &Measured)],
+    ) -> Result<Vec<Check>, perdura::Error>;
+    /// The successes of each kind of transaction in these runs; `None` if all of them succeed.
+    fn success(_: &[(&Self::Piece, &Measured)]) -> Option<BTreeMap<&'static str, Success>> {
+        None
+    }
+}
+
+/// The successes of one kind of transaction, in all rounds and the counted piece.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Success {
+    pub(super) tries: u64,
+    pub(super) succeeded: u64,
+    /// `None` without tries.
+    pub(super) percent: Option<f64>,
+    pub(super) expected_min_percent: f64,
+    pub(super) expected_max_percent: f64,
+    pub(super) tolerance_percent: f64,
+}
+
+/// A run as programs read it; others rely on the keys to the letter.
+#[derive(Debug, Clone, Serialize)]
+struct Run {
+    engine: &'static str,
+    workload: &'static str,
+    mix: Option<()>,
+    skew: Option<()>,
+    #[serde(flatten)]
+    sizes: BTreeMap<&'static str, u64>,
+    #[serde(rename = "as")]
+    form: &'static str,
+    txns: u64,
+    partitions: usize,
+    workers: usize,
+    domain: Option<&'static str>,
+    modelled: bool,
+    commit: &'static str,
+    background: &'static str,
+    group: Option<u32>,
+    seed: u64,
+    emulated: Option<()>,
+    seconds: f64,
+    throughput_txn_s: f64,
+    throughput_spread: Spread,
+    latency_us: LatencyUs,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    latency_us_by_transaction: BTreeMap<&'static str, LatencyUs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    success: Option<BTreeMap<&'static str, Success>>,
+    per_txn: PerTxn,
+    footprint_bytes: FootprintBytes,
+    user_bytes: u64,
+    tuples: u64,
+    aborted: u64,
+    conflicts: u64,
+    retries: u64,
+    /// `None` without `--check`.
+    consistency: Option<BTreeMap<&'static str, bool>>,
+    /// The digest of all that the database holds.
+    digest: String,
+    #[serde(skip)]
+    violations: Vec<String>,
+    #[serde(skip)]
+    promise: Promise,
+}
+
+/// An open, populated database and what was measured on it.
+struct Loaded<'a, W: Workload> {
+    contestant: Contestant,
+    database: Database,
+    rounds: Vec<(&'a W::Piece, Measured)>,
+    counted: Counted,
+}
+
+/// The benchmark of one workload.
+struct Bench<'a, W: Workload> {
+    workload: &'a W,
+    plan: &'a Plan,
+    lanes: Lanes,
+    check: bool,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Options that contradict each other, an engine that failed, or [`Failure::Found`] if a check does
+/// not hold or the engines do not agree.
+pub(super) fn run<W: Workload>(
+    workload: &W,
+    plan: &Plan,
+    common: &CommonArgs,
+    check: bool,
+) -> Result<(), Failure> {
+    check_target(common.json.as_ref(), &[])?;
+    let scratch = Scratch::new(common.path.as_deref(), common.keep)?;
+    let host = Host::new(scratch.medium());
+    let kept = if common.keep { plan.contestants.len() as u64 } else { 1 };
+    let needed = kept.saturating_mul(needed_bytes(plan, workload));
+    scratch.require(needed, Some(W::SMALLER))?;
+    let lanes = Lanes::new(plan.run.workers, plan.partitions());
+    let bench = Bench { workload, plan, lanes, check };
+    let mut bar = Bar::new();
+    let pieces = bench.pieces()?;
+    let mut runs = Vec::new();
+    for &contestant in &plan.contestants {
+        let directory = scratch.directory(contestant.name())?;
+        let mut loaded = bench.open(contestant, &directory, &mut bar)?;
+        bench.measure(&mut loaded, &pieces, &mut bar)?;
+        runs.push(bench.summary(&loaded, &mut bar)?);
+        drop(loaded);
+        scratch.discard(&directory);
+    }
+    drop(bar);
+    let text = host.line() + &bench.people(&runs);
+    let printed = report(&text, &Report::new(&host, &runs), common.json.as_ref());
+    Failure::or_verdict(printed, || bench.judge(&runs))
+}
+
+/// About how many bytes one engine takes on its medium by the end of its run.
+fn needed_bytes<W: Workload>(plan: &Plan, workload: &W) -> u64 {
+    let transactions = workload.transactions().saturating_mul(u64::from(plan.repeat) + 1);
+    let grown = transactions.saturating_mul(W::TRANSACTION_BYTES);
+    workload.tuples().saturating_mul(W::TUPLE_BYTES).saturating_add(grown)
+}
+
+/// Creates a database with the tables of a workload.
+///
+/// # Errors
+/// As [`create_database`]; peers have no such workloads.
+pub(crate) fn create(
+    contestant: Contestant,
+    path: &Path,
+    schema: &Schema,
+    partitions: usize,
+    options: &perdura::Options,
+    domain: Option<perdura::Domain>,
+) -> Result<Database, Failure> {
+    let Contestant::Engine(kind) = contestant else {
+        return Err(Failure::about(contestant, "peers have YCSB only"));
+    };
+    let options = options.clone().engine(kind).partitions(partitions as u32);
+    Ok(create_database(path, schema, &options, domain)?)
+}
+
+impl<'a, W: Workload> Bench<'a, W> {
+    /// One piece for each round, and one that is counted.
+    fn pieces(&self) -> Result<Vec<W::Piece>, Failure> {
+        let transactions = self.workload.transactions();
+        let mut pieces = vec![self.workload.piece(None, transactions)?];
+        for _ in 1..self.plan.repeat {
+            pieces.push(self.workload.piece(pieces.last(), transactions)?);
+        }
+        let counted = transactions.min(COUNTED_TXNS);
+        pieces.push(self.workload.piece(pieces.last(), counted)?);
+        Ok(pieces)
+    }
+
+    /// Creates and populates a database.
+    fn open(
+        &self,
+        contestant: Contestant,
+        directory: &Path,
+        bar: &mut Bar,
+    ) -> Result<Loaded<'a, W>, Failure> {
+        let plan = self.plan;
+        let options = database_options(plan.run.commit, plan.background);
+        let path = pool_path(directory);
+        let partitions = plan.partitions();
+        let schema = W::schema();
+        let database = create(contestant, &path, &schema, partitions, &options, plan.domain)?;
+        bar.phase(format!("{contestant}: loading"), self.workload.tuples());
+        let progress = Progress::new(partitions);
+        let load = || self.workload.load(&database, plan.run.workers, &progress);
+        bar.watch(|| progress.total(), load)?;
+        // What an engine logged meanwhile must not bring a checkpoint into the first run on the
+        // clock.
+        database.checkpoint()?;
+        Ok(Loaded { contestant, database, rounds: Vec::new(), counted: Counted::default() })
+    }
+
+    /// Runs all rounds, and counts in the last one.
+    fn measure<'p>(
+        &self,
+        loaded: &mut Loaded<'p, W>,
+        pieces: &'p [W::Piece],
+        bar: &mut Bar,
+    ) -> Result<(), Failure> {
+        for (number, piece) in pieces.iter().enumerate() {
+            let counts = number + 1 == pieces.len();
+            let (what, transactions) = match counts {
+                true => ("counting", self.workload.transactions().min(COUNTED_TXNS)),
+                false => ("running", self.workload.transactions()),
+            };
+            bar.phase(format!("{}: {what}", loaded.contestant), transactions);
+            let progress = Progress::new(self.lanes.count());
+            let database = &loaded.database;
+            database.count(counts);
+            let before = Counted::of(database);
+            let work = || W::run(database, piece, &self.plan.run, &progress);
+            let measured = bar.watch(|| progress.total(), work)?;
+            loaded.counted = Counted::of(database).since(&before);
+            database.count(false);
+            loaded.rounds.push((piece, measured));
+        }
+        Ok(())
+    }
+
+    fn summary(&self, loaded: &Loaded<'_, W>, bar: &mut Bar) -> Result<Run, Failure> {
+        let Loaded { contestant, database, rounds, counted } = loaded;
+        let plan = self.plan;
+        let footprint_bytes = FootprintBytes::of_database(database)?;
+        bar.phase(format!("{contestant}: reading it all"), 1);
+        let held = bar.watch(|| 0, || contents(database))?;
+        let runs: Vec<_> = rounds.iter().map(|(piece, measured)| (*piece, measured)).collect();
+        let checks = match self.check {
+            true => {
+                bar.phase(format!("{contestant}: checking"), 1);
+                Some(bar.watch(|| 0, || self.workload.check(database, &runs))?)
+            }
+            false => None,
+        };
+        // All but the counted one.
+        let timed: Vec<&Measured> =
+            rounds[..rounds.len() - 1].iter().map(|(_, measured)| measured).collect();
+        let throughputs: Vec<f64> = timed.iter().map(|round| round.throughput_txn_s()).collect();
+        let (throughput_txn_s, throughput_spread, median) = Spread::of(&throughputs);
+        let of = |kind: usize| timed.iter().map(move |round| &round.latency_ns[kind]);
+        let promise = Promise::of_database(database);
+        let kinds = W::KINDS.iter().enumerate().filter(|_| W::KINDS.len() > 1);
+        Ok(Run {
+            engine: contestant.name(),
+            workload: W::NAME,
+            mix: None,
+            skew: None,
+            sizes: self.workload.sizes(),
+            form: self.workload.form().name(),
+            txns: self.workload.transactions(),
+            partitions: plan.partitions(),
+            workers: plan.run.workers.min(self.lanes.count()),
+            domain: promise.domain.map(perdura::Domain::name),
+            modelled: promise.modelled,
+            commit: commit_name(plan.run.commit),
+            background: background_name(plan.background),
+            group: commit_group(plan.run.commit),
+            seed: plan.seed(),
+            emulated: None,
+            seconds: timed[median].seconds,
+            throughput_txn_s,
+            throughput_spread,
+            latency_us: LatencyUs::of((0..W::KINDS.len()).flat_map(of)),
+            latency_us_by_transaction: kinds
+                .map(|(kind, name)| (*name, LatencyUs::of(of(kind))))
+                .collect(),
+            success: W::success(&runs),
+            per_txn: PerTxn::new(Some(counted), self.workload.transactions().min(COUNTED_TXNS)),
+            footprint_bytes,
+            user_bytes: held.user_bytes(),
+            tuples: held.tuples(),
+            aborted: timed[median].failed[W::READ_ONLY..].iter().sum(),
+            conflicts: timed[median].conflicts,
+            retries: timed[median].retries,
+            violations: violations(checks.as_deref().unwrap_or_default()),
+            consistency: checks
+                .map(|checks| checks.iter().map(|check| (check.name, check.holds())).collect()),
+            digest: format!("{:016x}", held.digest()),
+            promise,
+        })
+    }
+
+    /// Returns true if all engines must hold the same.
+    fn is_decided(&self) -> bool {
+        W::COMMUTES || !self.lanes.are_shared()
+    }
+
+    /// Fails if anything was found that should not be.
+    fn judge(&self, runs: &[Run]) -> Result<(), Failure> {
+        let mut found = false;
+        for run in runs {
+            for violation in &run.violations {
+                say(format_args!("perdura: {}: {violation}", run.engine));
+                found = true;
+            }
+            if self.is_decided() && run.digest != runs[0].digest {
+                let (one, other) = (runs[0].engine, run.engine);
+                let what = "did the same and hold different contents";
+                say(format_args!("perdura: {one} and {other} {what}"));
+                found = true;
+            }
+        }
+        if found { Err(Failure::Found) } else { Ok(()) }
+    }
+
+    /// The tables, and what has to be known to read them.
+    fn people(&self, runs: &[Run]) -> String {
+        let first = &runs[0];
+        let sizes = first.sizes.iter().map(|(name, size)| format!("{name}: {}", grouped(*size)));
+        let mut text = format!(
+            "{}: {}, {} transactions{}, partitions: {}, workers: {}, commits {}, median of {}\n\n",
+            W::TITLE,
+            sizes.collect::<Vec<_>>().join(", "),
+            grouped(first.txns),
+            match self.workload.form() {
+                Form::Specification => "",
+                Form::ShoreKits => " (as shore-kits)",
+            },
+            first.partitions,
+            first.workers,
+            commit_text(self.plan.run.commit),
+            self.plan.repeat,
+        );
+        let head = [
+            "store",
+            "domain",
+            "txn/s",
+            "min - max",
+            "p50 us",
+            "p99 us",
+            "lines/txn",
+            "fences/txn",
+            "conflicts",
+            "retries",
+        ];
+        let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+        text += &table(&head.map(str::to_owned), &rows, 2);
+        let rows: Vec<Vec<String>> = runs.iter().flat_map(transaction_rows).collect();
+        if !rows.is_empty() {
+            let head = [
+                "store",
+                "transaction",
+                "p50 us",
+                "p95 us",
+                "p99 us",
+                "max us",
+                "success",
+                "expected",
+            ];
+            text += "\n";
+            text += &table(&head.map(str::to_owned), &rows, 2);
+        }
+        text += "\nLatencies are to durability, and those of transactions that succeeded, as txn/s counts them.\n";
+        if self.lanes.are_shared() {
+            text += "Workers share partitions; with an engine that runs one transaction of a partition at a time they queue for it.\n";
+        }
+        if runs.iter().any(|run| run.promise.modelled) {
+            text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
+        }
+        for run in runs {
+            let Some(checks) = &run.consistency else { continue };
+            let names: Vec<&str> = checks.keys().copied().collect();
+            let holds = match checks.values().filter(|holds| !**holds).count() {
+                0 => "hold".to_owned(),
+                many => format!("{many} of {} do not hold", checks.len()),
+            };
+            text += &format!("Checks of {} ({}): {holds}.\n", run.engine, names.join(", "));
+        }
+        if !self.is_decided() {
+            text += "Contents depend on the order in which workers met, and are not compared.\n";
+        } else if runs.iter().all(|run| run.digest == first.digest) {
+            let what = if runs.len() > 1 { "Contents are alike" } else { "Contents" };
+            let tuples = grouped(first.tuples);
+            text += &format!("{what}: {tuples} tuples, digest {}.\n", first.digest);
+        }
+        text
+    }
+}
+
+/// The contradictions to the checks, as people read them.
+fn violations(checks: &[Check]) -> Vec<String> {
+    let violation = |Check { name, what, violation }: &Check| {
+        let found = violation.as_ref()?;
+        Some(format!("check {name} ({what}) does not hold: {found}"))
+    };
+    checks.iter().filter_map(violation).collect()
+}
+
+fn row(run: &Run) -> Vec<String> {
+    vec![
+        run.engine.to_owned(),
+        run.promise.text(),
+        whole(run.throughput_txn_s),
+        run.throughput_spread.text(),
+        fine(Some(run.latency_us.p50)),
+        fine(Some(run.latency_us.p99)),
+        fine(run.per_txn.flushed_lines),
+        fine(run.per_txn.fences),
+        grouped(run.conflicts),
+        grouped(run.retries),
+    ]
+}
+
+/// A row for each kind of transaction, if there are several.
+fn transaction_rows(run: &Run) -> Vec<Vec<String>> {
+    let row = |(name, latency): (&&str, &LatencyUs)| {
+        let LatencyUs { p50, p95, p99, max } = *latency;
+        let figures = [p50, p95, p99, max].map(|value| fine(Some(value)));
+        let success = run.success.as_ref().and_then(|all| all.get(*name));
+        let percent = success.and_then(|one| one.percent);
+        let rates = [
+            percent.map_or("-".into(), |percent| format!("{percent:.2}%")),
+            success.map_or("-".into(), Success::expected),
+        ];
+        let words = [run.engine.to_owned(), (*name).to_owned()];
+        words.into_iter().chain(figures).chain(rates).collect()
+    };
+    run.latency_us_by_transaction.iter().map(row).collect()
+}
+
+impl Success {
+    /// The rates that are as they should be.
+    fn expected(&self) -> String {
+        let Self { expected_min_percent: low, expected_max_percent: high, .. } = *self;
+        let tolerance = self.tolerance_percent;
+        if tolerance == 0.0 {
+            format!("{low:.0}%")
+        } else if low == high {
+            format!("{low:.2} +- {tolerance:.2}%")
+        } else {
+            format!("{low:.1} to {high:.1} +- {tolerance:.2}%")
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `perdura bench tpcb`: what TPC-B is to the [benchmark](super::terminals).
+
+use std::collections::BTreeMap;
+
+use perdura::{Database, Schema};
+use workloads::tpcb::{self, Spec};
+use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
+
+use super::terminals::{self, Workload};
+use crate::args::TpcbArgs;
+use crate::failure::Failure;
+use crate::plan::Plan;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// As [`terminals::run`].
+pub(crate) fn run(args: &TpcbArgs) -> Result<(), Failure> {
+    let plan = Plan::new(&args.common, &[])?;
+    let form = args.form.unwrap_or_default();
+    let spec = plan.tpcb(args.branches, args.accounts, form, args.txns)?;
+    terminals::run(&spec, &plan, &args.common, args.check)
+}
+
+impl Workload for Spec {
+    type Piece = tpcb::Workload;
+
+    const NAME: &'static str = "tpcb";
+    const TITLE: &'static str = "TPC-B";
+    const KINDS: &'static [&'static str] = &["tpcb"];
+    const READ_ONLY: usize = 0;
+    const COMMUTES: bool = true;
+    const SMALLER: &'static str = "fewer --branches or --txns";
+    const TUPLE_BYTES: u64 = 600;
+    const TRANSACTION_BYTES: u64 = 1500;
+
+    fn schema() -> Schema {
+        tpcb::schema()
+    }
+
+    fn sizes(&self) -> BTreeMap<&'static str, u64> {
+        BTreeMap::from([
+            ("branches", u64::from(self.branches)),
+            ("accounts", u64::from(self.accounts)),
+        ])
+    }
+
+    fn form(&self) -> Form {
+        self.form
+    }
+
+    fn tuples(&self) -> u64 {
+        Self::tuples(self)
+    }
+
+    fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
+    fn piece(
+        &self,
+        after: Option<&tpcb::Workload>,
+        transactions: u64,
+    ) -> Result<tpcb::Workload, Failure> {
+        Ok(match after {
+            Some(piece) => piece.after(transactions)?,
+            None => tpcb::Workload::generate(&Self { transactions, ..self.clone() })?,
+        })
+    }
+
+    fn load(
+        &self,
+        database: &Database,
+        workers: usize,
+        progress: &Progress,
+    ) -> Result<(), RunError> {
+        tpcb::load(database, self, workers, progress)
+    }
+
+    fn run(
+        database: &Database,
+        piece: &tpcb::Workload,
+        options: &RunOptions,
+        progress: &Progress,
+    ) -> Result<Measured, RunError> {
+        tpcb::run(database, piece, options, progress)
+    }
+
+    fn check(
+        &self,
+        database: &Database,
+        _: &[(&tpcb::Workload, &Measured)],
+    ) -> Result<Vec<Check>, perdura::Error> {
+        tpcb::check(database, self)
+    }
+}

@@ -1,0 +1,218 @@
+//! TPC-B and TATP through the command, at a tiny scale: what it reports, what it refuses, and that a
+//! kill loses nothing. No test looks at a time.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Ran, run};
+use serde_json::Value;
+
+/// Keys of the runs of both.
+const KEYS: [&str; 28] = [
+    "engine",
+    "workload",
+    "mix",
+    "skew",
+    "as",
+    "txns",
+    "partitions",
+    "workers",
+    "domain",
+    "modelled",
+    "commit",
+    "background",
+    "group",
+    "seed",
+    "emulated",
+    "seconds",
+    "throughput_txn_s",
+    "throughput_spread",
+    "latency_us",
+    "per_txn",
+    "footprint_bytes",
+    "user_bytes",
+    "tuples",
+    "aborted",
+    "conflicts",
+    "retries",
+    "consistency",
+    "digest",
+];
+const KINDS: [&str; 7] = [
+    "delete_call_forwarding",
+    "get_access_data",
+    "get_new_destination",
+    "get_subscriber_data",
+    "insert_call_forwarding",
+    "update_location",
+    "update_subscriber_data",
+];
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+fn expected_keys(more: &[&'static str]) -> BTreeSet<&'static str> {
+    KEYS.into_iter().chain(more.iter().copied()).collect()
+}
+
+fn bench(workload: &str, arguments: &[&str]) -> Ran {
+    run(&[&["bench", workload], arguments].concat())
+}
+
+fn runs(ran: &Ran) -> Vec<Value> {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    report["runs"].as_array().expect("a list").clone()
+}
+
+/// These checks, all true.
+fn all_hold(run: &Value, names: &[&str]) {
+    assert_eq!(keys(&run["consistency"]), names.iter().copied().collect());
+    let checks = run["consistency"].as_object().expect("checked");
+    assert!(checks.values().all(|holds| *holds == true), "{run}");
+}
+
+const BALANCES: [&str; 5] =
+    ["branches_tellers", "branches_history", "tellers_history", "accounts_history", "population"];
+
+#[test]
+fn tpcb_reports_the_documented_keys_and_all_engines_agree_with_many_workers() {
+    let scale = ["--branches", "2", "--accounts", "50", "--txns", "300", "--workers", "3"];
+    let more = ["--check", "--domain", "adr", "--repeat", "3", "--json", "-"];
+    let found = runs(&bench("tpcb", &[&scale[..], &more].concat()));
+    assert!(found.len() >= 6);
+    for run in &found {
+        assert_eq!(keys(run), expected_keys(&["branches", "accounts"]));
+        assert_eq!((&run["workload"], &run["as"]), (&"tpcb".into(), &"specification".into()));
+        assert_eq!((&run["branches"], &run["accounts"]), (&2.into(), &50.into()));
+        assert_eq!((&run["workers"], &run["partitions"]), (&3.into(), &1.into()));
+        // Three rounds, and one that was counted.
+        assert_eq!(run["tuples"], 2 * 61 + 4 * 300);
+        for none in ["aborted", "conflicts", "retries"] {
+            assert_eq!(run[none], 0, "{run}");
+        }
+        assert!(run["per_txn"]["fences"].as_f64().expect("counted") > 0.8, "{run}");
+        assert_eq!(run["throughput_spread"]["n"], 3);
+        assert_eq!(run["digest"], found[0]["digest"]);
+        all_hold(run, &BALANCES);
+    }
+    // Neither workers nor partitions change the contents.
+    let one = ["--branches", "2", "--accounts", "50", "--txns", "300", "--engine", "nvm-inp"];
+    let again = runs(&bench("tpcb", &[&one[..], &["--repeat", "3", "--json", "-"]].concat()));
+    assert_eq!(again[0]["digest"], found[0]["digest"]);
+    assert!(again[0]["consistency"].is_null());
+    assert_eq!(again[0]["workers"], 1);
+}
+
+#[test]
+fn tatp_reports_rates_of_success_and_all_engines_agree() {
+    let scale = ["--subscribers", "300", "--txns", "2000", "--partitions", "2", "--workers", "2"];
+    let found = runs(&bench("tatp", &[&scale[..], &["--check", "--json", "-"]].concat()));
+    assert!(found.len() >= 6);
+    for run in &found {
+        let own = ["subscribers", "latency_us_by_transaction", "success"];
+        assert_eq!(keys(run), expected_keys(&own));
+        assert_eq!((&run["workload"], &run["subscribers"]), (&"tatp".into(), &300.into()));
+        assert_eq!(keys(&run["success"]), BTreeSet::from(KINDS));
+        assert_eq!(keys(&run["latency_us_by_transaction"]), BTreeSet::from(KINDS));
+        let success = run["success"].as_object().expect("an object");
+        let sum = |key: &str| success.values().filter_map(|one| one[key].as_u64()).sum::<u64>();
+        // A round, and one that was counted.
+        assert_eq!(sum("tries"), 4000);
+        assert!((2850..3150).contains(&sum("succeeded")), "{run}");
+        assert_eq!(success["get_subscriber_data"]["percent"], 100.0);
+        assert_eq!(success["update_location"]["tolerance_percent"], 0.0);
+        assert!(run["aborted"].as_u64().expect("a number") > 20, "{run}");
+        assert_eq!((&run["digest"], &run["success"]), (&found[0]["digest"], &found[0]["success"]));
+        let rows =
+            ["subscribers", "access_info", "special_facility", "call_forwarding", "forwarded"];
+        all_hold(run, &[&rows[..], &["success_rates"]].concat());
+    }
+}
+
+#[test]
+fn people_see_what_was_checked() {
+    let ran = bench("tpcb", &["--accounts", "50", "--txns", "200", "--check", "--workers", "2"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for text in ["TPC-B: accounts: 50, branches: 1", "workers: 2", "Workers share", "cow (acc"] {
+        assert!(ran.out.contains(text), "{text}: {}", ran.out);
+    }
+    assert!(ran.out.contains("Contents are alike"), "{}", ran.out);
+
+    let ran = bench("tatp", &["--scale", "1", "--txns", "500", "--engine", "inp,cow", "--check"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for text in ["subscribers: 10,000", "get_new_destination", "100%", "success_rates", "alike"] {
+        assert!(ran.out.contains(text), "{text}: {}", ran.out);
+    }
+    let shared = ["--subscribers", "100", "--txns", "500", "--engine", "inp,cow", "--workers", "3"];
+    let ran = bench("tatp", &shared);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("are not compared") && !ran.out.contains("alike"), "{}", ran.out);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_a_way_out() {
+    let refused = |arguments: &[&str], hint: &str| {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(hint), "{hint}: {}", ran.err);
+    };
+    let tpcb = ["bench", "tpcb", "--branches", "2"];
+    refused(&[&tpcb[..], &["--partitions", "2"]].concat(), "--as shore-kits");
+    refused(&[&tpcb[..], &["--as", "shore"]].concat(), "specification, shore-kits");
+    refused(&[&tpcb[..], &["--accounts", "200k"]].concat(), "1 to 100000");
+    refused(&[&tpcb[..], &["--peer", "lmdb"]].concat(), "unexpected argument '--peer'");
+    refused(
+        &["bench", "tpcb", "--as", "shore-kits", "--partitions", "2"],
+        "2 partitions for 1 branches",
+    );
+    let tatp = ["bench", "tatp"];
+    refused(&[&tatp[..], &["--subscribers", "1", "--scale", "1"]].concat(), "--scale");
+    refused(&[&tatp[..], &["--scale", "1M"]].concat(), "1 to 429496");
+    refused(&[&tatp[..], &["--subscribers", "1", "--partitions", "2"]].concat(), "2 partitions");
+    let recovery = ["bench", "recovery"];
+    refused(&[&recovery[..], &["--branches", "2"]].concat(), "--workload tpcb");
+    let tpcb = ["bench", "recovery", "--workload", "tpcb"];
+    refused(&[&tpcb[..], &["--tuples", "1k"]].concat(), "--branches");
+    refused(&[&tpcb[..], &["--warehouses", "1"]].concat(), "--branches");
+    refused(&[&tpcb[..], &["--peer", "lmdb"]].concat(), "peers have YCSB only");
+    refused(
+        &["bench", "recovery", "--workload", "tpcc", "--branches", "1"],
+        "--branches is an option of TPC-B",
+    );
+}
+
+#[test]
+fn what_the_medium_cannot_hold_is_refused_before_it_is_filled() {
+    for (workload, size, number) in
+        [("tpcb", "--branches", "100M"), ("tatp", "--subscribers", "4G")]
+    {
+        let ran = bench(workload, &[size, number, "--engine", "nvm-inp"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        for text in ["TiB", "are free", size, "--path"] {
+            assert!(ran.err.contains(text), "{text}: {}", ran.err);
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_loses_no_transaction_and_its_balances_agree() {
+    let cases: [&[&str]; 3] = [
+        &["--branches", "2", "--workers", "3"],
+        &["--branches", "2", "--partitions", "2", "--workers", "2", "--as", "shore-kits"],
+        &["--commit", "grouped", "--group", "16", "--workers", "2"],
+    ];
+    for more in cases {
+        let arguments = ["bench", "recovery", "--workload", "tpcb", "--txns", "300", "--json", "-"];
+        let ran = run(&[&arguments[..], &["--accounts", "100"], more].concat());
+        for run in runs(&ran) {
+            assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+            assert!(run["acknowledged"].as_u64() >= run["txns"].as_u64(), "{run}");
+            assert!(run["tuples"].as_u64() > run["acknowledged"].as_u64(), "{run}");
+            assert!(run["branches"].is_u64() && run["warehouses"].is_null(), "{run}");
+            all_hold(&run, &BALANCES);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The loop in which workloads are measured whose transactions are entered at terminals: TPC-B,
+//! TPC-C and TATP. As that of YCSB (see [`crate::ycsb::run`]), but every transaction has its latency
+//! taken, each kind by itself.
+
+use std::sync::Barrier;
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use perdura::{Database, Environment, Error};
+
+use crate::crew::crew;
+use crate::lanes::{Lane, Lanes};
+use crate::measure::{Observer, RunError, RunOptions, latency_histogram};
+use crate::seat::{Seat, Tries};
+use crate::store::{Commit, StoreError};
+
+/// Transactions of one lane before its worker turns to the next.
+const BLOCK: usize = 16;
+
+/// The end of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed; with grouped commits it is durable with its group.
+    Committed,
+    /// Rolled back, or found nothing, as its workload foresees; nothing of it is left.
+    Failed,
+}
+
+/// The figures of a run.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// From the start of the first worker to the end of the last one.
+    pub seconds: f64,
+    /// Latencies in nanoseconds to durability of every committed transaction, for each kind.
+    pub latency_ns: Vec<Histogram<u64>>,
+    /// Transactions of each kind that failed as the workload foresees; they have no latency.
+    pub failed: Vec<u64>,
+    /// Runs of a transaction after its first one, for a conflict with others.
+    pub retries: u64,
+    /// Transactions whose time was over while they were in a conflict; each was entered again.
+    pub conflicts: u64,
+}
+
+impl Measured {
+    /// Committed transactions of a kind.
+    #[must_use]
+    pub fn committed(&self, kind: usize) -> u64 {
+        self.latency_ns[kind].len()
+    }
+
+    /// Committed transactions of all kinds.
+    #[must_use]
+    pub fn transactions(&self) -> u64 {
+        self.latency_ns.iter().map(Histogram::len).sum()
+    }
+
+    /// Durable transactions a second, reads included, those that failed not.
+    #[must_use]
+    pub fn throughput_txn_s(&self) -> f64 {
+        self.transactions() as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// A workload as the driver sees it: transactions by their partition and number.
+pub(crate) trait Script<E: Environment>: Sync {
+    /// The place at which its transactions are entered.
+    type Terminal<'a>: Perform
+    where
+        Self: 'a,
+        E: 'a;
+
+    /// The number of kinds of transactions.
+    const KINDS: usize;
+
+    /// Transactions of a partition.
+    fn transactions(&self, partition: usize) -> usize;
+
+    /// The kind of a transaction, and whether it changes nothing.
+    fn kind(&self, partition: usize, number: usize) -> (usize, bool);
+
+    /// A terminal at a seat of a partition.
+    ///
+    /// # Errors
+    /// The database does not have the workload's tables.
+    fn terminal<'a>(
+        &'a self,
+        database: &Database<E>,
+        seat: Seat<'a, E>,
+        partition: usize,
+    ) -> Result<Self::Terminal<'a>, Error>;
+}
+
+/// The place at which transactions of a partition are entered.
+pub(crate) trait Perform {
+    /// Runs transaction `number` of the partition.
+    ///
+    /// # Errors
+    /// The database's; nothing of the transaction is left then.
+    fn perform(&mut self, number: usize) -> Result<Outcome, Error>;
+
+    /// Makes everything committed so far in the partition durable.
+    ///
+    /// # Errors
+    /// The medium failed.
+    fn sync(&mut self) -> Result<(), Error>;
+
+    /// The conflicts of its transactions so far.
+    fn tries(&self) -> Tries;
+}
+
+/// Refuses a database that is not cut as the workload is; returns the number of its partitions.
+pub(crate) fn check_partitions<E: Environment>(
+    database: &Database<E>,
+    wants: usize,
+    workers: usize,
+) -> Result<usize, RunError> {
+    let has = database.partition_count();
+    if has != wants {
+        return Err(RunError::Partitions { store: has, workload: wants });
+    }
+    if workers == 0 { Err(RunError::NoWorkers) } else { Ok(has) }
+}
+
+/// The error of a run about a transaction.
+#[cold]
+pub(crate) fn failed<E: Environment>(
+    database: &Database<E>,
+    partition: usize,
+    transaction: u64,
+    error: Error,
+) -> RunError {
+    let store = database.engine().name().to_owned();
+    RunError::Store { store, partition, transaction, source: StoreError::engine(error) }
+}
+
+/// Runs the whole script on a populated database. The observer counts the transactions of each lane
+/// (see [`Lanes`]), those that failed included.
+///
+/// # Errors
+/// The first error of any worker.
+pub(crate) fn run<E: Environment, S: Script<E>, O: Observer>(
+    database: &Database<E>,
+    script: &S,
+    partitions: usize,
+    options: &RunOptions,
+    observer: &O,
+) -> Result<Measured, RunError> {
+    let partitions = check_partitions(database, partitions, options.workers)?;
+    let lanes = Lanes::new(options.workers, partitions);
+    let shared = Shared { database, script, options, observer, lanes };
+    let workers = options.workers.min(lanes.count());
+    let outcomes = crew(workers, |number, barrier| shared.work(number, barrier))?;
+    let started = outcomes.iter().map(|outcome| outcome.started).min();
+    let ended = outcomes.iter().map(|outcome| outcome.ended).max();
+    let mut sum = Sums::new(S::KINDS);
+    for outcome in &outcomes {
+        sum.add(&outcome.sums);
+    }
+    Ok(Measured {
+        seconds: started.zip(ended).map_or(0.0, |(from, to)| (to - from).as_secs_f64()),
+        latency_ns: sum.latency_ns,
+        failed: sum.failed,
+        retries: sum.tries.retries,
+        conflicts: sum.tries.conflicts,
+    })
+}
+
+/// The state that all workers share.
+struct Shared<'a, E: Environment, S, O> {
+    database: &'a Database<E>,
+    script: &'a S,
+    options: &'a RunOptions,
+    observer: &'a O,
+    lanes: Lanes,
+}
+
+/// The work of one worker.
+struct WorkerOutcome {
+    started: Instant,
+    ended: Instant,
+    sums: Sums,
+}
+
+/// Counts for each kind of transaction.
+struct Sums {
+    latency_ns: Vec<Histogram<u64>>,
+    failed: Vec<u64>,
+    tries: Tries,
+}
+
+impl Sums {
+    fn new(kinds: usize) -> Self {
+        let latency_ns = (0..kinds).map(|_| latency_histogram()).collect();
+        Self { latency_ns, failed: vec![0; kinds], tries: Tries::default() }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (sum, one) in self.latency_ns.iter_mut().zip(&other.latency_ns) {
+            sum.add(one).expect("all histograms have the same bounds");
+        }
+        self.failed.iter_mut().zip(&other.failed).for_each(|(sum, one)| *sum += one);
+        self.tries.retries += other.tries.retries;
+        self.tries.conflicts += other.tries.conflicts;
+    }
+
+    #[inline]
+    fn record(&mut self, kind: usize, started: Instant) {
+        let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.latency_ns[kind].saturating_record(nanoseconds);
+    }
+}
+
+impl<E: Environment, S: Script<E>, O: Observer> Shared<'_, E, S, O> {
+    fn work(&self, worker: usize, barrier: &Barrier) -> Result<WorkerOutcome, RunError> {
+        if let Some(pin) = self.options.pin {
+            pin(worker);
+        }
+        let lanes: Result<Vec<_>, _> =
+            self.lanes.of_worker(worker).map(|number| self.lane(number)).collect();
+        let mut sums = Sums::new(S::KINDS);
+        // Before the error is looked at: the other workers wait here too.
+        barrier.wait();
+        let mut lanes = lanes?;
+        let started = Instant::now();
+        let kind = |partition, number| self.script.kind(partition, number);
+        let mut running = lanes.len();
+        while running > 0 {
+            for lane in lanes.iter_mut().filter(|lane| !lane.finished) {
+                lane.block(&mut sums, kind, self.observer).map_err(|error| {
+                    failed(self.database, lane.lane.partition, lane.next as u64, error)
+                })?;
+                running -= usize::from(lane.finished);
+            }
+        }
+        let ended = Instant::now();
+        for lane in &lanes {
+            let Tries { retries, conflicts } = lane.terminal.tries();
+            sums.tries.retries += retries;
+            sums.tries.conflicts += conflicts;
+        }
+        Ok(WorkerOutcome { started, ended, sums })
+    }
+
+    fn lane(&self, number: usize) -> Result<Running<S::Terminal<'_>>, RunError> {
+        let lane = self.lanes.lane(number);
+        let terminal = Seat::take(self.database, lane.partition, lane.step == 1)
+            .and_then(|seat| self.script.terminal(self.database, seat, lane.partition))
+            .map_err(|error| failed(self.database, lane.partition, 0, error))?;
+        let group = match self.options.commit {
+            Commit::Durable => None,
+            Commit::Grouped(updates) => Some(updates as usize),
+        };
+        let end = self.script.transactions(lane.partition);
+        Ok(Running {
+            terminal,
+            number,
+            lane,
+            end,
+            group,
+            next: lane.first,
+            done: 0,
+            open: Vec::with_capacity(group.unwrap_or(0).min(end)),
+            finished: false,
+        })
+    }
+}
+
+/// One lane on its way through its transactions.
+struct Running<T> {
+    terminal: T,
+    number: usize,
+    lane: Lane,
+    /// Transactions of the partition.
+    end: usize,
+    /// Transactions that one sync makes durable together; `None` if each commit is durable.
+    group: Option<usize>,
+    /// The number in the partition of the lane's next transaction.
+    next: usize,
+    /// Transactions of the lane that have returned.
+    done: u64,
+    /// Transactions that have returned but are not yet durable: kind and start.
+    open: Vec<(usize, Instant)>,
+    finished: bool,
+}
+
+impl<T: Perform> Running<T> {
+    /// Runs the next block; after the last one makes everything durable.
+    fn block<O: Observer>(
+        &mut self,
+        sums: &mut Sums,
+        kind: impl Fn(usize, usize) -> (usize, bool),
+        observer: &O,
+    ) -> Result<(), Error> {
+        for _ in 0..BLOCK {
+            if self.next >= self.end {
+                break;
+            }
+            let (kind, is_read_only) = kind(self.lane.partition, self.next);
+            let started = Instant::now();
+            let outcome = self.terminal.perform(self.next)?;
+            self.next += self.lane.step;
+            self.done += 1;
+            match (outcome, self.group) {
+                (Outcome::Failed, _) => sums.failed[kind] += 1,
+                (Outcome::Committed, Some(group)) if !is_read_only => {
+                    self.open.push((kind, started));
+                    if self.open.len() >= group {
+                        self.close_group(sums, observer)?;
+                    }
+                }
+                (Outcome::Committed, _) => sums.record(kind, started),
+            }
+            if self.group.is_none() && self.done.is_multiple_of(O::EVERY) {
+                observer.completed(self.number, self.done);
+            }
+        }
+        if self.next >= self.end {
+            self.close_group(sums, observer)?;
+            self.finished = true;
+        }
+        Ok(())
+    }
+
+    /// Makes everything so far durable and says so.
+    #[cold]
+    fn close_group<O: Observer>(&mut self, sums: &mut Sums, observer: &O) -> Result<(), Error> {
+        // Others are in a partition that is shared: their commits are durable by themselves.
+        if self.group.is_some() || self.lane.step == 1 {
+            self.terminal.sync()?;
+        }
+        for (kind, started) in self.open.drain(..) {
+            sums.record(kind, started);
+        }
+        observer.completed(self.number, self.done);
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! TPC-B as it is measured: its transactions as the driver sees them.
+
+use perdura::{Database, Environment, Error};
+
+use super::inputs::Workload;
+use super::terminal::Terminal;
+use crate::measure::{Observer, RunError, RunOptions};
+use crate::seat::Seat;
+use crate::terminals::{self, Measured, Script};
+
+/// Runs the whole workload on a populated database. The observer counts the transactions of each lane
+/// (see [`crate::Lanes`]).
+///
+/// # Errors
+/// The first error of any worker.
+pub fn run<E: Environment, O: Observer>(
+    database: &Database<E>,
+    workload: &Workload,
+    options: &RunOptions,
+    observer: &O,
+) -> Result<Measured, RunError> {
+    terminals::run(database, workload, workload.spec().partitions, options, observer)
+}
+
+impl<E: Environment> Script<E> for Workload {
+    type Terminal<'a>
+        = Terminal<'a, E>
+    where
+        E: 'a;
+
+    const KINDS: usize = 1;
+
+    fn transactions(&self, partition: usize) -> usize {
+        self.inputs(partition).len()
+    }
+
+    #[inline]
+    fn kind(&self, _: usize, _: usize) -> (usize, bool) {
+        (0, false)
+    }
+
+    fn terminal<'a>(
+        &'a self,
+        database: &Database<E>,
+        seat: Seat<'a, E>,
+        partition: usize,
+    ) -> Result<Terminal<'a, E>, Error> {
+        Terminal::at(database, seat, self, partition)
+    }
+}
