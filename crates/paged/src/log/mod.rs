@@ -112,12 +112,14 @@ impl Chain {
 
 /// A log manager; see the module's comment. One serves all threads of a partition.
 pub trait LogManager: Send + Sync + Debug {
-    /// Waits until records with so many bytes of payload together, and undoing them, have room, and
-    /// sets that aside for what the chain appends next. Called with nothing latched.
+    /// Waits until records of so many bytes together, headers included, and undoing them, have room,
+    /// and sets that aside for what the chain appends next, together with what is left of what was
+    /// set aside so before. Called with nothing latched.
     ///
     /// # Errors
-    /// The transaction has more log than fits, no room was made in time, or the manager has stopped.
-    fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()>;
+    /// The transaction has more log than fits; no room was made in time, or nobody
+    /// [attends](Self::attend) to make some; or the manager has stopped.
+    fn reserve(&self, chain: &mut Chain, bytes: u64) -> Result<()>;
 
     /// Appends a record. With a change of a transaction, room for a compensation of the same length
     /// is set aside. Called with the record's page latched, which is in the table of dirty pages with

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use paged::ids::{Lsn, PageNo, TxNo};
-use paged::log::nv::{NvLog, NvOptions, NvPlaces};
+use paged::log::nv::{NvLog, NvOptions, NvPlaces, Persist};
 use paged::log::{Chain, Kind, LogManager, Logged, Record};
 use paged::threads::{Baton, Host, Threads, Waiter};
 use paged::{PagedError, Result};
@@ -21,8 +21,9 @@ const SEGMENT: u64 = 2048;
 const SEGMENTS: u64 = 16;
 const LIMIT: u64 = 1 << 20;
 
-fn options() -> NvOptions {
+fn options(persist: Persist) -> NvOptions {
     NvOptions {
+        persist,
         record_bytes: 512,
         lanes: 4,
         checkpoint_records: 24,
@@ -42,12 +43,20 @@ fn memory() -> Recording {
     memory
 }
 
+fn create_with(memory: &Recording, persist: Persist) -> Log {
+    NvLog::create(memory.clone(), &places(), 7, options(persist), Arc::default())
+}
+
+fn open_with(memory: &Recording, persist: Persist) -> Result<Log> {
+    NvLog::open(memory.clone(), &places(), 7, options(persist), Arc::default())
+}
+
 fn create(memory: &Recording) -> Log {
-    NvLog::create(memory.clone(), &places(), 7, options(), Arc::default())
+    create_with(memory, Persist::OnInsert)
 }
 
 fn open(memory: &Recording) -> Result<Log> {
-    NvLog::open(memory.clone(), &places(), 7, options(), Arc::default())
+    open_with(memory, Persist::OnInsert)
 }
 
 fn change(payload: &[u8]) -> Record<'_> {
@@ -172,7 +181,8 @@ fn a_transaction_over_half_of_the_log_is_refused() {
 fn writers_wait_while_a_checkpoint_makes_room() {
     for seed in 0..20 {
         let baton = Arc::new(Baton::new(seed));
-        let log: Log<Baton> = NvLog::create(memory(), &places(), 7, options(), Arc::clone(&baton));
+        let log: Log<Baton> =
+            NvLog::create(memory(), &places(), 7, options(Persist::OnInsert), Arc::clone(&baton));
         let daemon = Arc::new(Waiter::default());
         log.attend(Arc::clone(&daemon));
         let (left, freed) = (AtomicU64::new(3), AtomicU64::new(0));
@@ -209,7 +219,9 @@ fn the_log_of_another_database_is_refused() {
     drop(create(&memory));
     let refused = |stamp, places: &NvPlaces| -> String {
         let host = Arc::new(Host::default());
-        NvLog::open(memory.clone(), places, stamp, options(), host).unwrap_err().to_string()
+        NvLog::open(memory.clone(), places, stamp, options(Persist::OnInsert), host)
+            .unwrap_err()
+            .to_string()
     };
     assert!(refused(8, &places()).contains("another database"));
     let mut fewer = places();
@@ -252,7 +264,7 @@ struct Explored {
 }
 
 /// Opens each state of a trace, from the first note on, and checks what is found.
-fn explore(trace: &Trace, bound: u64) -> Explored {
+fn explore(trace: &Trace, bound: u64, persist: Persist) -> Explored {
     let mut explored = Explored::default();
     let mut replay = Replay::new(trace);
     while let Some(point) = replay.next_point() {
@@ -263,7 +275,7 @@ fn explore(trace: &Trace, bound: u64) -> Explored {
                 return Ok(());
             }
             let memory = Recording::from_image(image, LIMIT).unwrap();
-            let log = open(&memory).map_err(|error| error.to_string())?;
+            let log = open_with(&memory, persist).map_err(|error| error.to_string())?;
             let found = records(&log);
             let (mut newest, mut last): (BTreeMap<u64, u64>, _) =
                 (BTreeMap::new(), Lsn(log.start().0 - 1));
@@ -291,8 +303,10 @@ fn explore(trace: &Trace, bound: u64) -> Explored {
             }
             let at = log.append(&mut Chain::default(), &change(&payload(99, 1, 1)));
             let at = at.map_err(|error| error.to_string())?;
+            log.force(at).map_err(|error| error.to_string())?;
             drop(log);
-            let again = records(&open(&memory).map_err(|error| error.to_string())?);
+            let opened = open_with(&memory, persist).map_err(|error| error.to_string())?;
+            let again = records(&opened);
             if again.len() != found.len() + 1 || again.last().is_none_or(|last| last.lsn != at) {
                 return Err("what was appended after a restart is not there".into());
             }
@@ -320,7 +334,8 @@ const OLD: u8 = 3;
 /// One thread, several rounds of the ring, truncations.
 fn trace_of_one() -> Trace {
     let memory = memory();
-    let old: Log = NvLog::create(memory.clone(), &places(), 8, options(), Arc::default());
+    let old: Log =
+        NvLog::create(memory.clone(), &places(), 8, options(Persist::OnInsert), Arc::default());
     for number in 0..50 {
         old.append(&mut Chain::default(), &change(&payload(0, number, OLD))).unwrap();
     }
@@ -340,7 +355,7 @@ fn trace_of_one() -> Trace {
 
 #[test]
 fn every_acknowledged_record_survives_a_power_cut() {
-    let explored = explore(&trace_of_one(), 40);
+    let explored = explore(&trace_of_one(), 40, Persist::OnInsert);
     println!("{} states", explored.states);
     assert_eq!(explored.first, None);
     assert!(explored.states > 3_000);
@@ -350,13 +365,13 @@ fn every_acknowledged_record_survives_a_power_cut() {
 fn every_flush_and_every_fence_left_out_is_noticed() {
     let trace = trace_of_one();
     for site in trace.flush_sites() {
-        let explored = explore(&trace.without_flushes_of(site), 12);
+        let explored = explore(&trace.without_flushes_of(site), 12, Persist::OnInsert);
         println!("flush {site}: {:?}", explored.first);
         let unseen = NEEDED_NOT.iter().any(|file| site.file().ends_with(file));
         assert!(explored.failures > 0 || unseen, "flush {site}");
     }
     for site in trace.fence_sites() {
-        let explored = explore(&trace.without_fences_of(site), 12);
+        let explored = explore(&trace.without_fences_of(site), 12, Persist::OnInsert);
         println!("fence {site}: {:?}", explored.first);
         let unseen = NEEDED_NOT.iter().any(|file| site.file().ends_with(file));
         assert!(explored.failures > 0 || unseen, "fence {site}");
@@ -375,8 +390,13 @@ fn threads_that_append_at_once_leave_holes_that_nobody_has_seen() {
         let hooked = Arc::clone(&baton);
         memory.call_before_each(move |_| hooked.point());
         memory.start();
-        let log: Log<Baton> =
-            NvLog::create(memory.clone(), &places(), 7, options(), Arc::clone(&baton));
+        let log: Log<Baton> = NvLog::create(
+            memory.clone(),
+            &places(),
+            7,
+            options(Persist::OnInsert),
+            Arc::clone(&baton),
+        );
         memory.note(0);
         baton.run(3, |thread| {
             pm::record_as(Some(thread as u32));
@@ -386,7 +406,7 @@ fn threads_that_append_at_once_leave_holes_that_nobody_has_seen() {
                 memory.note((thread as u64) << 32 | (number + 1));
             }
         });
-        let explored = explore(&memory.stop(), 60);
+        let explored = explore(&memory.stop(), 60, Persist::OnInsert);
         assert_eq!(explored.first, None, "seed {seed}");
         states += explored.states;
         holes += explored.holes;
@@ -440,4 +460,159 @@ fn a_record_that_was_lost_does_not_come_back_when_its_lsn_is_given_again() {
     }
     println!("{states} states, {lost} with a lost record");
     assert!(states > 500 && lost > 10);
+}
+
+/// With flush-on-commit and no persister, all of a transaction is made durable at once (P2-F12).
+#[test]
+fn a_transaction_of_four_changes_has_one_fence_with_flush_on_commit() {
+    let memory = memory();
+    let log = create_with(&memory, Persist::OnCommit);
+    memory.start();
+    let mut chain = Chain::new(TxNo(1));
+    for _ in 0..4 {
+        log.append(&mut chain, &change(&[1; 128])).unwrap();
+    }
+    let at = log.commit(&mut chain).unwrap();
+    assert_eq!((log.durable(), log.end()), (Lsn::NONE, Lsn(6)));
+    log.force(at).unwrap();
+    let counters = memory.stop().counters();
+    assert_eq!((counters.fences, counters.flushed_lines, log.durable()), (1, 4 * 4 + 2, at));
+    // The persister has done it all before: the commit has its own record to write.
+    for _ in 0..4 {
+        log.append(&mut chain, &change(&[1; 128])).unwrap();
+    }
+    log.persist_some().unwrap();
+    memory.start();
+    let at = log.commit(&mut chain).unwrap();
+    log.force(at).unwrap();
+    let counters = memory.stop().counters();
+    assert_eq!((counters.fences, counters.flushed_lines), (1, 2));
+    assert_eq!(log.read(Lsn(8)).unwrap().payload, [1; 128]);
+}
+
+/// One thread with flush-on-commit: groups of several sizes, reads of what is not durable, truncations.
+fn trace_on_commit() -> Trace {
+    let memory = memory();
+    let old: Log =
+        NvLog::create(memory.clone(), &places(), 8, options(Persist::OnCommit), Arc::default());
+    for number in 0..50 {
+        old.append(&mut Chain::default(), &change(&payload(0, number, OLD))).unwrap();
+    }
+    old.force(Lsn(50)).unwrap();
+    drop(old);
+    memory.start();
+    let log = create_with(&memory, Persist::OnCommit);
+    memory.note(0);
+    for number in 0..150 {
+        let at = log.append(&mut Chain::default(), &change(&payload(0, number, 0))).unwrap();
+        if number % 3 == 2 || number % 7 == 6 {
+            log.force(at).unwrap();
+            memory.note(number + 1);
+        }
+        if number % 20 == 19 {
+            log.truncate(at, at).unwrap();
+            memory.note(number + 1);
+        }
+    }
+    memory.stop()
+}
+
+#[test]
+fn with_flush_on_commit_a_prefix_survives_a_power_cut() {
+    let trace = trace_on_commit();
+    let explored = explore(&trace, 60, Persist::OnCommit);
+    println!("{} states", explored.states);
+    assert_eq!((explored.first, explored.holes), (None, 0));
+    assert!(explored.states > 3_000);
+    for site in trace.flush_sites() {
+        let explored = explore(&trace.without_flushes_of(site), 12, Persist::OnCommit);
+        let unseen = NEEDED_NOT.iter().any(|file| site.file().ends_with(file));
+        assert!(explored.failures > 0 || unseen, "flush {site}");
+    }
+    for site in trace.fence_sites() {
+        let explored = explore(&trace.without_fences_of(site), 12, Persist::OnCommit);
+        let unseen = NEEDED_NOT.iter().any(|file| site.file().ends_with(file));
+        assert!(explored.failures > 0 || unseen, "fence {site}");
+    }
+}
+
+#[test]
+fn threads_and_a_persister_make_a_prefix_durable() {
+    let mut states = 0;
+    for seed in 0..12 {
+        let baton = Arc::new(Baton::new(seed));
+        let memory = memory();
+        let hooked = Arc::clone(&baton);
+        memory.call_before_each(move |_| hooked.point());
+        memory.start();
+        let options = options(Persist::OnCommit);
+        let log: Log<Baton> =
+            NvLog::create(memory.clone(), &places(), 7, options, Arc::clone(&baton));
+        memory.note(0);
+        let left = AtomicU64::new(3);
+        baton.run(4, |thread| {
+            pm::record_as(Some(thread as u32));
+            if thread == 3 {
+                while left.load(Ordering::Relaxed) > 0 {
+                    log.persist_some().unwrap();
+                    baton.point();
+                }
+                return;
+            }
+            for number in 0..6 {
+                let payload = payload(thread as u64, number, 0);
+                let at = log.append(&mut Chain::default(), &change(&payload)).unwrap();
+                if number % 2 == 1 {
+                    log.force(at).unwrap();
+                    memory.note((thread as u64) << 32 | (number + 1));
+                }
+            }
+            left.fetch_sub(1, Ordering::Relaxed);
+        });
+        assert_eq!(log.durable(), Lsn(18));
+        let explored = explore(&memory.stop(), 60, Persist::OnCommit);
+        assert_eq!((explored.first, explored.holes), (None, 0), "seed {seed}");
+        states += explored.states;
+    }
+    println!("{states} states");
+    assert!(states > 1_500);
+}
+
+#[test]
+fn threads_of_the_system_commit_with_a_persister_beside_them() {
+    let places = NvPlaces {
+        head: Off::new(64),
+        ring: Range::new(65_536, 8 * 4096),
+        segments: (0..40).map(|n| Range::new(131_072 + n * 16_384, 16_384)).collect(),
+    };
+    let memory = pm::Dram::new(1 << 20).unwrap();
+    memory.grow(1 << 20).unwrap();
+    let options = NvOptions { lanes: 8, ..options(Persist::OnCommit) };
+    let log = NvLog::create(memory, &places, 7, options, Arc::new(Host::default()));
+    let (stop, waiter) = (std::sync::atomic::AtomicBool::new(false), Waiter::default());
+    std::thread::scope(|scope| {
+        let persister =
+            scope.spawn(|| log.serve(&waiter, Duration::from_micros(50), &stop).unwrap());
+        let workers: Vec<_> = (0..4_u64)
+            .map(|thread| {
+                let log = &log;
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let mut chain = Chain::new(TxNo(thread * 1000 + round + 1));
+                        log.append(&mut chain, &change(&[7; 40])).unwrap();
+                        let at = log.commit(&mut chain).unwrap();
+                        log.force(at).unwrap();
+                        assert!(log.durable() >= at);
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        stop.store(true, Ordering::Release);
+        Host::default().wake(&waiter);
+        persister.join().unwrap();
+    });
+    assert_eq!((log.durable(), records(&log).len()), (Lsn(1600), 1600));
 }

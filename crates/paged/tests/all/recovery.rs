@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use paged::ids::{Lsn, PageNo, TxNo};
 use paged::log::central::{Central, CentralOptions};
+use paged::log::nv::{NvLog, NvOptions, NvPlaces, Persist};
 use paged::log::{Chain, Kind, LogManager, Logged, Record};
 use paged::recovery::checkpoint::{self, Pages};
 use paged::recovery::{
@@ -16,7 +17,7 @@ use paged::recovery::{
 };
 use paged::threads::{Host, Waiter};
 use paged::{PagedError, Result};
-use pm::{DiskReplay, DiskTrace, RecordingFiles};
+use pm::{DiskReplay, DiskTrace, Memory, Off, Range, Recording, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -55,22 +56,48 @@ struct Run {
     checkpoints: u64,
 }
 
-/// Transactions that interleave on disjoint rows, steal, rollbacks, checkpoints.
+/// Transactions that interleave on disjoint rows, steal, rollbacks, checkpoints, with the central log.
 fn run(seed: u64, steps: u64, fault: Fault) -> Run {
     let files = RecordingFiles::new();
     files.start();
     Toy::create(&files);
     let log: Log = Central::create(&files, "log-", options(), Arc::default()).unwrap();
-    let toy = Toy::open(&files, fault);
-    let transactions = Transactions::new();
     files.note(0);
+    let mut did = Did::default();
+    drive(&log, &files, seed, steps, fault, &mut did, &mut |_| {});
+    assert!(did.acknowledged > 0);
+    let Did { states, aborted, rolled_back, checkpoints, .. } = did;
+    Run { trace: files.stop(), states, aborted, rolled_back, checkpoints }
+}
+
+/// The results of a workload so far.
+#[derive(Default)]
+struct Did {
+    states: Vec<Rows>,
+    acknowledged: u64,
+    aborted: u64,
+    rolled_back: u64,
+    checkpoints: u64,
+}
+
+/// Runs a workload; calls `after` behind each of its steps.
+fn drive(
+    log: &dyn LogManager,
+    files: &RecordingFiles,
+    seed: u64,
+    steps: u64,
+    fault: Fault,
+    did: &mut Did,
+    after: &mut dyn FnMut(&Did),
+) {
+    let toy = Toy::open(files, fault);
+    let transactions = Transactions::new();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut running: Vec<Running> = Vec::new();
     let mut taken: BTreeMap<u64, TxNo> = BTreeMap::new();
-    let mut states = vec![(0..KEYS).map(|key| (key, 0)).collect::<Rows>()];
-    let (mut next, mut acknowledged) = (1, 0);
-    let (mut aborted, mut rolled_back, mut checkpoints) = (0, 0, 0);
-    let checkpoint = |before| checkpoint::take(&log, &WithLog(&toy, &log), &transactions, before);
+    did.states.push((0..KEYS).map(|key| (key, 0)).collect());
+    let mut next = 1;
+    let checkpoint = |before| checkpoint::take(log, &WithLog(&toy, log), &transactions, before);
     for _ in 0..steps {
         let pick = random.random_range(0..running.len().max(1));
         match random.random_range(0..20) {
@@ -86,14 +113,14 @@ fn run(seed: u64, steps: u64, fault: Fault) -> Run {
                 if *taken.entry(key).or_insert(tx) != tx {
                     continue;
                 }
-                match toy.add(&log, &mut run.transaction, key, delta) {
+                match toy.add(log, &mut run.transaction, key, delta) {
                     Ok(()) => {
                         let sum = run.rows.entry(key).or_default();
                         *sum = sum.wrapping_add(delta);
                     }
                     Err(PagedError::LogFull { .. }) => {
                         checkpoint(log.end()).unwrap();
-                        checkpoints += 1;
+                        did.checkpoints += 1;
                     }
                     Err(error) => panic!("{error}"),
                 }
@@ -103,56 +130,55 @@ fn run(seed: u64, steps: u64, fault: Fault) -> Run {
                 match run.savepoint.take() {
                     None => run.savepoint = Some((run.transaction.last(), run.rows.clone())),
                     Some((savepoint, rows)) => {
-                        let undone = undo::rollback_to(&log, &mut run.transaction, &toy, savepoint);
-                        rolled_back += undone.unwrap();
+                        let undone = undo::rollback_to(log, &mut run.transaction, &toy, savepoint);
+                        did.rolled_back += undone.unwrap();
                         run.rows = rows;
                     }
                 }
             }
             11 | 12 if !running.is_empty() => {
                 let mut run = running.swap_remove(pick);
-                let Ok(at) = run.transaction.commit(&log) else {
+                let Ok(at) = run.transaction.commit(log) else {
                     running.push(run);
                     continue;
                 };
-                let mut rows = states[states.len() - 1].clone();
+                let mut rows = did.states[did.states.len() - 1].clone();
                 for (key, delta) in run.rows {
                     let sum = rows.entry(key).or_default();
                     *sum = sum.wrapping_add(delta);
                 }
-                states.push(rows);
+                did.states.push(rows);
                 if random.random_range(0..3) > 0 {
                     log.force(at).unwrap();
-                    acknowledged = states.len() as u64 - 1;
-                    files.note(acknowledged);
+                    did.acknowledged = did.states.len() as u64 - 1;
+                    files.note(did.acknowledged);
                 }
                 taken.retain(|_, holder| *holder != run.transaction.tx());
                 transactions.end(run.transaction);
             }
             13 if !running.is_empty() => {
                 let mut run = running.swap_remove(pick);
-                aborted += undo::abort(&log, &mut run.transaction, &toy).unwrap();
+                did.aborted += undo::abort(log, &mut run.transaction, &toy).unwrap();
                 taken.retain(|_, holder| *holder != run.transaction.tx());
                 transactions.end(run.transaction);
             }
             14 => {
                 let (key, to) = (random.random_range(0..KEYS), random.random_range(1..=PAGES));
-                match toy.relocate(&log, key, to) {
+                match toy.relocate(log, key, to) {
                     Ok(()) | Err(PagedError::LogFull { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
-            15 | 16 => toy.write(&log, random.random_range(1..=PAGES)).unwrap(),
+            15 | 16 => toy.write(log, random.random_range(1..=PAGES)).unwrap(),
             17 if log.is_due() || random.random_range(0..8) == 0 => {
                 let before = if random.random() { log.end() } else { log.start() };
                 checkpoint(before).unwrap();
-                checkpoints += 1;
+                did.checkpoints += 1;
             }
             _ => {}
         }
+        after(did);
     }
-    assert!(acknowledged > 0);
-    Run { trace: files.stop(), states, aborted, rolled_back, checkpoints }
 }
 
 /// Recovers; returns the number of commits whose state it finds.
@@ -163,14 +189,24 @@ fn recover(
 ) -> std::result::Result<(usize, Restarted), String> {
     let text = |error: PagedError| error.to_string();
     let log: Log = Central::open(files, "log-", options(), Arc::default()).map_err(text)?;
+    recover_with(&log, files, states, fault)
+}
+
+fn recover_with(
+    log: &dyn LogManager,
+    files: &RecordingFiles,
+    states: &[Rows],
+    fault: Fault,
+) -> std::result::Result<(usize, Restarted), String> {
+    let text = |error: PagedError| error.to_string();
     let toy = Toy::open(files, fault);
     let transactions = Transactions::new();
-    let restarted = restart(&log, &transactions, &toy).map_err(text)?;
+    let restarted = restart(log, &transactions, &toy).map_err(text)?;
     if !transactions.is_empty() {
         return Err("a transaction is open after the restart".into());
     }
     // The end of a recovery: a checkpoint, in the middle of which a crash may come, too.
-    checkpoint::take(&log, &WithLog(&toy, &log), &transactions, log.end()).map_err(text)?;
+    checkpoint::take(log, &WithLog(&toy, log), &transactions, log.end()).map_err(text)?;
     let rows = toy.rows()?;
     match states.iter().rposition(|state| *state == rows) {
         Some(commits) => Ok((commits, restarted)),
@@ -324,6 +360,52 @@ fn every_sync_left_out_is_noticed() {
         println!("{site}: {:?}", explored.first);
         assert!(explored.failures > 0, "{site}");
     }
+}
+
+/// With the NV log, which is durable up to every append that has returned: a crash behind each step,
+/// and a second one behind the restart.
+#[test]
+fn the_same_recovery_works_with_the_nv_log() {
+    let places = NvPlaces {
+        head: Off::new(64),
+        ring: Range::new(4096, 256 * 8),
+        segments: (0..16).map(|n| Range::new(8192 + n * 4096, 4096)).collect(),
+    };
+    let options = NvOptions {
+        persist: Persist::OnInsert,
+        record_bytes: 1024,
+        lanes: 2,
+        checkpoint_records: 60,
+        room_wait: Duration::ZERO,
+    };
+    let open = |memory: &Recording| {
+        NvLog::open(memory.clone(), &places, 7, options, Arc::new(Host::default())).unwrap()
+    };
+    let (mut crashes, mut undone, mut checkpoints) = (0, 0, 0);
+    for seed in 0..4 {
+        let memory = Recording::new(1 << 20).unwrap();
+        memory.grow(8192 + 16 * 4096).unwrap();
+        let log = NvLog::create(memory.clone(), &places, 7, options, Arc::new(Host::default()));
+        let files = RecordingFiles::new();
+        Toy::create(&files);
+        let mut did = Did::default();
+        drive(&log, &files, seed, 400, Fault::None, &mut did, &mut |did| {
+            let memory = Recording::from_image(&memory.contents(), 1 << 20).unwrap();
+            let files = RecordingFiles::from_image(files.image());
+            for again in 0..2 {
+                let log = open(&memory);
+                let found = recover_with(&log, &files, &did.states, Fault::None);
+                let (commits, restarted) = found.unwrap();
+                assert_eq!(commits + 1, did.states.len(), "seed {seed}");
+                assert!(again == 0 || restarted.losers == 0, "every loser has its end");
+                undone += restarted.undone;
+                crashes += 1;
+            }
+        });
+        checkpoints += did.checkpoints;
+    }
+    println!("{crashes} crashes, {undone} changes undone, {checkpoints} checkpoints");
+    assert!(crashes > 2_500 && undone > 1_000 && checkpoints > 5);
 }
 
 /// A log in which something happens between a record's LSN and the return of its append.

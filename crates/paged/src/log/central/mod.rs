@@ -371,20 +371,21 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
         let waiter = Waiter::of_this_thread();
         let first = if chain.first == Lsn::NONE { END_ROOM } else { 0 };
-        let bytes = 2 * payload + first;
+        let wanted = 2 * payload + first;
+        let bytes = wanted.saturating_sub(chain.ahead);
         let until = self.threads.now() + self.options.room_wait;
         loop {
             let mut state = self.lock();
             Self::check(&state)?;
-            Self::check_size(&state, chain, bytes)?;
+            Self::check_size(&state, chain, wanted)?;
             let free = self.room_in(&state);
-            if bytes <= free {
+            if bytes == 0 || bytes <= free {
                 state.aside += bytes;
                 chain.ahead += bytes;
                 return Ok(());
             }
             let now = self.threads.now();
-            if now >= until {
+            if now >= until || self.checkpointer.lock().is_none() {
                 return Err(PagedError::LogFull { bytes, free });
             }
             state.room.push_back(Arc::clone(&waiter));

@@ -1,4 +1,5 @@
-//! Flush-on-insert (P2 4.3): the object is durable in its place before anything else happens.
+//! Inserting an object; with flush-on-insert (P2 4.3) it is durable in its place before anything else
+//! happens.
 
 use std::sync::atomic::Ordering;
 
@@ -16,6 +17,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     /// 1. The object gets its place, then its LSN, and is made in DRAM.
     /// 2. It is copied to its place and flushed; the entry is set and flushed.
     /// 3. One fence: the checksum tells whether an entry was durable before its object.
+    ///
+    /// With flush-on-commit the object waits in DRAM for 2 and 3.
     pub(super) fn insert(&self, chain: &Chain, record: &Record<'_>, bytes: u64) -> Lsn {
         let mut lane = self.segments.lane();
         let place = self.segments.place(&mut lane, bytes);
@@ -25,7 +28,14 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         lane.object.clear();
         record::encode(&mut lane.object, &placed, record, None);
         let used = HEADER_BYTES + record.payload.len();
-        self.memory.copy(Off::new(place), &lane.object[..used]);
+        lane.object.truncate(used);
+        if let Some(slots) = &self.slots {
+            slots.fill(lsn, place, &mut lane.object);
+            drop(lane);
+            slots.wake(&*self.threads);
+            return lsn;
+        }
+        self.memory.copy(Off::new(place), &lane.object);
         self.memory.flush(Range::new(place, used as u64));
         self.ring.set(lsn, place);
         self.memory.fence();

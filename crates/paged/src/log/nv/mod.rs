@@ -1,24 +1,29 @@
-//! NV-Logging (P2 4 and 5), flush-on-insert: a record is durable when its append returns.
+//! NV-Logging (P2 4 and 5): log objects and their entries in persistent memory, with two
+//! [policies](Persist) by which they become durable.
 //!
 //! Invariants:
 //! - An LSN is a count, given by one fetch-and-add. Its entry in the [`ring`] follows from it by
 //!   arithmetic and leads to the [object](object), which is the record's bytes.
 //! - An entry counts if its state bit is set, its round is that of the LSN, and its object is sound
 //!   and has the LSN. So entry and object may become durable in any order, and one fence is enough.
-//! - A page changes, and is unlatched, after the fence of its record. So an LSN that is missing
-//!   after a crash is a change that nobody has seen: a hole, which is skipped.
+//! - With flush-on-insert a page changes, and is unlatched, after the fence of its record. So an LSN
+//!   that is missing after a crash is a change that nobody has seen: a hole, which is skipped. With
+//!   flush-on-commit what is durable is a prefix, and the first hole is the end: see `commit`.
 //! - An LSN that a crash has left as a hole at the end is given again. Objects have the number of the
 //!   restart that wrote them, and from the head's `again` on only the newest one's count.
 //! - The head moves first, then the bits behind it are cleared, then their entries and segments are
 //!   used again.
 //!
-//! 1. `append`: object from a segment that is lent to a lane, LSN, copy, flush, entry, flush, fence.
-//! 2. `force` has nothing to do.
+//! 1. `append`: object from a segment that is lent to a lane, LSN, copy, flush, entry, flush, fence;
+//!    or, with flush-on-commit, the object stays in DRAM.
+//! 2. `force` has nothing to do; or makes the prefix durable, with one fence.
 //! 3. `truncate`: see above; others append meanwhile.
 //! 4. `open` reads the ring from the head on, skips holes, and makes durable what it has seen.
 
+mod commit;
 mod insert;
 pub mod object;
+mod persister;
 pub mod ring;
 
 use std::collections::VecDeque;
@@ -29,6 +34,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pm::{Bad, Memory, Off, Range};
 
+use self::commit::Slots;
 use self::object::Segments;
 use self::ring::Ring;
 use super::record::HEADER_BYTES;
@@ -46,9 +52,20 @@ const CHECKPOINT_SHARE: u64 = 16;
 /// The time after which a writer that waits for room asks for a checkpoint again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
+/// The moment at which an object becomes durable (P2 4.3). It belongs to the log's form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Persist {
+    /// When it is inserted: flush-on-insert.
+    OnInsert,
+    /// When a commit needs it, or when the persister comes by: flush-on-commit.
+    OnCommit,
+}
+
 /// The options with which an NV log is used.
 #[derive(Clone, Copy, Debug)]
 pub struct NvOptions {
+    /// The moment at which objects become durable.
+    pub persist: Persist,
     /// Bytes of the largest record.
     pub record_bytes: usize,
     /// The number of threads that append without waiting for each other. Each has a segment lent.
@@ -62,6 +79,7 @@ pub struct NvOptions {
 impl Default for NvOptions {
     fn default() -> Self {
         Self {
+            persist: Persist::OnCommit,
             record_bytes: 16 << 10,
             lanes: 64,
             checkpoint_records: 80_000,
@@ -104,10 +122,10 @@ impl NvPlaces {
     }
 
     /// A number for the form of a log, which never changes.
-    fn shape(&self) -> u64 {
+    fn shape(&self, persist: Persist) -> u64 {
         let bytes = self.segments[0].len;
         let (segments, lines) = (self.segments.len() as u64, bytes / pm::LINE_BYTES);
-        (self.ring.len / 8) | (segments << 20) | (lines << 44)
+        (self.ring.len / 8) | (segments << 20) | (lines << 44) | ((persist as u64) << 63)
     }
 }
 
@@ -169,6 +187,8 @@ pub struct NvLog<M: Memory, T: Threads> {
     head: Off<u64>,
     ring: Ring<M>,
     segments: Segments,
+    /// The objects that are not durable, with flush-on-commit.
+    slots: Option<Slots>,
     restart: u32,
     /// The next LSN.
     next: AtomicU64,
@@ -213,7 +233,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             memory.flush(*range);
         }
         let named = head::VERSION | u64::from(stamp) << 32;
-        let (shape, first) = (places.shape(), 1);
+        let (shape, first) = (places.shape(options.persist), 1);
         let sum = head::sum(named, shape);
         let words = [head::MAGIC, named, 1, first, first, first, shape, sum];
         for (number, word) in words.into_iter().enumerate() {
@@ -249,15 +269,20 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             return Err(wrong("its head is damaged"));
         } else if named & u64::from(u32::MAX) != head::VERSION {
             return Err(wrong(format!("it has format version {}", named & u64::from(u32::MAX))));
-        } else if named >> 32 != u64::from(stamp) || shape != places.shape() {
+        } else if named >> 32 != u64::from(stamp) || shape != places.shape(options.persist) {
             return Err(wrong("it belongs to another database, or has another form"));
         }
         let restart = restart as u32;
         let mut log =
             Self::assemble(memory, places, options, threads, restart, again, (start, keep));
         log.find_records();
+        let next = log.next.load(Ordering::Acquire);
+        if next < again || next < start {
+            let what = "there is no sound record, though the log was durable behind it".into();
+            return Err(PagedError::DamagedLog { at: Lsn(next), what });
+        }
         // What lies behind the end is of an older restart for ever.
-        let again = log.next.load(Ordering::Acquire);
+        let again = next;
         log.memory.store(log.head.plus(head::AGAIN), again);
         log.memory.store(log.head.plus(head::RESTART), u64::from(restart) + 1);
         log.memory.flush_word(log.head.plus(head::RESTART));
@@ -290,6 +315,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             // A lane's segment is nobody else's, so one for each lane does not count.
             bytes: room((places.segments.len() - options.lanes) as u64 * sure),
             segments,
+            slots: (options.persist == Persist::OnCommit)
+                .then(|| Slots::new(places.ring.len / 8, keep.max(again) - 1)),
             options,
             kept: Mutex::new((Lsn(start), Lsn(keep))),
             at_begin: AtomicU64::new(keep.max(again)),
@@ -304,9 +331,15 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     /// caches.
     fn find_records(&mut self) {
         let keep = self.kept.get_mut().1.0;
-        let mut next = keep.max(self.again);
+        // With holes the end may be anywhere, without them it is at the first.
+        let mut next = if self.slots.is_some() { keep } else { keep.max(self.again) };
         for number in keep..keep + self.ring.len() {
-            let Some(found) = self.at(Lsn(number)) else { continue };
+            let Some(found) = self.at(Lsn(number)) else {
+                if self.slots.is_some() {
+                    break;
+                }
+                continue;
+            };
             self.memory.flush(found.range);
             self.ring.flush(Lsn(number));
             self.segments.found(found.range, Lsn(number));
@@ -315,6 +348,9 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         self.memory.fence();
         let bytes = self.segments.sort_out(self.options.record_bytes as u64);
         self.next = AtomicU64::new(next);
+        if self.slots.is_some() {
+            self.slots = Some(Slots::new(self.ring.len(), next - 1));
+        }
         (self.at_begin, self.at_checkpoint) = (AtomicU64::new(next), AtomicU64::new(next));
         self.entries.promised = AtomicU64::new(next - keep);
         self.bytes.promised = AtomicU64::new(bytes);
@@ -385,9 +421,10 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
         let waiter = Waiter::of_this_thread();
         let first = if chain.first == Lsn::NONE { END_RECORDS * object::ALIGN } else { 0 };
-        let bytes = 2 * payload.next_multiple_of(object::ALIGN) + first;
+        let wanted = 2 * payload.next_multiple_of(object::ALIGN) + first;
+        let bytes = wanted.saturating_sub(chain.ahead);
         let until = self.threads.now() + self.options.room_wait;
-        self.check_size(chain, 2, bytes)?;
+        self.check_size(chain, 2, wanted)?;
         loop {
             self.threads.point();
             self.healthy()?;
@@ -396,7 +433,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
                 return Ok(());
             }
             let now = self.threads.now();
-            if now >= until {
+            if now >= until || self.checkpointer.lock().is_none() {
                 return Err(PagedError::LogFull { bytes, free: self.bytes.free() });
             }
             self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -469,20 +506,29 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         self.append(chain, &Record::bare(Kind::Commit))
     }
 
-    /// The newest LSN: whoever knows of a record has it from an append that has returned.
+    /// With flush-on-insert the newest LSN: whoever knows of a record has it from an append that has
+    /// returned.
     fn durable(&self) -> Lsn {
-        Lsn(self.next.load(Ordering::Acquire) - 1)
+        match &self.slots {
+            Some(slots) => Lsn(slots.prefix()),
+            None => Lsn(self.next.load(Ordering::Acquire) - 1),
+        }
     }
 
     fn end(&self) -> Lsn {
         Lsn(self.next.load(Ordering::Acquire))
     }
 
-    fn force(&self, _to: Lsn) -> Result<()> {
-        self.healthy()
+    fn force(&self, to: Lsn) -> Result<()> {
+        match &self.slots {
+            Some(slots) => self.persist_to(slots, to.0.min(self.next.load(Ordering::Acquire) - 1)),
+            None => self.healthy(),
+        }
     }
 
     fn read(&self, at: Lsn) -> Result<Logged> {
+        // Who is undone has its objects made durable first (P2 4.4).
+        self.force(at)?;
         let logged = self.at(at).and_then(|found| found.read.logged(&found.bytes[HEADER_BYTES..]));
         let what = || "there is no sound record".into();
         logged.ok_or_else(|| PagedError::DamagedLog { at, what: what() })
@@ -510,7 +556,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()> {
-        self.healthy()?;
+        self.force(start)?;
         let mut kept = self.kept.lock();
         let keep = keep.min(start).max(kept.1);
         // One line: if the crash comes between the two, more is kept than is needed.
@@ -540,8 +586,14 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()> {
         let next = self.next.load(Ordering::Acquire);
         for number in from.0.max(self.kept.lock().1.0)..next {
-            // A hole is a change that nobody has seen.
-            let Some(found) = self.at(Lsn(number)) else { continue };
+            let Some(found) = self.at(Lsn(number)) else {
+                if self.slots.is_some() {
+                    let what = "there is no sound record, though the log goes on".into();
+                    return Err(PagedError::DamagedLog { at: Lsn(number), what });
+                }
+                // A change that nobody has seen.
+                continue;
+            };
             if let Some(logged) = found.read.logged(&found.bytes[HEADER_BYTES..]) {
                 visit(logged)?;
             }
