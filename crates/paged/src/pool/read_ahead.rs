@@ -19,6 +19,11 @@ use crate::{PagedError, Result};
 const RUN_PAGES: usize = 16;
 
 impl<F: Files, T: Latching> Pool<F, T> {
+    /// Returns whether a page is in a frame, or on its way into one.
+    pub(crate) fn is_resident(&self, page: PageNo) -> bool {
+        self.table.shard(page).contains_key(&page)
+    }
+
     /// Brings a page and those behind it into frames, if it is not in one. Only frames are used that
     /// have no page, or one that can go at once. For callers that hold no latch.
     ///
@@ -27,7 +32,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
     pub(crate) fn read_ahead(&self, first: PageNo) -> Result<()> {
         let pages = RUN_PAGES.min(self.frames.len() / 8);
         let most = i64::MAX as u64 / self.page_bytes as u64;
-        if pages < 2 || first.0 > most || self.table.shard(first).contains_key(&first) {
+        if pages < 2 || first.0 > most || self.is_resident(first) {
             return Ok(());
         }
         let mut coming = Vec::with_capacity(pages);

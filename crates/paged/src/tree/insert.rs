@@ -145,7 +145,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     /// Latches the leaf on the right of a latched one.
-    fn neighbour(&self, right: PageNo, left: &Page) -> Result<ReadPage<'a, T>> {
+    pub(super) fn neighbour(&self, right: PageNo, left: &Page) -> Result<ReadPage<'a, T>> {
         let page = self.pool.read(right)?;
         if !self.has_leaf(&page, left.high().unwrap_or_default()) {
             let what = "it is not the neighbour of a leaf that leads to it";

@@ -16,7 +16,9 @@
 //!    is missing. Who posts holds the parent and looks whether the page is still there.
 //! 4. Two neighbours of one parent are merged with all three latched: the separator goes first, so
 //!    that there is no moment, and no crash, in which a parent leads to a free page.
-//! 5. Rows are copied while their page is latched. No code of a caller runs under a latch but a
+//! 5. A scan to the right latches the next leaf before it lets go of the last one, so that a lock on the
+//!    first key there protects the gap between them.
+//! 6. Rows are copied while their page is latched. No code of a caller runs under a latch but a
 //!    [`Permit`], which must not wait.
 //!
 //! Row locks come before all of it: see [`Permit`].

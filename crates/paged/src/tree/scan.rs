@@ -8,7 +8,6 @@ use crate::Result;
 use crate::ids::PageNo;
 use crate::latch::Latching;
 use crate::page::{Page, PageKind};
-use crate::pool::ReadPage;
 
 /// The most rows of a batch.
 pub const BATCH_ROWS: usize = 64;
@@ -48,8 +47,8 @@ pub struct Scan<'a, F: Files, T: Latching> {
     tree: Tree<'a, F, T>,
     direction: Direction,
     next: Next,
-    /// The page where the next batch begins, if it is still that.
-    hint: Option<PageNo>,
+    /// The page that was read ahead last.
+    ahead: Option<PageNo>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,13 +68,15 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             Bound::Included(key) => Next::At(key.to_vec()),
             Bound::Excluded(key) => Next::Behind(key.to_vec()),
         };
-        Scan { tree: *self, direction, next, hint: None }
+        Scan { tree: *self, direction, next, ahead: None }
     }
 }
 
 impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
     /// Fills a batch with the next rows: 64 at most, and none only at the end, or if the first one was
-    /// refused. `permit` is asked with each key, a ghost's or not, and at the end with none.
+    /// refused. `permit` is asked with each key, a ghost's or not, and at the end with none. After a
+    /// refusal the scan goes on behind the last key that was permitted: what came before the refused
+    /// one meanwhile is asked for, too.
     ///
     /// # Errors
     /// A page is damaged, the medium refuses, or all frames are in use.
@@ -83,63 +84,45 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
         batch.rows.clear();
         batch.refused = None;
         while batch.rows.is_empty() && batch.refused.is_none() && !matches!(self.next, Next::Done) {
-            let hint = self.hint.take();
-            if let Some(hint) = hint {
-                self.tree.pool.read_ahead(hint)?;
-            }
             match self.direction {
-                Direction::Forward => self.forward(hint, batch, permit)?,
+                Direction::Forward => self.forward(batch, permit)?,
                 Direction::Backward => self.backward(batch, permit)?,
             }
         }
         Ok(())
     }
 
-    fn forward(
-        &mut self,
-        hint: Option<PageNo>,
-        batch: &mut Batch,
-        permit: Permit<'_>,
-    ) -> Result<()> {
-        let leaf = self.leaf(hint)?;
-        let first = match &self.next {
-            Next::First => 0,
-            Next::At(key) => leaf.find(key).unwrap_or_else(|slot| slot),
-            Next::Behind(key) => leaf.find(key).map_or_else(|slot| slot, |slot| slot + 1),
-            Next::Done => return Ok(()),
-        };
-        if !self.copy(&leaf, first..leaf.slots(), batch, permit)? {
-            return Ok(());
-        }
-        match leaf.high() {
-            Some(high) => {
-                self.next = Next::At(high.to_vec());
-                self.hint = leaf.right();
-            }
-            None if permit(None) => self.next = Next::Done,
-            None => {
-                let behind = leaf.slots().checked_sub(1).map(|last| leaf.key(last));
-                let behind = behind.unwrap_or(leaf.low()).to_vec();
-                self.next = if leaf.slots() > 0 { Next::Behind(behind) } else { Next::At(behind) };
-                batch.refused = Some(Vec::new());
-            }
-        }
-        Ok(())
-    }
-
-    /// The leaf of the next key: the hint, if it still has that key in its range.
-    fn leaf(&self, hint: Option<PageNo>) -> Result<ReadPage<'a, T>> {
-        let key: &[u8] = match &self.next {
+    /// Goes from leaf to leaf with the left one latched until the right one is, so that nothing comes
+    /// between the last key of one and the first of the other without being asked for.
+    fn forward(&mut self, batch: &mut Batch, permit: Permit<'_>) -> Result<()> {
+        let from: &[u8] = match &self.next {
             Next::At(key) | Next::Behind(key) => key,
             Next::First | Next::Done => &[],
         };
-        if let Some(page) = hint {
-            let page = self.tree.pool.read(page)?;
-            if self.tree.has_leaf(&page, key) {
-                return Ok(page);
+        let mut leaf = self.tree.read_page(Target::At(from), 0)?;
+        let mut first = match (&self.next, leaf.find(from)) {
+            (Next::First, _) => 0,
+            (Next::Behind(_), Ok(slot)) => slot + 1,
+            (_, Ok(slot) | Err(slot)) => slot,
+        };
+        while self.copy(&leaf, first..leaf.slots(), batch, permit)? {
+            let Some(right) = leaf.right() else {
+                if permit(None) {
+                    self.next = Next::Done;
+                } else {
+                    batch.refused = Some(Vec::new());
+                }
+                return Ok(());
+            };
+            if self.ahead != Some(right) && !self.tree.pool.is_resident(right) {
+                self.ahead = Some(right);
+                drop(leaf);
+                return self.tree.pool.read_ahead(right);
             }
+            leaf = self.tree.neighbour(right, &leaf)?;
+            first = 0;
         }
-        self.tree.read_page(Target::At(key), 0)
+        Ok(())
     }
 
     fn backward(&mut self, batch: &mut Batch, permit: Permit<'_>) -> Result<()> {
@@ -166,7 +149,8 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
         Ok(())
     }
 
-    /// Copies rows of a page; returns whether it came to its end.
+    /// Copies rows of a page until the batch is full or the permit refused; returns whether it came to
+    /// the end of the page. The scan goes on behind the last permitted key.
     fn copy(
         &mut self,
         leaf: &Page,
@@ -174,25 +158,27 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
         batch: &mut Batch,
         permit: Permit<'_>,
     ) -> Result<bool> {
+        let (mut last, mut is_end) = (None, true);
         for slot in slots {
             let entry = leaf.entry(slot);
             if batch.rows.len() == BATCH_ROWS {
-                return Ok(false);
+                is_end = false;
+                break;
             }
             if !permit(Some(entry.key)) {
-                self.next = Next::At(entry.key.to_vec());
                 batch.refused = Some(entry.key.to_vec());
-                return Ok(false);
+                is_end = false;
+                break;
             }
             if !entry.is_ghost() {
                 batch.rows.push((entry.key.to_vec(), self.tree.copy_row(&entry)?));
             }
-            if batch.rows.len() == BATCH_ROWS {
-                self.next = Next::Behind(entry.key.to_vec());
-            }
+            last = Some(slot);
         }
-        // A full batch whose last row was the page's last one goes on behind it.
-        Ok(batch.rows.len() < BATCH_ROWS)
+        if let Some(last) = last {
+            self.next = Next::Behind(leaf.key(last).to_vec());
+        }
+        Ok(is_end)
     }
 }
 

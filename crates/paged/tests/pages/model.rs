@@ -181,6 +181,38 @@ fn a_refused_permit_leaves_everything_as_it_was() {
     assert_eq!(batch.rows.len(), 2);
 }
 
+/// The lock of a key protects the gap before it, but only when it is held: what came into the gap
+/// while the scan waited is part of it.
+#[test]
+fn what_comes_before_a_refused_key_is_not_missed() {
+    let files = RecordingFiles::new();
+    let (_, pool) = create(&files, 512, 16);
+    let (tree, mut chain) = (tree(&pool), transaction(2));
+    for key in 0..40_u8 {
+        tree.insert(&mut chain, &[key, 0], &[1; 60]).unwrap();
+    }
+    for refused in 1..40_u8 {
+        let mut scan = tree.scan(Direction::Forward, Bound::Unbounded);
+        let (mut batch, mut seen) = (Batch::default(), Vec::new());
+        let mut is_first = true;
+        loop {
+            scan.next(&mut batch, &mut |key| {
+                let is_it = key == Some(&[refused, 0]);
+                !is_it || !std::mem::take(&mut is_first)
+            })
+            .unwrap();
+            seen.extend(batch.rows.drain(..).map(|(key, _)| key));
+            if batch.refused.take().is_some() {
+                tree.insert(&mut chain, &[refused - 1, 1], b"came").unwrap();
+            } else if batch.rows.is_empty() && seen.last() == Some(&vec![39, 0]) {
+                break;
+            }
+        }
+        assert!(seen.contains(&vec![refused - 1, 1]), "before {refused}");
+        assert_eq!(seen.len(), 40 + usize::from(refused));
+    }
+}
+
 #[test]
 fn undo_brings_everything_back_wherever_it_is() {
     for seed in 20..26 {
