@@ -9,6 +9,9 @@
 //! | NVM-CoW, NVM-aware copy-on-write updates | P1 4.2 | `nvm_cow.rs` |
 //! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
 //!
+//! Two engines each are one half of a skeleton: `undo.rs` (NVM-InP, NVM-Log), `shadow.rs` (CoW,
+//! NVM-CoW), `redo.rs` (InP, Log).
+//!
 //! An engine object is one partition and runs one transaction at a time, as P1 3 has it; who may
 //! use it when is the caller's business. An engine that runs many gives [`Sessions`]. What each is
 //! stands in [`EngineTraits`].
@@ -29,16 +32,16 @@ mod nvm_inp;
 mod nvm_log;
 mod options;
 mod own;
-mod redo_log;
+mod redo;
 mod savepoints;
 mod sessions;
-mod shadow_tables;
-mod shadow_view;
+mod shadow;
 mod state;
 mod stats;
 pub mod table2;
 mod traits;
 mod transaction;
+mod undo;
 mod version;
 mod version_reader;
 

@@ -24,62 +24,48 @@
 //! - The log is bounded: a MemTable is written out when it is full or its log is four times as long.
 
 mod options;
+mod redo;
 mod stats;
 
-use std::cell::RefCell;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use pm::{Component, Environment, Files, Memory, Range, observe};
+use pm::{Component, Environment, Memory, Range, observe};
 use storage::lsm::LsmError;
 use storage::lsm::levels::LevelPolicy;
 use storage::lsm::sstable::SsOptions;
 use storage::lsm::tree::{LsmOptions, LsmTree, TREE_LANES, volatile_bytes};
 use storage::lsm::trees::Trees;
-use storage::operation::{self, Operation, Operations};
-use storage::wal::{LogStart, Wal};
-use storage::{Catalog, Row, Value, WorkDone, user_bytes};
+use storage::operation;
+use storage::wal::LogStart;
+use storage::{Catalog, Row, Value, WorkDone};
 
-use crate::contract::{
-    Early, Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Syncer, Write,
-};
+use crate::contract::{Footprint, RecoveryReport, Resources};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::Setup;
-use crate::redo_log::{RedoLog, wal_options, wal_prefix};
-use crate::state::State;
+use crate::redo::{LogOf, LogParts, Redo, RedoEngine, RedoTables};
 use crate::stats::EngineStats;
-use crate::traits::{DurableIn, EngineTraits};
 
 pub use options::LogOptions;
+use redo::redo;
 pub use stats::LogStats;
 
 /// A partition of Log; see the module's comment.
+pub type Log<E> = RedoEngine<E, InLevels<E>>;
+
+/// Tables in MemTables and levels of runs.
 #[derive(Debug)]
-pub struct Log<E: Environment> {
+pub struct InLevels<E: Environment> {
     tree: LsmTree<E::Files, E::Volatile>,
-    log: RedoLog<E::Files, E::Volatile>,
     heap: Heap<E::Volatile>,
     /// Keeps the log's buffer.
     _buffer: Lane<E::Volatile>,
-    /// The pool, which holds only the description: asked whether it, and with it this process, is
-    /// still good.
-    pool: E::Durable,
     /// The load of the MemTable before which freezing it is not tried again.
     patience: u64,
     /// Times that the log could not go on in a new segment, or be trimmed; the tree counts its own.
     failures: u64,
-    user_bytes: u64,
     background: WorkDone,
-    before: Row,
-    columns: Vec<u16>,
-    state: State,
-}
-
-thread_local! {
-    /// The row in which `get_bytes` puts a tuple together.
-    static TUPLE: RefCell<Row> = RefCell::new(Row::new());
 }
 
 /// Bits of the Bloom filter for each key: one false positive in a hundred.
@@ -127,102 +113,79 @@ impl<E: Environment> Parts<E> {
         Ok(Self { files, trees, heap, buffer, range })
     }
 
-    fn assemble(
-        self,
-        resources: &Resources<E>,
-        tree: LsmTree<E::Files, E::Volatile>,
-        wal: Wal<E::Files, E::Volatile>,
-    ) -> Log<E> {
-        Log {
+    fn log<'a>(
+        &self,
+        resources: &'a Resources<E>,
+        (setup, options): (&'a Setup, &LogOptions),
+    ) -> LogParts<'a, E> {
+        let reserve_bytes = options.wal_reserve_bytes;
+        LogParts { resources, setup, reserve_bytes, buffer: self.range }
+    }
+
+    fn assemble(self, tree: LsmTree<E::Files, E::Volatile>) -> InLevels<E> {
+        InLevels {
             tree,
-            log: RedoLog::new(wal),
             heap: self.heap,
             _buffer: self.buffer,
-            pool: resources.durable.memory().clone(),
             patience: 0,
             failures: 0,
-            user_bytes: 0,
             background: WorkDone::default(),
-            before: Row::new(),
-            columns: Vec::new(),
-            state: State::default(),
         }
     }
 }
 
-impl<E: Environment> Log<E> {
+impl<E: Environment> InLevels<E> {
     /// Does an operation in the MemTable and logs what the log has encoded. The log counts when
     /// the transaction commits, so the order of the two is free; this way a full memory does not
     /// leave an entry in the log that nothing belongs to.
     fn change(
         &mut self,
+        redo: &mut Redo<E>,
         change: impl FnOnce(&mut LsmTree<E::Files, E::Volatile>) -> Result<(), LsmError>,
     ) -> Result<(), EngineError> {
         let mark = self.tree.memtable().mark();
         change(&mut self.tree)?;
-        self.tree.logged(self.log.operation.len() as u64);
-        let logged = self.log.put(&mut self.state);
+        self.tree.logged(redo.log.operation.len() as u64);
+        let logged = redo.put();
         if logged.is_err()
             && let Err(error) = self.tree.memtable().undo_to(mark)
         {
-            return self.state.stop(error);
+            return redo.state.stop(error);
         }
         logged
     }
 
     /// Sets the MemTable aside and goes on in a new one and in a new segment of the log.
-    fn freeze(&mut self) -> Result<(), EngineError> {
+    fn freeze(&mut self, wal: &mut LogOf<E>) -> Result<(), EngineError> {
         self.tree.make_way()?;
-        let log = self.log.wal.rotate().inspect_err(|_| self.failures += 1)?;
+        let log = wal.rotate().inspect_err(|_| self.failures += 1)?;
         self.tree.freeze(log);
         self.patience = 0;
         Ok(())
     }
 
     /// Removes the log that a flush has made superfluous.
-    fn trim_log(&mut self) -> Result<(), EngineError> {
+    fn trim_log(&mut self, wal: &mut LogOf<E>) -> Result<(), EngineError> {
         let first = self.tree.log_start().sequence;
-        if self.log.wal.first_sequence() < first {
-            self.log.wal.remove_before(first).inspect_err(|_| self.failures += 1)?;
+        if wal.first_sequence() < first {
+            wal.remove_before(first).inspect_err(|_| self.failures += 1)?;
         }
         Ok(())
     }
-
-    /// Freezes a full MemTable after a commit, and does a step of what was put off. The transaction
-    /// is committed whatever becomes of it. What fails is tried again later, unless the partition
-    /// has to stop.
-    fn house_keeping(&mut self) {
-        let mut done = Ok(());
-        if self.tree.is_full() && self.tree.load() >= self.patience {
-            done = self.freeze();
-            if done.is_err() {
-                self.patience = self.tree.load() / 8 * 9;
-            }
-        }
-        observe!(E::Durable: self.pool.hold(Some(Component::Storage)));
-        let paced = self.tree.pace();
-        observe!(E::Durable: self.pool.hold(None));
-        let paced = paced.map_err(EngineError::from).and_then(|()| self.trim_log());
-        if self.tree.is_poisoned() || self.log.wal.is_poisoned() {
-            let error = done.and(paced).err().unwrap_or(LsmError::Poisoned.into());
-            self.state.stop_after(&error);
-        }
-    }
 }
 
-impl<E: Environment> Method<E> for Log<E> {
+impl<E: Environment> RedoTables<E> for InLevels<E> {
     const KIND: EngineKind = EngineKind::Log;
-    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Files, false, true);
-    const GROUPS_COMMITS: bool = true;
+    const LARGER_THAN_MEMORY: bool = true;
     type Options = LogOptions;
+    type Rows = LsmTree<E::Files, E::Volatile>;
 
     fn create(
-        resources: Resources<E>,
+        resources: &Resources<E>,
         catalog: &Arc<Catalog>,
-        setup: &Setup,
-        options: &LogOptions,
-    ) -> Result<Self, EngineError> {
-        let parts = Parts::new(&resources, catalog, (setup, options))?;
+        (setup, options): (&Setup, &LogOptions),
+    ) -> Result<(Self, LogOf<E>), EngineError> {
+        let parts = Parts::new(resources, catalog, (setup, options))?;
         let start = LogStart { sequence: 0, txn: 1 };
         let tree = LsmTree::create(
             parts.files.clone(),
@@ -232,24 +195,16 @@ impl<E: Environment> Method<E> for Log<E> {
             lsm_options(options),
             start,
         )?;
-        let wal = Wal::create(
-            parts.files.clone(),
-            &wal_prefix(resources.partition),
-            start,
-            resources.volatile.clone(),
-            parts.range,
-            wal_options(setup, resources.partition, options.wal_reserve_bytes),
-        )?;
-        Ok(parts.assemble(&resources, tree, wal))
+        let wal = parts.log(resources, (setup, options)).create(start)?;
+        Ok((parts.assemble(tree), wal))
     }
 
     fn open(
-        resources: Resources<E>,
+        resources: &Resources<E>,
         catalog: &Arc<Catalog>,
-        setup: &Setup,
-        options: &LogOptions,
-    ) -> Result<(Self, RecoveryReport), EngineError> {
-        let parts = Parts::new(&resources, catalog, (setup, options))?;
+        (setup, options): (&Setup, &LogOptions),
+    ) -> Result<(Self, LogOf<E>, RecoveryReport), EngineError> {
+        let parts = Parts::new(resources, catalog, (setup, options))?;
         let mut tree = LsmTree::open(
             parts.files.clone(),
             resources.partition,
@@ -258,228 +213,146 @@ impl<E: Environment> Method<E> for Log<E> {
             lsm_options(options),
         )?;
         let mut before = Row::new();
-        let (wal, report) = Wal::recover(
-            parts.files.clone(),
-            &wal_prefix(resources.partition),
-            tree.log_start(),
-            resources.volatile.clone(),
-            parts.range,
-            wal_options(setup, resources.partition, options.wal_reserve_bytes),
-            |_, payload: &[u8]| redo(&mut tree, catalog, payload, &mut before),
-        )?;
+        let log = parts.log(resources, (setup, options));
+        let (wal, report) = log.recover(tree.log_start(), 0, |_, payload| {
+            redo(&mut tree, catalog, payload, &mut before)
+        })?;
         // Only now: what is missing was found, and nothing has been removed yet.
         tree.finish_open()?;
         tree.logged(report.bytes);
-        let log = parts.assemble(&resources, tree, wal);
-        Ok((log, RecoveryReport { redone: report.records, ..RecoveryReport::default() }))
+        let redone = report.records;
+        Ok((parts.assemble(tree), wal, RecoveryReport { redone, ..RecoveryReport::default() }))
     }
-}
 
-impl<E: Environment> Write for Log<E> {
-    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.state.usable(&self.pool)?;
+    #[inline]
+    fn rows(&self) -> &Self::Rows {
+        &self.tree
+    }
+
+    fn insert(
+        &mut self,
+        redo: &mut Redo<E>,
+        table: u16,
+        values: &[Value<'_>],
+    ) -> Result<(), EngineError> {
         let key = self.tree.check_insert(table, values)?;
-        operation::insert(&mut self.log.operation, table, values);
-        self.change(|tree| tree.insert(table, &key, values))?;
-        self.user_bytes += user_bytes(values.iter());
-        Ok(())
+        operation::insert(&mut redo.log.operation, table, values);
+        self.change(redo, |tree| tree.insert(table, &key, values))
     }
 
     fn update(
         &mut self,
-        table: u16,
-        key: &[Value<'_>],
+        redo: &mut Redo<E>,
+        (table, key): (u16, &[Value<'_>]),
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.state.usable(&self.pool)?;
         let tuple = self.tree.key(table, key)?;
         let primary = self.tree.trees().tree(table, 0);
-        self.columns.clear();
+        redo.columns.clear();
         let wrong = self.tree.check_changes(table, changes);
         let mut indexed = false;
         if wrong.is_ok() {
             indexed = self.tree.changes_index(table, changes);
-            self.columns.extend(changes.iter().map(|(column, _)| *column));
+            redo.columns.extend(changes.iter().map(|(column, _)| *column));
         }
         // Where an index changes, its old keys need other columns too.
-        let columns = (!indexed).then_some(&self.columns[..]);
-        if !self.tree.read(primary, &tuple, columns, &mut self.before)? {
+        let columns = (!indexed).then_some(&redo.columns[..]);
+        if !self.tree.read(primary, &tuple, columns, &mut redo.before)? {
             return Err(self.tree.missing(table).into());
         }
         wrong?;
         if changes.is_empty() {
             return Ok(());
         }
-        let before = std::mem::take(&mut self.before);
+        let before = std::mem::take(&mut redo.before);
         let old = changes.iter().enumerate().map(|(index, (column, value))| {
             let at = if indexed { usize::from(*column) } else { index };
             (*column, before.get(at), *value)
         });
-        operation::update(&mut self.log.operation, table, key, old);
-        let done =
-            self.change(|tree| tree.update(table, &tuple, changes, indexed.then_some(&before)));
-        self.before = before;
-        done?;
-        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
+        operation::update(&mut redo.log.operation, table, key, old);
+        let row = indexed.then_some(&before);
+        let done = self.change(redo, |tree| tree.update(table, &tuple, changes, row));
+        redo.before = before;
+        done
+    }
+
+    fn delete(
+        &mut self,
+        redo: &mut Redo<E>,
+        (table, key): (u16, &[Value<'_>]),
+    ) -> Result<(), EngineError> {
+        let tuple = self.tree.key(table, key)?;
+        let primary = self.tree.trees().tree(table, 0);
+        if !self.tree.read(primary, &tuple, None, &mut redo.before)? {
+            return Err(self.tree.missing(table).into());
+        }
+        let before = std::mem::take(&mut redo.before);
+        operation::delete(&mut redo.log.operation, table, key, before.values());
+        let value = |column: u16| before.get(usize::from(column));
+        let done = self.change(redo, |tree| tree.delete(table, &tuple, value));
+        redo.before = before;
+        done
+    }
+
+    /// Freezes a full MemTable, and does a step of what was put off. What fails is tried again
+    /// later, unless the partition has to stop.
+    fn committed(&mut self, redo: &mut Redo<E>) -> Result<(), EngineError> {
+        self.tree.memtable().commit();
+        let wal = &mut redo.log.wal;
+        let mut done = Ok(());
+        if self.tree.is_full() && self.tree.load() >= self.patience {
+            done = self.freeze(wal);
+            if done.is_err() {
+                self.patience = self.tree.load() / 8 * 9;
+            }
+        }
+        observe!(E::Durable: redo.pool.hold(Some(Component::Storage)));
+        let paced = self.tree.pace();
+        observe!(E::Durable: redo.pool.hold(None));
+        let paced = paced.map_err(EngineError::from).and_then(|()| self.trim_log(wal));
+        if self.tree.is_poisoned() || wal.is_poisoned() {
+            let error = done.and(paced).err().unwrap_or(LsmError::Poisoned.into());
+            redo.state.stop_after(&error);
+        }
         Ok(())
     }
 
-    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.state.usable(&self.pool)?;
-        let tuple = self.tree.key(table, key)?;
-        let primary = self.tree.trees().tree(table, 0);
-        if !self.tree.read(primary, &tuple, None, &mut self.before)? {
-            return Err(self.tree.missing(table).into());
-        }
-        let before = std::mem::take(&mut self.before);
-        operation::delete(&mut self.log.operation, table, key, before.values());
-        let value = |column: u16| before.get(usize::from(column));
-        let done = self.change(|tree| tree.delete(table, &tuple, value));
-        self.before = before;
-        done
-    }
-}
-
-impl<E: Environment> Read for Log<E> {
-    #[inline]
-    fn get(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: Option<&[u16]>,
-        row: &mut Row,
-    ) -> Result<bool, EngineError> {
-        self.state.usable(&self.pool)?;
-        let key = self.tree.key(table, key)?;
-        Ok(self.tree.read(self.tree.trees().tree(table, 0), &key, columns, row)?)
-    }
-
-    #[inline]
-    fn get_bytes(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: &[u16],
-        out: &mut [u8],
-    ) -> Result<Option<usize>, EngineError> {
-        TUPLE.with_borrow_mut(|row| {
-            if !self.get(table, key, Some(columns), row)? {
-                return Ok(None);
-            }
-            let bytes: u64 = row.values().map(|value| value.user_bytes()).sum();
-            let bytes = bytes as usize;
-            if bytes <= out.len() {
-                row.copy_bytes(out);
-            }
-            Ok(Some(bytes))
-        })
-    }
-
-    fn scan(
-        &self,
-        table: u16,
-        scan: &Scan<'_>,
-        row: &mut Row,
-        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<(), EngineError> {
-        self.state.usable(&self.pool)?;
-        let Scan { index, low, high, direction, columns } = *scan;
-        Ok(self.tree.scan(table, index, low, high, direction, columns, row, visit)?)
-    }
-}
-
-impl<E: Environment> Engine for Log<E> {
-    fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.state.usable(&self.pool)?;
-        if !self.log.is_open() {
-            return Ok(self.log.last());
-        }
-        self.log.commit(&mut self.state)?;
-        self.tree.memtable().commit();
-        self.house_keeping();
-        Ok(self.log.last())
-    }
-
-    fn commit_early(&mut self) -> Result<Early, EngineError> {
-        self.state.usable(&self.pool)?;
-        if self.log.is_open() {
-            self.log.commit_early(&mut self.state)?;
-            self.tree.memtable().commit();
-            self.house_keeping();
-        }
-        Ok(self.log.early())
-    }
-
-    fn syncer(&self) -> Option<Arc<dyn Syncer>> {
-        Some(self.log.syncer())
-    }
-
-    fn abort(&mut self) -> Result<(), EngineError> {
-        self.state.abort();
-        self.state.usable(&self.pool)?;
-        if let Err(error) = self.tree.memtable().abort() {
-            return self.state.stop(error);
-        }
-        self.log.discard(&mut self.state)
-    }
-
-    fn sync(&mut self) -> Result<(), EngineError> {
-        self.state.usable(&self.pool)?;
-        self.log.sync(&mut self.state)
-    }
-
-    fn durable(&self) -> u64 {
-        self.log.durable()
+    fn undo(&mut self) -> Result<(), EngineError> {
+        Ok(self.tree.memtable().abort()?)
     }
 
     /// Writes the MemTable out, after which the log is empty.
-    fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.state.usable(&self.pool)?;
-        assert!(!self.log.is_open(), "a checkpoint is taken between transactions");
-        let done = self.freeze().and_then(|()| Ok(self.tree.make_way()?));
-        let done = done.and_then(|()| self.trim_log());
-        if self.tree.is_poisoned() || self.log.wal.is_poisoned() {
-            return self.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
+    fn checkpoint(&mut self, redo: &mut Redo<E>) -> Result<(), EngineError> {
+        let wal = &mut redo.log.wal;
+        let done = self.freeze(wal).and_then(|()| Ok(self.tree.make_way()?));
+        let done = done.and_then(|()| self.trim_log(wal));
+        if self.tree.is_poisoned() || wal.is_poisoned() {
+            return redo.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
         done
     }
 
-    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        self.state.usable(&self.pool)?;
+    fn background(&mut self, redo: &mut Redo<E>, budget: u64) -> Result<u64, EngineError> {
         let before = self.tree.stats().done;
         let waiting = self.tree.work(budget).map_err(EngineError::from);
         self.background += self.tree.stats().done - before;
-        let done = waiting.and_then(|waiting| self.trim_log().map(|()| waiting));
+        let wal = &mut redo.log.wal;
+        let done = waiting.and_then(|waiting| self.trim_log(wal).map(|()| waiting));
         if self.tree.is_poisoned() {
-            return self.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
+            return redo.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
         done
     }
 
-    fn has_backlog(&self) -> bool {
+    fn has_work(&self, _: &Redo<E>) -> bool {
         self.tree.has_work()
     }
 
-    fn is_stopped(&self) -> bool {
-        self.state.is_stopped()
+    fn is_overdue(&self, _: &Redo<E>) -> bool {
+        self.tree.is_full()
     }
 
-    /// Steps that a crash cuts off again and again would let the log grow without bound.
-    fn catch_up(&mut self) -> Result<bool, EngineError> {
-        if !self.tree.is_full() {
-            return Ok(false);
-        }
-        match self.checkpoint() {
-            Err(error) if self.state.is_stopped() => Err(error),
-            // A commit tries again.
-            _ => Ok(true),
-        }
-    }
-
-    fn close(&mut self) -> Result<(), EngineError> {
-        self.abort()?;
-        self.sync()?;
-        self.log.wal.close()?;
+    fn give_up_work(&mut self) -> Result<(), EngineError> {
         Ok(self.tree.abandon_work()?)
     }
 
@@ -489,62 +362,27 @@ impl<E: Environment> Engine for Log<E> {
         Ok(Footprint {
             table: entries + data,
             index: trees + index,
-            log: self.log.wal.bytes(),
             other: other + self.tree.manifest_bytes(),
             ..Footprint::default()
         })
     }
 
-    fn stats(&self) -> EngineStats {
+    fn stats(&self, _: &Redo<E>) -> EngineStats {
         let stats = self.tree.stats();
         EngineStats {
-            user_bytes: self.user_bytes,
-            logged_bytes: self.log.wal.logged_bytes(),
             failures: stats.failures + self.failures,
             waiting_bytes: stats.waiting_bytes,
             inline: stats.done - self.background,
             background: self.background,
             own: LogStats::from(&stats).into(),
+            ..EngineKind::Log.into()
         }
     }
 
-    fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
+    fn check(&self) -> Result<u64, EngineError> {
         self.tree.check()?;
         Ok(self.tree.check_tables()?)
     }
-}
-
-/// Does a logged transaction again. The log is whole and holds committed work only, so nothing is
-/// checked that was checked before it was logged.
-fn redo<F: Files, M: Memory>(
-    tree: &mut LsmTree<F, M>,
-    catalog: &Catalog,
-    payload: &[u8],
-    before: &mut Row,
-) -> Result<(), EngineError> {
-    for operation in Operations::new(catalog, payload) {
-        match operation? {
-            (table, Operation::Insert { values }) => {
-                let key = tree.key_of_tuple(table, &values);
-                tree.insert(table, &key, &values)?;
-            }
-            (table, Operation::Update { key, changes }) => {
-                let key = tree.key(table, &key)?;
-                let indexed = tree.changes_index(table, &changes);
-                let primary = tree.trees().tree(table, 0);
-                if indexed && !tree.read(primary, &key, None, before)? {
-                    return Err(tree.missing(table).into());
-                }
-                tree.update(table, &key, &changes, indexed.then_some(&*before))?;
-            }
-            (table, Operation::Delete { key, before }) => {
-                let key = tree.key(table, &key)?;
-                tree.delete(table, &key, |column| before[usize::from(column)])?;
-            }
-        }
-    }
-    tree.memtable().commit();
-    Ok(())
 }
 
 #[cfg(test)]

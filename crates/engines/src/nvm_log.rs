@@ -28,62 +28,43 @@
 //! Longer than 600 lines: the steps of the paper's method stand in one file, in its order.
 
 mod options;
+mod room;
 mod stats;
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use heap::Purpose;
-use pm::{Bad, Component, Durable, Environment, Flushed, Memory, Range, fence_for, observe};
+use index::Append;
+use pm::{Durable, Environment, Flushed, Memory, fence_for, observe};
 use storage::lsm::levels::LevelPolicy;
-use storage::runs::{Found, Replacement, Runs, Update};
-use storage::{
-    Catalog, FIELDS_PER_ENTRY, MAX_COLUMNS, NewFields, Row, Superseded, UNDO_HEAD_BYTES, UndoEntry,
-    UndoLog, UndoWork, Value, WorkDone, user_bytes,
-};
+use storage::runs::{Replacement, Runs, Update};
+use storage::{Catalog, NewFields, Tables, UndoEntry, UndoLog, UndoWork, Value, WorkDone};
 
-use crate::contract::{Engine, Footprint, Method, Read, RecoveryReport, Resources, Scan, Write};
-use crate::error::{EngineError, sound};
+use crate::contract::RecoveryReport;
+use crate::error::EngineError;
 use crate::kind::EngineKind;
-use crate::options::Setup;
-use crate::savepoints::Savepoints;
-use crate::state::State;
 use crate::stats::EngineStats;
 use crate::table2::{
-    ADD_TO_MEMTABLE, COALESCE, FIND_ENTRIES, MARK_PERSISTED, MARK_TOMBSTONE, MODIFY, RECORD,
-    SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
+    ADD_TO_MEMTABLE, MARK_PERSISTED, MARK_TOMBSTONE, MODIFY, RECORD, SYNC_CHANGES, SYNC_LOG_ENTRY,
+    SYNC_TUPLE,
 };
-use crate::traits::{DurableIn, EngineTraits};
+use crate::undo::{LogHead, Rows, TableParts, Undo, UndoEngine, UndoTables};
 
 pub use options::NvmLogOptions;
 pub use stats::NvmLogStats;
 
 /// A partition of NVM-Log; see the module's comment.
+pub type NvmLog<E> = UndoEngine<E, InRuns<E>>;
+
+/// Tables in a MemTable and runs.
 #[derive(Debug)]
-pub struct NvmLog<E: Environment> {
-    memory: E::Durable,
+pub struct InRuns<E: Environment> {
     runs: Runs<E::Durable>,
-    log: UndoLog,
     /// The number of the last transaction that committed here or before. Those of the log are ahead:
     /// freezing takes some.
     last: u64,
-    /// The log's head, the directory of runs, the root pointers of the secondary indexes.
-    root: u64,
-    superseded: Superseded,
-    /// The open transaction's savepoints: entries of the log, slots superseded, the MemTable's
-    /// size.
-    savepoints: Savepoints<(u32, usize, (u64, u64))>,
     /// Bytes and entries of the MemTable after the last transaction.
     committed_use: (u64, u64),
-    /// Somebody calls [`Engine::background`].
+    /// Somebody calls [`crate::Engine::background`].
     helped: bool,
-    user_bytes: u64,
     background: WorkDone,
-    state: State,
-}
-
-fn root_name(partition: u32) -> String {
-    format!("nvm-log/{partition}")
 }
 
 fn policy(options: &NvmLogOptions) -> LevelPolicy {
@@ -95,318 +76,172 @@ fn policy(options: &NvmLogOptions) -> LevelPolicy {
 }
 
 impl<E: Environment> NvmLog<E> {
+    /// Returns how many frozen runs there are, by level.
+    pub fn runs_by_level(&self) -> Vec<usize> {
+        self.tables.runs.runs_by_level()
+    }
+}
+
+impl<E: Environment> InRuns<E> {
+    fn new(runs: Runs<E::Durable>, last: u64, helped: bool) -> Self {
+        let committed_use = runs.memtable_use();
+        Self { runs, last, committed_use, helped, background: WorkDone::default() }
+    }
+
     /// Logs a replacement in the MemTable and makes it, with all that was written for it, durable.
     #[inline]
-    fn record(&mut self, replacement: Replacement) -> Durable<Replacement> {
+    fn record(
+        &mut self,
+        undo: &mut Undo<E::Durable>,
+        replacement: Replacement,
+    ) -> Durable<Replacement> {
         let Replacement { table, witness, old, new, image } = replacement;
-        let memory = &self.memory;
+        let memory = &undo.memory;
         let lines = &mut self.runs.tables.lines;
-        self.log.append(memory, UndoEntry::replace(table, witness, old, new, image), lines);
-        self.superseded.lines.flush(memory);
+        undo.log.append(memory, UndoEntry::replace(table, witness, old, new, image), lines);
+        undo.superseded.lines.flush(memory);
         let replacement = Flushed::lines(memory, lines, replacement);
         fence_for(memory, replacement)
     }
 
     #[inline]
-    fn record_fields(&mut self, fields: NewFields) -> Durable<NewFields> {
-        let memory = &self.memory;
+    fn record_fields(
+        &mut self,
+        undo: &mut Undo<E::Durable>,
+        fields: NewFields,
+    ) -> Durable<NewFields> {
         let tables = &mut self.runs.tables;
-        for (index, part) in tables.fields.chunks(FIELDS_PER_ENTRY).enumerate() {
-            let entry = UndoEntry::update(fields.table, fields.tuple, part, index > 0);
-            self.log.append(memory, entry, &mut tables.lines);
-        }
-        self.superseded.lines.flush(memory);
-        let fields = Flushed::lines(memory, &mut tables.lines, fields);
-        fence_for(memory, fields)
+        undo.append_fields(fields.table, fields.tuple, tables);
+        undo.superseded.lines.flush(&undo.memory);
+        let fields = Flushed::lines(&undo.memory, &mut tables.lines, fields);
+        fence_for(&undo.memory, fields)
     }
 
-    fn find_or_fail(&self, table: u16, key: &[Value<'_>]) -> Result<Found, EngineError> {
-        match self.runs.find(table, key)? {
-            Some(found) => Ok(found),
-            None => Err(self.runs.missing(table).into()),
-        }
-    }
-
-    /// Freezes a MemTable that is large enough, after a commit, and does the work that the
-    /// transaction pays for.
     #[inline]
-    fn put_off_work(&mut self) -> Result<(), EngineError> {
-        self.runs.tables.tidy_indexes()?;
-        let grown = self.runs.memtable_use().0.saturating_sub(self.committed_use.0);
-        if self.runs.is_full() && grown > 0 {
-            self.superseded.settle(&mut self.runs.tables.lane, &self.memory)?;
-            if self.runs.freeze(&self.log.end([0, 0]))? {
-                self.log.ended();
-                self.superseded.release(&mut self.runs.tables.lane);
-            }
-        }
-        self.committed_use = self.runs.memtable_use();
-        if self.runs.is_tight() {
-            return self.relieve();
-        }
-        // Whoever helps takes the work off, as long as it comes along.
-        if self.helped && !self.runs.is_behind() {
-            return Ok(());
-        }
-        observe!(E::Durable: self.memory.hold(Some(Component::Storage)));
-        let worked = self.runs.work_for(grown);
-        observe!(E::Durable: self.memory.hold(None));
-        Ok(worked?)
-    }
-
-    /// Takes away what a transaction has deleted on a full pool, once it is over.
-    #[cold]
-    fn relieve(&mut self) -> Result<(), EngineError> {
-        let relieved = self.runs.relieve_after_commit();
-        self.committed_use = self.runs.memtable_use();
-        Ok(relieved?)
-    }
-
-    /// An operation has found no room. Before the first of a transaction some is made, and it is
-    /// tried once more.
-    #[cold]
-    fn try_again(
+    fn try_insert(
         &mut self,
-        full: EngineError,
-        act: impl FnOnce(&mut Self) -> Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
-        self.runs.tighten();
-        if !self.log.is_empty() {
-            return Err(full);
-        }
-        if let Err(error) = self.runs.relieve_now() {
-            return self.state.stop(error);
-        }
-        self.committed_use = self.runs.memtable_use();
-        act(self)
-    }
-
-    /// A delete has found no room: nodes are kept back for it.
-    #[cold]
-    fn delete_with_kept(
-        &mut self,
-        full: EngineError,
+        undo: &mut Undo<E::Durable>,
         table: u16,
-        key: &[Value<'_>],
+        values: &[Value<'_>],
     ) -> Result<(), EngineError> {
-        let without = |this: &mut Self| {
-            this.runs.tables.lane.use_kept(true);
-            let done = this.try_delete(table, key);
-            this.runs.tables.lane.use_kept(false);
-            done
-        };
-        if !self.log.is_empty() {
-            self.runs.tighten();
-            return without(self);
-        }
-        self.try_again(full, without)
-    }
-
-    /// Returns how many frozen runs there are, by level.
-    pub fn runs_by_level(&self) -> Vec<usize> {
-        self.runs.runs_by_level()
-    }
-
-    /// Finishes the committed transaction and undoes the open one that opening the log found.
-    fn recover(&mut self, work: &UndoWork) -> Result<RecoveryReport, EngineError> {
-        self.runs.settle_step()?;
-        let memory = &self.memory;
-        let mut freed = Vec::new();
-        let undone = self.runs.undo(&work.open, &mut freed)?;
-        let superseded = self.runs.superseded_by(&work.committed)?;
-        let reclaimed = superseded.len() as u64;
-        for slot in superseded {
-            self.runs.tables.lane.clear_persisted(slot, &mut self.superseded.lines)?;
-            freed.push(slot);
-        }
-        self.superseded.lines.flush(memory);
-        memory.fence();
-        self.log.finish_recovery(memory);
-        memory.fence();
-        for slot in freed {
-            self.runs.tables.lane.release(slot);
-        }
-        self.runs.forget(self.committed_use);
-        Ok(RecoveryReport { undone, reclaimed, ..RecoveryReport::default() })
-    }
-
-    fn assemble(
-        memory: E::Durable,
-        runs: Runs<E::Durable>,
-        log: UndoLog,
-        root: u64,
-        helped: bool,
-    ) -> Self {
-        let committed_use = runs.memtable_use();
-        Self {
-            memory,
-            runs,
-            last: log.transaction() - 1,
-            log,
-            root,
-            superseded: Superseded::default(),
-            savepoints: Savepoints::default(),
-            committed_use,
-            helped,
-            user_bytes: 0,
-            background: WorkDone::default(),
-            state: State::default(),
-        }
-    }
-}
-
-impl<E: Environment> Method<E> for NvmLog<E> {
-    const KIND: EngineKind = EngineKind::NvmLog;
-    const TRAITS: EngineTraits = EngineTraits::serial(DurableIn::Pool, false, true);
-    const GROUPS_COMMITS: bool = false;
-    type Options = NvmLogOptions;
-
-    fn create(
-        resources: Resources<E>,
-        catalog: &Arc<Catalog>,
-        setup: &Setup,
-        options: &NvmLogOptions,
-    ) -> Result<Self, EngineError> {
-        let mut lane = resources.durable.lane(resources.partition);
-        lane.recovered();
-        let bytes = UNDO_HEAD_BYTES + Runs::<E::Durable>::root_bytes(catalog);
-        let root = lane.allocate(bytes.next_multiple_of(UNDO_HEAD_BYTES), Purpose::Log)?;
-        let log = UndoLog::create(&mut lane, root)?;
-        let (nodes, directory) = (setup.node_bytes, root + UNDO_HEAD_BYTES);
-        let runs = Runs::create(lane, catalog, nodes, policy(options), directory)?;
-        let memory = resources.durable.memory().clone();
-        let mut partition = Self::assemble(memory, runs, log, root, setup.helped);
-        let memory = &partition.memory;
-        partition.runs.tables.lane.mark_persisted(root, &mut partition.superseded.lines);
-        partition.superseded.lines.flush(memory);
-        memory.fence();
-        resources.durable.set_root(&root_name(resources.partition), root)?;
-        Ok(partition)
-    }
-
-    fn open(
-        resources: Resources<E>,
-        catalog: &Arc<Catalog>,
-        setup: &Setup,
-        options: &NvmLogOptions,
-    ) -> Result<(Self, RecoveryReport), EngineError> {
-        let name = root_name(resources.partition);
-        let root = resources.durable.root(&name)?;
-        let root = root.ok_or(EngineError::Missing { what: name })?;
-        let memory = resources.durable.memory().clone();
-        // It comes from the medium: nothing is reckoned from it before.
-        memory.view(Range::new(root, UNDO_HEAD_BYTES))?;
-        // It writes no statements: one would be damage.
-        let damaged = |_: &_| Err(Bad::Damaged { what: "undo log", at: root });
-        let (log, work) = match UndoLog::open(&memory, root, damaged) {
-            Err(_) if setup.salvage => (UndoLog::unreadable(root), UndoWork::default()),
-            opened => opened?,
-        };
-        let memtable_use = (log.noted(&memory, 0)?, log.noted(&memory, 1)?);
-        let lane = resources.durable.lane(resources.partition);
-        let (nodes, directory) = (setup.node_bytes, root + UNDO_HEAD_BYTES);
-        let runs = Runs::open(lane, catalog, nodes, policy(options), directory, memtable_use)?;
-        let mut partition = Self::assemble(memory, runs, log, root, setup.helped);
-        if setup.salvage {
-            let undone = partition.runs.undo_what_can_be(&work.open);
-            return Ok((partition, RecoveryReport { undone, ..RecoveryReport::default() }));
-        }
-        let report = partition.recover(&work)?;
-        partition.runs.tables.lane.recovered();
-        partition.runs.keep_nodes_when_nearly_full(false)?;
-        Ok((partition, report))
-    }
-}
-
-impl<E: Environment> NvmLog<E> {
-    #[inline]
-    fn try_insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)?;
-        self.superseded.clear(&mut self.runs.tables.lane)?;
-        self.log.reserve(&mut self.runs.tables.lane, 1)?;
+        undo.prepare(&mut self.runs.tables.lane, 1)?;
         let tuple = self.runs.write_insert(table, values)?;
-        self.user_bytes += user_bytes(values.iter());
-        let tuple = self.record(tuple);
-        observe!(E::Durable: self.memory.mark(SYNC_TUPLE));
-        observe!(E::Durable: self.memory.mark(RECORD));
-        observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
+        let tuple = self.record(undo, tuple);
+        observe!(E::Durable: undo.memory.mark(SYNC_TUPLE));
+        observe!(E::Durable: undo.memory.mark(RECORD));
+        observe!(E::Durable: undo.memory.mark(SYNC_LOG_ENTRY));
         self.runs.mark(&tuple);
-        observe!(E::Durable: self.memory.mark(MARK_PERSISTED));
-        if let Err(bad) = self.runs.publish(tuple) {
-            return self.state.stop(bad);
-        }
-        observe!(E::Durable: self.memory.mark(ADD_TO_MEMTABLE));
-        self.runs.tables.lines.flush(&self.memory);
+        observe!(E::Durable: undo.memory.mark(MARK_PERSISTED));
+        undo.in_place(self.runs.publish(tuple))?;
+        observe!(E::Durable: undo.memory.mark(ADD_TO_MEMTABLE));
+        self.runs.tables.lines.flush(&undo.memory);
         Ok(())
     }
 
     #[inline]
     fn try_update(
         &mut self,
+        undo: &mut Undo<E::Durable>,
         table: u16,
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)?;
-        let found = self.find_or_fail(table, key)?;
-        if changes.is_empty() {
-            return Ok(());
-        }
-        self.superseded.clear(&mut self.runs.tables.lane)?;
-        // More are refused before they are logged.
-        let entries = changes.len().min(MAX_COLUMNS).div_ceil(FIELDS_PER_ENTRY);
-        self.log.reserve(&mut self.runs.tables.lane, entries)?;
-        let update = self.runs.write_update(table, key, found, changes)?;
-        self.user_bytes += user_bytes(changes.iter().map(|(_, value)| value));
-        match update {
+        let found = self.runs.find_or_fail(table, key)?;
+        undo.prepare_update(&mut self.runs.tables.lane, changes)?;
+        match self.runs.write_update(table, key, found, changes)? {
             Update::Fields(fields) => {
-                let fields = self.record_fields(fields);
-                observe!(E::Durable: self.memory.mark(RECORD));
-                observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
+                let fields = self.record_fields(undo, fields);
+                observe!(E::Durable: undo.memory.mark(RECORD));
+                observe!(E::Durable: undo.memory.mark(SYNC_LOG_ENTRY));
                 self.runs.mark(&fields);
                 self.runs.replace_fields(fields);
             }
             Update::Entry(entry) => {
-                let entry = self.record(entry);
-                observe!(E::Durable: self.memory.mark(RECORD));
-                observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
+                let entry = self.record(undo, entry);
+                observe!(E::Durable: undo.memory.mark(RECORD));
+                observe!(E::Durable: undo.memory.mark(SYNC_LOG_ENTRY));
                 self.runs.mark(&entry);
-                if let Err(bad) = self.runs.publish(entry) {
-                    return self.state.stop(bad);
-                }
+                undo.in_place(self.runs.publish(entry))?;
             }
         }
-        observe!(E::Durable: self.memory.mark(MODIFY));
-        self.runs.tables.lines.flush(&self.memory);
-        observe!(E::Durable: self.memory.mark(SYNC_CHANGES));
+        observe!(E::Durable: undo.memory.mark(MODIFY));
+        self.runs.tables.lines.flush(&undo.memory);
+        observe!(E::Durable: undo.memory.mark(SYNC_CHANGES));
         Ok(())
     }
 
-    fn try_delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)?;
-        let found = self.find_or_fail(table, key)?;
-        self.superseded.clear(&mut self.runs.tables.lane)?;
-        self.log.reserve(&mut self.runs.tables.lane, 1)?;
+    fn try_delete(
+        &mut self,
+        undo: &mut Undo<E::Durable>,
+        table: u16,
+        key: &[Value<'_>],
+    ) -> Result<(), EngineError> {
+        let found = self.runs.find_or_fail(table, key)?;
+        undo.prepare(&mut self.runs.tables.lane, 1)?;
         let tombstone = self.runs.write_delete(table, key, found)?;
-        let tombstone = self.record(tombstone);
-        observe!(E::Durable: self.memory.mark(RECORD));
-        observe!(E::Durable: self.memory.mark(SYNC_LOG_ENTRY));
+        let tombstone = self.record(undo, tombstone);
+        observe!(E::Durable: undo.memory.mark(RECORD));
+        observe!(E::Durable: undo.memory.mark(SYNC_LOG_ENTRY));
         self.runs.mark(&tombstone);
-        if let Err(bad) = self.runs.publish(tombstone) {
-            return self.state.stop(bad);
-        }
-        observe!(E::Durable: self.memory.mark(MARK_TOMBSTONE));
-        self.runs.tables.lines.flush(&self.memory);
+        undo.in_place(self.runs.publish(tombstone))?;
+        observe!(E::Durable: undo.memory.mark(MARK_TOMBSTONE));
+        self.runs.tables.lines.flush(&undo.memory);
         Ok(())
     }
 }
 
-impl<E: Environment> Write for NvmLog<E> {
+impl<E: Environment> UndoTables<E> for InRuns<E> {
+    const KIND: EngineKind = EngineKind::NvmLog;
+    const ROOT: &'static str = "nvm-log";
+    const PUTS_OFF_WORK: bool = true;
+    type Options = NvmLogOptions;
+    type Rows = Runs<E::Durable>;
+    /// Slots superseded, the MemTable's size.
+    type Mark = (usize, (u64, u64));
+
+    fn root_bytes(catalog: &Catalog) -> u64 {
+        Runs::<E::Durable>::root_bytes(catalog)
+    }
+
+    fn create(parts: TableParts<'_, E>, options: &NvmLogOptions) -> Result<Self, EngineError> {
+        let (nodes, directory) = (parts.setup.node_bytes, parts.roots.get());
+        let runs = Runs::create(parts.lane, parts.catalog, nodes, policy(options), directory)?;
+        Ok(Self::new(runs, 0, parts.setup.helped))
+    }
+
+    fn open(
+        parts: TableParts<'_, E>,
+        log: &LogHead<'_, E::Durable>,
+        options: &NvmLogOptions,
+    ) -> Result<(Self, UndoLog, UndoWork), EngineError> {
+        let TableParts { lane, catalog, setup, roots } = parts;
+        let (read, work) = log.open_without_statements()?;
+        let noted = (log.noted(&read, 0)?, log.noted(&read, 1)?);
+        let (nodes, directory) = (setup.node_bytes, roots.get());
+        let runs = Runs::open(lane, catalog, nodes, policy(options), directory, noted)?;
+        Ok((Self::new(runs, read.transaction() - 1, setup.helped), read, work))
+    }
+
     #[inline]
-    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        match self.try_insert(table, values) {
+    fn common(&mut self) -> &mut Tables<E::Durable, Append> {
+        &mut self.runs.tables
+    }
+
+    #[inline]
+    fn rows(&self) -> &Self::Rows {
+        &self.runs
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        undo: &mut Undo<E::Durable>,
+        table: u16,
+        values: &[Value<'_>],
+    ) -> Result<(), EngineError> {
+        match self.try_insert(undo, table, values) {
             Err(full) if full.is_full() => {
-                self.try_again(full, |this| this.try_insert(table, values))
+                self.try_again(undo, full, |this, undo| this.try_insert(undo, table, values))
             }
             done => done,
         }
@@ -415,227 +250,133 @@ impl<E: Environment> Write for NvmLog<E> {
     #[inline]
     fn update(
         &mut self,
+        undo: &mut Undo<E::Durable>,
         table: u16,
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        match self.try_update(table, key, changes) {
+        match self.try_update(undo, table, key, changes) {
             Err(full) if full.is_full() => {
-                self.try_again(full, |this| this.try_update(table, key, changes))
+                self.try_again(undo, full, |this, undo| this.try_update(undo, table, key, changes))
             }
             done => done,
         }
     }
 
-    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        match self.try_delete(table, key) {
-            Err(full) if full.is_full() => self.delete_with_kept(full, table, key),
+    fn delete(
+        &mut self,
+        undo: &mut Undo<E::Durable>,
+        table: u16,
+        key: &[Value<'_>],
+    ) -> Result<(), EngineError> {
+        match self.try_delete(undo, table, key) {
+            Err(full) if full.is_full() => self.delete_with_kept(undo, full, table, key),
             done => done,
         }
     }
-}
-
-impl<E: Environment> Read for NvmLog<E> {
-    #[inline]
-    fn get(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: Option<&[u16]>,
-        row: &mut Row,
-    ) -> Result<bool, EngineError> {
-        self.state.usable(&self.memory)?;
-        sound(&self.memory, || {
-            let Some(found) = self.runs.find(table, key)? else { return Ok(false) };
-            observe!(E::Durable: self.memory.mark(FIND_ENTRIES));
-            self.runs.read(table, key, found, columns, row)?;
-            observe!(E::Durable: self.memory.mark(COALESCE));
-            Ok(true)
-        })
-    }
 
     #[inline]
-    fn get_bytes(
-        &self,
-        table: u16,
-        key: &[Value<'_>],
-        columns: &[u16],
-        out: &mut [u8],
-    ) -> Result<Option<usize>, EngineError> {
-        self.state.usable(&self.memory)?;
-        sound(&self.memory, || {
-            let Some(found) = self.runs.find(table, key)? else { return Ok(None) };
-            observe!(E::Durable: self.memory.mark(FIND_ENTRIES));
-            let bytes = self.runs.read_bytes(table, key, found, columns, out)?;
-            observe!(E::Durable: self.memory.mark(COALESCE));
-            Ok(Some(bytes))
-        })
-    }
-
-    fn scan(
-        &self,
-        table: u16,
-        scan: &Scan<'_>,
-        row: &mut Row,
-        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
-    ) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)?;
-        let Scan { index, low, high, direction, columns } = *scan;
-        sound(&self.memory, || {
-            Ok(self.runs.scan(table, index, low, high, direction, columns, row, visit)?)
-        })
-    }
-}
-
-impl<E: Environment> Engine for NvmLog<E> {
-    #[inline]
-    fn commit(&mut self) -> Result<(u64, bool), EngineError> {
-        self.state.usable(&self.memory)?;
-        if self.log.is_empty() {
-            // An operation that failed may have split a leaf.
-            self.runs.tables.lane.settle();
-            self.savepoints.forget();
-            return Ok((self.last, true));
-        }
-        let memory = &self.memory;
-        memory.fence();
+    fn note(&self, undo: &Undo<E::Durable>) {
         let (bytes, entries) = self.runs.memtable_use();
-        self.log.note(memory, 0, bytes);
-        self.log.note(memory, 1, entries);
-        self.log.commit(memory);
-        memory.fence();
-        self.runs.tables.lane.fenced();
-        if let Err(bad) = memory.healthy() {
-            return self.state.stop(bad);
-        }
+        undo.log.note(&undo.memory, 0, bytes);
+        undo.log.note(&undo.memory, 1, entries);
+    }
+
+    #[inline]
+    fn committed(&mut self, undo: &mut Undo<E::Durable>) -> Result<(), EngineError> {
         self.last += 1;
-        self.superseded.release(&mut self.runs.tables.lane);
-        self.superseded.add(&mut self.runs.tables.superseded);
-        if let Err(error) = self.put_off_work() {
-            // The transaction is durable; what failed is housekeeping on damaged runs.
-            self.state.stop_after(&error);
-        }
-        Ok((self.last, true))
+        self.put_off_work(undo)
     }
 
-    fn abort(&mut self) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)?;
-        if self.log.is_empty() {
-            self.runs.tables.lane.settle();
-            self.savepoints.forget();
-            self.runs.forget(self.committed_use);
-            return Ok(());
+    fn undo(
+        &mut self,
+        undo: &mut Undo<E::Durable>,
+        entries: &[UndoEntry],
+        kept: Option<usize>,
+        freed: &mut Vec<u64>,
+    ) -> Result<u64, EngineError> {
+        let undone = self.runs.undo(&entries[kept.unwrap_or(0)..], freed)?;
+        undo.memory.fence();
+        if let Some(kept) = kept {
+            undo.log.retract_each(&undo.memory, kept as u32, undo.log.len());
         }
-        let memory = &self.memory;
-        let mut freed = Vec::new();
-        let undone = self.log.open_entries(memory).map_err(EngineError::from);
-        let undone = undone.and_then(|entries| Ok(self.runs.undo(&entries, &mut freed)?));
-        if let Err(error) = undone {
-            return self.state.stop(error);
-        }
-        memory.fence();
-        self.log.abort(memory);
-        memory.fence();
-        self.runs.tables.lane.fenced();
-        self.superseded.release(&mut self.runs.tables.lane);
-        for slot in freed {
-            self.runs.tables.lane.release(slot);
-        }
+        Ok(undone)
+    }
+
+    fn forget(&mut self) {
         self.runs.forget(self.committed_use);
-        if self.runs.is_tight()
-            && let Err(error) = self.relieve()
-        {
-            return self.state.stop(error);
-        }
-        Ok(())
     }
 
-    fn savepoint(&mut self) -> Result<u64, EngineError> {
-        self.state.usable(&self.memory)?;
-        let superseded = self.runs.tables.superseded.len();
-        let place = (self.log.len(), superseded, self.runs.memtable_use());
-        Ok(self.savepoints.mark(self.log.transaction(), place))
+    fn aborted(&mut self) -> Result<(), EngineError> {
+        if self.runs.is_tight() { self.relieve() } else { Ok(()) }
     }
 
-    fn rollback_to(&mut self, savepoint: u64) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)?;
-        let place = self.savepoints.back_to(self.log.transaction(), savepoint)?;
-        let (kept, superseded, memtable_use) = place;
-        let memory = &self.memory;
-        let mut freed = Vec::new();
-        let undone = self.log.open_entries(memory).map_err(EngineError::from);
-        let undone =
-            undone.and_then(|entries| Ok(self.runs.undo(&entries[kept as usize..], &mut freed)?));
-        if let Err(error) = undone {
-            return self.state.stop(error);
-        }
-        memory.fence();
-        self.log.retract_each(memory, kept, self.log.len());
+    fn mark(&self) -> (usize, (u64, u64)) {
+        (self.runs.tables.superseded.len(), self.runs.memtable_use())
+    }
+
+    fn back_to(&mut self, (superseded, memtable_use): (usize, (u64, u64))) {
         self.runs.forget_part(memtable_use, superseded);
-        self.superseded.hold(&mut freed);
-        Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)
-    }
-
-    fn durable(&self) -> u64 {
+    #[inline]
+    fn last(&self, _: &UndoLog) -> u64 {
         self.last
     }
 
-    fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.state.usable(&self.memory)
-    }
-
-    fn background(&mut self, budget: u64) -> Result<u64, EngineError> {
-        self.state.usable(&self.memory)?;
-        if !self.log.is_empty() {
-            return Ok(self.runs.stats().waiting_bytes);
-        }
+    fn work(&mut self, budget: u64) -> Result<u64, EngineError> {
         let before = self.runs.stats().done;
         let worked = self.runs.work(budget);
         self.background += self.runs.stats().done - before;
-        match worked {
-            Ok(waiting) => Ok(waiting),
-            Err(error) => self.state.stop(error),
-        }
+        Ok(worked?)
     }
 
-    fn has_backlog(&self) -> bool {
+    fn waiting_bytes(&self) -> u64 {
+        self.runs.stats().waiting_bytes
+    }
+
+    fn has_work(&self) -> bool {
         self.runs.has_work()
     }
 
-    fn is_stopped(&self) -> bool {
-        self.state.is_stopped()
+    fn recover(
+        &mut self,
+        undo: &mut Undo<E::Durable>,
+        work: &UndoWork,
+    ) -> Result<RecoveryReport, EngineError> {
+        self.runs.settle_step()?;
+        let mut freed = Vec::new();
+        let undone = self.runs.undo(&work.open, &mut freed)?;
+        let mut superseded = self.runs.superseded_by(&work.committed)?;
+        let reclaimed = superseded.len() as u64;
+        let lane = &mut self.runs.tables.lane;
+        undo.clear(lane, &superseded)?;
+        undo.memory.fence();
+        freed.append(&mut superseded);
+        undo.recovered(lane, freed);
+        self.runs.forget(self.committed_use);
+        self.runs.tables.lane.recovered();
+        self.runs.keep_nodes_when_nearly_full(false)?;
+        Ok(RecoveryReport { undone, reclaimed, ..RecoveryReport::default() })
     }
 
-    fn close(&mut self) -> Result<(), EngineError> {
-        self.abort()?;
-        Ok(self.superseded.settle(&mut self.runs.tables.lane, &self.memory)?)
-    }
-
-    fn footprint(&self) -> Result<Footprint, EngineError> {
-        Ok(Footprint::default())
+    fn recover_what_can_be(&mut self, work: &UndoWork) -> u64 {
+        self.runs.undo_what_can_be(&work.open)
     }
 
     fn stats(&self) -> EngineStats {
         let stats = self.runs.stats();
         EngineStats {
-            user_bytes: self.user_bytes,
-            logged_bytes: self.log.logged_bytes(),
             failures: stats.failures,
             waiting_bytes: stats.waiting_bytes,
             inline: stats.done - self.background,
             background: self.background,
             own: NvmLogStats::from(&stats).into(),
+            ..EngineKind::NvmLog.into()
         }
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
-        reachable(self.root);
-        self.log.segments(&mut *reachable);
-        self.superseded.for_each(&mut *reachable);
         Ok(self.runs.check(reachable)?)
     }
 }

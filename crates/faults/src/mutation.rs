@@ -104,6 +104,8 @@ const SOURCES: &[(&str, &str)] = sources![
     "engines/src/nvm_cow.rs",
     "engines/src/nvm_inp.rs",
     "engines/src/nvm_log.rs",
+    "engines/src/nvm_log/room.rs",
+    "engines/src/undo/engine.rs",
     "heap/src/lane.rs",
     "index/src/pages/file.rs",
     "index/src/pages/pool.rs",

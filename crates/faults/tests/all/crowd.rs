@@ -120,16 +120,16 @@ fn faults_between_partitions_are_noticed() {
             (engine, Mutation { how: How::NoStore, at: code(LANE, "carve", "HIGH_WATER") }),
         ]
     };
-    let commit = |file| code(file, "commit", "memory.fence()");
-    let batch = code("engines/src/nvm_cow.rs", "end_batch", "self.memory.fence()");
+    let commit = code("engines/src/undo/engine.rs", "commit", "memory.fence()");
+    let batch = code("engines/src/nvm_cow.rs", "write_batch", "self.memory.fence()");
     let faults = [
-        all(EngineKind::NvmInp, commit("engines/src/nvm_inp.rs")),
-        all(EngineKind::NvmLog, commit("engines/src/nvm_log.rs")),
+        all(EngineKind::NvmInp, commit),
+        all(EngineKind::NvmLog, commit),
         all(EngineKind::NvmCow, batch),
     ];
     let stories = faults.into_iter().flatten();
     let stories = stories.map(|(engine, fault)| (engine, Crowd::new(engine, 1, 60), fault));
-    let at = code("engines/src/nvm_inp.rs", "update_and_commit", "fence_for");
+    let at = code("engines/src/nvm_inp.rs", "statement", "fence_for");
     let fault = Mutation { how: fence, at };
     let of_statements = (EngineKind::NvmInp, with_statements(1), fault);
     let mut missed = Vec::new();

@@ -100,12 +100,12 @@ fn faults_of_recovery_need_a_second_crash_to_show() {
     let two = two_operations_on_one_tuple(EngineKind::NvmInp, true);
     let (some, others) = (plot(EngineKind::NvmInp), plot(EngineKind::NvmLog));
     for (story, how, at) in [
-        (&some, How::NoStore, code(inp, "recover", "finish_recovery")),
+        (&some, How::NoStore, code(inp, "recover", "undo.recovered")),
         (&some, How::NoStore, code(inp, "recover", "self.tables.undo")),
         (&two, How::NoStore, code(inp, "recover", "log.retract")),
         (&two, How::NoFlush, code(inp, "recover", "log.retract")),
         (&two, How::NoFence, code(inp, "recover", "log.retract")),
-        (&others, How::NoStore, code(log, "recover", "finish_recovery")),
+        (&others, How::NoStore, code(log, "recover", "undo.recovered")),
         (&others, How::NoStore, code(log, "recover", "self.runs.undo")),
     ] {
         let fault = Mutation { how, at };

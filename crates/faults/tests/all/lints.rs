@@ -105,10 +105,10 @@ fn nvm_inp() {
     pool(
         EngineKind::NvmInp,
         unflushed![GIVEN_BACK, SUPERSEDED],
-        &[("engines/src/nvm_inp.rs", "abort", "self.tables.undo(", UNDONE)],
+        &[("engines/src/nvm_inp.rs", "undo", "self.tables.undo(", UNDONE)],
         &[
-            ("engines/src/nvm_inp.rs", "commit", "memory.fence()", SETTLED),
-            ("engines/src/nvm_inp.rs", "settle", "self.memory.fence()", SETTLED),
+            ("engines/src/undo/engine.rs", "commit", "memory.fence()", SETTLED),
+            ("engines/src/nvm_inp.rs", "settle", "undo.memory.fence()", SETTLED),
         ],
     );
 }
@@ -120,7 +120,7 @@ fn nvm_cow() {
         unflushed![
             (
                 "engines/src/nvm_cow.rs",
-                "end_batch",
+                "settle_batch",
                 "self.batch.settle(",
                 "bits of what the batch has superseded, as of what it has made",
             ),
@@ -161,7 +161,7 @@ fn nvm_cow() {
         ],
         &[(
             "engines/src/nvm_cow.rs",
-            "end_batch",
+            "write_batch",
             "self.copies.lines.flush(",
             "a line that two slots share; for such a line a set looks back at its last eight",
         )],
@@ -174,7 +174,7 @@ fn nvm_log() {
     pool(
         EngineKind::NvmLog,
         unflushed![GIVEN_BACK, SUPERSEDED],
-        &[("engines/src/nvm_log.rs", "abort", "self.runs.undo(", UNDONE)],
+        &[("engines/src/nvm_log.rs", "undo", "self.runs.undo(", UNDONE)],
         &[],
     );
 }

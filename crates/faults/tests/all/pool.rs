@@ -323,13 +323,13 @@ fn around_the_work(engine: EngineKind, flushes: &[Explained], fences: &[Explaine
 const UNDO_LOG_ZEROS: Explained = ("undo_log.rs", "create", "flush", ZEROS);
 const UNDO_LOG_SEGMENT: Explained = ("undo_log.rs", "create", "add_segment", SETTLED_AGAIN);
 const UNDO_LOG_FENCE: Explained = ("undo_log.rs", "create", "fence", SETTLED_AGAIN);
-const NVM_LOG_SETTLES: Explained = ("nvm_log.rs", "close", "superseded.settle", OPENING_CLEARS);
+const NVM_LOG_SETTLES: Explained = ("undo/engine.rs", "close", "superseded.settle", OPENING_CLEARS);
 const SAYS_SO: &str = "that nothing is left to do; without that opening does what is left again";
 
 #[test]
 fn the_crash_test_of_nvm_inps_creation_and_closing_fails_too() {
     let fences = [
-        ("nvm_inp.rs", "create", "fence", SETTLED_AGAIN),
+        ("undo/engine.rs", "create", "fence", SETTLED_AGAIN),
         ("btree.rs", "create", "mini_commit", SETTLED_AGAIN),
         UNDO_LOG_SEGMENT,
         UNDO_LOG_FENCE,
@@ -347,7 +347,7 @@ fn the_crash_test_of_nvm_logs_creation_and_closing_fails_too() {
         ("runs/mod.rs", "create", "flush(Range::new(directory", ZEROS),
     ];
     let fences = [
-        ("nvm_log.rs", "create", "fence", SETTLED_AGAIN),
+        ("undo/engine.rs", "create", "fence", SETTLED_AGAIN),
         ("runs/mod.rs", "create", "mini_commit", SETTLED_AGAIN),
         ("runs/mod.rs", "create", "fence", SETTLED_AGAIN),
         UNDO_LOG_SEGMENT,

@@ -41,15 +41,15 @@ const HINT: Explained = (
 const CLOSED: Explained = (
     "engines/src/nvm_inp.rs",
     "close",
-    "self.log.nothing_left",
+    "log.nothing_left",
     "says that nothing is left to do; without it opening does what is left again",
 );
 
 /// NVM-Log's.
 const MEMTABLE_USE: Explained = (
     "engines/src/nvm_log.rs",
-    "commit",
-    "self.log.note(memory",
+    "note",
+    "log.note(&undo.memory",
     "how much the MemTable holds: it decides when that is frozen, and how large its filter becomes, \
      and nothing else",
 );

@@ -76,7 +76,7 @@ fn two_columns_of_a_statement_change_together() {
         assert_eq!(kills.violation, None, "seed {seed}, killed");
         notices(&format!("seed {seed}"), &story, &[How::NoFence, How::NoFlush]);
         for call in ["Flushed::lines", "superseded.lines.flush"] {
-            let code = Code { file: INP, function: "update_and_commit", text: call };
+            let code = Code { file: INP, function: "statement", text: call };
             let at = Where::Code(code);
             let fault = Mutation { how: How::NoFlush, at };
             let explored = story.explore(Some(&fault), Effort::once(20));

@@ -1,22 +1,23 @@
-//! The file log of a partition and its open transaction's record: what InP and Log share.
+//! The file log of a partition and its open transaction's record.
 
 use std::sync::Arc;
 
-use pm::{File, Files, Memory};
-use storage::wal::{Wal, WalOptions, WalSyncer};
+use pm::{Environment, File, Files, Memory, Range};
+use storage::wal::{LogStart, Wal, WalOptions, WalReport, WalSyncer};
 
-use crate::contract::{Early, Syncer};
+use super::LogOf;
+use crate::contract::{Early, Resources, Syncer};
 use crate::error::EngineError;
 use crate::options::Setup;
 use crate::state::State;
 
 /// Returns what the names of a partition's segments begin with.
-pub(crate) fn wal_prefix(partition: u32) -> String {
+fn wal_prefix(partition: u32) -> String {
     format!("wal-{partition}-")
 }
 
 /// Bytes in which space for a log is reserved ahead, where nobody has chosen.
-pub(crate) const RESERVE_BYTES: u64 = 4 << 20;
+const RESERVE_BYTES: u64 = 4 << 20;
 /// Bytes that are reserved ahead in all partitions together.
 const RESERVED_AHEAD: u64 = 64 << 20;
 /// Bytes that a partition reserves ahead at least.
@@ -24,7 +25,7 @@ const LEAST_RESERVED: u64 = 256 << 10;
 
 /// Returns the options with which a partition's log is written. Where there are many partitions
 /// they reserve less ahead, unless somebody has chosen how much.
-pub(crate) fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64) -> WalOptions {
+fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64) -> WalOptions {
     let share = (RESERVED_AHEAD / u64::from(setup.partitions.max(1))).max(LEAST_RESERVED);
     let chosen = reserve_bytes != RESERVE_BYTES;
     WalOptions {
@@ -33,6 +34,52 @@ pub(crate) fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64) -> 
         closed: setup.closed,
         reaches: 0,
         end: setup.ends.get(partition as usize).copied(),
+    }
+}
+
+/// The things of which a partition's log is made.
+#[derive(Debug)]
+pub(crate) struct LogParts<'a, E: Environment> {
+    pub(crate) resources: &'a Resources<E>,
+    pub(crate) setup: &'a Setup,
+    pub(crate) reserve_bytes: u64,
+    /// The place of its buffer in volatile memory.
+    pub(crate) buffer: Range,
+}
+
+impl<E: Environment> LogParts<'_, E> {
+    /// Creates an empty log.
+    pub(crate) fn create(self, start: LogStart) -> Result<LogOf<E>, EngineError> {
+        let Self { resources, setup, reserve_bytes, buffer } = self;
+        Ok(Wal::create(
+            resources.own_files()?,
+            &wal_prefix(resources.partition),
+            start,
+            resources.volatile.clone(),
+            buffer,
+            wal_options(setup, resources.partition, reserve_bytes),
+        )?)
+    }
+
+    /// Opens the log and calls `redo` with each whole record from `start` on. It is to reach the
+    /// transaction `reaches` at least.
+    pub(crate) fn recover(
+        self,
+        start: LogStart,
+        reaches: u64,
+        redo: impl FnMut(u64, &[u8]) -> Result<(), EngineError>,
+    ) -> Result<(LogOf<E>, WalReport), EngineError> {
+        let Self { resources, setup, reserve_bytes, buffer } = self;
+        let options = wal_options(setup, resources.partition, reserve_bytes);
+        Wal::recover(
+            resources.own_files()?,
+            &wal_prefix(resources.partition),
+            start,
+            resources.volatile.clone(),
+            buffer,
+            WalOptions { reaches, ..options },
+            redo,
+        )
     }
 }
 

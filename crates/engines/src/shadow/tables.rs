@@ -1,57 +1,21 @@
-//! The tables of a shadow directory, to be read: what both copy-on-write engines and their
-//! snapshots share. A table's primary tree leads from its key to the engine's kind of tuple, a
-//! secondary tree from a secondary key to the primary one, which that ends with.
+//! The tables of a shadow directory, to be read by transactions and snapshots. A table's primary
+//! tree leads from its key to the engine's kind of tuple, a secondary tree from a secondary key to
+//! the primary one, which that ends with.
 
-use std::fmt::Display;
 use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
 
-use index::pages::{PageBackend, PageSource};
+use index::pages::PageSource;
 use pm::{Bad, Bytes};
-use storage::shadow::{Directory, Shadow, Trees};
+use storage::shadow::{Directory, Trees};
 use storage::{PrimaryBytes, StorageError, TableKey, TableLayout, Value};
 
 use crate::contract::Scan;
 use crate::error::EngineError;
-use crate::options::Setup;
-use crate::state::State;
-
-/// Pages that a commit looks at while a dead directory is being collected: with somebody who helps
-/// only as many as the pages that it takes call for.
-pub(crate) fn collect_pages(setup: &Setup) -> u64 {
-    if setup.helped { 0 } else { 32 }
-}
-
-/// Stops a partition whose batch could not be made durable, and with it the snapshots: what they
-/// show may never become so.
-#[cold]
-pub(crate) fn stop<B: PageBackend, T>(
-    state: &mut State,
-    shadow: &Shadow<B>,
-    error: impl Into<EngineError>,
-) -> Result<T, EngineError> {
-    let error = error.into();
-    shadow.stop(&error.to_string());
-    state.stop(error)
-}
-
-/// Stops a partition whose housekeeping has failed. Snapshots show what is durable still, unless
-/// they may show a group that will never be.
-#[cold]
-pub(crate) fn stop_after<B: PageBackend>(
-    state: &mut State,
-    shadow: &Shadow<B>,
-    error: &impl Display,
-) {
-    if shadow.pending() > 0 {
-        shadow.stop(&error.to_string());
-    }
-    state.stop_after(error);
-}
 
 /// Says which trees of a directory belong to which table. `L` is the engine's layout of a table.
 #[derive(Debug)]
-pub(crate) struct TreeMap<L> {
+pub struct TreeMap<L> {
     layouts: Arc<[L]>,
     /// The primary tree of each table; the secondary ones follow it.
     first: Arc<[usize]>,

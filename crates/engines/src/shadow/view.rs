@@ -1,5 +1,5 @@
-//! Reading tables of a shadow directory: the open transaction and snapshots, of both copy-on-write
-//! engines. They differ in where a tuple stands: in the primary tree's leaf, or in slots that the
+//! SELECT of the copy-on-write engines, in the open transaction and in snapshots: the steps of P1's
+//! Table 2. The engines differ in where a tuple stands: in the primary tree's leaf, or in slots that the
 //! leaf leads to. That is a [`TupleForm`].
 
 use std::fmt::Debug;
@@ -12,14 +12,14 @@ use pm::{Bytes, Component, Memory, observe};
 use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
 use storage::{Row, TableKey, TableLayout, Value};
 
+use super::tables::{TreeMap, dangling};
 use crate::contract::{Read, Reader, Scan, SnapshotSource};
 use crate::error::{EngineError, sound};
-use crate::shadow_tables::{TreeMap, dangling};
 use crate::table2::{FIND, RETRIEVE};
 use crate::version::Version;
 
 /// Leads from what a primary tree has for a key, `stored`, to the tuple.
-pub(crate) trait TupleForm: Clone + Debug + Send + Sync + 'static {
+pub trait TupleForm: Clone + Debug + Send + Sync + 'static {
     /// A memory that is asked whether it is still good: what is read from a bad one does not count.
     type Memory: Memory;
     /// The layout of a table, with what the engine adds to what its declaration says.
