@@ -616,3 +616,69 @@ fn threads_of_the_system_commit_with_a_persister_beside_them() {
     });
     assert_eq!((log.durable(), records(&log).len()), (Lsn(1600), 1600));
 }
+
+/// A program is killed at its `calls`-th call to the memory after three acknowledged records, its
+/// successor reads the log, and then the power fails. Returns the trace, the number of records that the
+/// successor has read, all of which count as promised, and that of the events before it.
+fn killed_then_cut(persist: Persist, calls: u64) -> (Trace, usize, usize) {
+    let memory = memory();
+    let left = Arc::new(AtomicU64::new(u64::MAX));
+    let counted = Arc::clone(&left);
+    memory.call_before_each(move |_| {
+        assert_ne!(counted.fetch_sub(1, Ordering::Relaxed), 1, "killed");
+    });
+    memory.start();
+    let log = create_with(&memory, persist);
+    for number in 0..3 {
+        let at = log.append(&mut Chain::default(), &change(&payload(0, number, 0))).unwrap();
+        log.force(at).unwrap();
+    }
+    memory.note(3);
+    left.store(calls, Ordering::Relaxed);
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let at = log.append(&mut Chain::default(), &change(&payload(0, 3, 0))).unwrap();
+        log.force(at).unwrap();
+    }));
+    left.store(u64::MAX, Ordering::Relaxed);
+    assert!(killed.is_err(), "five calls make a record durable");
+    let before = memory.stop();
+    let (image, mut events) = (before.image, before.events);
+    let count = events.len();
+    // The same memory goes on: what is in the caches is still there, and not durable.
+    memory.start();
+    // Its successor's fences cover nothing of what it has flushed.
+    pm::record_as(Some(1_000_000));
+    let found = records(&open_with(&memory, persist).unwrap()).len();
+    pm::record_as(None);
+    memory.note(found as u64);
+    events.extend(memory.stop().events);
+    (Trace { image, events }, found, count)
+}
+
+#[test]
+fn what_a_restart_has_read_after_a_kill_is_durable() {
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let mut kept = 0;
+        let mut noticed: BTreeMap<u32, bool> = BTreeMap::new();
+        for calls in 1..=5 {
+            let (trace, found, before) = killed_then_cut(persist, calls);
+            kept += found - 3;
+            let explored = explore(&trace, 60, persist);
+            assert_eq!(explored.first, None, "{persist:?}, killed at call {calls}");
+            // The flushes of what was found, without which it could be lost again.
+            let restart: Vec<_> = trace.events[before..]
+                .iter()
+                .filter(|recorded| matches!(recorded.event, Event::Flush { .. }))
+                .map(|recorded| recorded.site)
+                .collect();
+            for site in restart {
+                let faulty = explore(&trace.without_flushes_of(site), 60, persist);
+                *noticed.entry(site.line()).or_default() |= faulty.failures > 0;
+            }
+        }
+        println!("{persist:?}: {kept} kept, {noticed:?}");
+        assert_eq!(kept, 2, "at the flush of the entry, and at the fence");
+        let needed = noticed.values().filter(|noticed| **noticed).count();
+        assert!(needed >= 2, "object and entry: {noticed:?}");
+    }
+}

@@ -127,11 +127,10 @@ struct State {
     newest: Lsn,
     /// Bytes set aside for all chains.
     aside: u64,
-    /// Bytes of records appended since the log was opened: all, those before the newest begin of a
-    /// checkpoint, and those before the last one that was completed.
+    /// Bytes of records appended since the log was opened: all, and those before the newest begin of a
+    /// checkpoint.
     appended: u64,
     at_begin: u64,
-    at_checkpoint: u64,
     /// Bytes for which each file has space.
     reserved: Vec<u64>,
     /// Threads that wait until a record is durable.
@@ -154,6 +153,12 @@ pub struct Central<F: Files, T: Threads> {
     state: Mutex<State>,
     durable: AtomicU64,
     end: AtomicU64,
+    /// As [`State::appended`], for those who ask whether a checkpoint is due, and the bytes before the
+    /// last one that was completed.
+    appended: AtomicU64,
+    at_checkpoint: AtomicU64,
+    /// The number of threads that wait for room.
+    waiting: AtomicU64,
     checkpointer: Mutex<Option<Arc<Waiter>>>,
     groups: AtomicU64,
 }
@@ -390,8 +395,10 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
             }
             state.room.push_back(Arc::clone(&waiter));
             drop(state);
+            self.waiting.fetch_add(1, Ordering::AcqRel);
             self.ask_for_checkpoint();
             self.threads.park(&waiter, Some(until.min(now + ASK_AGAIN)));
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
@@ -441,8 +448,9 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         if of_transaction && matches!(record.kind, Kind::Commit | Kind::End) {
             self.give_back(&mut state, chain);
         }
-        let before = state.appended - state.at_checkpoint;
+        let before = state.appended - self.at_checkpoint.load(Ordering::Acquire);
         state.appended += bytes;
+        self.appended.store(state.appended, Ordering::Release);
         let threshold = self.options.checkpoint_bytes;
         drop(state);
         if before < threshold && before + bytes >= threshold {
@@ -508,8 +516,9 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     }
 
     fn consumed(&self) -> u64 {
-        let state = self.lock();
-        state.appended - state.at_checkpoint
+        // In this order: the second never overtakes the first.
+        let checkpointed = self.at_checkpoint.load(Ordering::Acquire);
+        self.appended.load(Ordering::Acquire) - checkpointed
     }
 
     fn largest(&self) -> usize {
@@ -521,9 +530,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     }
 
     fn is_due(&self) -> bool {
-        let state = self.lock();
-        !state.room.is_empty()
-            || state.appended - state.at_checkpoint >= self.options.checkpoint_bytes
+        self.waiting.load(Ordering::Acquire) > 0 || self.consumed() >= self.options.checkpoint_bytes
     }
 
     fn start(&self) -> Lsn {
@@ -550,7 +557,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         let mut state = self.lock();
         Self::check(&state)?;
         state.space.first = state.space.first.max(first);
-        state.at_checkpoint = state.at_begin;
+        self.at_checkpoint.store(state.at_begin, Ordering::Release);
         self.wake_for_room(&mut state);
         Ok(())
     }

@@ -178,7 +178,6 @@ impl<F: Files, T: Threads> Central<F, T> {
             aside: 0,
             appended: 0,
             at_begin: 0,
-            at_checkpoint: 0,
             reserved: reserved.map_err(io("opening the log"))?,
             waiting: Vec::new(),
             room: VecDeque::new(),
@@ -194,6 +193,9 @@ impl<F: Files, T: Threads> Central<F, T> {
             state: Mutex::new(state),
             durable: AtomicU64::new(end.newest.0),
             end: AtomicU64::new(layout::lsn_of(end.number, end.offset).0),
+            appended: AtomicU64::new(0),
+            at_checkpoint: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             checkpointer: Mutex::new(None),
             groups: AtomicU64::new(0),
         })
