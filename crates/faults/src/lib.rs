@@ -19,7 +19,7 @@
 //! | [`script`] | YCSB and TPC-C as stories |
 //! | [`medium`], [`pool`], [`files`] | what survives a crash |
 //! | [`explorer`] | the walk over all states, and the verdict |
-//! | [`baton`], [`crowd`] | several partitions whose transactions interleave |
+//! | [`scheduler`], [`interleaved`] | several partitions whose transactions interleave |
 //! | [`history`] | the oracle for transactions that interleave in one partition |
 //! | [`sharing`], [`shared`] | threads in one partition, whose transactions interleave |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
@@ -31,9 +31,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod baton;
 pub mod catalogue;
-pub mod crowd;
 pub mod driver;
 pub mod examine;
 pub mod explorer;
@@ -41,6 +39,7 @@ pub mod failing;
 pub mod files;
 pub mod full;
 pub mod history;
+pub mod interleaved;
 pub mod items;
 pub mod large;
 pub mod lint;
@@ -49,6 +48,7 @@ pub mod mutation;
 pub mod plot;
 pub mod pool;
 mod quiet;
+pub mod scheduler;
 pub mod script;
 pub mod shared;
 pub mod sharing;

@@ -1,7 +1,7 @@
-//! Threads that share one partition, and run one at a time ([`crate::baton`]); what they saw, and
+//! Threads that share one partition, and run one at a time ([`crate::scheduler`]); what they saw, and
 //! what a crash leaves of it, before the oracle ([`crate::history`]).
 //!
-//! A thread hands the baton over before a store, a flush or a fence, when it is going to take the
+//! A thread hands its turn over before a store, a flush or a fence, when it is going to take the
 //! engine's lock, and when it waits: for that lock, which the engine has to tell of, or for a
 //! partition that a serial engine lets one have at a time. Each acknowledgement is noted in the
 //! record with the time by the history's clock, so that for each state it is known what was promised.
@@ -20,12 +20,12 @@ use pm::{Recording, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::baton::Baton;
 use crate::explorer::{Abandoned, Effort, Explored, Violation, with_promise, without_panic};
 use crate::history::{Cell, History, Key, Recorder, Rule};
 use crate::items::checks;
 use crate::medium::{Medium, State};
 use crate::pool::{LIMIT, PoolMedium};
+use crate::scheduler::Scheduler;
 use crate::sharing::{Mix, Sharer, schema};
 
 /// An engine of a test.
@@ -36,9 +36,9 @@ pub type Brought = Arc<dyn Maker<Recorded>>;
 pub struct Shared {
     /// The options with which the database is made and opened.
     pub options: Options,
-    /// Makes an engine of a test that gives the baton on where it waits. Without it the options name
+    /// Makes an engine of a test that gives its turn on where it waits. Without it the options name
     /// the engine.
-    pub maker: Option<Arc<dyn Fn(Arc<Baton>) -> Brought + Send + Sync>>,
+    pub maker: Option<Arc<dyn Fn(Arc<Scheduler>) -> Brought + Send + Sync>>,
     /// Chooses the transactions, and who runs when.
     pub seed: u64,
     /// The number of threads.
@@ -100,8 +100,8 @@ impl Shared {
     pub fn run(&self) -> SharedStory {
         let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
-        let baton = Arc::new(Baton::new(self.seed, self.threads, self.one_in));
-        let maker = self.maker.as_ref().map(|maker| maker(baton.clone()));
+        let scheduler = Arc::new(Scheduler::new(self.seed, self.threads, self.one_in));
+        let maker = self.maker.as_ref().map(|maker| maker(scheduler.clone()));
         let db = match &maker {
             Some(maker) => Database::create_with(media, &schema(), &self.options, &**maker),
             None => Database::create_on(media, &schema(), &self.options),
@@ -110,11 +110,11 @@ impl Shared {
         let (sharer, initial) = Sharer::fill(&db, self.keys, self.mix).expect("it is filled");
         assert_eq!(sharer.contents(&db).expect("it is read"), initial, "it is there");
         let recorder = Recorder::new(initial);
-        let hook = baton.clone();
+        let hook = scheduler.clone();
         memory.call_before_each(move |site| hook.pass_at(site));
         memory.start();
         memory.note(0);
-        let conflicts = self.act(&db, &sharer, &recorder, &baton, &memory);
+        let conflicts = self.act(&db, &sharer, &recorder, &scheduler, &memory);
         let trace = memory.stop();
         // What is there in the end, as one more transaction.
         let mut last = recorder.begin(self.threads);
@@ -125,7 +125,7 @@ impl Shared {
         SharedStory {
             history: recorder.history(),
             trace,
-            handed_over: baton.handed_over(),
+            handed_over: scheduler.handed_over(),
             conflicts,
             options: self.options.clone(),
             maker,
@@ -139,7 +139,7 @@ impl Shared {
         db: &Database<Recorded>,
         sharer: &Sharer,
         recorder: &Recorder,
-        baton: &Baton,
+        scheduler: &Scheduler,
         memory: &Recording,
     ) -> usize {
         let (left, conflicts) = (AtomicUsize::new(self.transactions), AtomicUsize::new(0));
@@ -147,11 +147,11 @@ impl Shared {
         let random = Mutex::new(SmallRng::seed_from_u64(self.seed));
         let draw = || random.lock().unwrap_or_else(PoisonError::into_inner).random();
         let take = |left: usize| left.checked_sub(1);
-        baton.run(|me| {
+        scheduler.run(|me| {
             while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
                 let mut random = SmallRng::seed_from_u64(draw());
                 let mut pending = recorder.begin(me);
-                let mut tx = begin(db, baton);
+                let mut tx = begin(db, scheduler);
                 let done = sharer.change(&mut tx, &mut random, recorder, &mut pending);
                 let done = match done {
                     Ok(()) if random.random_ratio(1, 10) => {
@@ -183,11 +183,11 @@ impl Shared {
     }
 }
 
-/// Begins a transaction; whoever would wait for the partition gives the baton on.
-fn begin<'a>(db: &'a Database<Recorded>, baton: &Baton) -> Tx<'a, Recorded> {
+/// Begins a transaction; whoever would wait for the partition gives its turn on.
+fn begin<'a>(db: &'a Database<Recorded>, scheduler: &Scheduler) -> Tx<'a, Recorded> {
     loop {
         match db.try_begin(Duration::ZERO) {
-            Err(Error::Busy { .. }) => baton.give_on(),
+            Err(Error::Busy { .. }) => scheduler.give_on(),
             begun => return begun.expect("it begins"),
         }
     }

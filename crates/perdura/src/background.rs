@@ -18,9 +18,9 @@ use engines::EngineError;
 use engines::below::Environment;
 
 use crate::any_engine::AnyEngine;
-use crate::bell::Bell;
 use crate::error::Error;
-use crate::turns::Turns;
+use crate::partition_lock::PartitionLock;
+use crate::wakeup::Wakeup;
 
 /// Bytes of a step, for which a writer may have to wait.
 const STEP_BYTES: u64 = 64 << 10;
@@ -43,16 +43,16 @@ enum Round {
     Stuck,
 }
 
-type Partitions<E> = Arc<[Turns<AnyEngine<E>>]>;
+type Partitions<E> = Arc<[PartitionLock<AnyEngine<E>>]>;
 
 fn round<E: Environment>(
-    partitions: &[Turns<AnyEngine<E>>],
-    bell: &Bell,
+    partitions: &[PartitionLock<AnyEngine<E>>],
+    wakeup: &Wakeup,
     errors: &Errors,
 ) -> Round {
     let mut round = Round::Idle;
     for (number, partition) in partitions.iter().enumerate() {
-        if bell.is_stopped() {
+        if wakeup.is_stopped() {
             return round;
         }
         if !partition.has_backlog() {
@@ -89,7 +89,7 @@ fn can_work<E: Environment>(engine: &AnyEngine<E>) -> bool {
 /// The thread, for as long as the database is open.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) wakeup: Arc<Wakeup>,
     errors: Arc<Errors>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread: a forked child has not.
@@ -99,8 +99,8 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts the thread.
     pub(crate) fn start<E: Environment>(partitions: &Partitions<E>) -> Result<Self, Error> {
-        let (bell, errors) = (Arc::new(Bell::default()), Arc::new(Errors::default()));
-        let (heard, failed, partitions) = (bell.clone(), errors.clone(), partitions.clone());
+        let (wakeup, errors) = (Arc::new(Wakeup::default()), Arc::new(Errors::default()));
+        let (heard, failed, partitions) = (wakeup.clone(), errors.clone(), partitions.clone());
         for (number, partition) in partitions.iter().enumerate() {
             let taken = |taken| Error::taken(number, taken);
             if can_work(&*partition.write().map_err(taken)?) {
@@ -112,14 +112,16 @@ impl Worker {
                 match round(&partitions, &heard, &failed) {
                     Round::Worked => {}
                     Round::Stuck => heard.pause(),
-                    Round::Idle => heard.sleep(|| partitions.iter().any(Turns::has_backlog)),
+                    Round::Idle => {
+                        heard.sleep(|| partitions.iter().any(PartitionLock::has_backlog));
+                    }
                 }
             }
         };
         let started = thread::Builder::new().name("perdura-background".into()).spawn(work);
         let io = |source| Error::Io { path: "the thread in the background".into(), source };
         let thread = Some(started.map_err(io)?);
-        Ok(Self { bell, errors, thread, process: std::process::id() })
+        Ok(Self { wakeup, errors, thread, process: std::process::id() })
     }
 
     /// The error of a step that failed and has not succeeded since; each is given out once.
@@ -138,7 +140,7 @@ impl Worker {
             std::mem::forget(thread);
             return;
         }
-        self.bell.stop();
+        self.wakeup.stop();
         if let Err(why) = thread.join()
             && !thread::panicking()
         {

@@ -18,8 +18,8 @@ use engines::below::Environment;
 
 use crate::any_engine::AnyEngine;
 use crate::error::Error;
+use crate::partition_lock::PartitionLock;
 use crate::sharing::Syncs;
-use crate::turns::Turns;
 
 /// The time that the thread waits for a partition before it looks after the others.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -104,7 +104,7 @@ pub(crate) struct Closer {
 impl Closer {
     /// Starts the thread, which lets no group be open for longer than `within`.
     pub(crate) fn start<E: Environment>(
-        partitions: &Arc<[Turns<AnyEngine<E>>]>,
+        partitions: &Arc<[PartitionLock<AnyEngine<E>>]>,
         within: Duration,
     ) -> Result<Self, Error> {
         let count = partitions.len();

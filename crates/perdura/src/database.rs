@@ -23,11 +23,11 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::opening::OpeningTimes;
 use crate::options::{Background, Commit, Options, WriteOptions};
+use crate::partition_lock::{CopyGuard, PartitionLock};
 use crate::sessions::{SessionPool, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{Call, ReadTx, Ticket, Tx};
-use crate::turns::{CopyGuard, Turns};
 
 pub(crate) use making::{agreed_engine, describe, open_heap, resources, unless_failed};
 pub use partition::{Exclusive, Partition};
@@ -52,7 +52,7 @@ pub use partition::{Exclusive, Partition};
 /// ```
 #[derive(Debug)]
 pub struct Database<E: Environment = Native> {
-    pub(crate) partitions: Arc<[Turns<AnyEngine<E>>]>,
+    pub(crate) partitions: Arc<[PartitionLock<AnyEngine<E>>]>,
     worker: Option<Worker>,
     closer: Option<Closer>,
     /// Takes snapshots of each partition without its lock, in engines that can do so.
@@ -120,11 +120,11 @@ impl<E: Environment> Database<E> {
                 engines.iter().map(|root| SessionPool::new(source(root))).collect()
             }
         };
-        let turns = |engine: AnyEngine<E>| {
+        let locked = |engine: AnyEngine<E>| {
             let syncer = engine.syncer();
-            Turns::new(engine, retry_for, syncer)
+            PartitionLock::new(engine, retry_for, syncer)
         };
-        let partitions = engines.into_iter().map(turns).collect();
+        let partitions = engines.into_iter().map(locked).collect();
         Self {
             partitions,
             worker: None,
@@ -164,9 +164,9 @@ impl<E: Environment> Database<E> {
         if self.worker.is_none() && self.closer.is_none() {
             return None;
         }
-        let bell = self.worker.as_ref().map(|worker| &*worker.bell);
+        let wakeup = self.worker.as_ref().map(|worker| &*worker.wakeup);
         let alarms = self.closer.as_ref().map(|closer| &*closer.alarms);
-        Some(Call { bell, alarms, turns: &self.partitions[partition] })
+        Some(Call { wakeup, alarms, partition_lock: &self.partitions[partition] })
     }
 
     /// Returns the error that the thread in the background ran into, if any.

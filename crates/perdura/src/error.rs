@@ -7,7 +7,7 @@ use crate::administration::backup::error::BackupError;
 use crate::administration::lines::LinesError;
 use crate::group::Failed;
 use crate::holder::Holder;
-use crate::turns::Taken;
+use crate::partition_lock::Taken;
 
 /// An operation failed. Unless the text says otherwise, what it would have changed is as before,
 /// and the transaction can go on or abort.

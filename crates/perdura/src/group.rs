@@ -47,7 +47,7 @@ pub(crate) struct Group {
     /// The number of those who wait.
     members: AtomicU32,
     /// The number of those who took part in the last sync, or came while it ran.
-    crowd: AtomicU32,
+    expected: AtomicU32,
     /// The last transaction that ended and whose sync was left to the group.
     newest: AtomicU64,
     durable: AtomicU64,
@@ -73,7 +73,7 @@ impl Group {
         let state = State { durable: 0, failed: None, vacant: outside, arrived: 0, sync };
         Self {
             members: AtomicU32::new(0),
-            crowd: AtomicU32::new(0),
+            expected: AtomicU32::new(0),
             newest: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             outside,
@@ -84,8 +84,8 @@ impl Group {
 
     /// Returns true if a commit had better leave its sync to the group.
     #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.has_members() || self.crowd.load(Relaxed) > 1
+    pub(crate) fn has_company(&self) -> bool {
+        self.has_members() || self.expected.load(Relaxed) > 1
     }
 
     /// Returns true if somebody waits.
@@ -146,7 +146,7 @@ impl Group {
         let mut state = self.state();
         state.vacant = self.outside;
         self.acknowledge(&mut state, number, sync);
-        self.crowd.fetch_add(1 + others, Relaxed);
+        self.expected.fetch_add(1 + others, Relaxed);
         drop(state);
         self.changed.notify_all();
     }
@@ -155,7 +155,7 @@ impl Group {
         state.durable = state.durable.max(number);
         self.durable.store(state.durable, Release);
         state.sync = sync;
-        self.crowd.store(std::mem::take(&mut state.arrived), Relaxed);
+        self.expected.store(std::mem::take(&mut state.arrived), Relaxed);
     }
 
     /// A sync has failed.
@@ -169,7 +169,7 @@ impl Group {
     pub(crate) fn expect(&self, come: impl Fn() -> bool) -> bool {
         let state = self.state();
         let (missing, patience) =
-            (state.arrived + 1 < self.crowd.load(Relaxed), state.sync / LINGER);
+            (state.arrived + 1 < self.expected.load(Relaxed), state.sync / LINGER);
         drop(state);
         let watch = Stopwatch::start();
         while !come() {
@@ -183,9 +183,9 @@ impl Group {
 
     /// The same for a leader that does not have the partition.
     fn linger<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let (crowd, patience) = (self.crowd.load(Relaxed), state.sync / LINGER);
+        let (expected, patience) = (self.expected.load(Relaxed), state.sync / LINGER);
         let watch = Stopwatch::start();
-        while state.arrived < crowd && !watch.is_over(patience) {
+        while state.arrived < expected && !watch.is_over(patience) {
             drop(state);
             yield_now();
             state = self.state();
@@ -247,7 +247,7 @@ impl Member<'_> {
             match done {
                 Ok(Some(durable)) => {
                     group.acknowledge(&mut state, durable, watch.elapsed());
-                    group.crowd.fetch_add(arrived, Relaxed);
+                    group.expected.fetch_add(arrived, Relaxed);
                     state.arrived = arrived;
                     term.retry = group.outside;
                 }

@@ -89,7 +89,6 @@ mod administration;
 mod any_engine;
 mod background;
 mod batches;
-mod bell;
 mod changes;
 mod closer;
 mod columns;
@@ -103,9 +102,10 @@ mod held;
 mod holder;
 mod host;
 mod media;
-mod moment;
 mod opening;
 mod options;
+mod partition_lock;
+mod point_in_time;
 mod reachable;
 mod read;
 mod rerun;
@@ -118,8 +118,8 @@ mod snapshot;
 mod sync;
 mod table;
 mod transaction;
-mod turns;
 mod typed;
+mod wakeup;
 
 pub use administration::{
     Backup, BackupError, CopyProgress, CopyStep, CopySummary, Examination, Existing, Finding,

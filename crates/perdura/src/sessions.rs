@@ -22,7 +22,7 @@ use engines::{Begin, EngineError, Sessions, TxId};
 use crate::any_engine::AnyEngine;
 use crate::held::{self, Hold};
 use crate::holder::Holder;
-use crate::turns::Taken;
+use crate::partition_lock::Taken;
 
 /// The most transactions of a partition that are open at the same time.
 pub(crate) const MOST: usize = 256;

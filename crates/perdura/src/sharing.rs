@@ -6,8 +6,8 @@ use std::time::Duration;
 use engines::EngineError;
 
 use crate::group::{Failed, Member};
+use crate::partition_lock::{PartitionLock, WriteGuard};
 use crate::sync::Stopwatch;
-use crate::turns::{Turns, WriteGuard};
 
 /// The time that a leader waits for the partition before it looks again whether somebody has synced
 /// there.
@@ -26,40 +26,44 @@ impl<T: Syncs> WriteGuard<'_, T> {
     /// Gives the partition back, in which the transaction `number` was committed early, and returns
     /// when that is durable.
     pub(crate) fn leave_sync(mut self, number: u64) -> Result<(), Failed<EngineError>> {
-        let turns = self.turns();
-        let group = &turns.group;
+        let partition_lock = self.partition_lock();
+        let group = &partition_lock.group;
         let member = group.leave_sync(number);
-        if !group.is_outside() && !group.expect(|| turns.joining() > 0) {
+        if !group.is_outside() && !group.expect(|| partition_lock.joining() > 0) {
             // Nobody comes who would do it.
             drop(member);
             return self.sync_all();
         }
         drop(self);
-        turns.wait(member)
+        partition_lock.wait(member)
     }
 
     /// Syncs, for all who wait for it.
     pub(crate) fn sync_all(&mut self) -> Result<(), Failed<EngineError>> {
-        let turns = self.turns();
+        let partition_lock = self.partition_lock();
         let watch = Stopwatch::start();
         match self.sync() {
             Ok(()) => {
-                turns.group.made_durable(self.durable(), turns.joining(), watch.elapsed());
+                partition_lock.group.made_durable(
+                    self.durable(),
+                    partition_lock.joining(),
+                    watch.elapsed(),
+                );
                 Ok(())
             }
             Err(error) => {
-                turns.group.fail(&error);
+                partition_lock.group.fail(&error);
                 Err(Failed::Here(error))
             }
         }
     }
 }
 
-impl<T: Syncs> Turns<T> {
+impl<T: Syncs> PartitionLock<T> {
     /// Returns when a transaction is durable whose sync was left to the group, and all before it: for
     /// one who may have seen it. Called without the partition.
     #[inline]
-    pub(crate) fn settle(&self, number: u64) -> Result<(), Failed<EngineError>> {
+    pub(crate) fn wait_durable(&self, number: u64) -> Result<(), Failed<EngineError>> {
         if self.group.is_durable(number) { Ok(()) } else { self.wait_as_member(number) }
     }
 

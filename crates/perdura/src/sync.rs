@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Readers that pass a writer that waits at once, and readers that pass it at all: see
-/// [`crate::turns`].
+/// [`crate::partition_lock`].
 pub(crate) const PASSES_AT_ONCE: u32 = 64;
 pub(crate) const MOST_PASSES: u32 = 4096;
 

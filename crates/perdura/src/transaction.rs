@@ -7,15 +7,15 @@ use engines::below::{Catalog, Environment, Native, Row, Value};
 use engines::{ConflictReason, EngineError, Read, VersionReader};
 
 use crate::any_engine::AnyEngine;
-use crate::bell::Bell;
 use crate::closer::Alarms;
 use crate::columns::ColumnRef;
 use crate::declared;
 use crate::error::Error;
+use crate::partition_lock::{PartitionLock, ReadGuard, WriteGuard};
 use crate::rerun::Undone;
 use crate::sessions::Lent;
 use crate::table::Table;
-use crate::turns::{ReadGuard, Turns, WriteGuard};
+use crate::wakeup::Wakeup;
 
 /// A promise that a committed transaction becomes durable: see [`crate::Database::wait`].
 ///
@@ -63,9 +63,9 @@ pub(crate) enum Writing<'a, E: Environment> {
 impl<'a, E: Environment> Writing<'a, E> {
     /// The partition, if it is taken for this transaction alone.
     #[inline]
-    fn turns(&self) -> Option<&'a Turns<AnyEngine<E>>> {
+    fn partition_lock(&self) -> Option<&'a PartitionLock<AnyEngine<E>>> {
         match self {
-            Self::Locked(engine) => Some(engine.turns()),
+            Self::Locked(engine) => Some(engine.partition_lock()),
             Self::Owned(_) | Self::Session(_) | Self::Ended => None,
         }
     }
@@ -73,7 +73,7 @@ impl<'a, E: Environment> Writing<'a, E> {
     /// Returns true if a commit had better leave its sync to the group.
     #[inline]
     fn has_company(&self) -> bool {
-        self.turns().is_some_and(Turns::has_company)
+        self.partition_lock().is_some_and(PartitionLock::has_company)
     }
 }
 
@@ -206,10 +206,10 @@ pub struct Tx<'a, E: Environment = Native> {
 /// Tells the database's threads that a partition has something to do for them.
 #[derive(Debug)]
 pub(crate) struct Call<'a, E: Environment> {
-    pub(crate) bell: Option<&'a Bell>,
+    pub(crate) wakeup: Option<&'a Wakeup>,
     /// Alarms for groups that are not to be open for long.
     pub(crate) alarms: Option<&'a Alarms>,
-    pub(crate) turns: &'a Turns<AnyEngine<E>>,
+    pub(crate) partition_lock: &'a PartitionLock<AnyEngine<E>>,
 }
 
 impl<E: Environment> Clone for Call<'_, E> {
@@ -224,11 +224,11 @@ impl<E: Environment> Call<'_, E> {
     /// A transaction has ended.
     #[inline]
     fn after(&self, engine: &AnyEngine<E>, partition: usize, durable: bool) {
-        if let Some(bell) = self.bell
+        if let Some(wakeup) = self.wakeup
             && engine.has_backlog()
         {
-            self.turns.leave_backlog();
-            bell.ring();
+            self.partition_lock.leave_backlog();
+            wakeup.notify();
         }
         if let (Some(alarms), false) = (self.alarms, durable) {
             alarms.left_open(partition);
@@ -437,12 +437,12 @@ impl<E: Environment> Tx<'_, E> {
     /// ended and are not durable yet: then it is told when they are.
     #[inline]
     pub(crate) fn fail<X: From<Error>>(self, error: X) -> Undone<X> {
-        let Some(turns) = self.engine.turns() else {
+        let Some(partition_lock) = self.engine.partition_lock() else {
             return self.engine.conflict().map_or(Undone::Otherwise(error), Undone::Conflict);
         };
-        let seen = turns.group.newest();
+        let seen = partition_lock.group.newest();
         drop(self);
-        match turns.settle(seen) {
+        match partition_lock.wait_durable(seen) {
             Ok(()) => Undone::Otherwise(error),
             Err(failed) => Error::from(failed).into(),
         }

@@ -1,11 +1,9 @@
-//! The turns of a partition, and the waking of the thread in the background, under a scheduler that
+//! The lock of a partition, and the waking of the thread in the background, under a scheduler that
 //! chooses the interleaving. The sources are those of the crate, compiled a second time over the
 //! scheduler's locks. A waiter that nobody wakes is a deadlock, which the scheduler reports.
 
 #![expect(dead_code, reason = "modules of a crate, compiled into a test")]
 
-#[path = "../src/bell.rs"]
-mod bell;
 #[path = "../src/group.rs"]
 mod group;
 #[path = "../src/held.rs"]
@@ -13,10 +11,12 @@ mod held;
 #[path = "../src/holder.rs"]
 #[expect(unreachable_pub, reason = "it is reachable in the crate")]
 mod holder;
+#[path = "../src/partition_lock.rs"]
+mod partition_lock;
 #[path = "../src/sharing.rs"]
 mod sharing;
-#[path = "../src/turns.rs"]
-mod turns;
+#[path = "../src/wakeup.rs"]
+mod wakeup;
 mod sync {
     use std::cell::Cell;
     use std::time::Duration;
@@ -263,10 +263,10 @@ use engines::EngineError;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 
-use crate::bell::Bell;
+use crate::partition_lock::PartitionLock;
 use crate::sharing::Syncs;
 use crate::sync::{AtomicU32, AtomicU64};
-use crate::turns::Turns;
+use crate::wakeup::Wakeup;
 
 /// The time that one waits who holds another partition.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -292,8 +292,8 @@ struct Partition {
 }
 
 /// The loop of the thread in the background.
-fn work(partitions: &[Turns<Partition>], bell: &Bell) {
-    while !bell.is_stopped() {
+fn work(partitions: &[PartitionLock<Partition>], wakeup: &Wakeup) {
+    while !wakeup.is_stopped() {
         let mut idle = true;
         for partition in partitions {
             if partition.has_backlog() {
@@ -306,28 +306,28 @@ fn work(partitions: &[Turns<Partition>], bell: &Bell) {
             }
         }
         if idle {
-            bell.sleep(|| partitions.iter().any(Turns::has_backlog));
+            wakeup.sleep(|| partitions.iter().any(PartitionLock::has_backlog));
         }
     }
 }
 
 /// Two writers leave work in two partitions, a reader looks, and the thread does all of the work.
-/// `early`: the bell is rung before the work is there, which is wrong.
+/// `early`: the thread is notified before the work is there, which is wrong.
 fn writers_and_the_thread(early: bool) {
-    let partitions: Arc<[Turns<Partition>]> =
-        (0..2).map(|_| Turns::new(Partition::default(), PATIENCE, None)).collect();
-    let bell = Arc::new(Bell::default());
+    let partitions: Arc<[PartitionLock<Partition>]> =
+        (0..2).map(|_| PartitionLock::new(Partition::default(), PATIENCE, None)).collect();
+    let wakeup = Arc::new(Wakeup::default());
     let worker = {
-        let (partitions, bell) = (partitions.clone(), bell.clone());
-        thread::spawn(move || work(&partitions, &bell))
+        let (partitions, wakeup) = (partitions.clone(), wakeup.clone());
+        thread::spawn(move || work(&partitions, &wakeup))
     };
     let writers: Vec<_> = (0..2usize)
         .map(|number| {
-            let (partitions, bell) = (partitions.clone(), bell.clone());
+            let (partitions, wakeup) = (partitions.clone(), wakeup.clone());
             thread::spawn(move || {
                 for round in 0..3 {
                     if early {
-                        bell.ring();
+                        wakeup.notify();
                         // The thread has time to look, and to fall asleep again.
                         (0..30).for_each(|_| thread::yield_now());
                     }
@@ -336,7 +336,7 @@ fn writers_and_the_thread(early: bool) {
                     partition.backlog += 1;
                     partitions[(number + round) % 2].leave_backlog();
                     if !early {
-                        bell.ring();
+                        wakeup.notify();
                     }
                 }
             })
@@ -347,7 +347,7 @@ fn writers_and_the_thread(early: bool) {
         assert_eq!(seen.commits, seen.backlog + seen.steps);
     }
     writers.into_iter().for_each(|writer| writer.join().unwrap());
-    // Nobody rings any more: what was rung for is done, or the scheduler sees that nothing is left
+    // Nobody notifies any more: what that was for is done, or the scheduler sees that nothing is left
     // to run but this loop.
     for _ in 0..2_000 {
         if partitions.iter().all(|partition| partition.read().unwrap().backlog == 0) {
@@ -357,21 +357,25 @@ fn writers_and_the_thread(early: bool) {
     }
     for partition in &*partitions {
         let seen = partition.read().unwrap();
-        assert_eq!((seen.commits, seen.backlog), (3, 0), "the thread sleeps through a bell");
+        assert_eq!(
+            (seen.commits, seen.backlog),
+            (3, 0),
+            "the thread sleeps through a notification"
+        );
     }
-    bell.stop();
+    wakeup.stop();
     worker.join().unwrap();
 }
 
 #[test]
-fn no_bell_is_slept_through_and_every_thread_ends() {
+fn no_notification_is_slept_through_and_every_thread_ends() {
     let schedules = interleave(800, || writers_and_the_thread(false));
     println!("{schedules} schedules");
 }
 
-/// The test above sees a bell that is rung too early.
+/// The test above sees a notification that comes too early.
 #[test]
-fn a_bell_that_is_rung_too_early_is_slept_through() {
+fn a_notification_that_comes_too_early_is_slept_through() {
     let found = catch_unwind(AssertUnwindSafe(|| interleave(800, || writers_and_the_thread(true))));
     assert!(found.is_err());
 }
@@ -379,24 +383,24 @@ fn a_bell_that_is_rung_too_early_is_slept_through() {
 /// A writer that finds the partition taken by the thread waits for one step, although the thread
 /// always has more to do.
 fn a_writer_beside_a_busy_thread() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
+    let partition_lock = Arc::new(PartitionLock::new(0u32, PATIENCE, None));
     let stop = Arc::new(AtomicU32::new(0));
     let worker = {
-        let (turns, stop) = (turns.clone(), stop.clone());
+        let (partition_lock, stop) = (partition_lock.clone(), stop.clone());
         thread::spawn(move || {
             let mut last = None;
             while stop.load(SeqCst) == 0 {
-                let queue = turns.queue();
+                let queue = partition_lock.queue();
                 assert!(queue.is_none() || queue != last, "a second step before who waits");
                 last = queue;
-                turns.step(|steps| (*steps += 1, true));
+                partition_lock.step(|steps| (*steps += 1, true));
                 thread::yield_now();
             }
         })
     };
     for _ in 0..3 {
-        drop(turns.write().unwrap());
-        drop(turns.read().unwrap());
+        drop(partition_lock.write().unwrap());
+        drop(partition_lock.read().unwrap());
     }
     stop.store(1, SeqCst);
     worker.join().unwrap();
@@ -411,34 +415,34 @@ fn a_writer_waits_for_a_step_at_most() {
 /// The owner of a partition lets the thread in between two transactions; another writer and a
 /// reader want it too.
 fn an_owner_lets_the_thread_in() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
-    let spawn = |act: fn(&Turns<u32>)| {
-        let turns = turns.clone();
-        thread::spawn(move || act(&turns))
+    let partition_lock = Arc::new(PartitionLock::new(0u32, PATIENCE, None));
+    let spawn = |act: fn(&PartitionLock<u32>)| {
+        let partition_lock = partition_lock.clone();
+        thread::spawn(move || act(&partition_lock))
     };
     let others = [
-        spawn(|turns| {
+        spawn(|partition_lock| {
             for _ in 0..3 {
-                while turns.step(|steps| (*steps += 1, true)).is_none() {
+                while partition_lock.step(|steps| (*steps += 1, true)).is_none() {
                     thread::yield_now();
                 }
             }
         }),
-        spawn(|turns| *turns.write().unwrap() += 1),
-        spawn(|turns| assert!(*turns.read().unwrap() <= 6)),
+        spawn(|partition_lock| *partition_lock.write().unwrap() += 1),
+        spawn(|partition_lock| assert!(*partition_lock.read().unwrap() <= 6)),
     ];
-    let mut owned = Some(turns.write().unwrap());
+    let mut owned = Some(partition_lock.write().unwrap());
     for _ in 0..4 {
-        if turns.is_wanted() {
+        if partition_lock.is_wanted() {
             drop(owned.take());
-            turns.let_in();
-            owned = Some(turns.write().unwrap());
+            partition_lock.let_in();
+            owned = Some(partition_lock.write().unwrap());
         }
         thread::yield_now();
     }
     drop(owned);
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read().unwrap(), 4);
+    assert_eq!(*partition_lock.read().unwrap(), 4);
 }
 
 #[test]
@@ -450,22 +454,22 @@ fn an_owner_who_lets_the_thread_in_goes_on() {
 /// Somebody copies the partition until a reader has been there; a writer and the thread in the
 /// background wait for the end of it.
 fn a_reader_beside_a_copy() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
+    let partition_lock = Arc::new(PartitionLock::new(0u32, PATIENCE, None));
     let seen = Arc::new(AtomicU32::new(0));
-    let copy = turns.copy(None).unwrap();
-    let spawn = |act: fn(&Turns<u32>, &AtomicU32)| {
-        let (turns, seen) = (turns.clone(), seen.clone());
-        thread::spawn(move || act(&turns, &seen))
+    let copy = partition_lock.copy(None).unwrap();
+    let spawn = |act: fn(&PartitionLock<u32>, &AtomicU32)| {
+        let (partition_lock, seen) = (partition_lock.clone(), seen.clone());
+        thread::spawn(move || act(&partition_lock, &seen))
     };
     let others = [
-        spawn(|turns, _| *turns.write().unwrap() += 1),
-        spawn(|turns, _| while turns.step(|_| ((), false)).is_none() {}),
-        spawn(|turns, seen| {
-            drop(turns.read().unwrap());
+        spawn(|partition_lock, _| *partition_lock.write().unwrap() += 1),
+        spawn(|partition_lock, _| while partition_lock.step(|_| ((), false)).is_none() {}),
+        spawn(|partition_lock, seen| {
+            drop(partition_lock.read().unwrap());
             seen.fetch_add(1, SeqCst);
         }),
-        spawn(|turns, seen| {
-            drop(turns.copy(None).unwrap());
+        spawn(|partition_lock, seen| {
+            drop(partition_lock.copy(None).unwrap());
             seen.fetch_add(1, SeqCst);
         }),
     ];
@@ -475,7 +479,7 @@ fn a_reader_beside_a_copy() {
     assert_eq!(*copy, 0);
     drop(copy);
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read().unwrap(), 1);
+    assert_eq!(*partition_lock.read().unwrap(), 1);
 }
 
 #[test]
@@ -486,25 +490,25 @@ fn readers_do_not_wait_for_a_copy_though_writers_do() {
 
 /// One who comes to copy while a writer waits for a reader, and readers that came before.
 fn a_copy_behind_a_writer() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
-    let reading = turns.read().unwrap();
+    let partition_lock = Arc::new(PartitionLock::new(0u32, PATIENCE, None));
+    let reading = partition_lock.read().unwrap();
     let others: Vec<_> = (0..4u32)
         .map(|number| {
-            let turns = turns.clone();
+            let partition_lock = partition_lock.clone();
             thread::spawn(move || match number {
-                0 => *turns.write().unwrap() += 1,
-                1 => assert!(*turns.copy(None).unwrap() < 2),
-                _ => assert!(*turns.read().unwrap() < 2),
+                0 => *partition_lock.write().unwrap() += 1,
+                1 => assert!(*partition_lock.copy(None).unwrap() < 2),
+                _ => assert!(*partition_lock.read().unwrap() < 2),
             })
         })
         .collect();
     thread::yield_now();
     // A read within a read, and a copy.
-    assert_eq!(*turns.read().unwrap(), 0);
-    assert_eq!(*turns.copy(None).unwrap(), 0);
+    assert_eq!(*partition_lock.read().unwrap(), 0);
+    assert_eq!(*partition_lock.copy(None).unwrap(), 0);
     drop(reading);
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read().unwrap(), 1);
+    assert_eq!(*partition_lock.read().unwrap(), 1);
 }
 
 #[test]
@@ -515,20 +519,21 @@ fn one_who_reads_already_waits_for_no_writer() {
 
 /// Somebody reads until so many others have been there; a writer waits.
 fn readers_behind_a_writer_that_waits(readers: u32) {
-    let (turns, seen) = (Arc::new(Turns::new(0u32, PATIENCE, None)), Arc::new(AtomicU32::new(0)));
-    let long = turns.read().unwrap();
+    let (partition_lock, seen) =
+        (Arc::new(PartitionLock::new(0u32, PATIENCE, None)), Arc::new(AtomicU32::new(0)));
+    let long = partition_lock.read().unwrap();
     let writer = {
-        let turns = turns.clone();
-        thread::spawn(move || *turns.write().unwrap() += 1)
+        let partition_lock = partition_lock.clone();
+        thread::spawn(move || *partition_lock.write().unwrap() += 1)
     };
-    while turns.queue().is_none() {
+    while partition_lock.queue().is_none() {
         thread::yield_now();
     }
     let others: Vec<_> = (0..readers)
         .map(|_| {
-            let (turns, seen) = (turns.clone(), seen.clone());
+            let (partition_lock, seen) = (partition_lock.clone(), seen.clone());
             thread::spawn(move || {
-                drop(turns.read().unwrap());
+                drop(partition_lock.read().unwrap());
                 seen.fetch_add(1, SeqCst);
             })
         })
@@ -540,7 +545,7 @@ fn readers_behind_a_writer_that_waits(readers: u32) {
     drop(long);
     writer.join().unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
-    assert_eq!(*turns.read().unwrap(), 1);
+    assert_eq!(*partition_lock.read().unwrap(), 1);
 }
 
 #[test]
@@ -561,14 +566,14 @@ fn no_more_readers_than_are_let_pass_a_writer() {
 
 /// The owner goes on only when the thread has given up.
 fn an_owner_who_keeps_the_partition() {
-    let turns = Arc::new(Turns::new(0u32, PATIENCE, None));
-    let owned = turns.write().unwrap();
+    let partition_lock = Arc::new(PartitionLock::new(0u32, PATIENCE, None));
+    let owned = partition_lock.write().unwrap();
     let thread = {
-        let turns = turns.clone();
-        thread::spawn(move || turns.step(|_| ((), false)))
+        let partition_lock = partition_lock.clone();
+        thread::spawn(move || partition_lock.step(|_| ((), false)))
     };
     assert_eq!(thread.join().unwrap(), None);
-    assert!(!turns.is_wanted());
+    assert!(!partition_lock.is_wanted());
     drop(owned);
 }
 
@@ -634,16 +639,16 @@ impl Syncs for Ledger {
     }
 }
 
-fn ledger(log: &Arc<Log>, outside: bool) -> Turns<Ledger> {
+fn ledger(log: &Arc<Log>, outside: bool) -> PartitionLock<Ledger> {
     let syncer = || -> Arc<dyn engines::Syncer> { log.clone() };
-    Turns::new(Ledger { log: log.clone() }, PATIENCE, outside.then(syncer))
+    PartitionLock::new(Ledger { log: log.clone() }, PATIENCE, outside.then(syncer))
 }
 
 /// Runs a transaction; returns its number if it was acknowledged.
-fn commit(turns: &Turns<Ledger>) -> Option<u64> {
-    let mut guard = turns.join(|| turns.write()).unwrap();
+fn commit(partition_lock: &PartitionLock<Ledger>) -> Option<u64> {
+    let mut guard = partition_lock.join(|| partition_lock.write()).unwrap();
     let number = guard.log.ended.fetch_add(1, SeqCst) + 1;
-    let done = match (turns.has_company(), &turns.syncer) {
+    let done = match (partition_lock.has_company(), &partition_lock.syncer) {
         (true, _) => guard.leave_sync(number).is_ok(),
         // In the partition all the same.
         (false, Some(syncer)) => syncer.sync().is_ok(),
@@ -653,26 +658,26 @@ fn commit(turns: &Turns<Ledger>) -> Option<u64> {
 }
 
 /// Comes to the partition without a commit.
-const OTHERS: [fn(&Turns<Ledger>); 4] = [
-    |turns| drop(turns.join(|| turns.write()).unwrap()),
-    |turns| {
-        let _ = turns.join(|| turns.write_for(Duration::ZERO)).ok();
+const OTHERS: [fn(&PartitionLock<Ledger>); 4] = [
+    |partition_lock| drop(partition_lock.join(|| partition_lock.write()).unwrap()),
+    |partition_lock| {
+        let _ = partition_lock.join(|| partition_lock.write_for(Duration::ZERO)).ok();
     },
-    |turns| {
+    |partition_lock| {
         // As `Partition::exclusive`.
-        let mut owner = turns.write().unwrap();
-        if turns.group.has_members() {
+        let mut owner = partition_lock.write().unwrap();
+        if partition_lock.group.has_members() {
             let _ = owner.sync_all();
         }
         (0..10).for_each(|_| thread::yield_now());
     },
-    |turns| {
+    |partition_lock| {
         let seen = {
-            let _reading = turns.read().unwrap();
-            turns.group.newest()
+            let _reading = partition_lock.read().unwrap();
+            partition_lock.group.newest()
         };
-        if turns.settle(seen).is_ok() {
-            assert!(turns.read().unwrap().durable() >= seen);
+        if partition_lock.wait_durable(seen).is_ok() {
+            assert!(partition_lock.read().unwrap().durable() >= seen);
         }
     },
 ];
@@ -681,12 +686,12 @@ const OTHERS: [fn(&Turns<Ledger>); 4] = [
 /// for ever: the scheduler would see it.
 fn commits_that_share_syncs(outside: bool, good: u32) {
     let log = Log::new(good);
-    let turns = Arc::new(ledger(&log, outside));
+    let partition_lock = Arc::new(ledger(&log, outside));
     let writer = |_| {
-        let (turns, log) = (turns.clone(), log.clone());
+        let (partition_lock, log) = (partition_lock.clone(), log.clone());
         thread::spawn(move || {
             for _ in 0..2 {
-                match commit(&turns) {
+                match commit(&partition_lock) {
                     Some(number) => assert!(log.durable.load(SeqCst) >= number),
                     None => assert!(good < u32::MAX, "every sync is good"),
                 }
@@ -695,11 +700,11 @@ fn commits_that_share_syncs(outside: bool, good: u32) {
     };
     let mut threads: Vec<_> = (0..4).map(writer).collect();
     threads.extend(OTHERS.map(|other| {
-        let turns = turns.clone();
-        thread::spawn(move || other(&turns))
+        let partition_lock = partition_lock.clone();
+        thread::spawn(move || other(&partition_lock))
     }));
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert_eq!(turns.group.members(), 0);
+    assert_eq!(partition_lock.group.members(), 0);
 }
 
 #[test]
@@ -728,10 +733,10 @@ fn commits_of_the_same_time_share_syncs() {
         SHARED.store(0, SeqCst);
         let schedules = interleave(200, move || {
             let log = Log::new(u32::MAX);
-            let turns = Arc::new(ledger(&log, outside));
+            let partition_lock = Arc::new(ledger(&log, outside));
             let writer = |_| {
-                let turns = turns.clone();
-                thread::spawn(move || commit(&turns).expect("a good sync"))
+                let partition_lock = partition_lock.clone();
+                thread::spawn(move || commit(&partition_lock).expect("a good sync"))
             };
             let threads: Vec<_> = (0..4).map(writer).collect();
             threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() > 0));

@@ -164,7 +164,7 @@ impl<F: Files, M: Memory> RedoLog<F, M> {
 
     /// The last transaction that is durable.
     pub(crate) fn durable(&self) -> u64 {
-        self.wal.durable_lsn().saturating_sub(1)
+        self.wal.first_pending_lsn().saturating_sub(1)
     }
 
     /// Drops the record of the open transaction, which aborts.

@@ -4,12 +4,12 @@
 
 mod catalogue;
 mod common;
-mod crowd;
 mod examined;
 mod examiner;
 mod failing_resources;
 mod files;
 mod history;
+mod interleaved;
 mod killed;
 mod lints;
 mod pool;

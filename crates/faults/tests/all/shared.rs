@@ -16,10 +16,10 @@ use perdura::EngineKind;
 /// A story of the optimistic engine.
 fn shared(engine: &Optimistic, seed: u64, transactions: usize) -> Shared {
     let engine = engine.clone();
-    let maker = move |baton: Arc<faults::baton::Baton>| -> Brought {
+    let maker = move |scheduler: Arc<faults::scheduler::Scheduler>| -> Brought {
         Arc::new(engine.clone().at_lock(move |at| match at {
-            At::Before => baton.pass(),
-            At::Taken => baton.give_on(),
+            At::Before => scheduler.pass(),
+            At::Taken => scheduler.give_on(),
         }))
     };
     let options = options(EngineKind::NvmInp);

@@ -9,7 +9,7 @@
 //! | whether all of it is sound | `examine` |
 //! | what can be saved | `salvage` |
 //!
-//! The others serve these: making a database that counts only once it is whole (`placing`), putting
+//! The others serve these: making a database that counts only once it is whole (`whole`), putting
 //! tuples into it (`loader`), walking over all that there are (`walk`), tuples as bytes of a copy
 //! (`tuple_code`), telling how far one is (`progress`).
 //!
@@ -20,11 +20,11 @@ pub(crate) mod examine;
 mod inspect;
 pub(crate) mod lines;
 mod loader;
-mod placing;
 mod progress;
 mod salvage;
 mod tuple_code;
 pub(crate) mod walk;
+mod whole;
 
 pub use backup::{Backup, BackupError};
 pub use examine::{Examination, Finding, Findings, examine_parts};

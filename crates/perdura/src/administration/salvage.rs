@@ -11,9 +11,9 @@ use engines::below::{
 use engines::{Engine, EngineError, EngineOptions, Resources, Setup};
 
 use crate::administration::examine::{Finding, Findings, gap_text};
-use crate::administration::placing::{Tallies, check_free, create_whole, no_tuples};
 use crate::administration::tuple_code::{Tally, encode};
 use crate::administration::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
+use crate::administration::whole::{Tallies, check_free, create_whole, no_tuples};
 use crate::any_engine::{AnyEngine, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;

@@ -10,12 +10,12 @@ use crate::any_engine::AnyEngine;
 use crate::columns::ColumnRef;
 use crate::error::Error;
 use crate::options::WriteOptions;
+use crate::partition_lock::{PartitionLock, ReadGuard, WriteGuard};
 use crate::rerun::{Tries, Undone};
 use crate::sessions::{LendError, Lent, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{Call, ReadTx, Reading, Tx, Writing};
-use crate::turns::{ReadGuard, Turns, WriteGuard};
 
 /// One partition of a database. Its transactions run one after the other; those of different
 /// partitions at the same time.
@@ -37,18 +37,18 @@ pub struct Partition<'a, E: Environment = Native> {
 
 impl<'a, E: Environment> Partition<'a, E> {
     #[inline]
-    fn turns(&self) -> &'a Turns<AnyEngine<E>> {
+    fn partition_lock(&self) -> &'a PartitionLock<AnyEngine<E>> {
         &self.database.partitions[self.number]
     }
 
     #[inline]
     pub(super) fn write_lock(&self) -> Result<WriteGuard<'a, AnyEngine<E>>, Error> {
-        self.turns().write().map_err(|taken| Error::taken(self.number, taken))
+        self.partition_lock().write().map_err(|taken| Error::taken(self.number, taken))
     }
 
     #[inline]
     pub(super) fn read_lock(&self) -> Result<ReadGuard<'a, AnyEngine<E>>, Error> {
-        self.turns().read().map_err(|taken| Error::taken(self.number, taken))
+        self.partition_lock().read().map_err(|taken| Error::taken(self.number, taken))
     }
 
     /// The partition with no transaction open in it, for who reads it for long; waits for so long at
@@ -56,7 +56,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     pub(super) fn copy_lock(&self, most: Option<Duration>) -> Result<Copying<'a, E>, Error> {
         let taken = |taken| Error::taken(self.number, taken);
         let still = self.still(most)?;
-        Ok(Copying { engine: self.turns().copy(most).map_err(taken)?, _still: still })
+        Ok(Copying { engine: self.partition_lock().copy(most).map_err(taken)?, _still: still })
     }
 
     /// No transaction is open in a session from now on.
@@ -91,7 +91,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         if self.database.is_shared() {
             return self.begin_session(tries, WriteOptions::new());
         }
-        let mut engine = self.turns().join(|| self.write_lock())?;
+        let mut engine = self.partition_lock().join(|| self.write_lock())?;
         engine.begin();
         Ok(self.tx(Writing::Locked(engine)))
     }
@@ -155,13 +155,13 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// # Errors
     /// [`Error::Nested`], [`Error::Busy`], as [`Partition::begin`].
     pub fn exclusive(&self) -> Result<Exclusive<'a, E>, Error> {
-        let turns = self.turns();
-        let still = self.still(turns.patience())?;
-        let mut engine = turns.join(|| self.write_lock())?;
+        let partition_lock = self.partition_lock();
+        let still = self.still(partition_lock.patience())?;
+        let mut engine = partition_lock.join(|| self.write_lock())?;
         own(&mut engine);
         Ok(Exclusive {
             _still: still,
-            turns,
+            partition_lock,
             engine: Some(engine),
             call: self.database.call(self.number),
             catalog: &self.database.catalog,
@@ -172,7 +172,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// Returns the number of transactions that wait: for the one that is open in this partition, or
     /// to become durable.
     pub fn waiting(&self) -> u32 {
-        self.turns().joining() + self.turns().group.members()
+        self.partition_lock().joining() + self.partition_lock().group.members()
     }
 
     /// Works as [`Database::snapshot`], for this partition.
@@ -252,10 +252,12 @@ impl<'a, E: Environment> Partition<'a, E> {
         }
         // One at a time: serializable, whatever is asked for.
         self.isolation(how)?;
-        let turns = self.turns();
-        let mut engine = turns.join(|| match how.wait {
+        let partition_lock = self.partition_lock();
+        let mut engine = partition_lock.join(|| match how.wait {
             None => self.write_lock(),
-            Some(wait) => turns.write_for(wait).map_err(|taken| Error::taken(self.number, taken)),
+            Some(wait) => {
+                partition_lock.write_for(wait).map_err(|taken| Error::taken(self.number, taken))
+            }
         })?;
         engine.begin();
         Ok(self.tx(Writing::Locked(engine)))
@@ -318,7 +320,7 @@ impl<'a, E: Environment> Partition<'a, E> {
                 Reading::Version(VersionReader::new(&**source).map_err(Error::from)?)
             } else {
                 let engine = self.read_lock()?;
-                seen = self.turns().group.newest();
+                seen = self.partition_lock().group.newest();
                 Reading::Locked(engine)
             };
             let tx = ReadTx { engine, catalog: &self.database.catalog };
@@ -330,7 +332,7 @@ impl<'a, E: Environment> Partition<'a, E> {
                     Err(conflict.map_or(Undone::Otherwise(error), Undone::Conflict))
                 }
             };
-            self.turns().settle(seen).map_err(Error::from)?;
+            self.partition_lock().wait_durable(seen).map_err(Error::from)?;
             match done {
                 Ok(found) => return Ok(found),
                 Err(Undone::Otherwise(error)) => return Err(error),
@@ -371,8 +373,8 @@ fn run<'a, E: Environment, R, X: From<Error>>(
 /// The partition is kept for long from now on: nobody waits any more for a sync in it, which nobody
 /// else could make.
 fn own<E: Environment>(engine: &mut WriteGuard<'_, AnyEngine<E>>) {
-    engine.turns().own(true);
-    if engine.turns().group.has_members() {
+    engine.partition_lock().own(true);
+    if engine.partition_lock().group.has_members() {
         // Where it fails the partition has stopped, and says so.
         let _ = engine.sync_all();
     }
@@ -393,7 +395,7 @@ fn own<E: Environment>(engine: &mut WriteGuard<'_, AnyEngine<E>>) {
 /// ```
 #[derive(Debug)]
 pub struct Exclusive<'a, E: Environment = Native> {
-    turns: &'a Turns<AnyEngine<E>>,
+    partition_lock: &'a PartitionLock<AnyEngine<E>>,
     /// None only while the thread in the background is let in.
     engine: Option<WriteGuard<'a, AnyEngine<E>>>,
     call: Option<Call<'a, E>>,
@@ -406,8 +408,8 @@ impl<E: Environment> Exclusive<'_, E> {
     #[cold]
     fn let_in(&mut self) {
         self.give_back();
-        self.turns.let_in();
-        own(self.engine.insert(self.turns.write_again()));
+        self.partition_lock.let_in();
+        own(self.engine.insert(self.partition_lock.write_again()));
     }
 
     /// Lets go of the partition, in which no transaction is open then: one that was leaked
@@ -415,14 +417,14 @@ impl<E: Environment> Exclusive<'_, E> {
     fn give_back(&mut self) {
         if let Some(mut engine) = self.engine.take() {
             engine.abort_open();
-            self.turns.own(false);
+            self.partition_lock.own(false);
         }
     }
 
     /// Begins a transaction. One that was leaked ([`std::mem::forget`]) is undone.
     #[inline]
     pub fn begin(&mut self) -> Tx<'_, E> {
-        if self.turns.is_wanted() {
+        if self.partition_lock.is_wanted() {
             self.let_in();
         }
         let engine = &mut **self.engine.as_mut().expect("the partition is taken");

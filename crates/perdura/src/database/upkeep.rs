@@ -6,8 +6,8 @@ use engines::{CheckReport, EngineStats, Footprint};
 use super::{Copying, Database};
 use crate::declared;
 use crate::error::Error;
+use crate::partition_lock::PartitionLock;
 use crate::reachable::Reachable;
-use crate::turns::Turns;
 
 impl<E: Environment> Database<E> {
     /// Makes everything committed so far durable.
@@ -148,7 +148,7 @@ impl<E: Environment> Database<E> {
     /// All partitions, to be read for long, with no transaction open in any. Waits for each as long
     /// as it takes, unless this thread has held one before.
     pub(crate) fn copy_all(&self) -> Result<Vec<Copying<'_, E>>, Error> {
-        let patience = self.partitions.first().and_then(Turns::patience);
+        let patience = self.partitions.first().and_then(PartitionLock::patience);
         let copy = |number| self.partition(number).copy_lock(patience);
         (0..self.partitions.len()).map(copy).collect()
     }

@@ -444,7 +444,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
     }
 
     /// All records with a smaller log sequence number are durable.
-    pub fn durable_lsn(&self) -> u64 {
+    pub fn first_pending_lsn(&self) -> u64 {
         self.shared.first_pending()
     }
 

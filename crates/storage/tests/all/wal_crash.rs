@@ -136,7 +136,7 @@ fn standard_trace() -> DiskTrace {
             log.begin(log.next_txn()).unwrap();
             log.put(&vec![0xaa; (round * 40) as usize]).unwrap();
             log.discard().unwrap();
-            files.note(log.durable_lsn());
+            files.note(log.first_pending_lsn());
         }
         if round % 9 == 8 {
             log.rotate().unwrap();
@@ -304,7 +304,7 @@ fn wherever_a_call_fails_nothing_acknowledged_is_lost() {
                     result?;
                 }
                 log.flush()?;
-                acknowledged = log.durable_lsn();
+                acknowledged = log.first_pending_lsn();
                 if round == 10 {
                     acknowledged = log.rotate()?.txn;
                 }
@@ -317,7 +317,7 @@ fn wherever_a_call_fails_nothing_acknowledged_is_lost() {
         if failed.is_err() && usable {
             append(&mut log, 0, 30);
             log.flush().unwrap();
-            acknowledged = log.durable_lsn();
+            acknowledged = log.first_pending_lsn();
         } else if failed.is_err() {
             assert!(matches!(log.flush(), Err(WalError::Poisoned)), "after {calls} calls");
         }
@@ -349,7 +349,7 @@ fn what_is_recovered_after_a_failed_sync_is_durable() {
         if !log.is_poisoned() {
             continue;
         }
-        let durable = log.durable_lsn();
+        let durable = log.first_pending_lsn();
         drop(log);
         let (log, _, _) = recover(&files).unwrap();
         files.note(log.next_txn());

@@ -76,11 +76,11 @@ fn a_group_is_synced_once() {
     let mut log = create(&files);
     files.count(true);
     assert!(!append(&mut log, b"one"));
-    assert_eq!((log.pending(), log.durable_lsn()), (1, 100));
+    assert_eq!((log.pending(), log.first_pending_lsn()), (1, 100));
     assert!(append(&mut log, b"two"));
     log.flush().unwrap();
     log.flush().unwrap();
-    assert_eq!((log.pending(), log.durable_lsn()), (0, 102));
+    assert_eq!((log.pending(), log.first_pending_lsn()), (0, 102));
     let spent = files.counters();
     assert_eq!((spent.syncs, spent.file_bytes), (1, 2 * (16 + 3)), "two records, one sync");
 }
@@ -309,7 +309,7 @@ fn a_log_whose_sync_failed_acknowledges_nothing_more() {
     assert!(matches!(log.flush(), Err(WalError::Io { doing: "sync", .. })));
     files.fail_after(None);
     assert!(log.is_poisoned());
-    assert_eq!((log.durable_lsn(), log.pending()), (100, 1));
+    assert_eq!((log.first_pending_lsn(), log.pending()), (100, 1));
     assert!(matches!(log.flush(), Err(WalError::Poisoned)));
     assert!(matches!(log.begin(101), Err(WalError::Poisoned)));
     assert!(matches!(log.rotate(), Err(WalError::Poisoned)));

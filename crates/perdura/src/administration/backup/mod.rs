@@ -133,6 +133,6 @@ impl<E: Environment> Database<E> {
     ) -> Result<CopySummary, Error> {
         let description = writer::describe(self)?;
         let all = (&description, &*self.catalog);
-        writer::Writer::new(out, name).write(all, self.moment()?, watch)
+        writer::Writer::new(out, name).write(all, self.point_in_time()?, watch)
     }
 }

@@ -13,7 +13,7 @@ use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, WATCH
 use crate::administration::tuple_code::{Tally, encode};
 use crate::database::Database;
 use crate::error::Error;
-use crate::moment::Part;
+use crate::point_in_time::Part;
 
 /// A stream of blocks to the output, with the sums over it.
 pub(super) struct Writer<'a> {

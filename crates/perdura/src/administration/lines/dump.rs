@@ -75,7 +75,7 @@ impl<E: Environment> Database<E> {
         summary.tables.extend(tables.iter().map(|table| (table.name().to_owned(), 0)));
         let (mut done, mut row) = (0, Row::new());
         let several = self.partitions.len() > 1;
-        for (partition, part) in self.moment()?.into_iter().enumerate() {
+        for (partition, part) in self.point_in_time()?.into_iter().enumerate() {
             for (table, (_, tuples)) in tables.iter().zip(&mut summary.tables) {
                 let names = Names::new(table, several.then_some(partition));
                 part.each((table.number, &table.layout), &mut row, |row| {

@@ -1,6 +1,6 @@
 //! A database as it was at one moment, all partitions together, for whoever copies it.
 //!
-//! Invariant: what the parts show is what was committed when [`Database::moment`] had all of them,
+//! Invariant: what the parts show is what was committed when [`Database::point_in_time`] had all of them,
 //! and nothing else.
 //!
 //! 1. All partitions are taken for reading, lowest number first; who waits for one holds those
@@ -53,7 +53,7 @@ impl<E: Environment> Part<'_, E> {
 
 impl<E: Environment> Database<E> {
     /// All partitions, in order, as they are at one moment.
-    pub(crate) fn moment(&self) -> Result<Vec<Part<'_, E>>, Error> {
+    pub(crate) fn point_in_time(&self) -> Result<Vec<Part<'_, E>>, Error> {
         let snapshots = || {
             let sources = self.snapshots.iter().flatten();
             let take = |source: &std::sync::Arc<dyn engines::SnapshotSource>| {
@@ -71,7 +71,7 @@ impl<E: Environment> Database<E> {
         }
         // Commits that have ended and are being synced: a crash must not take what a copy has.
         for partition in &*self.partitions {
-            partition.settle(partition.group.newest())?;
+            partition.wait_durable(partition.group.newest())?;
         }
         Ok(guards.into_iter().map(Part::Locked).collect())
     }

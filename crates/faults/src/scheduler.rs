@@ -1,10 +1,10 @@
-//! Threads of which one runs at a time: the one that has the baton. It hands it over at seeded
-//! points, so that the same seed gives the same interleaving.
+//! A scheduler of threads, of which one runs at a time: the one whose turn it is. It hands the turn over
+//! at seeded points, so that the same seed gives the same interleaving.
 //!
 //! The threads are real: what one of them has flushed no other one's fence covers. A medium that
-//! calls [`Baton::pass`] before everything that is done to it makes each of these a point where
+//! calls [`Scheduler::pass`] before everything that is done to it makes each of these a point where
 //! another thread may go on. The allocator's lock is one of the system's: who holds it goes on until
-//! it is released, since one who waits for it could not hand the baton back.
+//! it is released, since one who waits for it could not hand the turn back.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,15 +17,15 @@ use rand::{Rng, SeedableRng};
 
 thread_local!(static ME: Cell<Option<usize>> = const { Cell::new(None) });
 
-/// The time without a change of hands after which somebody waits for something else than the baton.
+/// The time without a change of hands after which somebody waits for something else than its turn.
 /// It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The baton of the thread that runs; see the module's comment.
+/// Says which thread runs; see the module's comment.
 #[derive(Debug)]
-pub struct Baton {
+pub struct Scheduler {
     state: Mutex<State>,
-    /// One for each thread: it has the baton.
+    /// One for each thread: it is its turn.
     yours: Vec<Condvar>,
     one_in: u32,
 }
@@ -38,8 +38,8 @@ struct State {
     handed_over: u64,
 }
 
-impl Baton {
-    /// A baton for so many threads, which is handed over at about one point in `one_in`.
+impl Scheduler {
+    /// A scheduler of so many threads, whose turn is handed over at about one point in `one_in`.
     pub fn new(seed: u64, threads: usize, one_in: u32) -> Self {
         let random = SmallRng::seed_from_u64(seed);
         let state = State { holder: 0, alive: vec![true; threads], random, handed_over: 0 };
@@ -57,7 +57,7 @@ impl Baton {
                 let work = &work;
                 scope.spawn(move || {
                     ME.set(Some(me));
-                    let _last = Last { baton: self, me };
+                    let _last = Last { scheduler: self, me };
                     drop(self.wait_for_turn(self.state(), me));
                     work(me);
                 });
@@ -127,7 +127,7 @@ impl Baton {
             (state, late) = waited.unwrap_or_else(PoisonError::into_inner);
             assert!(
                 !late.timed_out() || state.handed_over != before,
-                "thread {} has the baton and waits for a lock",
+                "thread {} has its turn and waits for a lock",
                 state.holder
             );
         }
@@ -135,18 +135,18 @@ impl Baton {
     }
 }
 
-/// A guard that hands the baton over when its thread ends or panics.
+/// A guard that hands the turn over when its thread ends or panics.
 struct Last<'a> {
-    baton: &'a Baton,
+    scheduler: &'a Scheduler,
     me: usize,
 }
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
-        let mut state = self.baton.state();
+        let mut state = self.scheduler.state();
         state.alive[self.me] = false;
         if state.holder == self.me {
-            drop(self.baton.hand_over(state, self.me));
+            drop(self.scheduler.hand_over(state, self.me));
         }
     }
 }
@@ -190,14 +190,14 @@ mod tests {
     #[test]
     fn one_thread_runs_at_a_time_and_the_same_seed_gives_the_same_order() {
         let order = |seed| {
-            let (baton, order) = (Baton::new(seed, 3, 2), Mutex::new(Vec::new()));
-            baton.run(|me| {
+            let (scheduler, order) = (Scheduler::new(seed, 3, 2), Mutex::new(Vec::new()));
+            scheduler.run(|me| {
                 for _ in 0..20 {
                     order.try_lock().expect("nobody else runs").push(me);
-                    baton.pass();
+                    scheduler.pass();
                 }
             });
-            assert!(baton.handed_over() > 10);
+            assert!(scheduler.handed_over() > 10);
             order.into_inner().expect("nobody has panicked")
         };
         assert_eq!(order(1), order(1));

@@ -1,4 +1,4 @@
-//! The bell that wakes the thread in the background: see [`crate::background`].
+//! The wakeup of the thread in the background: see [`crate::background`].
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,24 +13,24 @@ const PAUSE: Duration = Duration::from_millis(20);
 struct State {
     stop: bool,
     /// Set if somebody has left a backlog since the thread fell asleep.
-    rung: bool,
+    notified: bool,
 }
 
 /// Wakes the thread.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Wakeup {
     asleep: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Bell {
+impl Wakeup {
     /// Tells the thread of a backlog. Called with the partition taken, so that the thread, which
-    /// looks at every partition before it sleeps, either sees the backlog or hears the bell.
+    /// looks at every partition before it sleeps, either sees the backlog or is notified.
     #[inline]
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         if self.asleep.load(SeqCst) {
-            self.wake(|state| state.rung = true);
+            self.wake(|state| state.notified = true);
         }
     }
 
@@ -54,17 +54,17 @@ impl Bell {
         self.state().stop
     }
 
-    /// Sleeps until the bell rings, unless `backlog` finds something to do.
+    /// Sleeps until it is notified, unless `backlog` finds something to do.
     pub(crate) fn sleep(&self, backlog: impl FnOnce() -> bool) {
         self.asleep.store(true, SeqCst);
         if !backlog() {
             let mut state = self.state();
-            while !state.stop && !state.rung {
+            while !state.stop && !state.notified {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
         self.asleep.store(false, SeqCst);
-        self.state().rung = false;
+        self.state().notified = false;
     }
 
     /// Waits a little, or until the thread is to end.

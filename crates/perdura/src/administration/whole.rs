@@ -153,7 +153,7 @@ fn compare<E: Environment>(
         return differs(format!("{report:?}, of {total} tuples"));
     }
     let (mut done, mut row, mut buffer) = (0, Row::new(), Vec::new());
-    for (partition, part) in database.moment()?.into_iter().enumerate() {
+    for (partition, part) in database.point_in_time()?.into_iter().enumerate() {
         for (table, wanted) in tallies[partition].iter().enumerate() {
             let mut found = Tally::default();
             let layout = &database.catalog.tables[table];

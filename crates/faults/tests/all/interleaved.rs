@@ -1,14 +1,14 @@
-//! Partitions whose transactions interleave, in threads that hand a baton over at seeded points:
-//! power cuts at every fence or sync, kills between any two stores or calls. See `faults::crowd`.
+//! Partitions whose transactions interleave, in threads that hand their turn over at seeded points:
+//! power cuts at every fence or sync, kills between any two stores or calls. See `faults::interleaved`.
 
-use faults::crowd::{Crowd, CrowdStory};
 use faults::explorer::{Again, Effort};
+use faults::interleaved::{Interleaved, InterleavedStory};
 use faults::medium::Medium;
 use faults::mutation::{Code, How, Mutation, Where};
 use perdura::EngineKind;
 
 /// Looks at a story; crashes again from every so many of its states.
-fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>, every: u64) {
+fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &InterleavedStory<M>, every: u64) {
     let transactions: Vec<_> = story.models.iter().map(|models| models.len() - 1).collect();
     let changes = if engine.traits().needs_files() { 10 } else { 50 };
     let explored = story.explore(None, Effort::once(6).then(Again::every(every, 1)));
@@ -26,7 +26,7 @@ fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &CrowdStory<M>, eve
 
 fn survives_in_pool(engine: EngineKind, seeds: [u64; 2], transactions: usize) {
     for seed in seeds {
-        survives(engine, seed, &Crowd::new(engine, seed, transactions).run_in_pool(), 4_000);
+        survives(engine, seed, &Interleaved::new(engine, seed, transactions).run_in_pool(), 4_000);
     }
 }
 
@@ -44,8 +44,8 @@ fn partitions_of_nvm_inp_with_statements_survive_crashes() {
 }
 
 /// Few keys, so that most statements find theirs.
-fn with_statements(seed: u64) -> Crowd {
-    Crowd { statements: true, keys: 6, ..Crowd::new(EngineKind::NvmInp, seed, 90) }
+fn with_statements(seed: u64) -> Interleaved {
+    Interleaved { statements: true, keys: 6, ..Interleaved::new(EngineKind::NvmInp, seed, 90) }
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn partitions_of_nvm_log_that_interleave_survive_crashes() {
 fn partitions_in_files_that_interleave_survive_crashes() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
         for seed in [1, 2] {
-            survives(engine, seed, &Crowd::new(engine, seed, 60).run_in_files(), 40);
+            survives(engine, seed, &Interleaved::new(engine, seed, 60).run_in_files(), 40);
         }
     }
 }
@@ -73,11 +73,11 @@ fn partitions_in_files_that_interleave_survive_crashes() {
 fn partitions_that_interleave_survive_crashes_looked_at_closely() {
     for seed in 3..6 {
         for engine in EngineKind::ALL {
-            let crowd = Crowd::new(engine, seed, 60);
+            let interleaved = Interleaved::new(engine, seed, 60);
             if engine.traits().needs_files() {
-                survives(engine, seed, &crowd.run_in_files(), 10);
+                survives(engine, seed, &interleaved.run_in_files(), 10);
             } else {
-                survives(engine, seed, &crowd.run_in_pool(), 300);
+                survives(engine, seed, &interleaved.run_in_pool(), 300);
             }
         }
     }
@@ -87,7 +87,7 @@ fn partitions_that_interleave_survive_crashes_looked_at_closely() {
 #[test]
 fn the_same_seed_gives_the_same_interleaving() {
     let record = || {
-        let trace = Crowd::new(EngineKind::NvmInp, 3, 30).run_in_pool().trace;
+        let trace = Interleaved::new(EngineKind::NvmInp, 3, 30).run_in_pool().trace;
         let mut threads: Vec<u32> = Vec::new();
         let mut number = |thread| {
             threads.iter().position(|known| *known == thread).unwrap_or_else(|| {
@@ -128,13 +128,13 @@ fn faults_between_partitions_are_noticed() {
         all(EngineKind::NvmCow, batch),
     ];
     let stories = faults.into_iter().flatten();
-    let stories = stories.map(|(engine, fault)| (engine, Crowd::new(engine, 1, 60), fault));
+    let stories = stories.map(|(engine, fault)| (engine, Interleaved::new(engine, 1, 60), fault));
     let at = code("engines/src/nvm_inp.rs", "statement", "fence_for");
     let fault = Mutation { how: fence, at };
     let of_statements = (EngineKind::NvmInp, with_statements(1), fault);
     let mut missed = Vec::new();
-    for (engine, crowd, fault) in stories.chain([of_statements]) {
-        let story = crowd.run_in_pool();
+    for (engine, interleaved, fault) in stories.chain([of_statements]) {
+        let story = interleaved.run_in_pool();
         let explored = story.explore(Some(&fault), Effort::once(10));
         println!("{engine}, {fault:?}: {} changed, {} states", explored.injected, explored.states);
         if explored.violation.is_none() {

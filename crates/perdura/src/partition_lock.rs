@@ -1,4 +1,4 @@
-//! A partition, which writers, readers and the thread in the background take in turns.
+//! The lock of a partition, with its queue: writers, readers and the thread in the background.
 //!
 //! A lock alone would not do:
 //!
@@ -42,10 +42,10 @@ pub(crate) enum Taken {
     Busy(Holder),
 }
 
-/// A thing that is taken in turns; see the module's comment. A panic in a transaction has aborted
+/// The lock of a partition; see the module's comment. A panic in a transaction has aborted
 /// it, so that what is behind the lock is as before.
 #[derive(Debug)]
-pub(crate) struct Turns<T> {
+pub(crate) struct PartitionLock<T> {
     lock: RwLock<T>,
     /// The number of those who copy it, or wait to do so.
     copying: AtomicU32,
@@ -84,7 +84,7 @@ const MOST_MISSED: u32 = 7;
 /// The time that a reader waits before it looks again whether it may pass, at first.
 const READ_WAIT: Duration = Duration::from_millis(5);
 
-impl<T> Turns<T> {
+impl<T> PartitionLock<T> {
     /// A thread that holds another one waits for `patience`; `syncer` syncs without it.
     pub(crate) fn new(value: T, patience: Duration, syncer: Option<Arc<dyn Syncer>>) -> Self {
         Self {
@@ -180,7 +180,7 @@ impl<T> Turns<T> {
     /// transaction meanwhile, or for a sync.
     #[inline]
     pub(crate) fn has_company(&self) -> bool {
-        self.joining.load(Relaxed) > 0 || self.group.is_crowded()
+        self.joining.load(Relaxed) > 0 || self.group.has_company()
     }
 
     /// Gives it back, or gives up waiting for it. If a sync needs it, and nobody is to come who
@@ -393,7 +393,7 @@ impl<T> Turns<T> {
     }
 }
 
-impl<T> Drop for Turns<T> {
+impl<T> Drop for PartitionLock<T> {
     fn drop(&mut self) {
         held::forget(&self.lock);
     }
@@ -403,20 +403,20 @@ impl<T> Drop for Turns<T> {
 #[derive(Debug)]
 pub(crate) struct WriteGuard<'a, T> {
     guard: RwLockWriteGuard<'a, T>,
-    turns: &'a Turns<T>,
+    partition_lock: &'a PartitionLock<T>,
 }
 
 impl<'a, T> WriteGuard<'a, T> {
     #[inline]
-    fn new(guard: RwLockWriteGuard<'a, T>, turns: &'a Turns<T>) -> Self {
-        held::take(turns.alone());
-        Self { guard, turns }
+    fn new(guard: RwLockWriteGuard<'a, T>, partition_lock: &'a PartitionLock<T>) -> Self {
+        held::take(partition_lock.alone());
+        Self { guard, partition_lock }
     }
 
-    /// The turns of the partition that is taken.
+    /// The lock that is taken.
     #[inline]
-    pub(crate) fn turns(&self) -> &'a Turns<T> {
-        self.turns
+    pub(crate) fn partition_lock(&self) -> &'a PartitionLock<T> {
+        self.partition_lock
     }
 }
 
@@ -439,8 +439,8 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 impl<T> Drop for WriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        held::leave(self.turns.alone());
-        self.turns.leave();
+        held::leave(self.partition_lock.alone());
+        self.partition_lock.leave();
     }
 }
 

@@ -1,5 +1,5 @@
 //! Several partitions whose transactions interleave, in threads that run one at a time
-//! ([`crate::baton`]) and go from partition to partition; and what a crash leaves of them.
+//! ([`crate::scheduler`]) and go from partition to partition; and what a crash leaves of them.
 //!
 //! For each state: every partition has all of its acknowledged transactions, at most the one that
 //! was in flight beside them, whole; the allocator's view of the whole pool is what the partitions
@@ -16,7 +16,6 @@ use pm::{Recording, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::baton::Baton;
 use crate::driver::Driver;
 use crate::explorer::{Abandoned, Again, Effort, Explored, Violation, with_promise, without_panic};
 use crate::files::{self, FileMedium};
@@ -25,13 +24,14 @@ use crate::medium::{Medium, State};
 use crate::mutation::Mutation;
 use crate::plot::options;
 use crate::pool::{self, PoolMedium};
+use crate::scheduler::Scheduler;
 
 /// Most partitions: what is acknowledged of all of them has to fit into a note.
 pub const MOST_PARTITIONS: u32 = 4;
 
 /// The story.
 #[derive(Clone, Debug)]
-pub struct Crowd {
+pub struct Interleaved {
     /// The options with which the database is made and opened.
     pub options: Options,
     /// Chooses the transactions, and who runs when.
@@ -54,7 +54,7 @@ pub struct Crowd {
 
 /// A recorded run of several partitions, with what each held after each of its transactions.
 #[derive(Clone, Debug)]
-pub struct CrowdStory<M: Medium> {
+pub struct InterleavedStory<M: Medium> {
     /// The medium that it runs on.
     pub medium: M,
     /// The record. A note says how many transactions of each partition are acknowledged.
@@ -94,7 +94,7 @@ fn acknowledged_in(note: u64, partition: usize) -> usize {
     usize::from((note >> (16 * partition)) as u16)
 }
 
-impl Crowd {
+impl Interleaved {
     /// Creates a story of so many transactions in three partitions, by three threads.
     pub fn new(engine: EngineKind, seed: u64, transactions: usize) -> Self {
         let options = options(engine).partitions(3);
@@ -111,45 +111,45 @@ impl Crowd {
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run_in_pool(&self) -> CrowdStory<PoolMedium> {
+    pub fn run_in_pool(&self) -> InterleavedStory<PoolMedium> {
         let memory = Recording::pool(64 << 10, pool::LIMIT).expect("address space");
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
         let db = Database::create_on(media, &schema(), &self.options).expect("a database");
-        let baton = Arc::new(Baton::new(self.seed, self.threads, self.one_in));
-        let hook = baton.clone();
+        let scheduler = Arc::new(Scheduler::new(self.seed, self.threads, self.one_in));
+        let hook = scheduler.clone();
         memory.call_before_each(move |site| hook.pass_at(site));
         memory.start();
-        let models = self.act(&db, &baton, &|note| memory.note(note));
+        let models = self.act(&db, &scheduler, &|note| memory.note(note));
         let trace = memory.stop();
         db.close().expect("it closes");
         let medium = PoolMedium { options: self.options.clone(), before: memory };
-        CrowdStory { medium, trace, models, handed_over: baton.handed_over() }
+        InterleavedStory { medium, trace, models, handed_over: scheduler.handed_over() }
     }
 
     /// Runs the story of an engine that keeps files.
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run_in_files(&self) -> CrowdStory<FileMedium> {
+    pub fn run_in_files(&self) -> InterleavedStory<FileMedium> {
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
         let media = Media::recorded(memory.clone(), files.clone());
         let db = Database::create_on(media, &schema(), &self.options).expect("a database");
         let medium = FileMedium { options: self.options.clone(), pool: memory.contents() };
-        let baton = Arc::new(Baton::new(self.seed, self.threads, self.one_in));
-        let hook = baton.clone();
+        let scheduler = Arc::new(Scheduler::new(self.seed, self.threads, self.one_in));
+        let hook = scheduler.clone();
         files.call_before_each(move |site| hook.pass_at(site));
         files.start();
-        let models = self.act(&db, &baton, &|note| files.note(note));
+        let models = self.act(&db, &scheduler, &|note| files.note(note));
         let trace = files.stop();
         db.abandon();
-        CrowdStory { medium, trace, models, handed_over: baton.handed_over() }
+        InterleavedStory { medium, trace, models, handed_over: scheduler.handed_over() }
     }
 
     fn act(
         &self,
         db: &Database<Recorded>,
-        baton: &Baton,
+        scheduler: &Scheduler,
         note: &(dyn Fn(u64) + Sync),
     ) -> Vec<Vec<Model>> {
         assert!(self.partitions <= MOST_PARTITIONS && self.threads <= self.partitions as usize);
@@ -165,7 +165,7 @@ impl Crowd {
             left: self.transactions,
             acknowledged: vec![0; many],
         });
-        baton.run(|_| {
+        scheduler.run(|_| {
             loop {
                 let next = lock(&desk).next();
                 let Some((partition, number)) = next else { break };
@@ -215,7 +215,7 @@ impl Desk {
     }
 }
 
-impl<M: Medium> CrowdStory<M> {
+impl<M: Medium> InterleavedStory<M> {
     /// Looks at the story's crash points, in a program with a fault if one is given; stops at the
     /// first violation.
     pub fn explore(&self, fault: Option<&Mutation>, effort: Effort) -> Explored {
