@@ -9,15 +9,16 @@
 //!    right of its range it follows the link, and if the page is another one by now it begins
 //!    again at the root.
 //! 2. Who holds a latch takes another one only in this order: parent before child, left before right,
-//!    leaf before the pages of its long rows, those in the order of the row, and a map last. At most three pages of a tree are
-//!    held at once.
+//!    leaf before the pages of its long rows, those in the order of the row, and a map last. At most
+//!    three pages of a tree are held at once, and by a scan the leaves without entries that it passes.
 //! 3. A split is a system transaction of one record. Another one posts the separator in the parent.
 //!    A crash, or a thread, may come between: a change that has followed a link posts what
 //!    is missing. Who posts holds the parent and looks whether the page is still there.
 //! 4. Two neighbours of one parent are merged with all three latched: the separator goes first, so
 //!    that there is no moment, and no crash, in which a parent leads to a free page.
-//! 5. A scan to the right latches the next leaf before it lets go of the last one, so that a lock on the
-//!    first key there protects the gap between them.
+//! 5. A scan to the right holds the last leaf until the first key of the next one is permitted. The
+//!    lock of a key protects the gap before it, but what has come into the gap before it was locked
+//!    would be missed.
 //! 6. Rows are copied while their page is latched. No code of a caller runs under a latch but a
 //!    [`Permit`], which must not wait.
 //!

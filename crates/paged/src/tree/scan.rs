@@ -8,6 +8,7 @@ use crate::Result;
 use crate::ids::PageNo;
 use crate::latch::Latching;
 use crate::page::{Page, PageKind};
+use crate::pool::ReadPage;
 
 /// The most rows of a batch.
 pub const BATCH_ROWS: usize = 64;
@@ -92,8 +93,8 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
         Ok(())
     }
 
-    /// Goes from leaf to leaf with the left one latched until the right one is, so that nothing comes
-    /// between the last key of one and the first of the other without being asked for.
+    /// Goes from leaf to leaf. The pages on the left stay latched until the next key is permitted, so
+    /// that nothing comes between the last key and that one without being asked for.
     fn forward(&mut self, batch: &mut Batch, permit: Permit<'_>) -> Result<()> {
         let from: &[u8] = match &self.next {
             Next::At(key) | Next::Behind(key) => key,
@@ -105,7 +106,8 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
             (Next::Behind(_), Ok(slot)) => slot + 1,
             (_, Ok(slot) | Err(slot)) => slot,
         };
-        while self.copy(&leaf, first..leaf.slots(), batch, permit)? {
+        let mut left = Vec::new();
+        while self.copy(&leaf, first..leaf.slots(), batch, permit, &mut left)? {
             let Some(right) = leaf.right() else {
                 if permit(None) {
                     self.next = Next::Done;
@@ -116,10 +118,11 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
             };
             if self.ahead != Some(right) && !self.tree.pool.is_resident(right) {
                 self.ahead = Some(right);
-                drop(leaf);
+                drop((left, leaf));
                 return self.tree.pool.read_ahead(right);
             }
-            leaf = self.tree.neighbour(right, &leaf)?;
+            let page = self.tree.neighbour(right, &leaf)?;
+            left.push(std::mem::replace(&mut leaf, page));
             first = 0;
         }
         Ok(())
@@ -142,7 +145,7 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
             Next::Behind(key) => leaf.find(key).unwrap_or_else(|slot| slot),
             Next::First | Next::Done => leaf.slots(),
         };
-        if self.copy(&leaf, (0..end).rev(), batch, permit)? {
+        if self.copy(&leaf, (0..end).rev(), batch, permit, &mut Vec::new())? {
             let low = leaf.low();
             self.next = if low.is_empty() { Next::Done } else { Next::Behind(low.to_vec()) };
         }
@@ -150,13 +153,15 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
     }
 
     /// Copies rows of a page until the batch is full or the permit refused; returns whether it came to
-    /// the end of the page. The scan goes on behind the last permitted key.
+    /// the end of the page. The scan goes on behind the last permitted key; the pages on the left are
+    /// let go with the first one.
     fn copy(
         &mut self,
         leaf: &Page,
         slots: impl Iterator<Item = usize>,
         batch: &mut Batch,
         permit: Permit<'_>,
+        left: &mut Vec<ReadPage<'a, T>>,
     ) -> Result<bool> {
         let (mut last, mut is_end) = (None, true);
         for slot in slots {
@@ -170,6 +175,7 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
                 is_end = false;
                 break;
             }
+            left.clear();
             if !entry.is_ghost() {
                 batch.rows.push((entry.key.to_vec(), self.tree.copy_row(&entry)?));
             }

@@ -1,13 +1,17 @@
 //! A tree against a map, in a pool much smaller than the data.
 
-use paged::log::LogManager;
+use paged::change::{Body, Change};
+use paged::ids::PageNo;
+use paged::log::{Chain, Kind, LogManager, Record};
+use paged::page::PageKind;
 use paged::pool::Pool;
 use paged::tree::{Batch, Bound, Direction};
 use pm::RecordingFiles;
 use std::sync::Arc;
 
 use super::support::{
-    AllSettled, Model, Step, Steps, TestLog, TestPool, assert_same, create, rows, transaction, tree,
+    AllSettled, Model, Step, Steps, TREE, TestLog, TestPool, assert_same, create, rows,
+    transaction, tree,
 };
 use paged::PagedError;
 use paged::ids::Lsn;
@@ -211,6 +215,62 @@ fn what_comes_before_a_refused_key_is_not_missed() {
         assert!(seen.contains(&vec![refused - 1, 1]), "before {refused}");
         assert_eq!(seen.len(), 40 + usize::from(refused));
     }
+}
+
+#[test]
+fn a_scan_passes_many_leaves_without_rows() {
+    let files = RecordingFiles::new();
+    let (_, pool) = create(&files, 512, 64);
+    let (tree, mut chain) = (tree(&pool), transaction(2));
+    for key in 0..200_u8 {
+        tree.insert(&mut chain, &[key, 0], &[1; 100]).unwrap();
+    }
+    let leaves = pool.check().unwrap().pages;
+    for key in 20..80_u8 {
+        tree.delete(&mut chain, &[key, 0]).unwrap();
+        empty_leaf(&pool, &[key, 0]);
+    }
+    assert_eq!(pool.check().unwrap().pages, leaves, "nothing was merged");
+    for refused in [None, Some([80, 0])] {
+        let mut scan = tree.scan(Direction::Forward, Bound::Included(&[10, 0]));
+        let (mut batch, mut seen, mut is_first) = (Batch::default(), Vec::new(), true);
+        loop {
+            let mut permit = |key: Option<&[u8]>| {
+                let is_it = refused.is_some() && key == refused.as_ref().map(|key| &key[..]);
+                !is_it || !std::mem::take(&mut is_first)
+            };
+            scan.next(&mut batch, &mut permit).unwrap();
+            seen.extend(batch.rows.drain(..).map(|(key, _)| key[0]));
+            if batch.refused.take().is_some() {
+                tree.insert(&mut chain, &[50, 0], b"came").unwrap();
+            } else if seen.last() == Some(&199) {
+                break;
+            }
+        }
+        let came = refused.map(|_| 50);
+        let expected: Vec<u8> = (10..20).chain(came).chain(80..200).collect();
+        assert_eq!(seen, expected, "{refused:?}");
+    }
+}
+
+/// Reclaims a ghost, and leaves its leaf as it is even if that is empty.
+fn empty_leaf(pool: &TestPool, key: &[u8]) {
+    let body = Body { tree: TREE, change: Change::Reclaim { key } };
+    let (mut payload, page) = (Vec::new(), leaf_of(pool, key));
+    body.encode(&mut payload);
+    let lsn = pool.log().end();
+    let record = Record { page, payload: &payload, ..Record::bare(Kind::Change) };
+    assert_eq!(pool.log().append(&mut Chain::default(), &record).unwrap(), lsn);
+    assert_eq!(pool.redo(&pool.log().read(lsn).unwrap()).unwrap(), 1);
+}
+
+fn leaf_of(pool: &TestPool, key: &[u8]) -> PageNo {
+    let pages = pool.used_pages().unwrap();
+    let leaf = (1..=pages).map(PageNo).find(|page| {
+        let page = pool.read(*page).unwrap();
+        page.kind() == PageKind::Leaf && page.tree() == TREE && page.find(key).is_ok()
+    });
+    leaf.expect("a leaf has the key")
 }
 
 #[test]
