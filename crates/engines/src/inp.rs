@@ -165,7 +165,7 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
             self.tables.give_back_tuple(tuple);
             return Err(error);
         }
-        self.undo.push(UndoEntry::insert(table, tuple.offset, tuple.image));
+        self.undo.push(UndoEntry::insert(table, tuple.offset, tuple.checksum));
         publish(&mut self.tables, tuple).or_else(|error| redo.state.stop(error))
     }
 

@@ -297,7 +297,7 @@ impl<E: Environment> ShadowStore<E> for InPool<E> {
 
     fn settle_batch(&mut self, dirty: &mut Dirty<E>) -> Result<(), EngineError> {
         let (open, pins) = (dirty.shadow.open(), dirty.shadow.pins());
-        let (made, superseded) = self.batch.settle(&mut self.lane, open, pins)?;
+        let (made, superseded) = self.batch.change_bits(&mut self.lane, open, pins)?;
         self.master.trim(&mut self.lane)?;
         dirty.shadow.look_ahead(&mut self.lane)?;
         if made > 0 {

@@ -125,7 +125,7 @@ impl<E: Environment> UndoTables<E> for InPlace<E> {
         undo.prepare(&mut self.tables.lane, 1)?;
         let tuple = self.tables.write_tuple(table, values)?;
         let memory = &undo.memory;
-        let entry = UndoEntry::insert(table, tuple.offset, tuple.image);
+        let entry = UndoEntry::insert(table, tuple.offset, tuple.checksum);
         undo.log.append(memory, entry, &mut self.tables.lines);
         undo.superseded.lines.flush(memory);
         let tuple = Flushed::lines(memory, &mut self.tables.lines, tuple);
@@ -207,8 +207,8 @@ impl<E: Environment> UndoTables<E> for InPlace<E> {
         undo.prepare(&mut self.tables.lane, 1)?;
         let fields = self.tables.write_fields(table, tuple, changes, Image::After)?;
         let memory = &undo.memory;
-        let image = self.tables.image_of_changes(table, changes);
-        let entry = UndoEntry::statement(table, tuple, &self.tables.fields, image);
+        let checksum = self.tables.checksum_of_changes(table, changes);
+        let entry = UndoEntry::statement(table, tuple, &self.tables.fields, checksum);
         undo.log.append_statement(memory, entry, &mut self.tables.lines);
         undo.superseded.lines.flush(memory);
         let fields = Flushed::lines(memory, &mut self.tables.lines, fields);

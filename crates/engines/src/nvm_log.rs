@@ -95,10 +95,10 @@ impl<E: Environment> InRuns<E> {
         undo: &mut Undo<E::Durable>,
         replacement: Replacement,
     ) -> Durable<Replacement> {
-        let Replacement { table, witness, old, new, image } = replacement;
+        let Replacement { table, witness, old, new, checksums } = replacement;
         let memory = &undo.memory;
         let lines = &mut self.runs.tables.lines;
-        undo.log.append(memory, UndoEntry::replace(table, witness, old, new, image), lines);
+        undo.log.append(memory, UndoEntry::replace(table, witness, old, new, checksums), lines);
         undo.superseded.lines.flush(memory);
         let replacement = Flushed::lines(memory, lines, replacement);
         fence_for(memory, replacement)
@@ -344,7 +344,7 @@ impl<E: Environment> UndoTables<E> for InRuns<E> {
         undo: &mut Undo<E::Durable>,
         work: &UndoWork,
     ) -> Result<RecoveryReport, EngineError> {
-        self.runs.settle_step()?;
+        self.runs.finish_dismantle_step()?;
         let mut freed = Vec::new();
         let undone = self.runs.undo(&work.open, &mut freed)?;
         let mut superseded = self.runs.superseded_by(&work.committed)?;

@@ -180,7 +180,7 @@ impl<B: PageBackend> Directories<B> {
         if let Err(error) = store.write_batch(self) {
             return self.stop(error);
         }
-        self.shadow.settle();
+        self.shadow.reclaim();
         if let Err(error) = store.settle_batch(self) {
             // The batch is durable; what failed is housekeeping on a damaged medium.
             self.stop_after(&error);

@@ -359,14 +359,14 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmCow,
         "the persisted bit of a new object is not set",
         How::NoStore,
-        code("storage/src/shadow/batch.rs", "settle", "mark_persisted"),
+        code("storage/src/shadow/batch.rs", "change_bits", "mark_persisted"),
     ),
     fault(
         "nvm-cow/bit-not-cleared",
         EngineKind::NvmCow,
         "the persisted bit of a superseded object is not cleared",
         How::NoStore,
-        code("engines/src/nvm_cow.rs", "settle_batch", "batch.settle"),
+        code("engines/src/nvm_cow.rs", "settle_batch", "batch.change_bits"),
     ),
     fault(
         "nvm-cow/extent-not-flushed",
@@ -485,7 +485,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvmLog,
         "freezing does not flush the bits of what the last transaction superseded",
         How::NoFlush,
-        code("engines/src/nvm_log/room.rs", "put_off_work", "superseded.settle"),
+        code("engines/src/nvm_log/room.rs", "put_off_work", "superseded.clear_all"),
     ),
     fault(
         "nvm-log/new-run-not-written",

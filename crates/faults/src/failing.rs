@@ -361,7 +361,7 @@ impl<P: Place> At<'_, P> {
 
     /// Checks after an error that the database holds one of these, whether it goes on or is opened
     /// again.
-    fn settle(&mut self, error: &Error, possible: Vec<Model>) -> Result<(), String> {
+    fn check_after_error(&mut self, error: &Error, possible: Vec<Model>) -> Result<(), String> {
         self.failed();
         match contents(self.db()) {
             Ok(found) if possible.contains(&found) => self.model = found,
@@ -387,11 +387,11 @@ impl<P: Place> At<'_, P> {
         match (ended, refused) {
             (Ended::Committed, refused) => {
                 self.acknowledge(after.clone());
-                refused.map_or(Ok(()), |error| self.settle(&error, vec![after]))
+                refused.map_or(Ok(()), |error| self.check_after_error(&error, vec![after]))
             }
             (Ended::Aborted, None) => Ok(()),
-            (Ended::Aborted, Some(error)) => self.settle(&error, vec![before]),
-            (Ended::CommitFailed(error), _) => self.settle(&error, vec![before, after]),
+            (Ended::Aborted, Some(error)) => self.check_after_error(&error, vec![before]),
+            (Ended::CommitFailed(error), _) => self.check_after_error(&error, vec![before, after]),
             (Ended::AbortFailed(error), _) => {
                 self.failed();
                 self.reopen().map_err(|what| format!("after `{error}`, {what}"))
@@ -410,7 +410,7 @@ impl<P: Place> At<'_, P> {
     fn tend(&mut self, act: fn(&Database<P::World>) -> Result<(), Error>) -> Result<(), String> {
         match act(self.db()) {
             Ok(()) => Ok(()),
-            Err(error) => self.settle(&error, vec![self.model.clone()]),
+            Err(error) => self.check_after_error(&error, vec![self.model.clone()]),
         }
     }
 

@@ -129,14 +129,14 @@ impl<M: Memory> Heap<M> {
             return Err(Bad::Damaged { what: "heap high-water mark", at: HIGH_WATER.get() }.into());
         }
         let heap = Self::assemble(memory, &superblock, high_water);
-        heap.settle()?;
+        heap.make_durable()?;
         Ok(heap)
     }
 
     /// A killed process may have stored what is not durable. What the heap goes by from now on
     /// becomes so, before anything is made that needs it: the mark, names, blocks of lanes, tags of
     /// chunks that were just taken, mini-transactions.
-    fn settle(&self) -> Result<(), HeapError> {
+    fn make_durable(&self) -> Result<(), HeapError> {
         let (memory, high_water) = (&self.0.memory, self.supply().high_water);
         memory.flush_word(HIGH_WATER);
         for index in 0..self.0.names {

@@ -123,7 +123,7 @@ impl<M: Memory> Lane<M> {
 
     /// Makes all words of the mini-transaction change together, durably, with two fences. `lines`
     /// have been written and become durable before. The caller must fence once more, such as by
-    /// [`Self::settle`], before one of these words changes in another way, and before another
+    /// [`Self::fence_flushed`], before one of these words changes in another way, and before another
     /// thread gets the lane: that one's fences do not cover what this one has flushed.
     #[track_caller]
     pub fn mini_commit(&mut self, lines: &mut LineSet) {
@@ -138,27 +138,27 @@ impl<M: Memory> Lane<M> {
     /// Fences, if a mini-transaction or [`Self::flushed`] has left something to the next fence.
     #[inline]
     #[track_caller]
-    pub fn settle(&mut self) {
+    pub fn fence_flushed(&mut self) {
         if std::mem::take(&mut self.unfenced) {
             self.memory().fence();
         }
     }
 
-    /// Acts as [`Self::settle`], where another thread may have committed the last mini-transaction
+    /// Acts as [`Self::fence_flushed`], where another thread may have committed the last mini-transaction
     /// and flushed its end: this one's fence does not cover that.
     pub(crate) fn end_mini(&mut self) {
         if self.unfenced {
             self.memory().flush_word(Off::<u64>::new(self.area.start + MINI_LOG_AT));
-            self.settle();
+            self.fence_flushed();
         }
     }
 
-    /// Says that something has been flushed which [`Self::settle`] is to fence.
+    /// Says that something has been flushed which [`Self::fence_flushed`] is to fence.
     pub fn flushed(&mut self) {
         self.unfenced = M::DURABLE;
     }
 
-    /// Says that the caller has fenced, so that nothing is left to [`Self::settle`].
+    /// Says that the caller has fenced, so that nothing is left to [`Self::fence_flushed`].
     #[inline]
     pub fn fenced(&mut self) {
         self.unfenced = false;

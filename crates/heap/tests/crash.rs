@@ -306,7 +306,7 @@ fn mini_story_beside(steps: u64) -> (Trace, u64) {
     for step in 1..=steps {
         let current: u64 = memory.read(Off::new(area + WORDS * 64)).unwrap();
         mini_steps(&mut lane, area, step..=step, Some(current).filter(|at| *at != 0));
-        lane.settle();
+        lane.fence_flushed();
         let old = heap.root(BESIDE).unwrap();
         let beside = lane.allocate(LINES_OF_WORK * 64, Purpose::Table).unwrap();
         lane.mark_persisted(beside, &mut lines);

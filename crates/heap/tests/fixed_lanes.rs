@@ -48,7 +48,7 @@ fn work(
             if random.random_bool(0.3) {
                 lane.mini_persist(at).unwrap();
                 lane.mini_commit(&mut lines);
-                lane.settle();
+                lane.fence_flushed();
             } else {
                 lane.mark_persisted(at, &mut lines);
                 lines.flush(lane.memory());

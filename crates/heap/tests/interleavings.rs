@@ -313,7 +313,7 @@ fn a_chunk_goes_from_one_lane_to_another() {
             first.mini_free(all[4]).unwrap();
             first.mini_free(all[5]).unwrap();
             first.mini_commit(&mut LineSet::new());
-            first.settle();
+            first.fence_flushed();
         });
         scope.spawn(move || {
             for stamp in 20..23 {

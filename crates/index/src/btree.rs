@@ -300,7 +300,12 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
     ///
     /// # Errors
     /// A damaged node.
-    pub fn settle<M: Memory>(&self, memory: &M, key: &K, lines: &mut LineSet) -> Result<(), Bad> {
+    pub fn add_leaf_lines<M: Memory>(
+        &self,
+        memory: &M,
+        key: &K,
+        lines: &mut LineSet,
+    ) -> Result<(), Bad> {
         let leaf = self.descend(memory, |node| self.child_for(node, key, false), |_, _, _| {})?;
         lines.add(self.shape.range(leaf));
         Ok(())

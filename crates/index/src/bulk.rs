@@ -129,7 +129,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
             return Err(bad);
         }
         lane.mini_commit(&mut LineSet::new());
-        lane.settle();
+        lane.fence_flushed();
         Ok(())
     }
 

@@ -114,7 +114,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         let merged = self.try_merge(lane, key, fill, &mut lines);
         if matches!(merged, Ok(true)) {
             lane.mini_commit(&mut lines);
-            lane.settle();
+            lane.fence_flushed();
         } else {
             self.abandon(lane);
         }

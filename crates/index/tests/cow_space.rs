@@ -84,7 +84,7 @@ impl<B: PageBackend> Story<B> {
         pages.write_back().unwrap();
         let number = pages.number() - 1;
         pages.made_durable(number);
-        pages.settle(&[]);
+        pages.reclaim(&[]);
         pages.look_ahead(AHEAD, room).unwrap();
     }
 }

@@ -296,7 +296,7 @@ impl<B: Store> Test<B> {
         self.pages.write_back().unwrap();
         self.durable = self.pages.number() - 1;
         self.pages.made_durable(self.durable);
-        self.pages.settle(&self.pins());
+        self.pages.reclaim(&self.pins());
     }
 
     /// Every page below the mark is reachable from the current directory, or known to be unused;
@@ -447,7 +447,7 @@ fn ascending_keys_fill_their_leaves() {
         assert!(shape.insert(pages, buffers, &mut open.0, &key, &key).unwrap());
         test.pages.commit(&[]);
         test.pages.made_durable(test.pages.number() - 1);
-        test.pages.settle(&[]);
+        test.pages.reclaim(&[]);
     }
     let mut pages = 0;
     let count = |_| {

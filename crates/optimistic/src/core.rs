@@ -80,7 +80,7 @@ impl Shared {
     /// Takes the lock. What was acknowledged too early is done now.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Core>, EngineError> {
         let mut core = self.locked();
-        core.settle()?;
+        core.finish_late()?;
         Ok(core)
     }
 
@@ -109,7 +109,7 @@ impl Shared {
 }
 
 impl Core {
-    fn settle(&mut self) -> Result<(), EngineError> {
+    fn finish_late(&mut self) -> Result<(), EngineError> {
         if self.late.is_empty() {
             return Ok(());
         }

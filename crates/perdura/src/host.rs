@@ -189,9 +189,9 @@ pub(crate) fn mark_open(
     let next = epoch.next();
     let error = paired.error();
     if paired.pairing.was_cut_off() {
-        pool.settle()?;
+        pool.rewrite_header()?;
     }
-    paired.pairing.settle().map_err(&error)?;
+    paired.pairing.rewrite().map_err(&error)?;
     paired.sync(pool)?;
     began.set(true);
     paired.pairing.begin(epoch, next).map_err(&error)?;

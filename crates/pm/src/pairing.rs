@@ -175,7 +175,7 @@ impl<F: Files> Pairing<F> {
     }
 
     /// Returns whether an opening was cut off, so that the pool's header is to be settled before
-    /// [`Pairing::settle`] (step 1).
+    /// [`Pairing::rewrite`] (step 1).
     pub fn was_cut_off(&self) -> bool {
         self.counts.epoch != self.counts.next
     }
@@ -185,7 +185,7 @@ impl<F: Files> Pairing<F> {
     /// # Errors
     /// The medium failed.
     #[track_caller]
-    pub fn settle(&self) -> io::Result<()> {
+    pub fn rewrite(&self) -> io::Result<()> {
         // A sync alone is not enough: after one that failed the kernel takes it for written.
         self.file.write_at(COPIES[self.copy], self.counts.as_bytes())?;
         self.file.sync()

@@ -15,7 +15,7 @@ impl<E: Environment> InRuns<E> {
         self.runs.tables.tidy_indexes()?;
         let grown = self.runs.memtable_use().0.saturating_sub(self.committed_use.0);
         if self.runs.is_full() && grown > 0 {
-            undo.superseded.settle(&mut self.runs.tables.lane, &undo.memory)?;
+            undo.superseded.clear_all(&mut self.runs.tables.lane, &undo.memory)?;
             if self.runs.freeze(&undo.log.end([0, 0]))? {
                 undo.log.ended();
                 undo.superseded.release(&mut self.runs.tables.lane);

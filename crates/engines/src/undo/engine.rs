@@ -197,7 +197,7 @@ impl<E: Environment, T: UndoTables<E>> Engine for UndoEngine<E, T> {
         undo.usable()?;
         if undo.log.is_empty() {
             // An operation that failed may have split a leaf.
-            tables.common().lane.settle();
+            tables.common().lane.fence_flushed();
             self.savepoints.forget();
             return Ok((self.durable(), true));
         }
@@ -224,7 +224,7 @@ impl<E: Environment, T: UndoTables<E>> Engine for UndoEngine<E, T> {
         let Self { undo, tables, .. } = self;
         undo.usable()?;
         if undo.log.is_empty() {
-            tables.common().lane.settle();
+            tables.common().lane.fence_flushed();
             self.savepoints.forget();
             tables.forget();
             return Ok(());
@@ -305,7 +305,7 @@ impl<E: Environment, T: UndoTables<E>> Engine for UndoEngine<E, T> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         let Self { undo, tables, .. } = self;
-        undo.superseded.settle(&mut tables.common().lane, &undo.memory)?;
+        undo.superseded.clear_all(&mut tables.common().lane, &undo.memory)?;
         tables.close(undo)
     }
 

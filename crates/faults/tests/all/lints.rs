@@ -121,12 +121,12 @@ fn nvm_cow() {
             (
                 "engines/src/nvm_cow.rs",
                 "settle_batch",
-                "self.batch.settle(",
+                "self.batch.change_bits(",
                 "bits of what the batch has superseded, as of what it has made",
             ),
             (
                 "storage/src/shadow/batch.rs",
-                "settle",
+                "change_bits",
                 "lane.mark_persisted(*object, lines)",
                 "bits of a batch's objects are flushed with the next batch: until its master \
                  record moves, the durable one's list has them, and opening does it once more",

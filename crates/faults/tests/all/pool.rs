@@ -323,7 +323,8 @@ fn around_the_work(engine: EngineKind, flushes: &[Explained], fences: &[Explaine
 const UNDO_LOG_ZEROS: Explained = ("undo_log.rs", "create", "flush", ZEROS);
 const UNDO_LOG_SEGMENT: Explained = ("undo_log.rs", "create", "add_segment", SETTLED_AGAIN);
 const UNDO_LOG_FENCE: Explained = ("undo_log.rs", "create", "fence", SETTLED_AGAIN);
-const NVM_LOG_SETTLES: Explained = ("undo/engine.rs", "close", "superseded.settle", OPENING_CLEARS);
+const NVM_LOG_SETTLES: Explained =
+    ("undo/engine.rs", "close", "superseded.clear_all", OPENING_CLEARS);
 const SAYS_SO: &str = "that nothing is left to do; without that opening does what is left again";
 
 #[test]

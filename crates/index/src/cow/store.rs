@@ -262,14 +262,14 @@ impl<B: PageBackend> Pages<B> {
     }
 
     /// The directory of transaction `durable` is durable, and so are the pages that it and the ones
-    /// before it have made. Comes before [`Self::unpin`] and [`Self::settle`] of the same batch: of
+    /// before it have made. Comes before [`Self::unpin`] and [`Self::reclaim`] of the same batch: of
     /// what has been written back there is nothing left to forget.
     pub fn made_durable(&mut self, durable: u64) {
         self.durable = durable;
     }
 
     /// Frees what only directories lead to that are older than the durable one.
-    pub fn settle(&mut self, pins: &[u64]) {
+    pub fn reclaim(&mut self, pins: &[u64]) {
         let durable = self.durable;
         while let Some(old) = self.waiting.front().copied().filter(|old| old.at <= durable) {
             self.waiting.pop_front();

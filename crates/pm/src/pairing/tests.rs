@@ -69,7 +69,7 @@ impl Both {
         let settled = self.pool.stop();
         let header_before = self.pool.contents();
         self.files.start();
-        pairing.settle().unwrap();
+        pairing.rewrite().unwrap();
         pairing.begin(header.epoch, next).unwrap();
         let begun = self.files.stop();
         let files_between = self.files.image();
@@ -219,7 +219,7 @@ fn a_power_cut_after_a_kill_leaves_a_pair() {
         let next = header.epoch.next();
         let mut pairing = Pairing::open(&both.files).unwrap().unwrap();
         if which == 1 {
-            pairing.settle().unwrap();
+            pairing.rewrite().unwrap();
             pairing.begin(header.epoch, next).unwrap();
             header.epoch = next;
             header.sequence += 1;
@@ -229,7 +229,7 @@ fn a_power_cut_after_a_kill_leaves_a_pair() {
         both.files.start();
         both.files.fail_after(Some(calls));
         let killed = match which {
-            0 => pairing.settle().and_then(|()| pairing.begin(header.epoch, next)),
+            0 => pairing.rewrite().and_then(|()| pairing.begin(header.epoch, next)),
             _ => pairing.finish(),
         };
         both.files.fail_after(None);
@@ -237,7 +237,7 @@ fn a_power_cut_after_a_kill_leaves_a_pair() {
         // The next opening, in the same trace.
         let mut pairing = Pairing::open(&both.files).unwrap().unwrap();
         pairing.check(header.uuid, header.epoch).unwrap();
-        pairing.settle().unwrap();
+        pairing.rewrite().unwrap();
         pairing.begin(header.epoch, header.epoch.next()).unwrap();
         each_disk_state(&both.files.stop(), &mut |image| {
             assert_eq!(opens(image, &header_in(&pool)), Ok(()), "{which}, {calls} calls");

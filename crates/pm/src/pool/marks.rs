@@ -49,7 +49,7 @@ impl Pool {
     ///
     /// # Errors
     /// The medium failed.
-    pub fn settle(&self) -> Result<(), PoolError> {
+    pub fn rewrite_header(&self) -> Result<(), PoolError> {
         let mut header = self.0.header.lock().unwrap_or_else(PoisonError::into_inner);
         header.sequence += 1;
         header.write_first(self);

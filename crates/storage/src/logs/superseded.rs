@@ -93,7 +93,7 @@ impl Superseded {
     /// # Errors
     /// As [`Self::clear`].
     #[track_caller]
-    pub fn settle<M: Memory>(&mut self, lane: &mut Lane<M>, memory: &M) -> Result<(), Bad> {
+    pub fn clear_all<M: Memory>(&mut self, lane: &mut Lane<M>, memory: &M) -> Result<(), Bad> {
         if self.to_clear.is_empty() && self.to_release.is_empty() && self.lines.is_empty() {
             return Ok(());
         }

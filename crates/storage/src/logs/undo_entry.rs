@@ -70,10 +70,10 @@ impl UndoEntry {
         }
     }
 
-    /// The entry for the insert of a tuple whose words have the checksum `image`.
-    pub fn insert(table: u16, tuple: u64, image: u32) -> Self {
+    /// The entry for the insert of a tuple whose words have this checksum.
+    pub fn insert(table: u16, tuple: u64, checksum: u32) -> Self {
         let mut entry = Self::new(UndoKind::Insert, table, tuple);
-        entry.fields[0][0] = u64::from(image);
+        entry.fields[0][0] = u64::from(checksum);
         entry
     }
 
@@ -83,11 +83,11 @@ impl UndoEntry {
     }
 
     /// The entry for the replacement of what a MemTable says of a key, which was `old` and will be
-    /// `new`; zero is nothing. `witness` is an entry that has the key, `image` the checksums of what
+    /// `new`; zero is nothing. `witness` is an entry that has the key, `checksums` those of what
     /// the operation wrote.
-    pub fn replace(table: u16, witness: u64, old: u64, new: u64, image: u64) -> Self {
+    pub fn replace(table: u16, witness: u64, old: u64, new: u64, checksums: u64) -> Self {
         let mut entry = Self::new(UndoKind::Replace, table, witness);
-        entry.fields = [[old, new], [image, 0]];
+        entry.fields = [[old, new], [checksums, 0]];
         entry
     }
 
@@ -104,11 +104,11 @@ impl UndoEntry {
     }
 
     /// The entry for the update of at most [`FIELDS_PER_ENTRY`] fields as a transaction of its own,
-    /// for [`crate::UndoLog::append_statement`]. `image` is the checksum of what the new words lead to.
-    pub fn statement(table: u16, tuple: u64, fields: &[NewField], image: u32) -> Self {
+    /// for [`crate::UndoLog::append_statement`]. `checksum` is the checksum of what the new words lead to.
+    pub fn statement(table: u16, tuple: u64, fields: &[NewField], checksum: u32) -> Self {
         let mut entry = Self::update(table, tuple, fields, false);
         entry.count |= STATEMENT;
-        entry.sequence = image;
+        entry.sequence = checksum;
         entry
     }
 
@@ -130,7 +130,7 @@ impl UndoEntry {
     }
 
     /// The checksum of an inserted tuple's words.
-    pub fn image(&self) -> u32 {
+    pub fn tuple_checksum(&self) -> u32 {
         self.fields[0][0] as u32
     }
 
@@ -140,7 +140,7 @@ impl UndoEntry {
     }
 
     /// The checksums of what a replacement wrote.
-    pub fn replacement_image(&self) -> u64 {
+    pub fn replacement_checksums(&self) -> u64 {
         self.fields[1][0]
     }
 
@@ -154,7 +154,7 @@ impl UndoEntry {
     }
 
     /// The checksum of what the new words of a statement lead to.
-    pub fn statement_image(&self) -> u32 {
+    pub fn statement_checksum(&self) -> u32 {
         self.sequence
     }
 

@@ -175,7 +175,7 @@ impl Coalescing {
     /// The tuple's next older entry; returns the columns that are to be taken from it.
     #[inline]
     pub fn add(&mut self, change: &Change) -> ColumnSet {
-        if self.is_settled() {
+        if self.is_complete() {
             return ColumnSet::EMPTY;
         }
         let taken = match change {
@@ -198,7 +198,7 @@ impl Coalescing {
 
     /// Returns whether no older entry is needed.
     #[inline]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.found.is_some() && self.missing.is_empty()
     }
 
@@ -248,9 +248,9 @@ mod tests {
         let mut tuple = Coalescing::new(ColumnSet::first(4));
         assert_eq!(tuple.add(&partial(&[1])), set(&[1]));
         assert_eq!(tuple.add(&partial(&[1, 2])), set(&[2]));
-        assert!(!tuple.is_settled() && tuple.finish() == Err(NoWhole));
+        assert!(!tuple.is_complete() && tuple.finish() == Err(NoWhole));
         assert_eq!(tuple.add(&Change::Whole), set(&[0, 3]));
-        assert!(tuple.is_settled() && tuple.finish() == Ok(true));
+        assert!(tuple.is_complete() && tuple.finish() == Ok(true));
         // What lies below is hidden.
         assert_eq!(tuple.add(&Change::Tombstone), ColumnSet::EMPTY);
         assert_eq!(tuple.finish(), Ok(true));
@@ -260,12 +260,12 @@ mod tests {
     fn the_search_ends_when_the_columns_asked_for_are_there() {
         let mut tuple = Coalescing::new(set(&[2]));
         assert_eq!(tuple.add(&partial(&[0, 2])), set(&[2]));
-        assert!(tuple.is_settled() && tuple.finish() == Ok(true));
+        assert!(tuple.is_complete() && tuple.finish() == Ok(true));
         // Nothing asked for: the newest entry tells whether there is a tuple.
         let mut tuple = Coalescing::new(ColumnSet::EMPTY);
-        assert!(!tuple.is_settled());
+        assert!(!tuple.is_complete());
         tuple.add(&partial(&[0]));
-        assert!(tuple.is_settled() && tuple.finish() == Ok(true));
+        assert!(tuple.is_complete() && tuple.finish() == Ok(true));
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         let mut tuple = Coalescing::new(ColumnSet::first(4));
         assert_eq!(tuple.finish(), Ok(false), "no run has it");
         tuple.add(&Change::Tombstone);
-        assert!(tuple.is_settled() && tuple.finish() == Ok(false));
+        assert!(tuple.is_complete() && tuple.finish() == Ok(false));
         tuple.add(&Change::Whole);
         assert_eq!(tuple.finish(), Ok(false));
     }
@@ -300,7 +300,7 @@ mod tests {
                 let mut one = Coalescing::new(ColumnSet::first(3));
                 assert_eq!(one.add(&both), taken, "{newer:?} over {older:?}");
                 assert_eq!(one.finish(), two.finish(), "{newer:?} over {older:?}");
-                assert_eq!(one.is_settled(), two.is_settled());
+                assert_eq!(one.is_complete(), two.is_complete());
             }
         }
     }

@@ -162,7 +162,7 @@ impl<'a> Assembly<'a> {
         }
         let State::Parts(coalescing) = &mut self.state else { return Ok(true) };
         let taken = coalescing.add(&entry.change()?);
-        let settled = coalescing.is_settled();
+        let settled = coalescing.is_complete();
         for column in taken.iter() {
             let field = entry.take(self.layout, column, self.row)?;
             self.row.by_column[usize::from(column)] = field;

@@ -45,7 +45,7 @@ pub struct Replacement {
     /// The word that it will have; zero is nothing.
     pub new: u64,
     /// Checksums of the new entry and of its keys in the secondary indexes.
-    pub image: u64,
+    pub checksums: u64,
 }
 
 /// The way in which an update is done.
@@ -112,16 +112,22 @@ impl<M: Memory> Runs<M> {
             _ => 0,
         };
         let new = Entry::Whole(offset).word();
-        let mut image = [crc32c::crc32c(self.tables.words.as_bytes()), 0];
+        let mut checksums = [crc32c::crc32c(self.tables.words.as_bytes()), 0];
         self.prepare_primary(table, old, new)?;
         for index in 0..self.layout(table).secondary.len() {
             let (layout, words) = (self.layout(table), &self.tables.words);
             let key = key_of_words(self.memory(), layout, &layout.secondary[index], |column| {
                 Ok(words[usize::from(column)])
             })?;
-            self.prepare_secondary(table, index, &key, &mut image[1])?;
+            self.prepare_secondary(table, index, &key, &mut checksums[1])?;
         }
-        Ok(Replacement { table: table as u16, witness: new, old, new, image: joined(image) })
+        Ok(Replacement {
+            table: table as u16,
+            witness: new,
+            old,
+            new,
+            checksums: joined(checksums),
+        })
     }
 
     /// First half of an update, which is not empty, of the tuple that [`Self::find`] found.
@@ -262,12 +268,18 @@ impl<M: Memory> Runs<M> {
         base.lane.memory().copy(Off::new(slot), bytes);
         base.lines.add(Range::new(slot, bytes.len() as u64));
         let new = if whole { Entry::Whole(slot) } else { Entry::Partial(slot) }.word();
-        let mut image = [crc32c::crc32c(bytes), 0];
+        let mut checksums = [crc32c::crc32c(bytes), 0];
         self.prepare_primary(table, old, new)?;
         if indexed {
-            self.prepare_moves(table, found, changes, &mut image[1])?;
+            self.prepare_moves(table, found, changes, &mut checksums[1])?;
         }
-        Ok(Replacement { table: table as u16, witness: new, old, new, image: joined(image) })
+        Ok(Replacement {
+            table: table as u16,
+            witness: new,
+            old,
+            new,
+            checksums: joined(checksums),
+        })
     }
 
     /// Prepares what an update of indexed columns changes in the secondary indexes.
@@ -277,7 +289,7 @@ impl<M: Memory> Runs<M> {
         table: usize,
         found: Found,
         changes: &[(u16, Value<'_>)],
-        image: &mut u32,
+        checksum: &mut u32,
     ) -> Result<(), StorageError> {
         let mut words = std::mem::take(&mut self.old_words);
         let wanted = indexed_columns(self.layout(table));
@@ -296,7 +308,7 @@ impl<M: Memory> Runs<M> {
                 Ok(words[usize::from(at)])
             })?;
             if old != new {
-                self.prepare_secondary(table, index, &new, image)?;
+                self.prepare_secondary(table, index, &new, checksum)?;
                 self.tables.outdated.push((index as u16 + 1, old));
             }
         }
@@ -352,7 +364,7 @@ impl<M: Memory> Runs<M> {
                 self.tables.outdated.push((index as u16 + 1, key));
             }
         }
-        Ok(Replacement { table: table as u16, witness: found.value, old, new, image: 0 })
+        Ok(Replacement { table: table as u16, witness: found.value, old, new, checksums: 0 })
     }
 
     /// Prepares a place in the MemTable's tree if it has nothing for the key of the operation.
@@ -376,9 +388,9 @@ impl<M: Memory> Runs<M> {
         table: usize,
         index: usize,
         key: &TableKey,
-        image: &mut u32,
+        checksum: &mut u32,
     ) -> Result<(), StorageError> {
-        *image = add_key(*image, key);
+        *checksum = add_key(*checksum, key);
         self.prepare(table, index + 1, key, SECONDARY)
     }
 
@@ -390,7 +402,7 @@ impl<M: Memory> Runs<M> {
         key: &TableKey,
         value: u64,
     ) -> Result<(), StorageError> {
-        self.tables.settle_removals(table as u16, None);
+        self.tables.fence_removals(table as u16, None);
         let base = &mut self.tables;
         let table = &mut base.tables[table];
         let tree = &mut table.indexes[index];
@@ -489,11 +501,11 @@ pub(crate) fn indexed_columns(layout: &TableLayout) -> ColumnSet {
 }
 
 /// Adds a key to a checksum.
-pub(crate) fn add_key(image: u32, key: &TableKey) -> u32 {
+pub(crate) fn add_key(checksum: u32, key: &TableKey) -> u32 {
     match key {
-        TableKey::Narrow(key) => crc32c::crc32c_append(image, &key.to_le_bytes()),
-        TableKey::Wide(key) => crc32c::crc32c_append(image, key.as_bytes()),
-        TableKey::Long(key) => crc32c::crc32c_append(image, key.as_bytes()),
+        TableKey::Narrow(key) => crc32c::crc32c_append(checksum, &key.to_le_bytes()),
+        TableKey::Wide(key) => crc32c::crc32c_append(checksum, key.as_bytes()),
+        TableKey::Long(key) => crc32c::crc32c_append(checksum, key.as_bytes()),
     }
 }
 

@@ -45,7 +45,7 @@ impl<M: Memory> Runs<M> {
             let lane = &mut self.tables.lane;
             lane.mini_store(word_at(self.directory, DISMANTLING), 0);
             lane.mini_commit(&mut LineSet::new());
-            lane.settle();
+            lane.fence_flushed();
             return Ok(1);
         };
         let mut run = Run::open(self.memory(), &self.tables.tables, input, 0)?;
@@ -68,7 +68,7 @@ impl<M: Memory> Runs<M> {
         }
         lane.mini_free(input)?;
         lane.mini_commit(&mut LineSet::new());
-        lane.settle();
+        lane.fence_flushed();
         Ok(1)
     }
 

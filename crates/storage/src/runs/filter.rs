@@ -191,7 +191,7 @@ impl<M: Memory> Runs<M> {
             }
         }
         // The record says nothing of the pieces, so they are durable before it.
-        lane.settle();
+        lane.fence_flushed();
         lane.mini_commit(&mut lines);
         let filter = Filter {
             list,

@@ -104,7 +104,7 @@ impl<M: Memory> Runs<M> {
             by_form!(key, key => tree_mut(tree, key).replace_if(memory, key, new, old, lines))?;
         }
         let mut slots = Vec::new();
-        if self.is_whole(table, new, undo.replacement_image() as u32)? {
+        if self.is_whole(table, new, undo.replacement_checksums() as u32)? {
             owned_apart(self.memory(), self.layout(table), new, old, |slot, _| slots.push(slot))?;
         } else {
             slots.extend(Entry::decode(new)?.slot());
@@ -117,10 +117,10 @@ impl<M: Memory> Runs<M> {
     }
 
     /// Returns whether an entry's own words have this checksum.
-    fn is_whole(&self, table: usize, word: u64, image: u32) -> Result<bool, Bad> {
+    fn is_whole(&self, table: usize, word: u64, checksum: u32) -> Result<bool, Bad> {
         let layout = self.layout(table);
         let fields = Fields::of(self.memory(), layout, Entry::decode(word)?);
-        Ok(fields.is_ok_and(|fields| fields.checksum(layout) == image))
+        Ok(fields.is_ok_and(|fields| fields.checksum(layout) == checksum))
     }
 
     /// The entries of a secondary index that lead to a primary key.

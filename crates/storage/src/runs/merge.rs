@@ -331,7 +331,7 @@ impl<M: Memory> Runs<M> {
         lane.mini_store(word_at(self.directory, BUILDING), 0);
         lane.mini_store(word_at(self.directory, DISMANTLING), at);
         lane.mini_commit(&mut LineSet::new());
-        lane.settle();
+        lane.fence_flushed();
         Ok(())
     }
 }

@@ -189,7 +189,7 @@ impl<M: Memory> Runs<M> {
         while let Some(Found { source, value }) = found {
             last = value;
             take_words(self.memory(), layout, value, &mut tuple, words)?;
-            if tuple.is_settled() {
+            if tuple.is_complete() {
                 break;
             }
             found = self.newest(table, key, source + 1)?;

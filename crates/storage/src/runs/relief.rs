@@ -155,7 +155,7 @@ impl<M: Memory> Runs<M> {
             }
             self.count_step(done);
         }
-        self.tables.lane.settle();
+        self.tables.lane.fence_flushed();
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl<M: Memory> Runs<M> {
             return Err(Bad::Damaged { what: "entry of a run", at: value }.into());
         }
         lane.mini_commit(&mut LineSet::new());
-        lane.settle();
+        lane.fence_flushed();
         Ok(full_is_none(tree.compact(lane, key))?)
     }
 
@@ -271,7 +271,7 @@ impl<M: Memory> Runs<M> {
                 lane.mini_free(slot).inspect_err(|_| lane.mini_cancel())?;
             }
             lane.mini_commit(&mut LineSet::new());
-            lane.settle();
+            lane.fence_flushed();
         }
         Ok(())
     }
@@ -371,7 +371,7 @@ impl<M: Memory> Runs<M> {
             lane.mini_free(object).inspect_err(|_| lane.mini_cancel())?;
         }
         lane.mini_commit(&mut LineSet::new());
-        lane.settle();
+        lane.fence_flushed();
         Ok(1)
     }
 

@@ -225,14 +225,14 @@ impl<M: Memory> Runs<M> {
     ) -> Result<Option<(TableKey, Vec<(Option<TableKey>, Option<TableKey>)>)>, StorageError> {
         let (memory, layout) = (self.memory(), self.layout(table));
         let (old, new) = entry.replaced();
-        let image = entry.replacement_image();
+        let checksums = entry.replacement_checksums();
         let mut found = [0u32; 2];
         if new != 0 && new != crate::runs::entry::TOMBSTONE {
             let Ok(fields) = Fields::of(memory, layout, Entry::decode(new)?) else {
                 return Ok(None);
             };
             found[0] = fields.checksum(layout);
-            if found[0] != image as u32 {
+            if found[0] != checksums as u32 {
                 return Ok(None);
             }
         }
@@ -259,7 +259,7 @@ impl<M: Memory> Runs<M> {
             }
         }
         let unchanged = new == crate::runs::entry::TOMBSTONE || new == 0;
-        Ok((unchanged || joined(found) == image).then_some((key, moves)))
+        Ok((unchanged || joined(found) == checksums).then_some((key, moves)))
     }
 
     /// The keys in the secondary indexes of the tuple of which the MemTable says `newest`.
@@ -281,7 +281,7 @@ impl<M: Memory> Runs<M> {
             let mut tuple = Coalescing::new(wanted);
             take_words(self.memory(), layout, newest, &mut tuple, &mut words)?;
             let mut from = 1;
-            while !tuple.is_settled() {
+            while !tuple.is_complete() {
                 let Some(Found { source, value }) = self.newest(table, key, from)? else { break };
                 take_words(self.memory(), layout, value, &mut tuple, &mut words)?;
                 from = source + 1;

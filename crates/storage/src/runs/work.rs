@@ -83,7 +83,7 @@ impl<M: Memory> Runs<M> {
         if self.pace.awake && grown > 0 {
             self.work_off(grown)?;
         }
-        self.tables.lane.settle();
+        self.tables.lane.fence_flushed();
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl<M: Memory> Runs<M> {
             }
             done += entries * ENTRY_BYTES;
         }
-        self.tables.lane.settle();
+        self.tables.lane.fence_flushed();
         Ok(self.waiting_bytes())
     }
 
@@ -242,7 +242,7 @@ impl<M: Memory> Runs<M> {
     ///
     /// # Errors
     /// Damage.
-    pub fn settle_step(&mut self) -> Result<(), StorageError> {
+    pub fn finish_dismantle_step(&mut self) -> Result<(), StorageError> {
         if let Some(result) = self.dismantling()? {
             self.dismantle_step(result)?;
         }

@@ -138,7 +138,7 @@ impl ObjectBatch {
     /// # Errors
     /// Damage.
     #[track_caller]
-    pub fn settle<M: Memory>(
+    pub fn change_bits<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,
         open: u64,
@@ -220,7 +220,7 @@ mod tests {
             assert!(batch.new.capacity() >= 40_000);
             if commit {
                 batch.commit(&mut lane, 1, &[]);
-                batch.settle(&mut lane, 2, &[]).unwrap();
+                batch.change_bits(&mut lane, 2, &[]).unwrap();
             } else {
                 batch.abort(&mut lane);
             }
@@ -248,7 +248,7 @@ mod tests {
             (0..40_000).any(|_| lane.allocate(8, Purpose::Table).unwrap() == old)
         };
         assert!(!is_given_out(&mut lane), "before the next batch");
-        batch.settle(&mut lane, 1, &[]).unwrap();
+        batch.change_bits(&mut lane, 1, &[]).unwrap();
         assert!(is_given_out(&mut lane), "after it");
         assert_eq!(done, (1, true));
     }
@@ -259,13 +259,13 @@ mod tests {
         let pins = [1];
         let mut current = make(&mut batch, &mut lane, 1, 1);
         batch.commit(&mut lane, 1, &pins);
-        batch.settle(&mut lane, 2, &pins).unwrap();
+        batch.change_bits(&mut lane, 2, &pins).unwrap();
         let first = current;
         for number in 2..200 {
             let next = make(&mut batch, &mut lane, 1, number);
             batch.replaced(current);
             batch.commit(&mut lane, number, &pins);
-            batch.settle(&mut lane, number + 1, &pins).unwrap();
+            batch.change_bits(&mut lane, number + 1, &pins).unwrap();
             current = next;
             assert!(batch.held.len() <= 1, "{} copies of one object", batch.held.len());
         }

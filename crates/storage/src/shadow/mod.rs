@@ -12,7 +12,7 @@
 //! 1. [`Shadow::write_back`]: pages go to their medium. The caller adds what else is new, and the
 //!    directory; then one fence or sync.
 //! 2. The caller moves the master record ([`FileMaster`], [`PoolMaster`]) and makes that durable.
-//! 3. [`Shadow::settle`]: what only older directories lead to becomes free.
+//! 3. [`Shadow::reclaim`]: what only older directories lead to becomes free.
 //!
 //! A transaction copies pages that an earlier one of its batch has made once more. So aborting is
 //! forgetting: nothing of the earlier ones has changed. It costs no write, since pages are written
@@ -332,7 +332,7 @@ impl<B: PageBackend> Shadow<B> {
     }
 
     /// The master record leads to the current directory, durably.
-    pub fn settle(&mut self) {
+    pub fn reclaim(&mut self) {
         self.durable = self.committed.transaction;
         self.pending = 0;
         self.hidden = false;
@@ -342,7 +342,7 @@ impl<B: PageBackend> Shadow<B> {
         }
         self.publish();
         for store in &mut self.stores {
-            store.settle(&self.pins);
+            store.reclaim(&self.pins);
         }
     }
 

@@ -31,7 +31,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         table: u16,
         values: &[Value<'_>],
     ) -> Result<NewTuple, StorageError> {
-        self.settle_removals(table, None);
+        self.fence_removals(table, None);
         let Self { lane, tables, lines, words, prepared, .. } = self;
         let Table { layout, indexes } = &mut tables[usize::from(table)];
         layout.check_tuple(values)?;
@@ -45,7 +45,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 return Err(error);
             }
         };
-        let tuple = NewTuple { table, offset, image: crc32c::crc32c(words.as_bytes()) };
+        let tuple = NewTuple { table, offset, checksum: crc32c::crc32c(words.as_bytes()) };
         prepared.clear();
         for (index, tree) in indexes.iter_mut().enumerate() {
             match prepare_for_words(lane, lines, layout, (index, tree), words, offset) {
@@ -65,7 +65,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// without an indexed one among them no entry is written.
     #[inline]
     #[track_caller]
-    pub(crate) fn settle_removals(&mut self, table: u16, columns: Option<&[(u16, Value<'_>)]>) {
+    pub(crate) fn fence_removals(&mut self, table: u16, columns: Option<&[(u16, Value<'_>)]>) {
         if self.unsettled {
             let indexed = &self.tables[usize::from(table)].layout.indexed;
             let writes = |columns: &[(u16, Value<'_>)]| {
@@ -146,7 +146,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     ) -> Result<NewFields, StorageError> {
         let layout = &self.tables[usize::from(table)].layout;
         layout.check_changes(changes)?;
-        self.settle_removals(table, Some(changes));
+        self.fence_removals(table, Some(changes));
         observe!(M: self.lane.memory().enter(Component::Storage));
         self.fields.clear();
         self.outdated.clear();
@@ -370,13 +370,13 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let Table { layout, indexes } = &mut tables[usize::from(table)];
         match (&indexes[index], key) {
             (TableIndex::Narrow(tree), TableKey::Narrow(key)) => {
-                tree.settle(lane.memory(), key, lines)?;
+                tree.add_leaf_lines(lane.memory(), key, lines)?;
             }
             (TableIndex::Wide(tree), TableKey::Wide(key)) => {
-                tree.settle(lane.memory(), key, lines)?;
+                tree.add_leaf_lines(lane.memory(), key, lines)?;
             }
             (TableIndex::Long(tree), TableKey::Long(key)) => {
-                tree.settle(lane.memory(), key, lines)?;
+                tree.add_leaf_lines(lane.memory(), key, lines)?;
             }
             _ => unreachable!("a key has the form of its index"),
         }

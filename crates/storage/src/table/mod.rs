@@ -76,7 +76,7 @@ pub struct NewTuple {
     /// The place where the tuple lies.
     pub offset: u64,
     /// Checksum of its words; a log entry carries it.
-    pub image: u32,
+    pub checksum: u32,
 }
 
 /// New values of some fields of one tuple; see [`Tables::write_fields`].
@@ -116,7 +116,7 @@ pub struct Tables<M: Memory, L> {
     /// The places where the open transaction has removed index entries: table, index, key.
     pub(crate) removed: Vec<(u16, u16, TableKey)>,
     pub(crate) words: Vec<u64>,
-    /// Index entries have been removed since the last fence: see [`Self::settle_removals`].
+    /// Index entries have been removed since the last fence: see [`Self::fence_removals`].
     pub(crate) unsettled: bool,
 }
 

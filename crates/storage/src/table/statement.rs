@@ -29,12 +29,12 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
 
     /// The checksum of what [`Self::write_fields`] has written for these changes outside their words.
     #[inline]
-    pub fn image_of_changes(&self, table: u16, changes: &[(u16, Value<'_>)]) -> u32 {
+    pub fn checksum_of_changes(&self, table: u16, changes: &[(u16, Value<'_>)]) -> u32 {
         let forms = &self.layout(table).forms;
         let is_long = |column: u16| forms[usize::from(column)].is_long();
         let long = changes.iter().filter(|(column, _)| is_long(*column));
-        long.fold(0, |image, (_, value)| {
-            value.as_bytes().map_or(image, |bytes| crc32c::crc32c_append(image, bytes))
+        long.fold(0, |checksum, (_, value)| {
+            value.as_bytes().map_or(checksum, |bytes| crc32c::crc32c_append(checksum, bytes))
         })
     }
 
@@ -46,7 +46,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     /// Damage.
     pub fn is_complete(&self, entry: &UndoEntry) -> Result<bool, Bad> {
         let layout = self.layout_of_statement(entry)?;
-        let mut image = 0;
+        let mut checksum = 0;
         let mut bytes = Vec::new();
         for field in entry.fields() {
             if layout.forms[usize::from(field.column)].is_long() && field.new != 0 {
@@ -54,10 +54,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
                 bytes.resize(place.len as usize, 0);
                 self.memory().read_into(Off::new(place.start), &mut bytes)?;
                 self.memory().flush(place);
-                image = crc32c::crc32c_append(image, &bytes);
+                checksum = crc32c::crc32c_append(checksum, &bytes);
             }
         }
-        Ok(image == entry.statement_image())
+        Ok(checksum == entry.statement_checksum())
     }
 
     /// Does again what committed statements, oldest first, have changed in place. Their lines are in

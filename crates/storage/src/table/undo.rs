@@ -120,7 +120,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let (table, tuple) = (entry.table(), entry.tuple());
         let mut words = vec![0u8; self.layout(table).words_bytes() as usize];
         self.memory().read_into(Off::new(tuple), &mut words)?;
-        if crc32c::crc32c(&words) != entry.image() {
+        if crc32c::crc32c(&words) != entry.tuple_checksum() {
             // The tuple had not persisted when its log entry had: nothing was done with it yet,
             // and its words lead nowhere that concerns us. Its bit is set behind their fence.
             return match self.lane.heap().is_persisted(tuple)? {
