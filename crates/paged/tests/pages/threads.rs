@@ -1,12 +1,13 @@
 //! Several threads in one tree.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use paged::latch::{Followed, Latching};
 use paged::log::{Kind, LogManager};
 use paged::pool::Pool;
 use paged::threads::Baton;
-use paged::tree::{Batch, Bound, Direction};
+use paged::tree::{Batch, Bound, Direction, Inserted};
 use parking_lot::Mutex;
 use pm::RecordingFiles;
 
@@ -147,4 +148,59 @@ fn assert_own_rows<T: Latching>(
         own.reverse();
     }
     assert!(own.iter().map(|(key, row)| (key, row)).eq(model), "thread {thread}, {direction:?}");
+}
+
+/// The locks of gaps, as a transaction that scans has them: it is asked with each key, and what is
+/// inserted before a key that it was asked with is refused.
+#[test]
+fn a_scan_misses_nothing_that_came_before_a_key_was_locked() {
+    let mut came = 0;
+    for seed in 0..60 {
+        let log = TestLog::of(Vec::new());
+        let files = RecordingFiles::new();
+        let pool: Pool<RecordingFiles, Followed> = create_over(&files, 512, 48, log);
+        for key in (0..120_u8).step_by(4) {
+            tree(&pool).insert(&mut transaction(2), &[key], &[1; 90]).unwrap();
+        }
+        let (baton, locked) = (Arc::new(Baton::new(seed)), Mutex::new(BTreeSet::new()));
+        let inserted = Mutex::new(0);
+        baton.run(3, |thread| {
+            Followed::by(baton.clone(), || {
+                let tree = tree(&pool);
+                let scanned = || {
+                    let mut scan = tree.scan(Direction::Forward, Bound::Unbounded);
+                    let (mut batch, mut keys) = (Batch::default(), Vec::new());
+                    let mut permit = |key: Option<&[u8]>| {
+                        Followed::point();
+                        locked.lock().insert(key.map(<[u8]>::to_vec));
+                        true
+                    };
+                    loop {
+                        scan.next(&mut batch, &mut permit).unwrap();
+                        if batch.rows.is_empty() {
+                            return keys;
+                        }
+                        keys.extend(batch.rows.drain(..).map(|(key, _)| key));
+                    }
+                };
+                if thread == 0 {
+                    let first = scanned();
+                    assert_eq!(first, scanned(), "seed {seed}");
+                    return;
+                }
+                for key in (thread as u8..120).step_by(4).rev() {
+                    let mut permit =
+                        |next: Option<&[u8]>| !locked.lock().contains(&next.map(<[u8]>::to_vec));
+                    let mut chain = transaction(2 + thread as u64);
+                    if tree.insert_if(&mut chain, &[key], b"", &mut permit).unwrap()
+                        == Inserted::Done
+                    {
+                        *inserted.lock() += 1;
+                    }
+                }
+            });
+        });
+        came += inserted.into_inner();
+    }
+    assert!(came > 300, "{came} rows came beside the scans");
 }
