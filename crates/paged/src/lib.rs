@@ -8,7 +8,7 @@
 //! | who may read and write which row | [`lock`] |
 //! | how is a database what it was after a crash | [`recovery`] |
 //! | how threads wait for each other | [`threads`] |
-//! | how a page lies in memory and in the file | [`layout`], [`page`], [`file`] |
+//! | how a page lies in memory and in the file | [`layout`], [`page`], [`file`](mod@file) |
 //! | which changes pages have, in the log too | [`change`] |
 //! | which pages are in memory, and when they are written | [`pool`] |
 //! | which pages are in use | [`space`] |

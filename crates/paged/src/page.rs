@@ -5,7 +5,7 @@
 //! 2. Whatever changes a page is determined by the page and the change alone, to the byte: redo does
 //!    what the running system did.
 //! 3. A record keeps its room while its row is shorter, so that the longer row can come back without
-//!    asking for space. See [`Page::trim`].
+//!    asking for space. See `Page::trim`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -439,14 +439,14 @@ impl Page {
         self.set_u16(SLOTS, slots - 1);
     }
 
-    /// Returns whether [`Self::set_row`] would find the space for a row of so many bytes.
+    /// Returns whether `Self::set_row` would find the space for a row of so many bytes.
     #[must_use]
     pub fn has_room(&self, slot: usize, row: usize) -> bool {
         let entry = self.entry(slot);
         row <= entry.room || row - entry.room <= self.free_bytes()
     }
 
-    /// Returns whether [`Self::insert_at`] would find the space for an entry.
+    /// Returns whether `Self::insert_at` would find the space for an entry.
     #[must_use]
     pub fn has_space(&self, key: usize, room: usize) -> bool {
         entry_bytes(key, room) <= self.free_bytes()

@@ -119,7 +119,7 @@ impl<T: Latching> Deref for ReadPage<'_, T> {
     }
 }
 
-/// A page that is latched for changes, which [`super::Pool::perform`] makes.
+/// A page that is latched for changes, which `Pool::perform` makes.
 #[derive(Debug)]
 pub struct WritePage<'a, T: Latching> {
     pub(super) held: RwLockWriteGuard<'a, Held>,

@@ -5,7 +5,7 @@
 //!
 //! A crash in step 1 leaves the pages in place whole, one in step 2 the staging file. The next batch
 //! overwrites the staging file, so a page that it has was not written in place since. When the file of
-//! pages is opened, [`Staging::restore`] puts back what step 2 has torn.
+//! pages is opened, `Staging::restore` puts back what step 2 has torn.
 
 use std::io;
 

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! - An LSN is a count, given by one fetch-and-add. Its entry in the [`ring`] follows from it by
-//!   arithmetic and leads to the [object](object), which is the record's bytes.
+//!   arithmetic and leads to the [object], which is the record's bytes.
 //! - An entry counts if its state bit is set, its round is that of the LSN, and its object is sound
 //!   and has the LSN. So entry and object may become durable in any order, and one fence is enough.
 //! - With flush-on-insert a page changes, and is unlatched, after the fence of its record. So an LSN

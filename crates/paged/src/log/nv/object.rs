@@ -1,6 +1,6 @@
 //! Log objects, and the segments in which they lie.
 //!
-//! An object is a [record](super::super::record) at the begin of a line. A segment is lent to a lane,
+//! An object is a [record](mod@super::super::record) at the begin of a line. A segment is lent to a lane,
 //! filled, and free again when the head has passed its newest object.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
