@@ -392,15 +392,16 @@ impl<F: Files> Session<F> {
         if !store.options.early_release {
             store.log.force(committed)?;
         }
-        self.settle();
         let wait_for = committed.max(self.locks.depends());
         self.locks.release(committed);
+        self.settle();
         store.checkpoint_if_due()?;
         Ok(wait_for)
     }
 
-    /// Gives away the space that rows of the transaction held back. What finds no room in the log, or
-    /// no frame, stays until its page needs the space.
+    /// Gives away the space that rows of the transaction held back, when their locks are let go: a
+    /// ghost whose gap another transaction has locked stays. So does what finds no room in the log, or
+    /// no frame, until its page needs the space.
     fn settle(&mut self) {
         for (tree, key) in std::mem::take(&mut self.held_back) {
             if let Ok(tree) = self.store.tree(tree) {
@@ -422,8 +423,8 @@ impl<F: Files> Session<F> {
             return Err(error);
         }
         store.transactions.end(transaction);
-        self.settle();
         self.locks.release(Lsn::NONE);
+        self.settle();
         Ok(())
     }
 

@@ -27,14 +27,18 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(())
     }
 
-    /// Gives up the space that a row held back: a ghost goes, a row that became shorter gives its room.
-    /// For keys whose last transaction is over, with their rows unlocked or locked by the caller.
+    /// Gives up the space that a row held back, if the pool's [`Settled`](crate::pool::Settled) says
+    /// that nobody needs it: a ghost goes, a row that became shorter gives its room. A ghost that
+    /// somebody has locked stays: the lock may be of the gap before it.
     ///
     /// # Errors
     /// The log has no room for it, or the medium refuses.
     pub fn settle(&self, key: &[u8]) -> Result<()> {
         let mut leaf = self.write_leaf(key)?;
         let Ok(slot) = leaf.find(key) else { return Ok(()) };
+        if !self.pool.is_settled(self.number, key) {
+            return Ok(());
+        }
         let entry = leaf.entry(slot);
         if entry.is_ghost() {
             self.reclaim_in(&mut leaf, key)?;

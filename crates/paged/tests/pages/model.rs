@@ -70,6 +70,7 @@ fn a_tree_has_what_a_map_has_in_pages_of_the_usual_size() {
 fn deleting_everything_gives_the_pages_back() {
     let files = RecordingFiles::new();
     let (_, pool) = create(&files, 512, 64);
+    pool.set_settled(Arc::new(AllSettled));
     let empty = pool.used_pages().unwrap();
     let (tree, mut chain) = (tree(&pool), transaction(2));
     for key in 0..2000_u32 {
@@ -215,6 +216,21 @@ fn what_comes_before_a_refused_key_is_not_missed() {
         assert!(seen.contains(&vec![refused - 1, 1]), "before {refused}");
         assert_eq!(seen.len(), 40 + usize::from(refused));
     }
+}
+
+/// Somebody has a lock of the row, or of the gap before it.
+#[test]
+fn a_ghost_that_is_locked_stays() {
+    let files = RecordingFiles::new();
+    let (_, pool) = create(&files, 512, 16);
+    let (tree, mut chain) = (tree(&pool), transaction(2));
+    tree.insert(&mut chain, b"key", b"row").unwrap();
+    tree.delete(&mut chain, b"key").unwrap();
+    tree.settle(b"key").unwrap();
+    assert_eq!(pool.check().unwrap().ghosts, 1);
+    pool.set_settled(Arc::new(AllSettled));
+    tree.settle(b"key").unwrap();
+    assert_eq!(pool.check().unwrap().ghosts, 0);
 }
 
 #[test]
