@@ -4,6 +4,7 @@ use std::fmt;
 
 use heap::HeapError;
 use index::IndexError;
+use paged::PagedError;
 use pm::Memory;
 use storage::StorageError;
 use storage::checkpoint::CheckpointError;
@@ -54,6 +55,9 @@ pub enum EngineError {
     /// The master record of a file of pages could not be written or read.
     #[error(transparent)]
     Master(#[from] MasterError),
+    /// Pages, locks or the log of a paged engine could not do it; the transaction can go on or abort.
+    #[error(transparent)]
+    Paged(PagedError),
     /// Runs or their manifest could not be read or written.
     #[error(transparent)]
     Lsm(LsmError),

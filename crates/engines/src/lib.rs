@@ -8,6 +8,7 @@
 //! | NVM-InP, NVM-aware in-place updates | P1 4.1 | `nvm_inp.rs` |
 //! | NVM-CoW, NVM-aware copy-on-write updates | P1 4.2 | `nvm_cow.rs` |
 //! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
+//! | NV-Disk, pages, row locks and ARIES over a central log | P2 3.1 | `nv_disk.rs`, `paged/` |
 //!
 //! Two engines each are one half of a skeleton: `undo.rs` (NVM-InP, NVM-Log), `shadow.rs` (CoW,
 //! NVM-CoW), `redo.rs` (InP, Log).
@@ -27,11 +28,13 @@ mod kind;
 mod kinds;
 mod list;
 mod log;
+mod nv_disk;
 mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
 mod options;
 mod own;
+mod paged;
 mod redo;
 mod savepoints;
 mod sessions;
@@ -45,6 +48,7 @@ mod undo;
 mod version;
 mod version_reader;
 
+pub use self::paged::{Paged, PagedLog};
 pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
     Sessions, SnapshotSource, Syncer, Write,
@@ -56,6 +60,7 @@ pub use inp::{Inp, InpOptions, InpStats};
 pub use kind::{EngineKind, ParseEngineError};
 pub use kinds::{EngineOptions, create, open};
 pub use log::{Log, LogOptions, LogStats};
+pub use nv_disk::{CentralLog, NvDisk, NvDiskOptions, NvDiskStats};
 pub use nvm_cow::{NvmCow, NvmCowOptions, NvmCowStats};
 pub use nvm_inp::{NvmInp, NvmInpOptions, NvmInpStats};
 pub use nvm_log::{NvmLog, NvmLogOptions, NvmLogStats};

@@ -21,6 +21,8 @@ macro_rules! with_engines {
             NvmCow, "nvm-cow", NvmCowOptions, NvmCowStats;
             /// NVM-aware log-structured updates (P1 4.3).
             NvmLog, "nvm-log", NvmLogOptions, NvmLogStats;
+            /// Pages behind a buffer pool, row locks, and ARIES over a central log (P2 3.1).
+            NvDisk, "nv-disk", NvDiskOptions, NvDiskStats;
         }
     };
 }

@@ -366,7 +366,11 @@ fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::po
         6 => match engine {
             EngineKind::NvmCow => plot(13, 120, 60).groups_of(4).run_in_pool(),
             EngineKind::NvmInp => statements(engine, 16, 60),
-            EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvmLog => {
+            EngineKind::Inp
+            | EngineKind::Cow
+            | EngineKind::Log
+            | EngineKind::NvmLog
+            | EngineKind::NvDisk => {
                 return None;
             }
         },

@@ -88,10 +88,13 @@ impl Medium for FileMedium {
             EngineKind::Cow | EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => {
                 (0, true)
             }
+            // Eight partitions and their head; pages; staging.
+            EngineKind::NvDisk => (0, of("paged-0-log-") == 9 && of("paged-0-") == 11),
         };
         // A segment, and the next one, prepared ahead.
         let others = match db.engine() {
             EngineKind::Log => runs + 1,
+            EngineKind::NvDisk => 11,
             EngineKind::Inp
             | EngineKind::Cow
             | EngineKind::NvmInp

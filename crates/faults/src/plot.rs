@@ -119,7 +119,11 @@ impl Plot {
             // The next segment is begun, then there is no room for the checkpoint.
             EngineKind::Inp => Some(6),
             EngineKind::Log => Some(1),
-            EngineKind::Cow | EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => None,
+            EngineKind::Cow
+            | EngineKind::NvmInp
+            | EngineKind::NvmCow
+            | EngineKind::NvmLog
+            | EngineKind::NvDisk => None,
         };
         Self {
             workload: Workload::Story,
@@ -175,7 +179,7 @@ impl Plot {
         if seed == STANDARD {
             let transactions = match engine {
                 EngineKind::NvmCow => 1300,
-                EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 400,
+                EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvDisk => 400,
                 EngineKind::NvmInp | EngineKind::NvmLog => 240,
             };
             return Self::new(engine, 0x5eed, transactions, 60);

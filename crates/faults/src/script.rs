@@ -134,7 +134,8 @@ impl Script {
             | EngineKind::Cow
             | EngineKind::Log
             | EngineKind::NvmCow
-            | EngineKind::NvmLog => EngineKind::NvmInp,
+            | EngineKind::NvmLog
+            | EngineKind::NvDisk => EngineKind::NvmInp,
         };
         let mut script = Self(Arc::new(Known { inputs: Inputs::Tpcc(workload), held: vec![] }));
         let memory = Recording::pool(64 << 10, LIMIT)

@@ -112,6 +112,7 @@ impl CostModel {
             }
             (EngineKind::NvmCow, Operation::Delete) => cost(small, 0.0, bar(node + small, small)),
             (EngineKind::NvmLog, Operation::Insert) => cost(tuple, pointer, theta * tuple),
+            (EngineKind::NvDisk, _) => return None,
         })
     }
 }

@@ -17,7 +17,7 @@ pub const STUB_BYTES: usize = 16;
 /// Bytes of a row of an inner page: the child.
 pub const CHILD_BYTES: usize = 8;
 /// The longest key of all, where pages are large enough.
-pub const MOST_KEY_BYTES: usize = 1040;
+pub const MOST_KEY_BYTES: usize = limit_key(MOST_PAGE_BYTES);
 
 pub(crate) const CHECKSUM: usize = 0;
 pub(crate) const KIND: usize = 4;
@@ -46,14 +46,14 @@ pub(crate) const LONG: u8 = 2;
 
 const _: () = assert!(MOST_PAGE_BYTES <= u16::MAX as usize);
 const _: () = assert!(HIGH + 4 <= HEADER_BYTES && HEADER_BYTES.is_multiple_of(8));
-const _: () = assert!(limit_key(DEFAULT_PAGE_BYTES) == MOST_KEY_BYTES);
+const _: () =
+    assert!(limit_key(DEFAULT_PAGE_BYTES) >= 1040 && limit_key(MOST_PAGE_BYTES) == MOST_KEY_BYTES);
 
 /// Returns the bytes of the longest key in pages of this size: two fences of it leave room for two
 /// entries of the largest size.
 #[must_use]
 pub const fn limit_key(page_bytes: usize) -> usize {
-    let most = (page_bytes - HEADER_BYTES) / 7 - 10;
-    if most < MOST_KEY_BYTES { most } else { MOST_KEY_BYTES }
+    (page_bytes - HEADER_BYTES) / 7 - 10
 }
 
 /// Returns the bytes of a page that an entry takes, with its slot.

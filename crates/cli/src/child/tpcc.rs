@@ -79,7 +79,8 @@ fn reference(task: &Task, spec: &Spec) -> Result<Database, Failure> {
             | EngineKind::Cow
             | EngineKind::Log
             | EngineKind::NvmCow
-            | EngineKind::NvmLog,
+            | EngineKind::NvmLog
+            | EngineKind::NvDisk,
         )
         | Contestant::Peer(_) => EngineKind::NvmInp,
     };

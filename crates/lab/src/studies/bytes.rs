@@ -131,7 +131,8 @@ impl BytesStage {
                 | EngineKind::Log
                 | EngineKind::NvmInp
                 | EngineKind::NvmCow
-                | EngineKind::NvmLog => self
+                | EngineKind::NvmLog
+                | EngineKind::NvDisk => self
                     .setting
                     .tree_node_bytes(self.engine)
                     .map_or(NODE_BYTES, |bytes| bytes as f64),
@@ -171,7 +172,11 @@ fn merged(own: &OwnStats) -> u64 {
     match own {
         OwnStats::Log(own) => own.flushed_bytes + own.levels.all_merged_bytes(),
         OwnStats::NvmLog(own) => own.levels.all_merged_bytes(),
-        OwnStats::Inp(_) | OwnStats::Cow(_) | OwnStats::NvmInp(_) | OwnStats::NvmCow(_) => 0,
+        OwnStats::Inp(_)
+        | OwnStats::Cow(_)
+        | OwnStats::NvmInp(_)
+        | OwnStats::NvmCow(_)
+        | OwnStats::NvDisk(_) => 0,
     }
 }
 

@@ -112,7 +112,10 @@ impl<F: Files> Store<F> {
         let transactions = Transactions::new();
         let restarted = recovery::restart(&*log, &transactions, &pool)?;
         let store = Self::over(pool, log, options, TxNo(restarted.greatest.0 + 1));
-        store.checkpoint()?;
+        // A store that was closed is opened without a change.
+        if restarted.redone > 0 || restarted.losers > 0 {
+            store.checkpoint()?;
+        }
         Ok((store, restarted))
     }
 

@@ -13,7 +13,7 @@
 //! tuples into it (`loader`), walking over all that there are (`walk`), tuples as bytes of a copy
 //! (`tuple_code`), telling how far one is (`progress`).
 //!
-//! Transactions know nothing of it. It is a folder and no crate above: see decision 27.
+//! Transactions know nothing of it. It is a folder and no crate above: see decision 28.
 
 pub(crate) mod backup;
 pub(crate) mod examine;

@@ -36,7 +36,10 @@ fn durable_commits_are_there_after_a_kill() {
             let ticket = put(store.db(), &table, id);
             assert!(ticket.is_durable());
             if let Some(last) = last {
-                assert_eq!(ticket.number(), last + 1, "transactions are numbered one by one");
+                if engine.is_serial() {
+                    assert_eq!(ticket.number(), last + 1, "transactions are numbered one by one");
+                }
+                assert!(ticket.number() > last, "numbers rise");
             }
             last = Some(ticket.number());
             store.db().wait(ticket).unwrap();

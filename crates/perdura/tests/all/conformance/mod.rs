@@ -31,7 +31,8 @@ use std::path::{Path, PathBuf};
 
 use optimistic::Optimistic;
 use perdura::{
-    Commit, Database, Domain, EngineKind, Environment, Error, Options, Scan, Schema, Table, Value,
+    Commit, Concurrency, Database, Domain, EngineKind, Environment, Error, Options, Scan, Schema,
+    Table, Value,
 };
 
 /// An engine that tests run on.
@@ -45,13 +46,23 @@ enum Under {
 
 impl Under {
     fn all() -> impl Iterator<Item = Self> {
-        EngineKind::ALL.into_iter().map(Self::Known).chain([Self::Optimistic])
+        // Those that are being built, too.
+        EngineKind::EVERY.into_iter().map(Self::Known).chain([Self::Optimistic])
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Known(kind) => kind.name(),
             Self::Optimistic => optimistic::NAME,
+        }
+    }
+
+    /// Returns whether it runs one transaction at a time, and numbers them one by one.
+    fn is_serial(self) -> bool {
+        match self {
+            Self::Known(kind) => kind.traits().concurrency == Concurrency::Serial,
+            // Its numbers are those of the engine beneath.
+            Self::Optimistic => true,
         }
     }
 

@@ -237,7 +237,8 @@ fn thousands_of_aborts_take_no_more_room_than_a_few_hundred() {
     const FIRST: u64 = 400;
     each(|engine| {
         for group in [1, 1000] {
-            let mut store = Store::new(&schema(), small(engine).commit(Commit::grouped(group)));
+            let setup = small(engine).map(|options| options.tune("log_bytes", 1 << 20));
+            let mut store = Store::new(&schema(), setup.commit(Commit::grouped(group)));
             let table = store.db().table("t").unwrap();
             let tuples: Vec<Tuple> = (0..20).map(|id| tuple(id, id + 5)).collect();
             let fill = |tx: &mut perdura::Tx<'_>| -> Result<(), Error> {

@@ -1,0 +1,19 @@
+//! The options of NV-Disk.
+
+use crate::options::engine_options;
+
+engine_options! {
+    /// The options of NV-Disk (P2 3.1).
+    NvDiskOptions {
+        /// Size of a page, a power of two (P2 6.1: 8 KB).
+        page_bytes: u32 = 8192, 512 to 32768, "bytes", fixed;
+        /// Memory for the buffer pool of a partition.
+        buffer_bytes: u64 = 256 << 20, 8192 to u64::MAX, "bytes";
+        /// Bytes of the log of a partition (P2 6.1: 3 GB), taken as they are needed.
+        log_bytes: u64 = 3 << 30, 65536 to 32 << 30, "bytes", fixed;
+        /// Memory for the log's buffer (P2 6.1: 80 MB).
+        log_buffer_bytes: u64 = 80 << 20, 262144 to 1 << 32, "bytes";
+        /// Bytes of log after which a checkpoint is due.
+        checkpoint_bytes: u64 = 16 << 20, 4096 to u64::MAX, "bytes";
+    }
+}

@@ -1,0 +1,555 @@
+//! A partition of the paged engines (P2): tables as trees of pages behind a buffer pool, row locks and
+//! ARIES. An engine says with which log.
+//!
+//! | operation | steps (P2 2.1) |
+//! |---|---|
+//! | INSERT | lock the key; log the row and put it into its leaf, under the latch of the page; the same in each secondary index |
+//! | UPDATE | lock the key; log what differs and change the row in its page; the same, in those indexes that have a changed column |
+//! | DELETE | the same; the row is a ghost until the transaction is committed |
+//! | COMMIT | log it; locks go; wait until the log is durable so far, in a group with others |
+//! | ABORT | undo, from the newest record to the oldest, each with a compensation record |
+//!
+//! Recovery: analysis, redo, undo ([`paged::recovery`]).
+//!
+//! A table's primary tree has its rows, packed, by their keys. A secondary tree has keys that end with
+//! the primary one, and nothing else.
+//!
+//! Invariants: those of [`paged::store`].
+
+mod check;
+mod errors;
+mod method;
+mod tables;
+
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use index::Direction;
+use paged::ids::{Lsn, TreeNo};
+use paged::store::{RowBound, RowRange, Session, Store};
+use pm::{Bytes, Environment, File, Files, Memory};
+use storage::{PrimaryBytes, Row, StoredRow, TableKey, Value, pack_row, user_bytes};
+
+use crate::contract::{Engine, Footprint, Read, Resources, Scan, Sessions, Write};
+use crate::error::EngineError;
+use crate::options::Setup;
+use crate::savepoints::Savepoints;
+use crate::shadow::dangling;
+use crate::stats::EngineStats;
+use crate::transaction::{Begin, TxId};
+
+pub use method::PagedLog;
+pub(crate) use method::prefix;
+
+use check::check_table;
+use tables::{PagedTables, key_of, secondary};
+
+/// Rows that a scan copies before it shows them.
+const SCAN_ROWS: usize = 64;
+
+/// The trees of all tables are numbered from here: the catalog has those before.
+const FIRST_TREE: TreeNo = TreeNo(16);
+
+/// What the sessions of a partition share.
+#[derive(Debug)]
+struct Shared<E: Environment> {
+    store: Arc<Store<E::Files>>,
+    tables: PagedTables,
+    /// Asked whether it, and with it this process, is still good.
+    pool: E::Durable,
+    files: E::Files,
+    prefix: String,
+    /// Commits wait until they are durable.
+    waits: bool,
+    next_session: AtomicU64,
+    ages: AtomicU64,
+    user_bytes: AtomicU64,
+    /// The newest commit.
+    committed: AtomicU64,
+    stopped: OnceLock<String>,
+}
+
+impl<E: Environment> Shared<E> {
+    fn usable(&self) -> Result<(), EngineError> {
+        match self.stopped.get() {
+            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
+            None => Ok(self.pool.healthy()?),
+        }
+    }
+
+    /// Stops the partition after an error that leaves unknown what is durable, or undone.
+    fn stop(&self, error: impl Into<EngineError>) -> EngineError {
+        let error = error.into();
+        let _ = self.stopped.set(error.to_string());
+        error
+    }
+}
+
+/// An open transaction of a session.
+#[derive(Debug)]
+struct Open<F: Files> {
+    session: Session<F>,
+    savepoints: Savepoints<Lsn>,
+    /// The number of the transaction among those of the session.
+    number: u64,
+    statements: u64,
+}
+
+/// A session of a partition, or its root, which is one, too; see the module's comment. `L` is the log.
+#[derive(Debug)]
+pub struct Paged<E: Environment, L> {
+    shared: Arc<Shared<E>>,
+    /// One thread has it at a time: a lock only because reads take the session by shared reference.
+    open: Mutex<Open<E::Files>>,
+    number: u64,
+    new: Vec<u8>,
+    log: PhantomData<fn() -> L>,
+}
+
+impl<E: Environment, L> Paged<E, L> {
+    fn root(
+        resources: &Resources<E>,
+        setup: &Setup,
+        tables: PagedTables,
+        (files, prefix): (E::Files, String),
+        store: Arc<Store<E::Files>>,
+    ) -> Self {
+        let committed = store.log().durable().0;
+        let shared = Shared {
+            store,
+            tables,
+            pool: resources.durable.memory().clone(),
+            files,
+            prefix,
+            waits: setup.group <= 1,
+            next_session: AtomicU64::new(1),
+            ages: AtomicU64::new(1),
+            user_bytes: AtomicU64::new(0),
+            committed: AtomicU64::new(committed),
+            stopped: OnceLock::new(),
+        };
+        Self::over(Arc::new(shared))
+    }
+
+    fn over(shared: Arc<Shared<E>>) -> Self {
+        let session = shared.store.session();
+        let open = Open { session, savepoints: Savepoints::default(), number: 0, statements: 0 };
+        let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
+        Self { shared, open: Mutex::new(open), number, new: Vec::new(), log: PhantomData }
+    }
+
+    fn open_mut(&mut self) -> &mut Open<E::Files> {
+        self.open.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads in the open transaction. Without one the root reads in one of its own.
+    fn read<R>(
+        &self,
+        act: impl FnOnce(&mut Session<E::Files>) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
+        self.shared.usable()?;
+        let mut open = self.lock();
+        let alone = !open.session.is_open();
+        if alone {
+            open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed));
+        }
+        let read = act(&mut open.session);
+        if alone {
+            let seen = open.session.commit()?;
+            self.shared.store.wait(seen)?;
+        }
+        read
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open<E::Files>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does a change. If it fails, nothing of it is left.
+    fn change<R>(
+        &mut self,
+        act: impl FnOnce(&PagedTables, &mut Session<E::Files>, &mut Vec<u8>) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
+        let shared = Arc::clone(&self.shared);
+        shared.usable()?;
+        let mut new = std::mem::take(&mut self.new);
+        let open = self.open_mut();
+        if !open.session.is_open() {
+            open.begin(shared.ages.fetch_add(1, Ordering::Relaxed));
+        }
+        let before = open.session.savepoint();
+        let done = act(&shared.tables, &mut open.session, &mut new);
+        open.statements += u64::from(done.is_ok());
+        let failed = match &done {
+            Ok(_) | Err(EngineError::Conflict { .. } | EngineError::Stopped { .. }) => None,
+            Err(_) => open.session.rollback_to(before).err(),
+        };
+        self.new = new;
+        match failed {
+            Some(error) => Err(shared.stop(error)),
+            None => done,
+        }
+    }
+}
+
+impl<F: Files> Open<F> {
+    fn begin(&mut self, age: u64) {
+        self.session.begin(age, None);
+        (self.number, self.statements) = (self.number + 1, 0);
+    }
+}
+
+fn bound<'k>(bound: &'k Bound<TableKey>, narrow: &'k mut [u8; 8]) -> RowBound<'k> {
+    match bound {
+        Bound::Unbounded => RowBound::Unbounded,
+        Bound::Included(key) => RowBound::Included(key.bytes(narrow)),
+        Bound::Excluded(key) => RowBound::Excluded(key.bytes(narrow)),
+    }
+}
+
+/// Rows that a scan has copied, and where it goes on.
+#[derive(Default)]
+struct Copied {
+    rows: Vec<Vec<u8>>,
+    /// The last key, if there may be more behind it.
+    last: Option<Vec<u8>>,
+}
+
+impl<E: Environment, L> Paged<E, L> {
+    /// Copies the next rows of a scan.
+    fn copy(
+        &self,
+        session: &mut Session<E::Files>,
+        table: u16,
+        index: usize,
+        range: &RowRange<'_>,
+        direction: Direction,
+    ) -> Result<Copied, EngineError> {
+        let tables = &self.shared.tables;
+        let mut copied = Copied::default();
+        let mut keys = Vec::new();
+        let direction = match direction {
+            Direction::Forward => paged::tree::Direction::Forward,
+            Direction::Backward => paged::tree::Direction::Backward,
+        };
+        session.scan(tables.tree(table, index), range, direction, &mut |key, row| {
+            if index == 0 {
+                copied.rows.push(row.to_vec());
+            }
+            keys.push(key.to_vec());
+            Ok(keys.len() < SCAN_ROWS)
+        })?;
+        if index > 0 {
+            let mut primary = PrimaryBytes::default();
+            for key in &keys {
+                let key = tables.layout(table).primary_of(index, Bytes::from(key), &mut primary);
+                let row = session.get(tables.tree(table, 0), key)?.ok_or_else(dangling)?;
+                copied.rows.push(row);
+            }
+        }
+        copied.last = if keys.len() < SCAN_ROWS { None } else { keys.pop() };
+        Ok(copied)
+    }
+}
+
+impl<E: Environment, L> Read for Paged<E, L> {
+    fn get(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        let tables = &self.shared.tables;
+        let key = tables.layout(table).primary_key(key)?;
+        let tree = tables.tree(table, 0);
+        let found = self.read(|session| Ok(session.get(tree, key.bytes(&mut [0; 8]))?))?;
+        let Some(found) = found else { return Ok(false) };
+        tables.row(table, &found)?.read(columns, row)?;
+        Ok(true)
+    }
+
+    fn get_bytes(
+        &self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: &[u16],
+        out: &mut [u8],
+    ) -> Result<Option<usize>, EngineError> {
+        let tables = &self.shared.tables;
+        let key = tables.layout(table).primary_key(key)?;
+        let tree = tables.tree(table, 0);
+        let found = self.read(|session| Ok(session.get(tree, key.bytes(&mut [0; 8]))?))?;
+        let Some(found) = found else { return Ok(None) };
+        Ok(Some(tables.row(table, &found)?.read_bytes(columns, out)?))
+    }
+
+    fn scan(
+        &self,
+        table: u16,
+        scan: &Scan<'_>,
+        row: &mut Row,
+        visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        let tables = &self.shared.tables;
+        let index = scan.index.map_or(0, |index| index + 1);
+        let (low, high) = tables.layout(table).key_range(index, scan.low, scan.high)?;
+        let (mut low_bytes, mut high_bytes) = ([0; 8], [0; 8]);
+        let all =
+            RowRange { low: bound(&low, &mut low_bytes), high: bound(&high, &mut high_bytes) };
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let mut range = all;
+            match (&last, scan.direction) {
+                (Some(key), Direction::Forward) => range.low = RowBound::Excluded(key),
+                (Some(key), Direction::Backward) => range.high = RowBound::Excluded(key),
+                (None, _) => {}
+            }
+            let direction = scan.direction;
+            let copied =
+                self.read(|session| self.copy(session, table, index, &range, direction))?;
+            // Without the lock: whoever visits may read other rows.
+            for stored in &copied.rows {
+                tables.row(table, stored)?.read(scan.columns, row)?;
+                if visit(row).is_break() {
+                    return Ok(());
+                }
+            }
+            match copied.last {
+                Some(key) => last = Some(key),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl<E: Environment, L> Write for Paged<E, L> {
+    fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
+        self.change(|tables, session, new| {
+            let (layout, packed) = tables.table(table);
+            pack_row(layout, packed, values, new)?;
+            let key = layout.primary_key_of(values)?;
+            let inserted = session.insert(tables.tree(table, 0), key.bytes(&mut [0; 8]), new);
+            inserted.map_err(|error| tables.about_key(table, error))?;
+            for index in secondary(layout) {
+                let key = key_of(tables, table, new, index)?;
+                session.insert(tables.tree(table, index), key.bytes(&mut [0; 8]), &[])?;
+            }
+            Ok(())
+        })?;
+        self.count(values.iter());
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        changes: &[(u16, Value<'_>)],
+    ) -> Result<(), EngineError> {
+        self.change(|tables, session, new| {
+            let (layout, _) = tables.table(table);
+            let (key, tree) = (layout.primary_key(key)?, tables.tree(table, 0));
+            let mut narrow = [0; 8];
+            let key = key.bytes(&mut narrow);
+            let old = session.get_for_update(tree, key)?.ok_or_else(|| tables.missing(table))?;
+            if changes.is_empty() {
+                return Ok(());
+            }
+            layout.check_changes(changes)?;
+            tables.row(table, &old)?.with_changes(changes, new)?;
+            session.update(tree, key, new)?;
+            for index in secondary(layout).filter(|index| layout.index_has(*index, changes)) {
+                let before = key_of(tables, table, &old, index)?;
+                let after = key_of(tables, table, new, index)?;
+                if before != after {
+                    let tree = tables.tree(table, index);
+                    session.delete(tree, before.bytes(&mut [0; 8]))?;
+                    session.insert(tree, after.bytes(&mut [0; 8]), &[])?;
+                }
+            }
+            Ok(())
+        })?;
+        self.count(changes.iter().map(|(_, value)| value));
+        Ok(())
+    }
+
+    fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
+        self.change(|tables, session, _| {
+            let (layout, _) = tables.table(table);
+            let (key, tree) = (layout.primary_key(key)?, tables.tree(table, 0));
+            let mut narrow = [0; 8];
+            let key = key.bytes(&mut narrow);
+            let old = session.get_for_update(tree, key)?.ok_or_else(|| tables.missing(table))?;
+            session.delete(tree, key)?;
+            for index in secondary(layout) {
+                let key = key_of(tables, table, &old, index)?;
+                session.delete(tables.tree(table, index), key.bytes(&mut [0; 8]))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn get_for_update(
+        &mut self,
+        table: u16,
+        key: &[Value<'_>],
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<bool, EngineError> {
+        let found = self.change(|tables, session, _| {
+            let key = tables.layout(table).primary_key(key)?;
+            Ok(session.get_for_update(tables.tree(table, 0), key.bytes(&mut [0; 8]))?)
+        })?;
+        let Some(found) = found else { return Ok(false) };
+        self.shared.tables.row(table, &found)?.read(columns, row)?;
+        Ok(true)
+    }
+}
+
+/// Gives sessions.
+struct Source<E: Environment, L> {
+    shared: Arc<Shared<E>>,
+    log: PhantomData<fn() -> L>,
+}
+
+impl<E: Environment, L> Debug for Source<E, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("store", &self.shared.store).finish()
+    }
+}
+
+impl<E: Environment, L: PagedLog<E>> Sessions for Source<E, L> {
+    fn session(&self) -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(Paged::<E, L>::over(Arc::clone(&self.shared))))
+    }
+}
+
+impl<E: Environment, L> Paged<E, L> {
+    fn count<'v>(&self, values: impl Iterator<Item = &'v Value<'v>>) {
+        self.shared.user_bytes.fetch_add(user_bytes(values), Ordering::Relaxed);
+    }
+}
+
+impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
+    fn begin(&mut self, how: &Begin) -> Result<(), EngineError> {
+        self.shared.usable()?;
+        let (age, wait) = (how.age, how.wait);
+        let open = self.open_mut();
+        open.session.begin(age, wait);
+        (open.number, open.statements) = (open.number + 1, 0);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(u64, bool), EngineError> {
+        let shared = Arc::clone(&self.shared);
+        shared.usable()?;
+        let committed = self.open_mut().session.commit();
+        let committed = committed.map_err(|error| shared.stop(error))?;
+        if shared.waits {
+            shared.store.wait(committed).map_err(|error| shared.stop(error))?;
+        }
+        let durable = shared.store.log().durable();
+        // A transaction that has changed nothing has the number of the newest one.
+        let before = shared.committed.fetch_max(committed.0, Ordering::Relaxed);
+        Ok((committed.0.max(before), committed <= durable))
+    }
+
+    fn abort(&mut self) -> Result<(), EngineError> {
+        let shared = Arc::clone(&self.shared);
+        let aborted = self.open_mut().session.abort();
+        aborted.map_err(|error| shared.stop(error))
+    }
+
+    fn sync(&mut self) -> Result<(), EngineError> {
+        self.shared.usable()?;
+        self.shared.store.sync().map_err(|error| self.shared.stop(error))
+    }
+
+    fn durable(&self) -> u64 {
+        self.shared.store.log().durable().0
+    }
+
+    fn savepoint(&mut self) -> Result<u64, EngineError> {
+        let open = self.open_mut();
+        let place = open.session.savepoint();
+        Ok(open.savepoints.mark(open.number, place))
+    }
+
+    fn rollback_to(&mut self, savepoint: u64) -> Result<(), EngineError> {
+        let shared = Arc::clone(&self.shared);
+        let open = self.open_mut();
+        let place = open.savepoints.back_to(open.number, savepoint)?;
+        open.session.rollback_to(place).map_err(|error| shared.stop(error))
+    }
+
+    fn transaction(&self) -> Option<(TxId, u64)> {
+        let open = self.lock();
+        let id = TxId(self.number << 40 | open.number);
+        open.session.is_open().then_some((id, open.statements))
+    }
+
+    fn sessions(&self) -> Option<Arc<dyn Sessions>> {
+        Some(Arc::new(Source::<E, L> { shared: Arc::clone(&self.shared), log: PhantomData }))
+    }
+
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
+        self.shared.usable()?;
+        self.shared.store.checkpoint().map_err(|error| self.shared.stop(error))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shared.stopped.get().is_some()
+    }
+
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.shared.usable()?;
+        self.abort()?;
+        self.shared.store.close().map_err(|error| self.shared.stop(error))
+    }
+
+    fn footprint(&self) -> Result<Footprint, EngineError> {
+        let (files, prefix) = (&self.shared.files, &self.shared.prefix);
+        let mut footprint = Footprint::default();
+        for name in files.list()? {
+            let Some(part) = name.strip_prefix(prefix) else { continue };
+            let bytes = files.open(&name)?.len()?;
+            match part {
+                "pages" => footprint.table += bytes,
+                "staging" => footprint.other += bytes,
+                _ => footprint.log += bytes,
+            }
+        }
+        let pool = self.shared.store.pool();
+        footprint.other += (pool.frames() * pool.page_bytes()) as u64;
+        Ok(footprint)
+    }
+
+    fn stats(&self) -> EngineStats {
+        let own = L::stats(&self.shared.store);
+        EngineStats {
+            user_bytes: self.shared.user_bytes.load(Ordering::Relaxed),
+            own,
+            ..EngineStats::from(own.kind())
+        }
+    }
+
+    fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
+        self.shared.usable()?;
+        let checked = self.shared.store.pool().check()?;
+        if checked.lost > 0 {
+            return Err(errors::lost_pages(checked.lost));
+        }
+        self.read(|session| {
+            let tables = &self.shared.tables;
+            let mut tuples = 0;
+            for table in 0..tables.count() {
+                tuples += check_table(tables, table, session)?;
+            }
+            Ok(tuples)
+        })
+    }
+}
