@@ -1,8 +1,10 @@
 //! NVM-InP: NVM-aware in-place updates (P1 4.1).
 //!
 //! Tuples and fields lie in slots of the pool, indexes are non-volatile B+trees, and the log holds
-//! only what is needed to undo: pointers, and before images of what fits a word. There is no redo:
-//! a transaction's changes are durable before it commits. Table 2, in our words:
+//! only what is needed to undo: pointers, and before images of what fits a word. A transaction is
+//! not redone: its changes are durable before it commits. The exception is a *statement*, a
+//! transaction of one update of at most two columns, which P1 has not: its log entry is its commit,
+//! and opening redoes at most the last two of them. Table 2, in our words:
 //!
 //! | operation | before the first fence | after it |
 //! |---|---|---|
@@ -10,24 +12,26 @@
 //! | UPDATE | write new fields, log entry with old and new | store into the tuple, mark persisted, mend indexes |
 //! | DELETE | log entry with the tuple's pointer | remove index entries; the space is reclaimed after the end |
 //! | UPDATE of an inlined column | copy what is there into an image, log entry with the image's pointer and checksum | overwrite the column |
-//! | COMMIT | fence; store the log's state word; fence | |
-//! | one UPDATE as a transaction | write new fields, log entry with new words and a checksum of both | store into the tuple, mark persisted: opening does it again |
+//! | statement | write new fields, log entry with new words and a checksum of the new values | store into the tuple, mark persisted; flushed by the next operation |
+//!
+//! COMMIT has two fences around one store: fence (all changes are durable), store the log's state
+//! word, flush, fence. A statement has no COMMIT.
 //!
 //! Invariants:
-//! - What an operation changes in place is in a durable log entry before. Of a statement, a
-//!   transaction of one update, that entry is its commit, and what it changes in place becomes
-//!   durable with the first fence of the next transaction.
+//! - What an operation changes in place is in a durable log entry before. What a statement changes
+//!   in place becomes durable with the first fence of the next transaction.
 //! - An image, of an inlined column, is never persisted: nothing is allocated before recovery has ended,
 //!   and it is released when no recovery can ask for it.
 //! - A slot is marked persisted only when a durable log entry, or the tuple that it belongs to,
 //!   leads to it: a crash leaks nothing.
-//! - What transaction `t` supersedes is cleared by the first operation after its commit and given
-//!   out again after the next commit, when the log can no longer ask for its contents; if the next
-//!   one is a statement, which leaves the state word alone, after the one behind it, whose entry
-//!   lies where the first of `t` was.
+//! - The slots that transaction `t` supersedes are freed in two steps. The first operation after its
+//!   commit clears their persisted bits. They are given out again when the transaction of that
+//!   operation has ended and the log can no longer ask for their contents. If that one is a
+//!   statement, which leaves the state word alone, they wait for the end of the one behind it,
+//!   whose entry lies where the first of `t` was.
 //!
-//! An update of one field with its commit costs 3 fences and at most 8 flushed lines; as a statement,
-//! which P1 has not, one fence and 7 lines, of an inlined column 8. Deviations from the paper:
+//! An update of one field with its commit costs 3 fences and at most 8 flushed lines; as a statement
+//! one fence and 7 lines, of an inlined column 8. Deviations from the paper:
 //! `docs/paper/deviations.md`.
 
 mod options;
