@@ -38,7 +38,8 @@ fn damaged<V>(page: PageNo, what: &'static str) -> Result<V> {
 }
 
 impl<F: Files, T: Latching> Pool<F, T> {
-    /// Checks all trees, while nobody changes anything. It needs eight bytes a page.
+    /// Checks all trees, while nobody changes anything. It needs about twenty bytes a page, and the
+    /// first keys of the pages of one level.
     ///
     /// # Errors
     /// The first page that is not what it should be.

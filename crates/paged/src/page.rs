@@ -527,7 +527,7 @@ impl Page {
         self.bytes[HEADER_BYTES + len..].fill(0);
     }
 
-    /// What a map has behind its header: a bit for each page.
+    /// The contents of a map behind its header: a bit for each page.
     #[must_use]
     pub fn bits(&self) -> &[u8] {
         &self.bytes[HEADER_BYTES..]

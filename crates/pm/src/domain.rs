@@ -43,7 +43,7 @@ impl Domain {
     }
 
     /// Returns whether a medium of domain `natural` really gives what `self` promises. Where it
-    /// does not, the domain is a *model*: the instructions are executed, the promise is not kept.
+    /// does not, the domain is *modelled*: the instructions are executed, the promise is not kept.
     pub const fn is_given_by(self, natural: Self) -> bool {
         matches!(self, Self::Process)
             || matches!(

@@ -221,7 +221,7 @@ pub enum PoolError {
         /// The domain: `process`, or one that is modelled.
         domain: String,
     },
-    /// A domain was asked for that is stronger than the medium's, without saying that it is a model;
+    /// A domain was asked for that is stronger than the medium's, without saying that it may be modelled;
     /// or a database lies on a medium that does not keep what it promises.
     #[error("{path}: {wanted} is stronger than {natural}, the domain of its medium; {remedy}")]
     DomainTooStrong {

@@ -74,7 +74,7 @@ pub struct Header {
     pub limit: u64,
     /// The domain: what a commit promises.
     pub domain: Domain,
-    /// True if the domain is stronger than the medium's and therefore only a model.
+    /// True if the domain is modelled: stronger than the medium's.
     pub modelled: bool,
     /// True if the pool was closed and nothing was written since.
     pub clean: bool,

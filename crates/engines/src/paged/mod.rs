@@ -4,8 +4,8 @@
 //! | operation | steps (P2 2.1) |
 //! |---|---|
 //! | INSERT | lock the key; log the row and put it into its leaf, under the latch of the page; the same in each secondary index |
-//! | UPDATE | lock the key; log what differs and change the row in its page; the same, in those indexes that have a changed column |
-//! | DELETE | the same; the row is a ghost until the transaction is committed |
+//! | UPDATE | lock the key; log what differs and change the row in its page; in each index that has a changed column, delete the old key and insert the new one |
+//! | DELETE | lock the key; log the row and make it a ghost, which goes when nobody has or wants its lock; the same in each secondary index |
 //! | COMMIT | log it; locks go; wait until the log is durable so far, in a group with others |
 //! | ABORT | undo, from the newest record to the oldest, each with a compensation record |
 //!

@@ -1,4 +1,4 @@
-//! What a change does to each of its pages.
+//! Changes, applied to each of their pages.
 
 use super::code::{Malformed, entries_of};
 use super::{Change, Role};

@@ -17,7 +17,7 @@
 //! | `Ghost` | `Unghost` with the row |
 //! | `Unghost` | `Ghost` |
 //! | `NewOverflow`, `NewTree` | `FreePage` |
-//! | all others | never: they are of system transactions, and change no row |
+//! | all others | never: they are compensations, or of system transactions and change no row |
 
 mod apply;
 mod code;

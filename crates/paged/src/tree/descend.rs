@@ -33,9 +33,9 @@ pub(super) struct Unposted {
     pub(super) level: u8,
 }
 
-/// So often a descent begins again; each time some other thread has finished what was in its way.
+/// The most times that a descent begins again: each time another thread has finished what was in its way.
 const MOST_RESTARTS: usize = 1_000;
-/// So many pages a descent comes to: more only in a circle of damaged links.
+/// The most pages that a descent comes to: more only in a circle of damaged links.
 const MOST_STEPS: usize = 100_000;
 
 impl Target<'_> {

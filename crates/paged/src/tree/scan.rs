@@ -38,7 +38,8 @@ pub enum Bound<'k> {
 pub struct Batch {
     /// Keys and rows.
     pub rows: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The key that the permit was refused for; without one, nothing was refused.
+    /// The key that the permit was refused for, without bytes for the end of the tree; `None` if nothing
+    /// was refused.
     pub refused: Option<Vec<u8>>,
 }
 

@@ -78,7 +78,7 @@ impl Pool {
                 path: path.into(),
                 wanted: domain,
                 natural: medium.natural,
-                remedy: "ask for it as a model, or use another medium",
+                remedy: "allow it to be modelled, or use another medium",
             });
         }
         let page = medium.page_bytes;
