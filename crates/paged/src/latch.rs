@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::threads::Threads;
+use crate::threads::{Baton, Host, Threads};
 
 /// A way in which threads wait for latches.
 pub trait Latching: Send + Sync + Debug + 'static {
@@ -90,6 +90,21 @@ impl Latching for Followed {
     }
 }
 
+/// Threads with the latches that go with them: all that a store waits for goes through one seam.
+pub trait Latched: Threads + 'static {
+    /// The way in which these threads wait for latches.
+    type Latching: Latching;
+}
+
+impl Latched for Host {
+    type Latching = Native;
+}
+
+/// A thread of a baton does its work within [`Followed::by`].
+impl Latched for Baton {
+    type Latching = Followed;
+}
+
 /// A latch: shared by readers, or held by one writer.
 #[derive(Debug)]
 pub(crate) struct Latch<T, V> {
@@ -142,5 +157,10 @@ impl<T: Latching, V> Exclusive<T, V> {
             Some(guard) => guard,
             None => T::wait(|| self.inner.try_lock(), || self.inner.lock()),
         }
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, V>> {
+        T::point();
+        self.inner.try_lock()
     }
 }

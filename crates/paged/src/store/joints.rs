@@ -12,7 +12,7 @@ use crate::log::{LogManager, Logged, Record};
 use crate::pool::{Appender, Pool, Settled, body_of};
 use crate::recovery::checkpoint::Pages;
 use crate::recovery::{Target, Transaction, Undoing};
-use crate::threads::Host;
+use crate::threads::Threads;
 
 impl Appender for Transaction {
     fn append(&mut self, log: &dyn LogManager, record: &Record<'_>) -> Result<Lsn> {
@@ -63,9 +63,9 @@ impl<F: Files, T: Latching> Pages for Pool<F, T> {
 
 /// Rows that nobody has locked: what they hold back, nobody needs.
 #[derive(Debug)]
-pub(super) struct FreeRows(pub(super) Arc<LockTable<Host>>);
+pub(super) struct FreeRows<T: Threads>(pub(super) Arc<LockTable<T>>);
 
-impl Settled for FreeRows {
+impl<T: Threads> Settled for FreeRows<T> {
     fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool {
         self.0.is_free(Name::row(tree, key))
     }

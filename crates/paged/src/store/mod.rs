@@ -19,11 +19,11 @@ mod session;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use pm::Files;
 
 use crate::file::NewFile;
 use crate::ids::{Lsn, TreeNo, TxNo};
+use crate::latch::{Exclusive, Latched};
 use crate::lock::{LockCounts, LockOptions, LockTable};
 use crate::log::LogManager;
 use crate::pool::{Pool, PoolStats};
@@ -61,22 +61,54 @@ impl Default for StoreOptions {
 
 /// A store; see the module's comment.
 #[derive(Debug)]
-pub struct Store<F: Files> {
-    pool: Pool<F>,
+pub struct Store<F: Files, T: Latched = Host> {
+    pool: Pool<F, T::Latching>,
     log: Arc<dyn LogManager>,
-    locks: Arc<LockTable<Host>>,
+    locks: Arc<LockTable<T>>,
     transactions: Transactions,
     next_tx: AtomicU64,
-    checkpointing: Mutex<()>,
+    checkpointing: Exclusive<T::Latching, ()>,
     options: StoreOptions,
 }
 
 impl<F: Files> Store<F> {
-    /// Creates a store with these trees, whose files have names that begin with `prefix`, durably, over a log that is empty.
+    /// As [`Self::create_by`], by the threads of the host.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create(
+        files: &F,
+        prefix: &str,
+        stamp: u64,
+        log: Arc<dyn LogManager>,
+        options: StoreOptions,
+        trees: &[TreeNo],
+    ) -> Result<Arc<Self>> {
+        Self::create_by(Arc::default(), files, prefix, stamp, log, options, trees)
+    }
+
+    /// As [`Self::open_by`], by the threads of the host.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(
+        files: &F,
+        prefix: &str,
+        log: Arc<dyn LogManager>,
+        options: StoreOptions,
+    ) -> Result<(Arc<Self>, Restarted)> {
+        Self::open_by(Arc::default(), files, prefix, log, options)
+    }
+}
+
+impl<F: Files, T: Latched> Store<F, T> {
+    /// Creates a store with these trees, whose files have names that begin with `prefix`, durably, over
+    /// a log that is empty. Who uses it waits by `threads`.
     ///
     /// # Errors
     /// There is one, or the medium refuses.
-    pub fn create(
+    pub fn create_by(
+        threads: Arc<T>,
         files: &F,
         prefix: &str,
         stamp: u64,
@@ -86,7 +118,7 @@ impl<F: Files> Store<F> {
     ) -> Result<Arc<Self>> {
         let new = NewFile { page_bytes: options.page_bytes, stamp };
         let pool = Pool::create(files, prefix, &new, options.frames, Arc::clone(&log))?;
-        let store = Self::over(pool, log, options, TxNo(1));
+        let store = Self::over(threads, pool, log, options, TxNo(1));
         let mut transaction = store.begin();
         for tree in trees {
             store.pool.create_tree(&mut transaction, *tree)?;
@@ -98,11 +130,13 @@ impl<F: Files> Store<F> {
         Ok(store)
     }
 
-    /// Opens a store after its program has ended or died, over its log, and recovers it.
+    /// Opens a store after its program has ended or died, over its log, and recovers it. Who uses it
+    /// waits by `threads`.
     ///
     /// # Errors
     /// Pages or log are damaged or missing, or the medium refuses.
-    pub fn open(
+    pub fn open_by(
+        threads: Arc<T>,
         files: &F,
         prefix: &str,
         log: Arc<dyn LogManager>,
@@ -111,7 +145,8 @@ impl<F: Files> Store<F> {
         let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
         let transactions = Transactions::new();
         let restarted = recovery::restart(&*log, &transactions, &pool)?;
-        let store = Self::over(pool, log, options, TxNo(restarted.greatest.0 + 1));
+        let next = TxNo(restarted.greatest.0 + 1);
+        let store = Self::over(threads, pool, log, options, next);
         // A store that was closed is opened without a change.
         if restarted.redone > 0 || restarted.losers > 0 {
             store.checkpoint()?;
@@ -120,12 +155,13 @@ impl<F: Files> Store<F> {
     }
 
     fn over(
-        pool: Pool<F>,
+        threads: Arc<T>,
+        pool: Pool<F, T::Latching>,
         log: Arc<dyn LogManager>,
         options: StoreOptions,
         next: TxNo,
     ) -> Arc<Self> {
-        let locks = LockTable::new(Arc::new(Host::default()), options.locks);
+        let locks = LockTable::new(threads, options.locks);
         pool.set_settled(Arc::new(FreeRows(Arc::clone(&locks))));
         Arc::new(Self {
             pool,
@@ -133,7 +169,7 @@ impl<F: Files> Store<F> {
             locks,
             transactions: Transactions::new(),
             next_tx: AtomicU64::new(next.0),
-            checkpointing: Mutex::new(()),
+            checkpointing: Exclusive::new(()),
             options,
         })
     }
@@ -143,12 +179,12 @@ impl<F: Files> Store<F> {
     }
 
     /// A session, with no transaction.
-    pub fn session(self: &Arc<Self>) -> Session<F> {
+    pub fn session(self: &Arc<Self>) -> Session<F, T> {
         Session::new(Arc::clone(self))
     }
 
     /// The pages.
-    pub fn pool(&self) -> &Pool<F> {
+    pub fn pool(&self) -> &Pool<F, T::Latching> {
         &self.pool
     }
 
@@ -217,7 +253,7 @@ impl<F: Files> Store<F> {
         self.checkpoint()
     }
 
-    fn tree(&self, number: TreeNo) -> Result<crate::tree::Tree<'_, F>> {
+    fn tree(&self, number: TreeNo) -> Result<crate::tree::Tree<'_, F, T::Latching>> {
         self.pool.tree(number)?.ok_or(PagedError::NoTree { tree: number })
     }
 }

@@ -7,6 +7,7 @@ use pm::Files;
 
 use super::Store;
 use crate::ids::{Lsn, TreeNo};
+use crate::latch::{Latched, Latching};
 use crate::lock::{Gap, LockMode, Locks, Mode, Name};
 use crate::recovery::{Transaction, undo};
 use crate::threads::Host;
@@ -73,17 +74,17 @@ fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// A session of a store. Dropping it undoes an open transaction.
 #[derive(Debug)]
-pub struct Session<F: Files> {
-    store: Arc<Store<F>>,
-    locks: Locks<Host>,
+pub struct Session<F: Files, T: Latched = Host> {
+    store: Arc<Store<F, T>>,
+    locks: Locks<T>,
     open: Option<Transaction>,
     /// Keys that hold space back which goes when the transaction is committed.
     held_back: Vec<(TreeNo, Vec<u8>)>,
     batch: Batch,
 }
 
-impl<F: Files> Session<F> {
-    pub(super) fn new(store: Arc<Store<F>>) -> Self {
+impl<F: Files, T: Latched> Session<F, T> {
+    pub(super) fn new(store: Arc<Store<F, T>>) -> Self {
         let locks = store.locks.session();
         Self { store, locks, open: None, held_back: Vec::new(), batch: Batch::default() }
     }
@@ -136,7 +137,7 @@ impl<F: Files> Session<F> {
     fn change<R>(
         &mut self,
         bytes: usize,
-        mut act: impl FnMut(&Store<F>, &mut Transaction, &mut Locks<Host>) -> Result<R>,
+        mut act: impl FnMut(&Store<F, T>, &mut Transaction, &mut Locks<T>) -> Result<R>,
     ) -> Result<R> {
         let store = Arc::clone(&self.store);
         store.checkpoint_if_due()?;
@@ -196,7 +197,7 @@ impl<F: Files> Session<F> {
                 (Inserted::Done, _) => return Ok(()),
                 (Inserted::Refused, Some(next)) => self.locks.lock_insert(own, next)?,
                 // A page was given up on the way: again.
-                (Inserted::Refused, None) => std::thread::yield_now(),
+                (Inserted::Refused, None) => T::Latching::pause(),
             }
         }
     }
@@ -253,7 +254,7 @@ impl<F: Files> Session<F> {
 
     fn forward(
         &mut self,
-        on: &Tree<'_, F>,
+        on: &Tree<'_, F, T::Latching>,
         range: &RowRange<'_>,
         batch: &mut Batch,
         visit: Visit<'_>,
@@ -280,7 +281,7 @@ impl<F: Files> Session<F> {
 
     fn backward(
         &mut self,
-        on: &Tree<'_, F>,
+        on: &Tree<'_, F, T::Latching>,
         range: &RowRange<'_>,
         batch: &mut Batch,
         visit: Visit<'_>,
@@ -311,7 +312,7 @@ impl<F: Files> Session<F> {
     /// Visits rows from a place on, with the locks of each.
     fn walk(
         &mut self,
-        on: &Tree<'_, F>,
+        on: &Tree<'_, F, T::Latching>,
         direction: Direction,
         from: Bound<'_>,
         range: &RowRange<'_>,
@@ -447,7 +448,7 @@ fn name_of(tree: TreeNo, key: Option<&[u8]>) -> Name {
     key.map_or(Name::End(tree), |key| Name::row(tree, key))
 }
 
-impl<F: Files> Drop for Session<F> {
+impl<F: Files, T: Latched> Drop for Session<F, T> {
     fn drop(&mut self) {
         // What cannot be undone now, a restart undoes; its locks go with the store.
         let _ = self.abort();

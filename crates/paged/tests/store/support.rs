@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use paged::Result;
 use paged::ids::TreeNo;
+use paged::latch::Latched;
 use paged::lock::LockOptions;
 use paged::log::LogManager;
 use paged::log::central::{Central, CentralOptions};
@@ -15,7 +16,7 @@ use paged::tree::Direction;
 use pm::RecordingFiles;
 
 pub(crate) type TestStore = Store<RecordingFiles>;
-pub(crate) type TestSession = Session<RecordingFiles>;
+pub(crate) type TestSession<T = Host> = Session<RecordingFiles, T>;
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(crate) const TREES: [TreeNo; 2] = [TreeNo(1), TreeNo(2)];
@@ -42,9 +43,19 @@ fn log_options(partition_bytes: u64) -> CentralOptions {
 }
 
 pub(crate) fn create(files: &RecordingFiles, frames: usize, partition: u64) -> Arc<TestStore> {
-    let log: Central<_, Host> =
-        Central::create(files, "log-", log_options(partition), Arc::default()).expect("a log");
-    Store::create(files, "", 77, Arc::new(log), options(frames), &TREES).expect("a store")
+    create_by(Arc::default(), files, frames, partition)
+}
+
+/// A store that waits by `threads`, and so does its log.
+pub(crate) fn create_by<T: Latched>(
+    threads: Arc<T>,
+    files: &RecordingFiles,
+    frames: usize,
+    partition: u64,
+) -> Arc<Store<RecordingFiles, T>> {
+    let log = Central::create(files, "log-", log_options(partition), Arc::clone(&threads));
+    let log = Arc::new(log.expect("a log"));
+    Store::create_by(threads, files, "", 77, log, options(frames), &TREES).expect("a store")
 }
 
 pub(crate) fn open(
