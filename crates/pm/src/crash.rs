@@ -168,6 +168,21 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// The event that comes next.
+    pub(crate) fn peek(&self) -> Option<&'a Recorded> {
+        self.trace.events.get(self.next)
+    }
+
+    /// Does what was recorded next. Returns whether anything was stored, or promised.
+    pub(crate) fn advance(&mut self) -> bool {
+        self.changed = false;
+        if let Some(recorded) = self.peek() {
+            self.next += 1;
+            self.step(recorded);
+        }
+        self.changed
+    }
+
     fn group(&mut self, at: u64, bytes: &[u8], bulk: bool) {
         self.changed = true;
         let mut lines: BTreeMap<u64, Group> = BTreeMap::new();
@@ -199,7 +214,8 @@ impl<'a> Replay<'a> {
         });
     }
 
-    fn point(&self) -> CrashPoint<'_> {
+    /// The place where it is, as a crash point.
+    pub(crate) fn point(&self) -> CrashPoint<'_> {
         let options =
             self.pending.iter().map(|(line, pending)| self.choices(*line, pending)).collect();
         CrashPoint {
@@ -284,6 +300,23 @@ impl CrashPoint<'_> {
     /// Returns how many lines may differ from what is durable.
     pub fn pending_lines(&self) -> usize {
         self.options.len()
+    }
+
+    /// The number of options of each line that may differ.
+    pub(crate) fn options(&self) -> Vec<usize> {
+        self.options.iter().map(Vec::len).collect()
+    }
+
+    /// The memory's contents with these options picked.
+    pub(crate) fn image(&self, picks: &[usize]) -> Vec<u8> {
+        let mut image = self.persisted.to_vec();
+        for (line, pick) in self.options.iter().zip(picks) {
+            let LineChoice { line, bytes } = &line[*pick];
+            let start = *line as usize * LINE;
+            let end = image.len().min(start + LINE);
+            image[start..end].copy_from_slice(&bytes[..end - start]);
+        }
+        image
     }
 
     /// Calls `visit` with the memory's contents in each state: all combinations of

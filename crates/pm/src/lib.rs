@@ -19,6 +19,7 @@
 //!
 //! [`Environment`] names one choice of each; [`Native`] is the one that ships.
 
+mod both;
 mod bulk;
 mod bytes;
 mod counters;
@@ -44,6 +45,7 @@ mod media;
 mod memory;
 mod offset;
 mod pairing;
+mod picks;
 mod place;
 mod poison;
 mod pool;
@@ -54,6 +56,7 @@ mod sync;
 mod unfinished;
 mod watched;
 
+pub use both::{BothImage, BothPoint, BothReplay, BothTrace};
 pub use bytes::{Arrays, Bytes};
 pub use counters::Counters;
 pub use crash::{CHOICES, CrashPoint, CrashStates, LineChoice, Replay};

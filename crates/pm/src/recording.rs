@@ -5,6 +5,7 @@
 //! the trace, never into the code: the engine that is tested is the one that ships.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +15,10 @@ use crate::counters::Counters;
 use crate::domain::Domain;
 use crate::epoch::Epoch;
 use crate::error::{Bad, GrowError};
+use crate::files::RecordingFiles;
 use crate::header::Header;
-use crate::hook::Hook;
 pub use crate::hook::Site;
+use crate::hook::{Hook, Numbers};
 use crate::image::Image;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod, Step, View as _};
@@ -73,6 +75,9 @@ pub struct Recorded {
     pub thread: u32,
     /// The caller that asked for it.
     pub site: Site,
+    /// The place in the order of all events, those of [files beside the memory](Recording::files)
+    /// included.
+    pub number: u64,
 }
 
 /// The record of what a [`Recording`] has seen since it was started.
@@ -207,6 +212,7 @@ struct Shared {
     mapping: Mapping,
     log: Mutex<Log>,
     hook: OnceLock<Hook>,
+    numbers: Numbers,
 }
 
 #[derive(Debug)]
@@ -261,7 +267,14 @@ impl Recording {
 
     fn on(mapping: Mapping) -> Self {
         let log = Log { recording: false, trace: Trace::default(), grow_budget: None };
-        Self(Arc::new(Shared { mapping, log: Mutex::new(log), hook: OnceLock::new() }))
+        let (log, hook) = (Mutex::new(log), OnceLock::new());
+        Self(Arc::new(Shared { mapping, log, hook, numbers: Numbers::default() }))
+    }
+
+    /// Files with these contents beside the memory: their events and those of the memory are numbered
+    /// from one counter, so that a crash cuts both off at the same moment ([`crate::BothReplay`]).
+    pub fn files(&self, image: BTreeMap<String, Vec<u8>>) -> RecordingFiles {
+        RecordingFiles::numbered(image, Arc::clone(&self.0.numbers))
     }
 
     /// A memory with the contents of `image`, as a crash left it behind.
@@ -422,8 +435,13 @@ impl Recording {
     fn record(&self, event: impl FnOnce() -> Event) {
         let site = Location::caller();
         let mut log = self.log();
+        self.push(&mut log, site, event);
+    }
+
+    fn push(&self, log: &mut Log, site: Site, event: impl FnOnce() -> Event) {
         if log.recording {
-            log.trace.events.push(Recorded { event: event(), thread: thread_number(), site });
+            let (thread, number) = (thread_number(), self.0.numbers.fetch_add(1, Ordering::SeqCst));
+            log.trace.events.push(Recorded { event: event(), thread, site, number });
         }
     }
 
@@ -433,9 +451,7 @@ impl Recording {
         let site = Location::caller();
         let mut log = self.log();
         let result = act(&self.0.mapping);
-        if log.recording {
-            log.trace.events.push(Recorded { event: event(), thread: thread_number(), site });
-        }
+        self.push(&mut log, site, event);
         result
     }
 }
@@ -534,9 +550,8 @@ impl Memory for Recording {
         let site = Location::caller();
         let mut log = self.log();
         let result = self.0.mapping.cas(at, old, new);
-        if result.is_ok() && log.recording {
-            let event = Event::Store { at: at.get(), value: new };
-            log.trace.events.push(Recorded { event, thread: thread_number(), site });
+        if result.is_ok() {
+            self.push(&mut log, site, || Event::Store { at: at.get(), value: new });
         }
         result
     }

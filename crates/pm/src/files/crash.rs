@@ -18,9 +18,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::recording::{DiskEvent, DiskTrace};
-use crate::crash::{CHOICES, CrashStates};
-use crate::split_mix::next_random;
+use super::recording::{DiskEvent, DiskRecord, DiskTrace};
+use crate::crash::CrashStates;
+use crate::picks::for_each_pick;
 
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -252,7 +252,22 @@ impl<'a> DiskReplay<'a> {
         }
     }
 
-    fn point(&self) -> DiskPoint<'_> {
+    /// The event that comes next.
+    pub(crate) fn peek(&self) -> Option<&'a DiskRecord> {
+        self.trace.events.get(self.next)
+    }
+
+    /// Does what was recorded next. Returns whether anything was done, or promised.
+    pub(crate) fn advance(&mut self) -> bool {
+        if let Some(record) = self.peek() {
+            self.next += 1;
+            self.apply(&record.event);
+        }
+        self.changed
+    }
+
+    /// The place where it is, as a crash point.
+    pub(crate) fn point(&self) -> DiskPoint<'_> {
         let mut choices = Vec::new();
         if !self.pending.is_empty() {
             choices.push(Choice { what: What::Names, options: self.pending.len() + 1 });
@@ -341,76 +356,25 @@ impl DiskPoint<'_> {
         mut visit: impl FnMut(&BTreeMap<String, Vec<u8>>),
     ) -> CrashStates {
         let mut seen = HashSet::new();
-        let mut show = |picks: &[usize]| -> u64 {
+        for_each_pick(&self.options(), bound, seed, self.position, |picks| {
             let image = self.image(picks);
             let mut hasher = DefaultHasher::new();
             image.hash(&mut hasher);
-            if !seen.insert(hasher.finish()) {
-                return 0;
+            let is_new = seen.insert(hasher.finish());
+            if is_new {
+                visit(&image);
             }
-            visit(&image);
-            1
-        };
-        let count = self.choices.len();
-        let total = self
-            .choices
-            .iter()
-            .try_fold(1u64, |product, choice| product.checked_mul(choice.options as u64))
-            .unwrap_or(u64::MAX);
-        let mut visited = 0;
-        if total <= bound {
-            let mut picks = vec![0; count];
-            loop {
-                visited += show(&picks);
-                let Some(place) = (0..count).find(|i| picks[*i] + 1 < self.choices[*i].options)
-                else {
-                    return CrashStates { visited, exhaustive: true };
-                };
-                picks[place] += 1;
-                picks[..place].fill(0);
-            }
-        }
-        let lost = vec![0; count];
-        let last: Vec<usize> = self.choices.iter().map(|choice| choice.options - 1).collect();
-        visited += show(&lost) + show(&last);
-        for row in pairwise(&last) {
-            visited += show(&row);
-        }
-        let most = last.iter().map(|last| last + 1).max().unwrap_or(0).min(CHOICES);
-        for row in 0..most.min(bound as usize) {
-            let pick = |(place, last): (usize, &usize)| {
-                last - (row + self.position + place * 7) % CHOICES.min(last + 1)
-            };
-            visited += show(&last.iter().enumerate().map(pick).collect::<Vec<_>>());
-        }
-        for place in 0..count {
-            for (most, one) in [(&lost, &last), (&last, &lost)] {
-                if visited < bound {
-                    let mut picks = most.clone();
-                    picks[place] = one[place];
-                    visited += show(&picks);
-                }
-            }
-        }
-        let mut random = seed ^ (self.position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut below = |limit: usize| (next_random(&mut random) % limit as u64) as usize;
-        for _ in 0..bound.saturating_mul(2) {
-            if visited >= bound {
-                break;
-            }
-            let mut picks: Vec<usize> = match below(3) {
-                0 => lost.clone(),
-                1 => last.clone(),
-                _ => self.choices.iter().map(|choice| below(choice.options)).collect(),
-            };
-            let place = below(count);
-            picks[place] = below(self.choices[place].options);
-            visited += show(&picks);
-        }
-        CrashStates { visited, exhaustive: false }
+            is_new
+        })
     }
 
-    fn image(&self, picks: &[usize]) -> Image {
+    /// The number of options of each sector, length and directory that may differ.
+    pub(crate) fn options(&self) -> Vec<usize> {
+        self.choices.iter().map(|choice| choice.options).collect()
+    }
+
+    /// The directory's contents with these options picked.
+    pub(crate) fn image(&self, picks: &[usize]) -> Image {
         let mut names = self.names.clone();
         let mut lengths: BTreeMap<u64, usize> = BTreeMap::new();
         let mut sectors: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
@@ -436,18 +400,6 @@ impl DiskPoint<'_> {
         };
         names.iter().map(|(name, file)| (name.clone(), contents(file))).collect()
     }
-}
-
-/// Row `bit` takes the binary digits of a place's number; with the complements and "all" and
-/// "none" every two places are seen in all four combinations.
-fn pairwise(last: &[usize]) -> impl Iterator<Item = Vec<usize>> {
-    let bits = usize::BITS - last.len().leading_zeros();
-    (0..bits).flat_map(|bit| [0, 1].map(|digit| (bit, digit))).map(|(bit, digit)| {
-        let pick = |(place, newest): (usize, &usize)| {
-            if (place >> bit) & 1 == digit { *newest } else { 0 }
-        };
-        last.iter().enumerate().map(pick).collect()
-    })
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{File, Files, check_name, poisoned};
 use crate::counters::Counters;
-use crate::hook::Hook;
-use crate::recording::Site;
+use crate::hook::{Hook, Numbers, Site};
 
 /// A thing that was done to a directory or to a file in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,6 +90,8 @@ pub struct DiskRecord {
     pub event: DiskEvent,
     /// The caller that asked for it.
     pub site: Site,
+    /// The place in the order of all events, those of a memory that the files lie beside included.
+    pub number: u64,
 }
 
 /// The record of what [`RecordingFiles`] have seen since they were started.
@@ -174,6 +175,7 @@ struct State {
     unsynced: BTreeMap<u64, u64>,
     recording: bool,
     trace: DiskTrace,
+    numbers: Numbers,
     /// Mutating calls that still succeed, and whether only the one after them fails.
     budget: Option<u64>,
     /// Bytes that the files may take together.
@@ -216,7 +218,8 @@ impl State {
 
     fn record(&mut self, site: Site, event: DiskEvent) {
         if self.recording {
-            self.trace.events.push(DiskRecord { event, site });
+            let number = self.numbers.fetch_add(1, Ordering::SeqCst);
+            self.trace.events.push(DiskRecord { event, site, number });
         }
     }
 
@@ -282,8 +285,14 @@ impl RecordingFiles {
 
     /// A directory with these files, as a crash left it behind.
     pub fn from_image(image: BTreeMap<String, Vec<u8>>) -> Self {
+        Self::numbered(image, Numbers::default())
+    }
+
+    /// The same, whose events get their numbers from this counter.
+    pub(crate) fn numbered(image: BTreeMap<String, Vec<u8>>, numbers: Numbers) -> Self {
         let files = Self::default();
         let mut state = files.state();
+        state.numbers = numbers;
         for (number, (name, bytes)) in (0..).zip(image) {
             state.names.insert(name, number);
             state.contents.insert(number, bytes);
