@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::flaw::Flaw;
 use crate::threads::{Baton, Host, Threads};
 
 /// A way in which threads wait for latches.
@@ -23,6 +24,12 @@ pub trait Latching: Send + Sync + Debug + 'static {
 
     /// Lets others go on, because what is needed is held by one of them.
     fn pause();
+
+    /// Returns whether a policy is wrong, in a test.
+    #[inline]
+    fn has(_flaw: Flaw) -> bool {
+        false
+    }
 }
 
 /// The threads of the host.
@@ -87,6 +94,10 @@ impl Latching for Followed {
 
     fn pause() {
         Self::point();
+    }
+
+    fn has(flaw: Flaw) -> bool {
+        FOLLOWED.with_borrow(|threads| threads.as_ref().is_some_and(|threads| threads.has(flaw)))
     }
 }
 

@@ -17,6 +17,7 @@
 //! | whether all pages agree | [`check`] |
 //! | how threads wait for pages | [`latch`] |
 //! | how all of it is one, under transactions | [`store`] |
+//! | what is done wrong to see that tests notice | [`flaw`] |
 //!
 //! It knows no engine and no schema: keys and rows are bytes, keys ordered as their bytes are.
 
@@ -27,6 +28,7 @@ pub mod change;
 pub mod check;
 mod error;
 pub mod file;
+pub mod flaw;
 pub mod ids;
 pub mod latch;
 pub mod layout;

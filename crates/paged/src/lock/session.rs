@@ -10,6 +10,7 @@ use super::mode::{Gap, LockMode, Mode};
 use super::name::Name;
 use super::table::LockTable;
 use crate::error::Conflict;
+use crate::flaw::Flaw;
 use crate::ids::Lsn;
 use crate::threads::Threads;
 use crate::{PagedError, Result};
@@ -88,16 +89,22 @@ impl<T: Threads> Locks<T> {
     pub fn lock_insert(&mut self, key: Name, next: Name) -> Result<()> {
         self.lock(next, Gap::Insert)?;
         let gap = match self.holds(next).gap {
-            Gap::Both => Gap::Shared,
+            Gap::Both if !self.table.threads.has(Flaw::SplitGapNotLocked) => Gap::Shared,
             _ => Gap::None,
         };
         self.lock(key, LockMode::row(Mode::Exclusive, gap))
     }
 
+    /// Checks that the transaction was refused no lock.
+    ///
+    /// # Errors
+    /// [`PagedError::Conflict`]: it was, and can only let all go.
+    pub fn check(&self) -> Result<()> {
+        self.doomed.map_or(Ok(()), |conflict| Err(PagedError::Conflict(conflict)))
+    }
+
     fn request(&mut self, name: Name, mode: LockMode, may_wait: bool) -> Result<bool> {
-        if let Some(conflict) = self.doomed {
-            return Err(PagedError::Conflict(conflict));
-        }
+        self.check()?;
         self.take_up_kept(name);
         let have = self.held.get(&name).copied();
         let mode = have.map_or(mode, |have| have.supremum(mode));
@@ -165,7 +172,7 @@ impl<T: Threads> Locks<T> {
         if kept.used {
             return;
         }
-        if kept.share.take_up() {
+        if kept.share.take_up() || self.table.threads.has(Flaw::KeptThoughTaken) {
             kept.used = true;
             self.held.insert(name, kept.mode);
             self.table.counters.inherited.fetch_add(1, Ordering::Relaxed);

@@ -5,6 +5,7 @@ use pm::{File, Files};
 use super::frame::Pin;
 use super::staging::BATCH_PAGES;
 use super::{Pool, bump};
+use crate::flaw::Flaw;
 use crate::ids::{Lsn, PageNo};
 use crate::latch::Latching;
 use crate::{PagedError, Result};
@@ -100,8 +101,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
         if pins.is_empty() {
             return Ok(0);
         }
-        self.log.force(newest).map_err(|error| self.stop(error))?;
-        assert!(self.log.durable() >= newest, "the log is durable up to where it was forced");
+        if !T::has(Flaw::PageBeforeLog) {
+            self.log.force(newest).map_err(|error| self.stop(error))?;
+            assert!(self.log.durable() >= newest, "the log is durable up to where it was forced");
+        }
         let io = |doing| move |source| PagedError::Io { doing, source };
         let written = staging.write().map_err(io("staging pages")).and_then(|()| {
             for (page, bytes) in staging.pages() {

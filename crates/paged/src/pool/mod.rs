@@ -30,6 +30,7 @@ pub use frame::{ReadPage, WritePage};
 pub use perform::{Appender, How, body_of};
 
 use crate::file::{self, NewFile};
+use crate::flaw::Flaw;
 use crate::ids::{PageNo, TreeNo};
 use crate::latch::{Exclusive, Latching, Native};
 use crate::log::LogManager;
@@ -167,7 +168,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
     }
 
     pub(crate) fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool {
-        self.settled.get().is_some_and(|settled| settled.is_settled(tree, key))
+        T::has(Flaw::GhostReclaimedEarly)
+            || self.settled.get().is_some_and(|settled| settled.is_settled(tree, key))
     }
 
     /// Bytes of a page.
@@ -361,7 +363,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let frame = &self.frames[number];
         for is_written in [false, true] {
             let Some(page) = frame.resident() else { return Ok(false) };
-            if frame.is_pinned() {
+            let careless = T::has(Flaw::PinnedEvicted);
+            if frame.is_pinned() && !careless {
                 return Ok(false);
             }
             if frame.dirt.lock().unwritten.is_some() {
@@ -372,7 +375,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
                 continue;
             }
             let mut shard = self.table.shard(page);
-            if frame.is_pinned() || frame.dirt.lock().unwritten.is_some() {
+            if (frame.is_pinned() && !careless) || frame.dirt.lock().unwritten.is_some() {
                 return Ok(false);
             }
             let removed = shard.remove(&page);

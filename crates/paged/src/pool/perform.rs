@@ -4,6 +4,7 @@ use pm::Files;
 
 use super::{Pool, WritePage};
 use crate::change::{Body, Place, Role};
+use crate::flaw::Flaw;
 use crate::ids::{Lsn, PageNo};
 use crate::latch::Latching;
 use crate::log::{Chain, Kind, LogManager, Logged, Record};
@@ -138,7 +139,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             }
             other => other?,
         };
-        if latched.lsn() >= logged.lsn {
+        if latched.lsn() >= logged.lsn && !T::has(Flaw::RedoneTwice) {
             return Ok(false);
         }
         latched.prepare(logged.lsn);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pm::Files;
 
 use super::Store;
+use crate::flaw::Flaw;
 use crate::ids::{Lsn, TreeNo};
 use crate::latch::{Latched, Latching};
 use crate::lock::{Gap, LockMode, Locks, Mode, Name};
@@ -172,7 +173,9 @@ impl<F: Files, T: Latched> Session<F, T> {
                     let next = name_of(tree, next);
                     let tried = locks.try_lock(next, Gap::Insert).and_then(|granted| {
                         // The gap that the transaction has read is two gaps now.
-                        let both = granted && locks.holds(next).gap == Gap::Both;
+                        let both = granted
+                            && locks.holds(next).gap == Gap::Both
+                            && !T::Latching::has(Flaw::SplitGapNotLocked);
                         let mode = LockMode::row(Mode::Exclusive, Gap::Shared);
                         Ok(granted && (!both || locks.try_lock(own, mode)?))
                     });
@@ -333,7 +336,9 @@ impl<F: Files, T: Latched> Session<F, T> {
                     ended = true;
                     return key.is_none();
                 }
-                let mode = LockMode::row(if out { Mode::None } else { Mode::Shared }, Gap::Shared);
+                let gap =
+                    if T::Latching::has(Flaw::GapNotLocked) { Gap::None } else { Gap::Shared };
+                let mode = LockMode::row(if out { Mode::None } else { Mode::Shared }, gap);
                 let name = name_of(on.number, key);
                 match self.locks.try_lock(name, mode) {
                     Ok(true) => {
@@ -371,12 +376,17 @@ impl<F: Files, T: Latched> Session<F, T> {
     /// [`Store::wait`] before it acknowledges anything, what was only read included.
     ///
     /// # Errors
-    /// The log has stopped; whether the transaction is committed shows after a restart.
+    /// The transaction was refused a lock: it can only be aborted. Or the log has stopped; whether the
+    /// transaction is committed shows after a restart.
     pub fn commit(&mut self) -> Result<Lsn> {
+        if !T::Latching::has(Flaw::DoomedCommits) {
+            self.locks.check()?;
+        }
         let Some(mut transaction) = self.open.take() else { return Ok(Lsn::NONE) };
         let store = Arc::clone(&self.store);
         if transaction.last() == Lsn::NONE {
-            let depends = self.locks.depends();
+            let independent = T::Latching::has(Flaw::ReaderIndependent);
+            let depends = if independent { Lsn::NONE } else { self.locks.depends() };
             self.locks.release(Lsn::NONE);
             store.transactions.end(transaction);
             self.held_back.clear();
@@ -397,7 +407,7 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.locks.release(committed);
         self.settle();
         store.checkpoint_if_due()?;
-        Ok(wait_for)
+        Ok(if T::Latching::has(Flaw::AcknowledgedEarly) { Lsn::NONE } else { wait_for })
     }
 
     /// Gives away the space that rows of the transaction held back, when their locks are let go: a
@@ -439,6 +449,9 @@ impl<F: Files, T: Latched> Session<F, T> {
     /// # Errors
     /// As [`Self::abort`].
     pub fn rollback_to(&mut self, savepoint: Lsn) -> Result<()> {
+        if T::Latching::has(Flaw::SavepointIgnored) {
+            return Ok(());
+        }
         let store = Arc::clone(&self.store);
         undo::rollback_to(&*store.log, self.transaction(), &store.pool, savepoint).map(drop)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Threads, Waiter};
+use crate::flaw::Flaw;
 
 thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
@@ -77,6 +78,7 @@ impl State {
 pub struct Baton {
     state: Mutex<State>,
     passed: Condvar,
+    flaw: Option<Flaw>,
 }
 
 impl Baton {
@@ -84,7 +86,13 @@ impl Baton {
     pub fn new(seed: u64) -> Self {
         let state =
             State { random: seed, now: Duration::ZERO, doing: Vec::new(), holder: 0, stuck: false };
-        Self { state: Mutex::new(state), passed: Condvar::new() }
+        Self { state: Mutex::new(state), passed: Condvar::new(), flaw: None }
+    }
+
+    /// The same, with a policy that is wrong.
+    #[must_use]
+    pub fn with(self, flaw: Option<Flaw>) -> Self {
+        Self { flaw, ..self }
     }
 
     /// Runs `threads` threads of `work`, which gets the number of its thread, to their ends.
@@ -176,6 +184,14 @@ impl Threads for Baton {
                 *doing = Doing::Ready;
             }
         }
+    }
+
+    fn number(&self) -> usize {
+        NUMBER.get().unwrap_or(0)
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
     }
 
     fn point(&self) {

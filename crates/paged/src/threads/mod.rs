@@ -15,12 +15,14 @@ mod baton;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 pub use self::baton::Baton;
+
+use crate::flaw::Flaw;
 
 /// A thing that a thread parks on and that others wake. One thread parks on it at a time.
 #[derive(Debug, Default)]
@@ -32,6 +34,10 @@ pub struct Waiter {
 
 thread_local! {
     static OWN: Arc<Waiter> = Arc::new(Waiter::default());
+    static NUMBER: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
 }
 
 impl Waiter {
@@ -60,6 +66,17 @@ pub trait Threads: Send + Sync + Debug {
 
     /// A point at which other threads may run.
     fn point(&self) {}
+
+    /// A small number of the calling thread's own, for what is shared out among threads.
+    fn number(&self) -> usize {
+        NUMBER.with(|number| *number)
+    }
+
+    /// Returns whether a policy is wrong, in a test.
+    #[inline]
+    fn has(&self, _flaw: Flaw) -> bool {
+        false
+    }
 }
 
 /// The threads of the operating system.

@@ -5,7 +5,8 @@ use pm::Files;
 use super::Tree;
 use super::descend::Target;
 use crate::change::{Body, Change, entries_of, push_entry};
-use crate::ids::Lsn;
+use crate::flaw::Flaw;
+use crate::ids::{Lsn, PageNo};
 use crate::latch::Latching;
 use crate::log::{Kind, Logged};
 use crate::page::Entry;
@@ -57,7 +58,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             _ => {
                 let tree = self.tree_of(logged, tree)?;
                 match inverse(&change) {
-                    Some((key, inverse)) => tree.compensate(chain, how, key, &inverse),
+                    Some((key, inverse)) => tree.compensate(chain, how, logged.page, key, &inverse),
                     None => Ok(()),
                 }
             }
@@ -98,10 +99,14 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         &self,
         chain: &mut dyn Appender,
         how: How,
+        was_on: PageNo,
         key: &[u8],
         change: &Change<'_>,
     ) -> Result<()> {
-        let mut leaf = self.leaf_of(key)?;
+        let mut leaf = match T::has(Flaw::UndoneByPage) {
+            true => self.pool.write(was_on)?,
+            false => self.leaf_of(key)?,
+        };
         if leaf.find(key).is_err() {
             return Err(PagedError::DamagedPage {
                 page: leaf.place(),

@@ -141,3 +141,41 @@ fn interleavings_follow_from_a_seed_and_keep_the_sum() {
     println!("{conflicts} conflicts, {waits} waits");
     assert!(conflicts > 0 && waits > 100);
 }
+
+/// Whoever was refused a lock has done half of its work, which nobody can commit.
+#[test]
+fn a_transaction_that_was_refused_a_lock_can_only_be_aborted() {
+    let mut victims = 0;
+    for seed in 0..10 {
+        let baton = Arc::new(Baton::new(seed));
+        let store = create_by(Arc::clone(&baton), &RecordingFiles::new(), 16, 64 << 10);
+        let committed = [AtomicU64::new(0), AtomicU64::new(0)];
+        baton.run(2, |thread| {
+            Followed::by(baton.clone(), || {
+                let mut session = store.session();
+                session.begin(thread as u64, None);
+                session.insert(TREES[thread], b"a", b"row").expect("inserted");
+                match session.get_for_update(TREES[1 - thread], b"a") {
+                    Ok(_) => {
+                        session.commit().expect("committed");
+                        committed[thread].store(1, Ordering::Relaxed);
+                    }
+                    Err(PagedError::Conflict(_)) => {
+                        let refused = session.commit();
+                        assert!(matches!(refused, Err(PagedError::Conflict(_))), "{refused:?}");
+                        session.abort().expect("aborted");
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            });
+        });
+        let mut session = store.session();
+        session.begin(9, None);
+        for (tree, committed) in TREES.into_iter().zip(committed) {
+            let there = session.get(tree, b"a").expect("read").is_some();
+            assert_eq!(there, committed.into_inner() == 1, "seed {seed}");
+            victims += u64::from(!there);
+        }
+    }
+    assert!(victims > 2, "{victims}");
+}

@@ -20,6 +20,7 @@ use pm::{Memory, Off, Range};
 use super::NvLog;
 use super::ring::Ring;
 use crate::Result;
+use crate::flaw::Flaw;
 use crate::ids::Lsn;
 use crate::threads::{Threads, Waiter};
 
@@ -121,10 +122,10 @@ impl Slots {
         }
     }
 
-    /// Makes durable what is full up to an LSN, with one fence.
-    fn pass<M: Memory>(&self, memory: &M, ring: &Ring<M>, to: u64) -> bool {
+    /// Makes durable what is full from one LSN up to another, with one fence.
+    fn pass<M: Memory>(&self, memory: &M, ring: &Ring<M>, from: u64, to: u64) -> bool {
         let mut claimed = Vec::new();
-        for lsn in self.prefix() + 1..=to {
+        for lsn in from..=to {
             let Some((place, bytes)) = self.claim(lsn) else { continue };
             memory.copy(Off::new(place), &bytes);
             memory.flush(Range::new(place, bytes.len() as u64));
@@ -156,7 +157,10 @@ impl Slots {
 impl<M: Memory, T: Threads> NvLog<M, T> {
     /// One pass, which wakes those who wait for what it did.
     pub(super) fn pass_once(&self, slots: &Slots, to: u64) -> bool {
-        let did = slots.pass(&self.memory, &self.ring, to);
+        let did = slots.pass(&self.memory, &self.ring, slots.prefix() + 1, to);
+        if did && self.threads.has(Flaw::PrefixJumps) {
+            slots.prefix.fetch_max(to, Ordering::AcqRel);
+        }
         if did {
             slots.wake(&*self.threads);
         }
@@ -165,6 +169,10 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
 
     /// Makes everything up to an LSN durable, with the help of whoever else is at it.
     pub(super) fn persist_to(&self, slots: &Slots, to: u64) -> Result<()> {
+        if self.threads.has(Flaw::OwnRecordAlone) {
+            slots.pass(&self.memory, &self.ring, to, to);
+            return self.healthy();
+        }
         let waiter = Waiter::of_this_thread();
         while slots.prefix() < to {
             self.threads.point();

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use pm::{Memory, Off, Range};
 
 use super::super::record::{self, HEADER_BYTES, Placed};
-use super::super::{Chain, Record};
+use super::super::{Chain, Kind, Record};
 use super::NvLog;
+use crate::flaw::Flaw;
 use crate::ids::Lsn;
 use crate::threads::Threads;
 
@@ -20,7 +21,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     ///
     /// With flush-on-commit the object waits in DRAM for 2 and 3.
     pub(super) fn insert(&self, chain: &Chain, record: &Record<'_>, bytes: u64) -> Lsn {
-        let mut lane = self.segments.lane();
+        let mut lane = self.segments.lane(self.threads.number());
         let place = self.segments.place(&mut lane, bytes);
         let lsn = Lsn(self.next.fetch_add(1, Ordering::AcqRel));
         self.segments.placed(&mut lane, lsn);
@@ -36,7 +37,11 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             return lsn;
         }
         self.memory.copy(Off::new(place), &lane.object);
-        self.memory.flush(Range::new(place, used as u64));
+        let is_flushed =
+            record.kind != Kind::Compensation || !self.threads.has(Flaw::CompensationUnflushed);
+        if is_flushed {
+            self.memory.flush(Range::new(place, used as u64));
+        }
         self.ring.set(lsn, place);
         self.memory.fence();
         lsn

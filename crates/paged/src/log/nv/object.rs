@@ -3,8 +3,6 @@
 //! An object is a [record](mod@super::super::record) at the begin of a line. A segment is lent to a lane,
 //! filled, and free again when the head has passed its newest object.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use parking_lot::{Mutex, MutexGuard};
 use pm::{LINE_BYTES, Memory, Off, Range};
 
@@ -28,8 +26,9 @@ pub(super) struct Found {
     pub(super) range: Range,
 }
 
-/// Reads the object at a place that is followed by `limit` bytes of its segment.
-pub(super) fn read<M: Memory>(memory: &M, place: u64, limit: u64) -> Option<Found> {
+/// Reads the object at a place that is followed by `limit` bytes of its segment. One that is `trusted`
+/// is taken for sound whatever its checksum says.
+pub(super) fn read<M: Memory>(memory: &M, place: u64, limit: u64, trusted: bool) -> Option<Found> {
     let mut header = [0; HEADER_BYTES];
     memory.read_into(Off::new(place), &mut header).ok()?;
     let length = record::bytes_of(&header);
@@ -38,6 +37,10 @@ pub(super) fn read<M: Memory>(memory: &M, place: u64, limit: u64) -> Option<Foun
     }
     let mut bytes = vec![0; length];
     memory.read_into(Off::new(place), &mut bytes).ok()?;
+    if trusted {
+        let sum = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+    }
     let read = record::decode(&bytes)?;
     Some(Found { read, bytes, range: Range::new(place, length as u64) })
 }
@@ -48,14 +51,6 @@ struct Lent {
     segment: usize,
     used: u64,
     last: Lsn,
-}
-
-thread_local! {
-    /// The number of the lane that the thread tries first.
-    static OWN: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    };
 }
 
 /// A way for a thread to append beside others.
@@ -144,9 +139,9 @@ impl Segments {
         bytes
     }
 
-    /// A lane that no other thread uses now, or that of the first to be done with it.
-    pub(super) fn lane(&self) -> MutexGuard<'_, Lane> {
-        let own = OWN.with(|own| *own) % self.lanes.len();
+    /// A lane that no other thread uses now, or that of the thread with this number.
+    pub(super) fn lane(&self, thread: usize) -> MutexGuard<'_, Lane> {
+        let own = thread % self.lanes.len();
         let (before, from) = self.lanes.split_at(own);
         let free = from.iter().chain(before).find_map(Mutex::try_lock);
         free.unwrap_or_else(|| self.lanes[own].lock())

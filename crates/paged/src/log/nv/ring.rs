@@ -63,6 +63,12 @@ impl<M: Memory> Ring<M> {
         (found == word(lsn.0 / self.entries, place)).then_some(place)
     }
 
+    /// The same without a look at the round.
+    pub(super) fn place_in_any_round(&self, lsn: Lsn) -> Option<u64> {
+        let found = self.memory.load(self.entry(lsn), Ordering::Acquire).ok()?;
+        (found & STATE != 0).then_some((found & u64::from(u32::MAX)) * LINE_BYTES)
+    }
+
     /// Flushes the entry of an LSN.
     #[track_caller]
     pub(super) fn flush(&self, lsn: Lsn) {

@@ -1,0 +1,51 @@
+//! Wrong policies, which a test puts in the place of right ones to see that it notices them.
+//!
+//! They go through the seam of threads, which tests alone have other than as it ships: of the host's
+//! threads the compiler knows that none is wrong.
+
+/// A policy that is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Flaw {
+    /// Redo applies a record to a page that has it.
+    RedoneTwice,
+    /// A page is written before the log is durable up to its LSN.
+    PageBeforeLog,
+    /// A checkpoint says that no page is dirty.
+    DirtyPagesForgotten,
+    /// A commit is acknowledged when its record has an LSN.
+    AcknowledgedEarly,
+    /// A reader is acknowledged though what it has read is not durable.
+    ReaderIndependent,
+    /// A session uses a lock that was taken from it.
+    KeptThoughTaken,
+    /// A scan does not lock the gaps before keys.
+    GapNotLocked,
+    /// A key that is inserted into a locked gap does not inherit the lock.
+    SplitGapNotLocked,
+    /// A ghost is reclaimed though its transaction is open.
+    GhostReclaimedEarly,
+    /// A transaction that was refused a lock commits.
+    DoomedCommits,
+    /// What came after a savepoint stays.
+    SavepointIgnored,
+    /// A row is undone on the page where it was changed.
+    UndoneByPage,
+    /// A separator is posted though the parent has it.
+    PostedTwice,
+    /// A page is evicted though somebody uses it.
+    PinnedEvicted,
+    /// The checksum of an object in the log is not looked at.
+    ChecksumIgnored,
+    /// The round of an entry in the ring is not looked at.
+    RoundIgnored,
+    /// Segments of the log are used again before the head has passed them.
+    SegmentsFreedEarly,
+    /// A commit makes its own record durable alone.
+    OwnRecordAlone,
+    /// What is durable is taken to reach as far as the newest durable record.
+    PrefixJumps,
+    /// Compensations are not flushed.
+    CompensationUnflushed,
+    /// Objects of an earlier restart count behind the end that it has left.
+    OlderRestartCounts,
+}
