@@ -95,6 +95,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             dirt.since_copied = None;
             drop(dirt);
             newest = newest.max(held.page.lsn());
+            assert_eq!(held.page.number(), page, "a page that was changed has its number");
             staging.push(&held.page);
             pins.push(pin);
         }

@@ -139,6 +139,14 @@ impl<T: Latching> WritePage<'_, T> {
         dirt.since_copied.get_or_insert(end);
     }
 
+    /// Takes back what [`Self::prepare`] said: the change was not logged. All earlier changes were
+    /// logged behind a lesser end, so an equal one is this one's.
+    pub(super) fn unprepare(&self, end: Lsn) {
+        let mut dirt = self.pin.frame.dirt.lock();
+        dirt.since_copied.take_if(|since| *since == end);
+        dirt.unwritten.take_if(|unwritten| *unwritten == end);
+    }
+
     /// Its number, which a page that was never used does not say.
     #[must_use]
     pub fn place(&self) -> PageNo {

@@ -85,7 +85,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
             How::Undo { next } => (Kind::Compensation, next),
         };
         let record = Record { kind, page: number, page_before, undo_next, payload: &payload };
-        let lsn = chain.append(&*self.log, &record)?;
+        let appended = chain.append(&*self.log, &record).inspect_err(|_| {
+            for (_, page) in pages.iter().flatten() {
+                page.unprepare(end);
+            }
+        });
+        let lsn = appended?;
         for (role, page) in pages.iter_mut().flatten() {
             let place = self.place(page.place(), *role, number, body);
             let applied = body.change.apply(page.page_mut(), &place);
@@ -144,7 +149,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         }
         latched.prepare(logged.lsn);
         let place = self.place(page, role, logged.page, body);
-        body.change.apply(latched.page_mut(), &place)?;
+        let applied = body.change.apply(latched.page_mut(), &place);
+        applied.map_err(|error| self.stop(error))?;
         latched.page_mut().set_lsn(logged.lsn);
         Ok(true)
     }

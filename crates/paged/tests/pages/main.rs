@@ -4,5 +4,6 @@ mod crash;
 mod damage;
 mod model;
 mod power;
+mod refused;
 mod support;
 mod threads;

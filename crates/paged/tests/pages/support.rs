@@ -29,6 +29,8 @@ pub(crate) struct TestLog {
     records: Mutex<Vec<Logged>>,
     durable: AtomicU64,
     forces: AtomicU64,
+    /// The number of changes for which there is room, if there is an end to it.
+    room: Mutex<Option<u64>>,
 }
 
 impl TestLog {
@@ -48,6 +50,22 @@ impl TestLog {
         self.records.lock()[..durable].to_vec()
     }
 
+    /// Lets so many changes find room, and none after them. What undoes others always does.
+    pub(crate) fn limit(&self, changes: Option<u64>) {
+        *self.room.lock() = changes;
+    }
+
+    fn take_room(&self, kind: Kind) -> Result<()> {
+        match &mut *self.room.lock() {
+            Some(0) if kind == Kind::Change => Err(PagedError::LogFull { bytes: 1, free: 0 }),
+            Some(room) if kind == Kind::Change => {
+                *room -= 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn forces(&self) -> u64 {
         self.forces.load(Ordering::Relaxed)
     }
@@ -59,6 +77,7 @@ impl LogManager for TestLog {
     }
 
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
+        self.take_room(record.kind)?;
         let mut records = self.records.lock();
         let lsn = Lsn(records.len() as u64 + 1);
         records.push(Logged {
