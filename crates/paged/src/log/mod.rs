@@ -121,6 +121,10 @@ pub trait LogManager: Send + Sync + Debug {
     /// [attends](Self::attend) to make some; or the manager has stopped.
     fn reserve(&self, chain: &mut Chain, bytes: u64) -> Result<()>;
 
+    /// Gives back what [`Self::reserve`] has set aside and the chain has not used. Its Commit and its End
+    /// do so, too: this is for a chain that ends without a record.
+    fn unreserve(&self, chain: &mut Chain);
+
     /// Appends a record. With a change of a transaction, room for a compensation of the same length
     /// is set aside. Called with the record's page latched, which is in the table of dirty pages with
     /// an LSN that [`Self::end`] gave before.

@@ -142,6 +142,13 @@ impl Transaction {
         log.reserve(&mut self.chain, bytes)
     }
 
+    /// Gives back what it has reserved and not used: see [`LogManager::unreserve`].
+    pub fn unreserve(&mut self, log: &dyn LogManager) {
+        if self.chain.ahead > 0 {
+            log.unreserve(&mut self.chain);
+        }
+    }
+
     /// Appends a record: see [`LogManager::append`].
     ///
     /// # Errors

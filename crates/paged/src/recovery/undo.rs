@@ -65,6 +65,7 @@ pub fn abort(
     target: &dyn Target,
 ) -> Result<u64> {
     if transaction.last() == Lsn::NONE {
+        transaction.unreserve(log);
         return Ok(0);
     }
     transaction.append(log, &Record::bare(Kind::Abort))?;

@@ -388,6 +388,7 @@ impl<F: Files, T: Latched> Session<F, T> {
             let independent = T::Latching::has(Flaw::ReaderIndependent);
             let depends = if independent { Lsn::NONE } else { self.locks.depends() };
             self.locks.release(Lsn::NONE);
+            transaction.unreserve(&*store.log);
             store.transactions.end(transaction);
             self.held_back.clear();
             return Ok(depends);

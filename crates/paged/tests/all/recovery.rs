@@ -424,6 +424,9 @@ impl LogManager for Between<'_> {
     fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
         self.log.reserve(chain, payload)
     }
+    fn unreserve(&self, chain: &mut Chain) {
+        self.log.unreserve(chain);
+    }
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         let lsn = self.log.append(chain, record);
         if let Some(work) = self.work.lock().unwrap().take() {

@@ -76,6 +76,8 @@ impl LogManager for TestLog {
         Ok(())
     }
 
+    fn unreserve(&self, _chain: &mut Chain) {}
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         self.take_room(record.kind)?;
         let mut records = self.records.lock();

@@ -2,5 +2,6 @@
 
 mod crash;
 mod model;
+mod room;
 mod support;
 mod threads;

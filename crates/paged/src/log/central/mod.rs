@@ -402,6 +402,12 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         }
     }
 
+    fn unreserve(&self, chain: &mut Chain) {
+        let mut state = self.lock();
+        state.aside -= std::mem::take(&mut chain.ahead);
+        self.wake_for_room(&mut state);
+    }
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         let bytes = record_bytes(record.payload.len()) as u64;
         let most = self.options.record_bytes;

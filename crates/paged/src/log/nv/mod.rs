@@ -456,6 +456,13 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         }
     }
 
+    fn unreserve(&self, chain: &mut Chain) {
+        let ahead = std::mem::take(&mut chain.ahead);
+        self.entries.give_back(ahead / object::ALIGN);
+        self.bytes.give_back(ahead);
+        self.wake_for_room();
+    }
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         let bytes = object::bytes(record.payload.len());
         let most = self.options.record_bytes;
