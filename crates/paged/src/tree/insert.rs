@@ -76,11 +76,14 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         if !(leaf.entry(slot).is_ghost() && leaf.entry(slot).is_long()) {
             return Ok(Inserted::Refused);
         }
-        let stub = leaf.entry(slot).row.to_vec();
+        let (stub, before) = (leaf.entry(slot).row.to_vec(), chain.last());
         let body = self.body(Change::Unghost { key, row: &stub, long: true });
         self.pool.perform(chain, How::Do, &body, &mut leaf, None, None)?;
         drop(leaf);
-        self.update(chain, key, row)?;
+        if let Err(error) = self.update(chain, key, row) {
+            self.pool.undo_to(chain, before)?;
+            return Err(error);
+        }
         Ok(Inserted::Done)
     }
 

@@ -110,6 +110,11 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     fn post(&self, key: &[u8], page: PageNo, level: u8) -> Result<()> {
         loop {
             let mut parent = self.write_page(Target::At(key), level, &mut None)?;
+            // The first child has its key in the parent's fence alone. And the page may have been freed
+            // and have become the parent.
+            if parent.low() == key || parent.place() == page {
+                return Ok(());
+            }
             let slot = match parent.find(key) {
                 Err(slot) => slot,
                 Ok(slot) if T::has(Flaw::PostedTwice) => slot,
@@ -152,7 +157,52 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::separator;
+    use std::sync::Arc;
+
+    use pm::RecordingFiles;
+
+    use super::{Unposted, separator};
+    use crate::file::NewFile;
+    use crate::ids::{PageNo, TreeNo, TxNo};
+    use crate::log::Chain;
+    use crate::log::central::{Central, CentralOptions};
+    use crate::page::PageKind;
+    use crate::pool::Pool;
+    use crate::threads::Host;
+
+    /// A descent that another thread's splits have overtaken tells the parent of a page that the parent
+    /// knows, perhaps as its first child.
+    #[test]
+    fn a_parent_that_knows_a_page_is_told_of_it_for_nothing() {
+        let (files, tree) = (RecordingFiles::new(), TreeNo(7));
+        let options = CentralOptions { reserve_bytes: 4096, ..CentralOptions::default() };
+        let log: Central<_, Host> =
+            Central::create(&files, "log-", options, Arc::default()).unwrap();
+        let new = NewFile { page_bytes: 512, stamp: 1 };
+        let pool: Pool<_> = Pool::create(&files, "", &new, 64, Arc::new(log)).unwrap();
+        let mut chain = Chain::new(TxNo(1));
+        let tree = pool.create_tree(&mut chain, tree).unwrap();
+        for number in 0..2000_u16 {
+            let mut key = number.to_be_bytes().to_vec();
+            key.resize(40, b'k');
+            tree.insert(&mut chain, &key, b"row").unwrap();
+        }
+        let before = pool.check().unwrap();
+        let mut first_children = 0;
+        for number in 2..pool.used_pages().unwrap() {
+            let page = pool.read(PageNo(number)).unwrap();
+            let is_ours = matches!(page.kind(), PageKind::Leaf | PageKind::Inner);
+            if !is_ours || page.tree() != tree.number || page.low().is_empty() {
+                continue;
+            }
+            first_children += u64::from(page.level() > 0);
+            let unposted = Unposted { page: PageNo(number), level: page.level() };
+            drop(page);
+            tree.complete(unposted).unwrap();
+        }
+        assert_eq!(pool.check().unwrap(), before);
+        assert!(first_children > 1, "{first_children} inner pages have a first child with a key");
+    }
 
     #[test]
     fn a_separator_is_greater_than_the_left_and_not_than_the_right() {

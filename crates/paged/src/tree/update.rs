@@ -14,9 +14,18 @@ impl<F: Files, T: Latching> Tree<'_, F, T> {
     ///
     /// # Errors
     /// There is no row with this key, the row is too large, the log has no room for it, or the medium
-    /// refuses.
+    /// refuses. The row is what it was.
     pub fn update(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<()> {
         self.check_row(row)?;
+        let before = chain.last();
+        self.update_row(chain, key, row).or_else(|error| {
+            // A part of a long row may have been written over.
+            self.pool.undo_to(chain, before)?;
+            Err(error)
+        })
+    }
+
+    fn update_row(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<()> {
         loop {
             let mut leaf = self.write_leaf(key)?;
             let slot = leaf.find(key).map_err(|_| PagedError::Missing)?;

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::support::{
-    AllSettled, Model, Steps, TestLog, TestPool, assert_same, create, transaction, tree,
+    AllSettled, Model, Step, Steps, TestLog, TestPool, assert_same, create, transaction, tree,
 };
 
 /// Wherever on its way a change is refused: once it is undone the pages are as they were, in memory
@@ -31,6 +31,9 @@ fn a_change_that_the_log_refuses_leaves_nothing_behind() {
         log.limit(None);
         if let Err(error) = done {
             assert!(matches!(error, PagedError::LogFull { .. }), "{error}");
+            if !matches!(step, Step::Load(_)) {
+                assert_same(&pool, &model, &format!("refused {step:?}"));
+            }
             pool.undo_to(&mut chain, Lsn::NONE).unwrap();
             pool.clean_all().unwrap();
             step.run(&tree(&pool), &mut transaction(2 * number + 3)).unwrap();
@@ -46,4 +49,26 @@ fn a_change_that_the_log_refuses_leaves_nothing_behind() {
         }
     }
     assert!(refused > 100, "{refused}");
+}
+
+/// The ghost of a long row that its own transaction inserts again: it is a row again for a moment.
+#[test]
+fn a_long_row_that_is_inserted_again_and_refused_can_be_inserted() {
+    let files = RecordingFiles::new();
+    let (log, pool) = create(&files, 512, 16);
+    let (tree, mut chain) = (tree(&pool), transaction(2));
+    tree.insert(&mut chain, b"key", &[1; 2000]).unwrap();
+    let mut chain = transaction(3);
+    tree.delete(&mut chain, b"key").unwrap();
+    for changes in 0..5 {
+        log.limit(Some(changes));
+        let done = tree.insert(&mut chain, b"key", &[2; 2000]);
+        assert!(matches!(done, Err(PagedError::LogFull { .. })), "{changes}: {done:?}");
+        assert_eq!(tree.get(b"key").unwrap(), None, "{changes}");
+    }
+    log.limit(None);
+    tree.insert(&mut chain, b"key", &[2; 2000]).unwrap();
+    assert_eq!(tree.get(b"key").unwrap(), Some(vec![2; 2000]));
+    pool.undo_to(&mut chain, Lsn::NONE).unwrap();
+    assert_eq!(tree.get(b"key").unwrap(), Some(vec![1; 2000]));
 }
