@@ -186,7 +186,14 @@ impl Page {
     /// The LSN of its newest change.
     #[must_use]
     pub fn lsn(&self) -> Lsn {
-        Lsn(self.u64_at(LSN))
+        Self::lsn_of(&self.bytes)
+    }
+
+    /// The LSN of a page's bytes.
+    pub(crate) fn lsn_of(bytes: &[u8]) -> Lsn {
+        let mut lsn = [0; 8];
+        lsn.copy_from_slice(&bytes[LSN..LSN + 8]);
+        Lsn(u64::from_le_bytes(lsn))
     }
 
     pub(crate) fn set_lsn(&mut self, lsn: Lsn) {

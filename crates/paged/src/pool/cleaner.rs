@@ -62,6 +62,16 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.clean(Lsn(u64::MAX))
     }
 
+    /// Forgets the last batch, for closing: the next opening need not write it once more.
+    ///
+    /// # Errors
+    /// The medium failed; the pool has stopped.
+    pub fn forget_batch(&self) -> Result<()> {
+        self.check_running()?;
+        let io = |source| PagedError::Io { doing: "forgetting staged pages", source };
+        self.staging.lock().forget().map_err(|source| self.stop(io(source)))
+    }
+
     /// Writes the page of a frame, and others that nobody uses with it: the two syncs are the same.
     pub(super) fn write_some(&self, number: usize) -> Result<()> {
         let frames = self.frames.len();

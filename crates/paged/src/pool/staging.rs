@@ -5,7 +5,8 @@
 //!
 //! A crash in step 1 leaves the pages in place whole, one in step 2 the staging file. The next batch
 //! overwrites the staging file, so a page that it has was not written in place since. When the file of
-//! pages is opened, `Staging::restore` puts back what step 2 has torn.
+//! pages is opened, `Staging::restore` does step 2 once more. It begins with step 1: after a sync that
+//! failed, what a program reads need not be what the medium has.
 
 use std::io;
 
@@ -91,28 +92,34 @@ impl<F: Files> Staging<F> {
         self.file.sync()
     }
 
-    /// Puts back the pages of the last batch that are torn in place, durably. Returns how many.
+    /// Writes the last batch once more, durably: it may have been torn in place, or a sync of it have
+    /// failed. Returns how many of its pages were torn.
     pub(super) fn restore(&mut self, pages: &F::File) -> io::Result<usize> {
         if !self.read()? {
             return Ok(0);
         }
-        let mut torn = Vec::new();
+        self.write()?;
+        let (mut torn, mut page) = (0, Page::blank(self.page_bytes));
         for (number, staged) in self.pages() {
             let at = number.0 * self.page_bytes as u64;
-            let mut page = Page::blank(self.page_bytes);
             let read = pages.read_at(at, page.bytes_mut())?;
             page.bytes_mut()[read..].fill(0);
-            if page.bytes() != staged && page.check(number, self.stamp).is_err() {
-                torn.push((at, staged));
+            let is_sound = page.check(number, self.stamp).is_ok();
+            if is_sound && page.lsn() > Page::lsn_of(staged) {
+                // The staging file is of an earlier moment.
+                continue;
             }
+            torn += usize::from(!is_sound);
+            pages.write_at(at, staged)?;
         }
-        for (at, staged) in &torn {
-            pages.write_at(*at, staged)?;
-        }
-        if !torn.is_empty() {
-            pages.sync()?;
-        }
-        Ok(torn.len())
+        pages.sync()?;
+        Ok(torn)
+    }
+
+    /// Forgets the last batch, which is durable in place. Nothing depends on whether this becomes durable.
+    pub(super) fn forget(&mut self) -> io::Result<()> {
+        self.begin();
+        self.file.write_at(0, &self.batch)
     }
 
     /// Reads the batch that the file has; returns whether there is a whole one of this file of pages.
@@ -136,6 +143,10 @@ impl<F: Files> Staging<F> {
             return Ok(false);
         }
         self.numbers = (0..count).map(|page| PageNo(word(NUMBERS + 8 * page))).collect();
+        let most = i64::MAX as u64 / self.page_bytes as u64;
+        if self.numbers.iter().any(|number| !(1..most).contains(&number.0)) {
+            return Ok(false);
+        }
         self.batch.truncate(end);
         self.batch[24..28].fill(0);
         Ok(crc32c::crc32c(&self.batch) == sum)

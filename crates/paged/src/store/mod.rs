@@ -250,7 +250,8 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// The medium failed.
     pub fn close(&self) -> Result<()> {
         self.pool.clean_all()?;
-        self.checkpoint()
+        self.checkpoint()?;
+        self.pool.forget_batch()
     }
 
     fn tree(&self, number: TreeNo) -> Result<crate::tree::Tree<'_, F, T::Latching>> {
