@@ -47,7 +47,8 @@ pub(crate) struct Hint {
 impl<F: Files, T: Latching> Pool<F, T> {
     /// Finds a free page, and its map, latched. The page is free until a record takes it.
     pub(crate) fn allocate(&self) -> Result<(PageNo, WritePage<'_, T>)> {
-        let mut from = self.hint.lock().from;
+        let begin = self.hint.lock().from;
+        let mut from = begin;
         loop {
             let number = map_of(from, self.page_bytes());
             let map = self.mapped(number)?;
@@ -58,7 +59,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
             };
             let page = PageNo(number.0 + bit as u64);
             self.reserve(page)?;
-            self.hint.lock().from = PageNo(page.0 + 1);
+            let mut hint = self.hint.lock();
+            if hint.from == begin {
+                // Nobody has freed a page before it meanwhile.
+                hint.from = PageNo(page.0 + 1);
+            }
+            drop(hint);
             return Ok((page, map));
         }
     }
@@ -69,6 +75,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         match map.kind() {
             PageKind::Map => {}
             PageKind::Blank => {
+                self.check_unused(number)?;
                 self.reserve(number)?;
                 let body = Body { tree: TreeNo::default(), change: Change::NewMap };
                 let mut chain = Chain::default();
@@ -77,6 +84,20 @@ impl<F: Files, T: Latching> Pool<F, T> {
             _ => return Err(PagedError::DamagedPage { page: number, what: "it is no map" }),
         }
         Ok(map)
+    }
+
+    /// Checks that a map that is blank was never used: else the pages that it told of were given away
+    /// once more.
+    fn check_unused(&self, number: PageNo) -> Result<()> {
+        let mut first = vec![0; self.page_bytes()];
+        let at = (number.0 + 1) * self.page_bytes() as u64;
+        let io = |source| PagedError::Io { doing: "reading a page", source };
+        self.file.read_at(at, &mut first).map_err(io)?;
+        if number == FIRST_MAP || first.iter().any(|byte| *byte != 0) {
+            let what = "it is blank, and a map of pages that were used";
+            return Err(PagedError::DamagedPage { page: number, what });
+        }
+        Ok(())
     }
 
     /// Latches the map of a page that is in use.

@@ -351,6 +351,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
             self.queues.lock().put_back(number, queue);
             is_free?;
             if attempt > self.frames.len() {
+                // Pages that are being written are pinned until they are.
+                drop(self.staging.lock());
                 T::pause();
             }
         }

@@ -173,3 +173,26 @@ fn a_full_medium_refuses_a_page_and_nothing_else() {
     files.limit(None);
     tree(&pool).insert(&mut chain, b"more", b"row").unwrap();
 }
+
+#[test]
+fn a_map_of_zeros_gives_no_page_away_that_is_in_use() {
+    let files = RecordingFiles::new();
+    let (_, pool) = create(&files, 512, 16);
+    // A row with more pages than the first map tells of.
+    tree(&pool).insert(&mut transaction(2), b"long", &vec![7; 3600 * 448]).unwrap();
+    pool.clean_all().unwrap();
+    let second = paged::space::map_of(PageNo(3590), 512);
+    for map in [paged::space::FIRST_MAP, second] {
+        let mut image = files.image();
+        image.insert("staging".into(), Vec::new());
+        let from = 512 * map.0 as usize;
+        image.get_mut("pages").unwrap()[from..from + 512].fill(0);
+        let pool = open(image).unwrap();
+        let row = vec![8; 3600 * 448];
+        let done = tree(&pool).insert(&mut transaction(3), b"other", &row);
+        assert!(
+            matches!(done, Err(PagedError::DamagedPage { page, .. }) if page == map),
+            "{map}: {done:?}"
+        );
+    }
+}

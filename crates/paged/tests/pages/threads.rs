@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use paged::ids::Lsn;
 use paged::latch::{Followed, Latching};
 use paged::log::{Kind, LogManager};
 use paged::pool::Pool;
@@ -203,4 +204,41 @@ fn a_scan_misses_nothing_that_came_before_a_key_was_locked() {
         came += inserted.into_inner();
     }
     assert!(came > 300, "{came} rows came beside the scans");
+}
+
+/// A batch has all frames but those that the reader has latched itself.
+#[test]
+fn who_needs_a_frame_waits_for_pages_that_are_being_written() {
+    const FRAMES: usize = 8;
+    let files = RecordingFiles::new();
+    let (log, pool) = create(&files, 512, FRAMES);
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..60 {
+        tree(&pool).insert(&mut transaction(2), &key(number), &[1; 60]).unwrap();
+    }
+    pool.clean_all().unwrap();
+    let root = tree(&pool).root;
+    let pool: Pool<RecordingFiles> = Pool::open(&files, "", FRAMES, log).unwrap();
+    let mut latched = vec![pool.read(paged::file::CATALOG_ROOT).unwrap(), pool.read(root).unwrap()];
+    let leaves: Vec<_> = latched[1].entries().map(|entry| entry.child()).collect();
+    let (mut changed, mut at) = (0, 0);
+    while changed < FRAMES - latched.len() {
+        let before = pool.dirty_pages().len();
+        tree(&pool).update(&mut transaction(3), &key(at), &[2; 60]).unwrap();
+        changed += pool.dirty_pages().len() - before;
+        at += 1;
+    }
+    let dirty = pool.dirty_pages();
+    let other = *leaves.iter().find(|leaf| dirty.iter().all(|(page, _)| page != *leaf)).unwrap();
+    let (began, writing) = std::sync::mpsc::channel();
+    files.call_before_each(move |_| {
+        let _ = began.send(());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.clean_some(Lsn(u64::MAX)).unwrap());
+        writing.recv().unwrap();
+        latched.push(pool.read(other).unwrap());
+    });
+    assert_eq!(pool.stats().batches, 1);
 }
