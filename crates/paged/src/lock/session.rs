@@ -220,6 +220,13 @@ impl<T: Threads> Locks<T> {
         }
     }
 
+    /// Lets nothing go, now and when this is dropped: what the transaction has changed cannot be undone
+    /// before a restart, and nobody may see it.
+    pub fn abandon(&mut self) {
+        self.held.clear();
+        self.kept.clear();
+    }
+
     /// Keeps a lock beyond the transaction, if it is one to keep and nobody waits for it.
     fn keep(&mut self, name: Name, mode: LockMode, at: Lsn) -> bool {
         let Some(often) = self.table.options.inherit_after else { return false };

@@ -465,6 +465,8 @@ fn name_of(tree: TreeNo, key: Option<&[u8]>) -> Name {
 impl<F: Files, T: Latched> Drop for Session<F, T> {
     fn drop(&mut self) {
         // What cannot be undone now, a restart undoes; its locks go with the store.
-        let _ = self.abort();
+        if self.abort().is_err() {
+            self.locks.abandon();
+        }
     }
 }

@@ -6,3 +6,4 @@ mod model;
 mod room;
 mod support;
 mod threads;
+mod undone;

@@ -29,3 +29,33 @@ fn a_transaction_without_a_record_gives_back_the_room_that_it_has_reserved() {
     session.insert(TREES[0], b"other", b"row").expect("there is room");
     session.commit().expect("committed");
 }
+
+/// While a transaction stays open that has the oldest record, nobody makes room. The attempts leave
+/// enough for the checkpoint that can.
+#[test]
+fn a_full_log_has_room_again_when_its_oldest_transaction_ends() {
+    let store = create(&RecordingFiles::new(), 64, 16 << 10);
+    let (mut oldest, mut other) = (store.session(), store.session());
+    oldest.begin(0, None);
+    oldest.insert(TREES[0], b"oldest", b"row").expect("inserted");
+    let (mut key, mut refused) = (0_u32, 0);
+    while refused < 2 {
+        other.begin(1, None);
+        key += 1;
+        match other.insert(TREES[0], &key.to_be_bytes(), &[1; 100]) {
+            Ok(()) => drop(other.commit().expect("committed")),
+            Err(PagedError::LogFull { .. } | PagedError::Conflict(_)) => {
+                refused += 1;
+                other.abort().expect("aborted");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    oldest.commit().expect("committed");
+    for key in 0..100_u32 {
+        other.begin(1, None);
+        let key = [&[0xff][..], &key.to_be_bytes()].concat();
+        other.insert(TREES[0], &key, &[1; 100]).expect("there is room");
+        other.commit().expect("committed");
+    }
+}
