@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 use peers::AcknowledgedFile;
-use perdura::{Background, Domain, Options, RecoveryReport};
+use perdura::{Background, Domain, EngineKind, Options, RecoveryReport};
 use serde::{Deserialize, Serialize};
 use workloads::Commit;
 
@@ -111,7 +111,12 @@ impl Task {
     fn options(&self) -> Options {
         let background = if self.thread { Background::Thread } else { Background::Inline };
         let options = database_options(self.commit(), background);
-        let options = options.tune("checkpoint_bytes", NO_CHECKPOINT_BYTES);
+        let options = match self.contestant() {
+            Ok(Contestant::Engine(EngineKind::Inp)) => {
+                options.set("checkpoint_bytes", NO_CHECKPOINT_BYTES)
+            }
+            _ => options,
+        };
         match self.tree_node_bytes {
             None => options,
             Some(bytes) => options.tune("tree_node_bytes", bytes),
@@ -238,7 +243,6 @@ fn elapsed_ms(started: Instant) -> f64 {
 #[cfg(test)]
 mod tests {
     use peers::PeerKind;
-    use perdura::EngineKind;
     use workloads::ycsb::{Mix, Skew, Spec};
 
     use super::*;

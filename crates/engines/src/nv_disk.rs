@@ -13,10 +13,9 @@ mod stats;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paged::lock::LockOptions;
 use paged::log::LogManager;
 use paged::log::central::{Central, CentralOptions};
-use paged::store::{Store, StoreOptions};
+use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Host;
 use pm::Environment;
 
@@ -69,8 +68,8 @@ impl<E: Environment> PagedLog<E> for CentralLog {
         StoreOptions {
             page_bytes,
             frames: (options.buffer_bytes / page_bytes as u64).max(LEAST_FRAMES) as usize,
-            locks: LockOptions::default(),
-            early_release: true,
+            restart: if options.full_restart == 0 { Restart::OnDemand } else { Restart::Full },
+            ..StoreOptions::default()
         }
     }
 

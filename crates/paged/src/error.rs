@@ -24,7 +24,8 @@ pub enum PagedError {
         /// The largest possible.
         most: usize,
     },
-    /// The transaction waited for a lock in a circle, or too long: it can only be aborted.
+    /// The transaction waited for a lock in a circle, or too long, or for room in the log: it can only be
+    /// aborted.
     #[error("{0}")]
     Conflict(Conflict),
     /// A transaction has more log than the log manager can hold for it.
@@ -110,4 +111,7 @@ pub enum Conflict {
     /// It waited longer for a lock than it may.
     #[error("it waited too long for a lock")]
     Timeout,
+    /// It waited too long for room in the log, of which it and others hold some.
+    #[error("it waited too long for room in the log")]
+    Room,
 }

@@ -7,7 +7,7 @@ engine_options! {
     NvDiskOptions {
         /// Size of a page, a power of two (P2 6.1: 8 KB).
         page_bytes: u32 = 8192, 512 to 32768, "bytes", fixed;
-        /// Memory for the buffer pool of a partition.
+        /// Memory for the buffer pool of a partition. What it has besides is bounded, whatever its data.
         buffer_bytes: u64 = 256 << 20, 8192 to u64::MAX, "bytes";
         /// Bytes of the log of a partition (P2 6.1: 3 GB), taken as they are needed.
         log_bytes: u64 = 3 << 30, 65536 to 32 << 30, "bytes", fixed;
@@ -15,5 +15,8 @@ engine_options! {
         log_buffer_bytes: u64 = 80 << 20, 262144 to 1 << 32, "bytes";
         /// Bytes of log after which a checkpoint is due.
         checkpoint_bytes: u64 = 16 << 20, 4096 to u64::MAX, "bytes";
+        /// What a restart does before the database is open: 1 redoes and undoes everything (P2), 0 redoes
+        /// a page when it is first used, and the rest beside transactions.
+        full_restart: u32 = 0, 0 to 1, "(0 or 1)";
     }
 }

@@ -10,7 +10,9 @@ impl From<PagedError> for EngineError {
         let conflict = |reason| Self::Conflict { reason };
         match error {
             PagedError::Conflict(Conflict::Deadlock) => conflict(ConflictReason::Deadlock),
-            PagedError::Conflict(Conflict::Timeout) => conflict(ConflictReason::Timeout),
+            PagedError::Conflict(Conflict::Timeout | Conflict::Room) => {
+                conflict(ConflictReason::Timeout)
+            }
             PagedError::Stopped { why } => Self::Stopped { why },
             other => Self::Paged(other),
         }

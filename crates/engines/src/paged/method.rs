@@ -68,6 +68,17 @@ const fn traits(durable_in: DurableIn) -> EngineTraits {
     }
 }
 
+/// The options of a partition's store. Its work beside transactions is done by a thread where the
+/// database has one for such work.
+fn store_options<E: Environment, L: PagedLog<E>>(
+    options: &L::Options,
+    tables: &PagedTables,
+    setup: &Setup,
+) -> StoreOptions {
+    let of = L::store_options(options, tables.least_page_bytes());
+    StoreOptions { background: setup.helped, ..of }
+}
+
 /// Tells the pages of a partition of this database from others.
 fn stamp<F: Files>(files: &F, catalog: &Catalog, partition: u32) -> u64 {
     u64::from(catalog.fingerprint() ^ files.stamp()) << 32 | u64::from(partition)
@@ -89,7 +100,7 @@ impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
         let log = L::create(&resources, options)?;
         let tables = PagedTables::new(catalog);
         let stamp = stamp(&files, catalog, resources.partition);
-        let (trees, of) = (tables.trees(), L::store_options(options, tables.least_page_bytes()));
+        let (trees, of) = (tables.trees(), store_options::<E, L>(options, &tables, setup));
         let store = Store::create(&files, &prefix, stamp, log, of, &trees)?;
         Ok(Self::root(&resources, setup, tables, (files, prefix), store))
     }
@@ -104,7 +115,7 @@ impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
         let log = L::open(&resources, options)?;
         let tables = PagedTables::new(catalog);
         let stamp = stamp(&files, catalog, resources.partition);
-        let of = L::store_options(options, tables.least_page_bytes());
+        let of = store_options::<E, L>(options, &tables, setup);
         let (store, restarted) = Store::open(&files, &prefix, log, of)?;
         if store.pool().stamp() != stamp {
             return Err(EngineError::Missing { what: "file of pages of this database".into() });

@@ -76,7 +76,10 @@ impl<E: Environment> Shared<E> {
     fn usable(&self) -> Result<(), EngineError> {
         match self.stopped.get() {
             Some(why) => Err(EngineError::Stopped { why: why.clone() }),
-            None => Ok(self.pool.healthy()?),
+            None => {
+                self.store.check_running()?;
+                Ok(self.pool.healthy()?)
+            }
         }
     }
 
@@ -501,8 +504,13 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
         self.shared.store.checkpoint().map_err(|error| self.shared.stop(error))
     }
 
+    /// The thread of the store does it.
+    fn puts_off_work(&self) -> bool {
+        false
+    }
+
     fn is_stopped(&self) -> bool {
-        self.shared.stopped.get().is_some()
+        self.shared.stopped.get().is_some() || self.shared.store.check_running().is_err()
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

@@ -273,6 +273,23 @@ impl Change<'_> {
         }
     }
 
+    /// Calls `visit` with the keys of the rows that it changes, if it is undone with its transaction.
+    pub(crate) fn keys(&self, visit: &mut dyn FnMut(&[u8])) {
+        match self {
+            Self::Insert { key, .. }
+            | Self::Update { key, .. }
+            | Self::Patch { key, .. }
+            | Self::Ghost { key, .. }
+            | Self::Unghost { key, .. }
+            | Self::NewOverflow { key, .. }
+            | Self::OverflowBytes { key, .. } => visit(key),
+            Self::InsertMany { entries } => {
+                entries_of(entries).filter_map(|entry| Some(entry.ok()?.key)).for_each(visit);
+            }
+            _ => {}
+        }
+    }
+
     /// Returns whether it is undone if its transaction is.
     #[must_use]
     pub fn is_undone(&self) -> bool {

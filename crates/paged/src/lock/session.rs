@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::head::{Evicted, Outcome, Party, Request};
 use super::inherit::{self, Share};
@@ -34,12 +35,15 @@ pub struct Locks<T: Threads> {
     kept: Vec<Kept>,
     depends: Lsn,
     doomed: Option<Conflict>,
+    /// The longest time that the transaction waits for a lock.
+    timeout: Duration,
 }
 
 impl<T: Threads> Locks<T> {
     pub(super) fn new(table: Arc<LockTable<T>>, party: Arc<Party>) -> Self {
         let (held, kept) = (BTreeMap::new(), Vec::new());
-        Self { table, party, held, kept, depends: Lsn::NONE, doomed: None }
+        let timeout = table.options.timeout;
+        Self { table, party, held, kept, depends: Lsn::NONE, doomed: None, timeout }
     }
 
     /// Begins a transaction. A rerun has the age of the first run; a greater one is younger.
@@ -50,6 +54,25 @@ impl<T: Threads> Locks<T> {
         assert!(self.held.is_empty(), "the transaction before holds locks");
         self.party.age.store(age, Ordering::Relaxed);
         (self.depends, self.doomed) = (Lsn::NONE, None);
+        self.timeout = self.table.options.timeout;
+    }
+
+    /// Sets the longest time that the transaction waits for a lock, instead of the table's.
+    pub fn wait_at_most(&mut self, time: Duration) {
+        self.timeout = time;
+    }
+
+    /// The number of requests of all transactions that had to wait so far.
+    pub fn waits(&self) -> u64 {
+        self.table.counters.waits.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether somebody waits for a lock that the transaction holds.
+    pub fn is_waited_for(&self) -> bool {
+        self.held.keys().any(|name| {
+            let mut shard = self.table.shard(name.bits());
+            shard.existing(*name).is_some_and(|head| !head.queue.is_empty())
+        })
     }
 
     /// The mode in which the transaction holds a name.
@@ -103,6 +126,12 @@ impl<T: Threads> Locks<T> {
         self.doomed.map_or(Ok(()), |conflict| Err(PagedError::Conflict(conflict)))
     }
 
+    /// Gives up, because there is no room in the log: the transaction is doomed. Returns the conflict.
+    pub fn give_up(&mut self) -> PagedError {
+        self.doomed = Some(Conflict::Room);
+        PagedError::Conflict(Conflict::Room)
+    }
+
     fn request(&mut self, name: Name, mode: LockMode, may_wait: bool) -> Result<bool> {
         self.check()?;
         self.take_up_kept(name);
@@ -144,7 +173,7 @@ impl<T: Threads> Locks<T> {
         head.enqueue(Request { party: Arc::clone(&self.party), number, mode, upgrade });
         drop(shard);
         table.counters.waits.fetch_add(1, Ordering::Relaxed);
-        let (conflict, counter) = match table.wait(&self.party, name, number) {
+        let (conflict, counter) = match table.wait(&self.party, name, number, self.timeout) {
             Some(Outcome::Granted(depends)) => {
                 self.got(name, mode, depends);
                 return Ok(true);

@@ -29,9 +29,15 @@ type Waiting = (Arc<Party>, u64);
 
 impl<T: Threads> LockTable<T> {
     /// Waits for a request that is in the queue of `name`. `None`: it took too long.
-    pub(super) fn wait(&self, party: &Arc<Party>, name: Name, number: u64) -> Option<Outcome> {
+    pub(super) fn wait(
+        &self,
+        party: &Arc<Party>,
+        name: Name,
+        number: u64,
+        timeout: Duration,
+    ) -> Option<Outcome> {
         let start = self.threads.now();
-        let deadline = start + self.options.timeout;
+        let deadline = start.saturating_add(timeout);
         let mut interval = self.options.look_after;
         let mut look = start + interval;
         loop {

@@ -110,6 +110,9 @@ impl Chain {
     }
 }
 
+/// Whoever is shown records.
+pub type Visit<'v> = &'v mut dyn FnMut(Logged) -> Result<()>;
+
 /// A log manager; see the module's comment. One serves all threads of a partition.
 pub trait LogManager: Send + Sync + Debug {
     /// Waits until records of so many bytes together, headers included, and undoing them, have room,
@@ -181,6 +184,12 @@ pub trait LogManager: Send + Sync + Debug {
     /// The medium failed, and the manager has stopped.
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()>;
 
+    /// Returns whether [`Self::truncate`] with this `keep` would free anything, if it is greater than the
+    /// last one.
+    fn would_free(&self, _keep: Lsn) -> bool {
+        true
+    }
+
     /// Sets room aside, after a restart, for undoing a transaction with `chain.used` bytes of log.
     fn adopt(&self, chain: &mut Chain);
 
@@ -189,5 +198,22 @@ pub trait LogManager: Send + Sync + Debug {
     ///
     /// # Errors
     /// The log is damaged before its end, or `visit` failed.
-    fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()>;
+    fn scan(&self, from: Lsn, visit: Visit<'_>) -> Result<()>;
+
+    /// As [`Self::scan`], of the records before `to` alone.
+    ///
+    /// # Errors
+    /// As there.
+    fn scan_to(&self, from: Lsn, to: Lsn, visit: Visit<'_>) -> Result<()> {
+        self.scan(from, &mut |record| if record.lsn < to { visit(record) } else { Ok(()) })
+    }
+
+    /// Calls `visit` with the durable records at these places, which rise: those of a page that is
+    /// redone while others append.
+    ///
+    /// # Errors
+    /// As [`Self::read`], or `visit` failed.
+    fn read_each(&self, places: &[Lsn], visit: Visit<'_>) -> Result<()> {
+        places.iter().try_for_each(|at| visit(self.read(*at)?))
+    }
 }

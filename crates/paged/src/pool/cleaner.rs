@@ -14,17 +14,21 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// The dirty page table: the pages that the medium does not have, and their recovery LSNs.
     #[must_use]
     pub fn dirty_pages(&self) -> Vec<(PageNo, Lsn)> {
-        let all = self.frames.iter().filter_map(|frame| {
+        // First: a page that is redone meanwhile is among the frames then.
+        let mut all = self.lacking.unwritten();
+        all.extend(self.frames.iter().filter_map(|frame| {
             let unwritten = frame.dirt.lock().unwritten;
             Some((frame.resident()?, unwritten?))
-        });
-        all.collect()
+        }));
+        all
     }
 
     /// The oldest recovery LSN: redo begins there at the latest.
     #[must_use]
     pub fn oldest_unwritten(&self) -> Option<Lsn> {
-        self.frames.iter().filter_map(|frame| frame.dirt.lock().unwritten).min()
+        let lacking = self.lacking.unwritten().into_iter().map(|(_, lsn)| lsn);
+        let frames = self.frames.iter().filter_map(|frame| frame.dirt.lock().unwritten);
+        lacking.chain(frames).min()
     }
 
     /// Writes one batch of the pages whose recovery LSN is less than `before`, oldest first. Returns how
@@ -43,11 +47,13 @@ impl<F: Files, T: Latching> Pool<F, T> {
         Ok((written, old.len() - written))
     }
 
-    /// Writes all pages whose recovery LSN is less than `before`. Others are changed meanwhile.
+    /// Writes all pages whose recovery LSN is less than `before`, those that may lack changes among
+    /// them. Others are changed meanwhile.
     ///
     /// # Errors
     /// As [`Self::clean_some`].
     pub fn clean(&self, before: Lsn) -> Result<()> {
+        self.redo_rest()?;
         while self.clean_some(before)?.1 != 0 {
             T::pause();
         }
@@ -70,6 +76,24 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.check_running()?;
         let io = |source| PagedError::Io { doing: "forgetting staged pages", source };
         self.staging.lock().forget().map_err(|source| self.stop(io(source)))
+    }
+
+    /// Writes pages that make way for others next, if many of them would have to be written then.
+    /// Returns how many it wrote.
+    ///
+    /// # Errors
+    /// As [`Self::clean_some`].
+    pub fn clean_ahead(&self) -> Result<usize> {
+        let most = (2 * BATCH_PAGES).min(self.frames.len() / 4);
+        let next = self.queues.lock().next_to_go(most, |frame| self.frames[frame].uses());
+        let is_dirty = |number: &usize| {
+            let frame = &self.frames[*number];
+            !frame.is_pinned() && frame.dirt.lock().unwritten.is_some()
+        };
+        let dirty: Vec<usize> =
+            next.into_iter().filter(is_dirty).take(BATCH_PAGES.min(most)).collect();
+        // A batch costs two syncs, whatever it has.
+        if dirty.len() < most / 4 { Ok(0) } else { self.write_batch(&dirty) }
     }
 
     /// Writes the page of a frame, and others that nobody uses with it: the two syncs are the same.

@@ -83,6 +83,10 @@ impl<T: Latching> Frame<T> {
         }
     }
 
+    pub(super) fn uses(&self) -> u8 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
     /// Takes one use away; returns how many there were.
     pub(super) fn use_up(&self) -> u8 {
         let uses = self.uses.load(Ordering::Relaxed);

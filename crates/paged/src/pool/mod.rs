@@ -8,6 +8,8 @@
 //! 4. After a write or a sync that failed nothing is changed or written any more: what the medium has is
 //!    unknown until the log is redone.
 //! 5. Memory: the frames, one batch of 64 pages, and 40 bytes a frame for the page table and the queues.
+//!    After a crash, until all pages are redone, eight bytes for each change of the log since the
+//!    last checkpoint.
 //!
 //! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log, then
 //! shards, queues and the marks of a frame, one at a time. Who holds the staging mutex only tries
@@ -15,6 +17,7 @@
 
 mod cleaner;
 mod frame;
+mod lacking;
 mod perform;
 mod read_ahead;
 mod replace;
@@ -38,6 +41,7 @@ use crate::page::PageKind;
 use crate::space::{FIRST_MAP, Hint};
 use crate::{PagedError, Result};
 use frame::{Frame, Pin};
+use lacking::Lacking;
 use replace::{Queue, Replacement};
 use staging::Staging;
 use table::Table;
@@ -45,6 +49,9 @@ use table::Table;
 /// The fewest frames: three latched pages, a map and a page of a long row, for one thread. Each further
 /// thread needs as many.
 pub const LEAST_FRAMES: usize = 8;
+
+/// The cleaner looks for dirty pages each time when so many have made way for others.
+const CLEAN_EVERY: u64 = 32;
 
 /// The things that a pool has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,6 +94,12 @@ pub trait Settled: Send + Sync + std::fmt::Debug {
     fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool;
 }
 
+/// Whoever writes pages before their frames are needed.
+pub trait Cleaner: Send + Sync + std::fmt::Debug {
+    /// Says that pages make way for others. It must not wait.
+    fn wake(&self);
+}
+
 /// A buffer pool over a file of pages.
 #[derive(Debug)]
 pub struct Pool<F: Files, T: Latching = Native> {
@@ -101,6 +114,8 @@ pub struct Pool<F: Files, T: Latching = Native> {
     staging: Exclusive<T, Staging<F>>,
     stopped: OnceLock<String>,
     settled: OnceLock<Arc<dyn Settled>>,
+    cleaner: OnceLock<Arc<dyn Cleaner>>,
+    lacking: Lacking<T>,
     counts: Counts,
 }
 
@@ -158,6 +173,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
             staging: Exclusive::new(staging),
             stopped: OnceLock::new(),
             settled: OnceLock::new(),
+            cleaner: OnceLock::new(),
+            lacking: Lacking::new(),
             counts,
         }
     }
@@ -165,6 +182,17 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// Says who knows which rows are locked. Before, all are taken for locked. Only the first call counts.
     pub fn set_settled(&self, settled: Arc<dyn Settled>) {
         let _ = self.settled.set(settled);
+    }
+
+    /// Says who writes pages before their frames are needed. Only the first call counts.
+    pub fn set_cleaner(&self, cleaner: Arc<dyn Cleaner>) {
+        let _ = self.cleaner.set(cleaner);
+    }
+
+    fn wake_cleaner(&self) {
+        if let Some(cleaner) = self.cleaner.get() {
+            cleaner.wake();
+        }
     }
 
     pub(crate) fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool {
@@ -288,12 +316,14 @@ impl<F: Files, T: Latching> Pool<F, T> {
             }
             shard.insert(number, claimed);
         }
-        let filled = match fill {
-            Fill::Blank => {
+        let lacking = self.lacking.of(number);
+        let filled = match (&lacking, fill) {
+            (Some(places), _) => self.redo_in(number, places, frame, &mut held.page),
+            (None, Fill::Blank) => {
                 held.page.bytes_mut().fill(0);
                 Ok(())
             }
-            Fill::Read => self.read_in(number, &mut held.page),
+            (None, Fill::Read) => self.read_in(number, &mut held.page),
         };
         if let Err(error) = filled {
             self.table.shard(number).remove(&number);
@@ -303,6 +333,9 @@ impl<F: Files, T: Latching> Pool<F, T> {
         }
         held.number = Some(number);
         frame.set_resident(Some(number));
+        if lacking.is_some() {
+            self.lacking.done(number);
+        }
         drop(held);
         self.queues.lock().came(number, claimed);
         Ok(Pin { frame })
@@ -373,6 +406,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
                 if is_written {
                     return Ok(false);
                 }
+                self.wake_cleaner();
                 self.write_some(number)?;
                 continue;
             }
@@ -388,6 +422,9 @@ impl<F: Files, T: Latching> Pool<F, T> {
             frame.latch.write().number = None;
             self.queues.lock().went(page, queue);
             bump(&self.counts.evictions, 1);
+            if self.counts.evictions.load(Ordering::Relaxed).is_multiple_of(CLEAN_EVERY) {
+                self.wake_cleaner();
+            }
             return Ok(true);
         }
         Ok(false)

@@ -100,7 +100,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         Ok(lsn)
     }
 
-    fn place(&self, number: PageNo, role: Role, main: PageNo, body: &Body<'_>) -> Place {
+    pub(super) fn place(&self, number: PageNo, role: Role, main: PageNo, body: &Body<'_>) -> Place {
         Place { number, role, main, tree: body.tree, stamp: self.stamp }
     }
 

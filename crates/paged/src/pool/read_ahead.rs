@@ -32,11 +32,15 @@ impl<F: Files, T: Latching> Pool<F, T> {
     pub(crate) fn read_ahead(&self, first: PageNo) -> Result<()> {
         let pages = RUN_PAGES.min(self.frames.len() / 8);
         let most = i64::MAX as u64 / self.page_bytes as u64;
-        if pages < 2 || first.0 > most || self.is_resident(first) {
+        if pages < 2 || first.0 > most || self.is_resident(first) || self.lacking.has(first) {
             return Ok(());
         }
         let mut coming = Vec::with_capacity(pages);
         for number in (first.0..=most).map(PageNo).take(pages) {
+            // One that may lack changes is redone when somebody asks for it.
+            if self.lacking.has(number) {
+                break;
+            }
             let Some(claimed) = self.claim_clean() else { break };
             let held = self.frames[claimed].latch.write();
             let mut shard = self.table.shard(number);

@@ -78,6 +78,23 @@ impl Replacement {
         None
     }
 
+    /// The frames of the pages that go next, about in this order: those at the head of the small queue
+    /// that were not used again, then those at the head of the main queue. None, while there are frames
+    /// without a page.
+    pub(super) fn next_to_go(&self, most: usize, uses: impl Fn(usize) -> u8) -> Vec<usize> {
+        if !self.free.is_empty() {
+            return Vec::new();
+        }
+        let unused = |queue: &VecDeque<usize>| -> Vec<usize> {
+            let frames = queue.iter().take(2 * most).copied();
+            frames.filter(|frame| uses(*frame) == 0).take(most).collect()
+        };
+        let mut next = unused(&self.small);
+        next.extend(unused(&self.main));
+        next.truncate(most);
+        next
+    }
+
     /// Puts a candidate back that somebody uses now.
     pub(super) fn put_back(&mut self, frame: usize, queue: Queue) {
         match queue {

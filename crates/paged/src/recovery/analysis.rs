@@ -24,20 +24,30 @@ pub struct Analysis {
     pub records: u64,
 }
 
+/// The places of the records that each page may lack, in the order of the log.
+pub type Places = BTreeMap<PageNo, Vec<Lsn>>;
+
 /// The records of a transaction.
 #[derive(Default)]
 struct Logged {
     first: Lsn,
     last: Lsn,
-    /// Its records with their bytes.
+    /// Its records with their bytes, until the checkpoint says up to which it has counted them.
     records: Vec<(Lsn, u64)>,
+    /// The bytes of those behind the checkpoint.
+    later: u64,
 }
 
-/// Reads the log from its start to its end.
+/// Reads the log from its start to its end. For redo on demand it notes in `places` where the records
+/// are that pages may lack.
 ///
 /// # Errors
 /// The log could not be read, or is damaged.
-pub fn analyse(log: &dyn LogManager, target: &dyn Target) -> Result<Analysis> {
+pub fn analyse(
+    log: &dyn LogManager,
+    target: &dyn Target,
+    mut places: Option<&mut Places>,
+) -> Result<Analysis> {
     let start = log.start();
     let mut open: HashMap<TxNo, Logged> = HashMap::new();
     let mut over: HashSet<TxNo> = HashSet::new();
@@ -52,6 +62,9 @@ pub fn analyse(log: &dyn LogManager, target: &dyn Target) -> Result<Analysis> {
                 target.pages(&record, &mut |page| {
                     if page != PageNo(0) {
                         dirty.entry(page).or_insert(record.lsn);
+                        if let Some(places) = &mut places {
+                            places.entry(page).or_default().push(record.lsn);
+                        }
                     }
                 });
             }
@@ -74,7 +87,12 @@ pub fn analyse(log: &dyn LogManager, target: &dyn Target) -> Result<Analysis> {
             seen.first = record.lsn;
         }
         seen.last = record.lsn;
-        seen.records.push((record.lsn, record_bytes(record.payload.len()) as u64));
+        let bytes = record_bytes(record.payload.len()) as u64;
+        if tables.is_complete() {
+            seen.later += bytes;
+        } else {
+            seen.records.push((record.lsn, bytes));
+        }
         Ok(())
     })?;
     tables.drop_unfinished();
@@ -97,12 +115,44 @@ pub fn analyse(log: &dyn LogManager, target: &dyn Target) -> Result<Analysis> {
     for (tx, known) in open {
         let (counted, before) = used_before.get(&tx).copied().unwrap_or_default();
         let later = known.records.iter().filter(|(lsn, _)| *lsn > counted);
-        let used = before + later.map(|(_, bytes)| bytes).sum::<u64>();
+        let used = before + later.map(|(_, bytes)| bytes).sum::<u64>() + known.later;
         let mut chain = Chain { first: known.first, last: known.last, used, ..Chain::new(tx) };
         log.adopt(&mut chain);
         losers.push(chain);
     }
     losers.sort_by_key(|chain| chain.tx);
     let redo = dirty.values().min().copied().unwrap_or_else(|| log.end());
+    if let Some(places) = places
+        && redo < start
+    {
+        note_before(log, target, &dirty, (redo, start), places)?;
+    }
     Ok(Analysis { losers, dirty, redo, greatest, records })
+}
+
+/// Notes the records before the checkpoint that a page may lack.
+fn note_before(
+    log: &dyn LogManager,
+    target: &dyn Target,
+    dirty: &BTreeMap<PageNo, Lsn>,
+    (redo, start): (Lsn, Lsn),
+    places: &mut Places,
+) -> Result<()> {
+    let mut before = Places::new();
+    log.scan_to(redo, start, &mut |record| {
+        if matches!(record.kind, Kind::Change | Kind::Compensation) {
+            target.pages(&record, &mut |page| {
+                if dirty.get(&page).is_some_and(|first| *first <= record.lsn) {
+                    before.entry(page).or_default().push(record.lsn);
+                }
+            });
+        }
+        Ok(())
+    })?;
+    for (page, mut first) in before {
+        let later = places.entry(page).or_default();
+        first.append(later);
+        *later = first;
+    }
+    Ok(())
 }

@@ -48,6 +48,8 @@ pub struct Taken {
     pub pages: usize,
     /// Open transactions.
     pub open: usize,
+    /// Bytes of its records.
+    pub bytes: u64,
 }
 
 /// Takes a checkpoint. One runs at a time.
@@ -74,7 +76,7 @@ pub fn take(
     let oldest = dirty.iter().map(|(_, lsn)| *lsn).chain(open.iter().map(|open| open.first));
     let keep = oldest.min().map_or(from, |oldest| oldest.min(from));
     log.truncate(from, keep)?;
-    Ok(Taken { start: from, keep, pages: dirty.len(), open: open.len() })
+    Ok(Taken { start: from, keep, pages: dirty.len(), open: open.len(), bytes: chain.used })
 }
 
 /// The pages and the transactions of one record.
@@ -160,6 +162,11 @@ impl Tables {
         self.parts += 1;
         self.complete = self.parts == parts;
         true
+    }
+
+    /// Returns whether all records of the end were read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Forgets a checkpoint whose end was cut off.

@@ -14,6 +14,11 @@
 //!    lack a change.
 //! 2. [`redo`]: repeats history, on pages whose LSN is less than a record's.
 //! 3. [`undo`]: takes back what unfinished transactions did, the newest record first.
+//!
+//! Or, on demand, [`restart_on_demand`]: after analysis the locks of unfinished transactions are taken
+//! again, and others begin. A page is redone when it is first used, the rest behind it; unfinished
+//! transactions are undone meanwhile, those first whose locks somebody waits for. A crash on the way
+//! finds the same log with more compensations.
 
 pub mod analysis;
 pub mod checkpoint;
@@ -25,7 +30,9 @@ use crate::Result;
 use crate::ids::{Lsn, PageNo, TxNo};
 use crate::log::{Kind, LogManager, Logged, Record};
 
+pub use self::analysis::Places;
 pub use self::transactions::{Transaction, Transactions};
+pub use self::undo::Loser;
 
 /// The pages that records change.
 pub trait Target {
@@ -108,9 +115,42 @@ pub fn restart(
     transactions: &Transactions,
     target: &dyn Target,
 ) -> Result<Restarted> {
-    let found = analysis::analyse(log, target)?;
+    let found = analysis::analyse(log, target, None)?;
     let redone = redo::redo(log, target, &found)?;
     let losers = found.losers.len() as u64;
     let undone = undo::undo_losers(log, transactions, target, found.losers)?;
     Ok(Restarted { analysed: found.records, redone, losers, undone, greatest: found.greatest })
+}
+
+/// The work that a restart on demand leaves for later: see [`restart_on_demand`].
+#[derive(Debug)]
+pub struct Unfinished {
+    /// The records that pages may lack. No page is used before it has them.
+    pub places: Places,
+    /// The transactions to be undone. Nobody may use what they have changed before they are.
+    pub losers: Vec<Loser>,
+}
+
+/// Finds out what a crash has left, and leaves redo and undo for later. The report counts what they
+/// will do: records that pages may lack, and changes to be taken back.
+///
+/// # Errors
+/// The log could not be read. A restart can be begun anew.
+pub fn restart_on_demand(
+    log: &dyn LogManager,
+    transactions: &Transactions,
+    target: &dyn Target,
+) -> Result<(Restarted, Unfinished)> {
+    let mut places = Places::new();
+    let found = analysis::analyse(log, target, Some(&mut places))?;
+    let losers = found.losers.into_iter().map(|chain| Loser::adopt(transactions, chain)).collect();
+    let unfinished = Unfinished { places, losers };
+    let restarted = Restarted {
+        analysed: found.records,
+        redone: unfinished.places.values().map(|places| places.len() as u64).sum(),
+        losers: unfinished.losers.len() as u64,
+        undone: 0,
+        greatest: found.greatest,
+    };
+    Ok((restarted, unfinished))
 }

@@ -95,6 +95,14 @@ impl Transactions {
         self.len() == 0
     }
 
+    /// The first record of the oldest transaction that has records and is not over.
+    pub fn oldest(&self) -> Option<Lsn> {
+        let open = self.open.lock();
+        let logs = open.values().filter(|open| !open.over.load(Ordering::SeqCst));
+        let firsts = logs.map(|open| Lsn(open.first.load(Ordering::SeqCst)));
+        firsts.filter(|first| *first != Lsn::NONE).min()
+    }
+
     /// The transactions with records that are not over, and the least place at which one of them may
     /// just have appended.
     pub(super) fn seen(&self) -> (Vec<Seen>, Lsn) {
@@ -127,6 +135,11 @@ impl Transaction {
     /// Its number.
     pub fn tx(&self) -> TxNo {
         self.chain.tx
+    }
+
+    /// Its first record.
+    pub fn first(&self) -> Lsn {
+        self.chain.first
     }
 
     /// Its newest record: a savepoint for [`undo::rollback_to`](super::undo::rollback_to).

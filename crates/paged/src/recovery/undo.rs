@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use super::{Target, Transaction, Transactions, Undoing};
 use crate::ids::Lsn;
-use crate::log::{Chain, Kind, LogManager, Record};
+use crate::log::{Chain, Kind, LogManager, Logged, Record};
 use crate::{PagedError, Result};
 
 /// Deals with one record of a transaction: returns the next one, and whether a change was undone.
@@ -102,4 +102,68 @@ pub fn undo_losers(
         next.push((before, number));
     }
     Ok(undone)
+}
+
+/// A transaction that a crash has left unfinished, while it is undone a part at a time.
+#[derive(Debug)]
+pub struct Loser {
+    transaction: Transaction,
+    next: Lsn,
+    /// Changes that were taken back.
+    undone: u64,
+}
+
+impl Loser {
+    /// Takes over an unfinished transaction: it is in the table of open ones from now on.
+    pub fn adopt(transactions: &Transactions, chain: Chain) -> Self {
+        let transaction = transactions.adopt(chain);
+        Self { next: transaction.last(), transaction, undone: 0 }
+    }
+
+    /// Calls `visit` with the changes that are still to be taken back, the newest first.
+    ///
+    /// # Errors
+    /// A record could not be read, or `visit` failed.
+    pub fn changes(
+        &self,
+        log: &dyn LogManager,
+        visit: &mut dyn FnMut(&Logged) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = self.next;
+        while at != Lsn::NONE {
+            let record = log.read(at)?;
+            at = match record.kind {
+                Kind::Change => {
+                    visit(&record)?;
+                    record.prev
+                }
+                Kind::Compensation => record.undo_next,
+                _ => record.prev,
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes back up to so many changes. Returns whether the transaction is over, which ends with
+    /// [`Transactions::end`]. After an error it can be called again.
+    ///
+    /// # Errors
+    /// As [`rollback_to`].
+    pub fn undo(&mut self, log: &dyn LogManager, target: &dyn Target, most: u64) -> Result<bool> {
+        let enough = self.undone.saturating_add(most);
+        while self.next != Lsn::NONE {
+            if self.undone == enough {
+                return Ok(false);
+            }
+            let (before, changed) = step(log, &mut self.transaction, target, self.next)?;
+            (self.next, self.undone) = (before, self.undone + u64::from(changed));
+        }
+        self.transaction.append(log, &Record::bare(Kind::End))?;
+        Ok(true)
+    }
+
+    /// The transaction, which is over.
+    pub fn into_transaction(self) -> Transaction {
+        self.transaction
+    }
 }

@@ -7,33 +7,57 @@
 //! - A lock is waited for with nothing latched. Under a latch it is only tried.
 //! - Space that a row gives up is given away when the row's lock is free or the transaction that
 //!   gave it up is committed: see [`crate::tree::Tree::settle`].
-//! - A checkpoint is taken by whoever finds it due, between two operations. One runs at a time.
+//! - What is done beside transactions, such as checkpoints, is done by a thread ([`background`]), or by
+//!   transactions, a part each between two operations. Both do what [`upkeep`] says.
+//! - A writer waits for a checkpoint only where the log is full.
 //!
 //! Locks, against phantoms: who reads a key that is not there locks it all the same, so nobody
 //! inserts it. Who reads a range shares the gap before each of its keys and before the first one
 //! behind it. Who inserts a key has the intention to insert on the next one.
 
+mod background;
 mod joints;
 mod session;
+mod upkeep;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use pm::Files;
 
 use crate::file::NewFile;
 use crate::ids::{Lsn, TreeNo, TxNo};
-use crate::latch::{Exclusive, Latched};
+use crate::latch::Latched;
 use crate::lock::{LockCounts, LockOptions, LockTable};
 use crate::log::LogManager;
 use crate::pool::{Pool, PoolStats};
-use crate::recovery::{self, Restarted, Transactions, checkpoint};
-use crate::threads::Host;
+use crate::recovery::{self, Restarted, Transactions};
+use crate::threads::{Host, Waiter};
 use crate::{PagedError, Result};
 
 pub use session::{RowBound, RowRange, Session, Visit};
 
+use background::Worker;
 use joints::FreeRows;
+use upkeep::Upkeep;
+
+/// The first pause of a writer that finds no room in the log, and how often it is doubled.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+const DOUBLED: u32 = 6;
+
+/// The order in which a store is recovered and opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Restart {
+    /// It is open when all is redone and undone (P2's passes).
+    #[default]
+    Full,
+    /// It is open after analysis. A page is redone when it is first used, the rest beside transactions.
+    /// Unfinished transactions are undone by the thread in the background; without one, before the
+    /// store is open.
+    OnDemand,
+}
 
 /// The options with which a store is used.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +70,11 @@ pub struct StoreOptions {
     pub locks: LockOptions,
     /// Early lock release: locks go when the commit record has its LSN, not when it is durable.
     pub early_release: bool,
+    /// A thread takes checkpoints, writes pages before their frames are needed and finishes restarts.
+    /// Without it transactions do a part each.
+    pub background: bool,
+    /// What has to be done before it is open.
+    pub restart: Restart,
 }
 
 impl Default for StoreOptions {
@@ -55,6 +84,8 @@ impl Default for StoreOptions {
             frames: 1024,
             locks: LockOptions::default(),
             early_release: true,
+            background: false,
+            restart: Restart::Full,
         }
     }
 }
@@ -62,12 +93,11 @@ impl Default for StoreOptions {
 /// A store; see the module's comment.
 #[derive(Debug)]
 pub struct Store<F: Files, T: Latched = Host> {
-    pool: Pool<F, T::Latching>,
-    log: Arc<dyn LogManager>,
+    upkeep: Arc<Upkeep<F, T>>,
     locks: Arc<LockTable<T>>,
-    transactions: Transactions,
     next_tx: AtomicU64,
-    checkpointing: Exclusive<T::Latching, ()>,
+    threads: Arc<T>,
+    worker: Mutex<Option<Worker<T>>>,
     options: StoreOptions,
 }
 
@@ -118,16 +148,17 @@ impl<F: Files, T: Latched> Store<F, T> {
     ) -> Result<Arc<Self>> {
         let new = NewFile { page_bytes: options.page_bytes, stamp };
         let pool = Pool::create(files, prefix, &new, options.frames, Arc::clone(&log))?;
-        let store = Self::over(threads, pool, log, options, TxNo(1));
+        let upkeep = Upkeep::new(pool, log, Transactions::new());
+        let store = Self::over(threads, upkeep, options, TxNo(1));
         let mut transaction = store.begin();
         for tree in trees {
-            store.pool.create_tree(&mut transaction, *tree)?;
+            store.upkeep.pool.create_tree(&mut transaction, *tree)?;
         }
-        let committed = transaction.commit(&*store.log)?;
-        store.log.force(committed)?;
-        store.transactions.end(transaction);
+        let committed = transaction.commit(&*store.upkeep.log)?;
+        store.upkeep.log.force(committed)?;
+        store.upkeep.transactions.end(transaction);
         store.checkpoint()?;
-        Ok(store)
+        Self::begun(store)
     }
 
     /// Opens a store after its program has ended or died, over its log, and recovers it. Who uses it
@@ -144,38 +175,49 @@ impl<F: Files, T: Latched> Store<F, T> {
     ) -> Result<(Arc<Self>, Restarted)> {
         let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
         let transactions = Transactions::new();
-        let restarted = recovery::restart(&*log, &transactions, &pool)?;
-        let next = TxNo(restarted.greatest.0 + 1);
-        let store = Self::over(threads, pool, log, options, next);
-        // A store that was closed is opened without a change.
-        if restarted.redone > 0 || restarted.losers > 0 {
-            store.checkpoint()?;
+        if options.restart == Restart::Full {
+            let restarted = recovery::restart(&*log, &transactions, &pool)?;
+            let next = TxNo(restarted.greatest.0 + 1);
+            let store = Self::over(threads, Upkeep::new(pool, log, transactions), options, next);
+            // A store that was closed is opened without a change.
+            if restarted.redone > 0 || restarted.losers > 0 {
+                store.checkpoint()?;
+            }
+            return Ok((Self::begun(store)?, restarted));
         }
-        Ok((store, restarted))
+        let (restarted, left) = recovery::restart_on_demand(&*log, &transactions, &pool)?;
+        let next = TxNo(restarted.greatest.0 + 1);
+        let store = Self::over(threads, Upkeep::new(pool, log, transactions), options, next);
+        store.upkeep.adopt(left, &store.locks)?;
+        if !options.background {
+            store.upkeep.undo_rest()?;
+        }
+        Ok((Self::begun(store)?, restarted))
     }
 
-    fn over(
-        threads: Arc<T>,
-        pool: Pool<F, T::Latching>,
-        log: Arc<dyn LogManager>,
-        options: StoreOptions,
-        next: TxNo,
-    ) -> Arc<Self> {
-        let locks = LockTable::new(threads, options.locks);
-        pool.set_settled(Arc::new(FreeRows(Arc::clone(&locks))));
+    fn over(threads: Arc<T>, upkeep: Upkeep<F, T>, options: StoreOptions, next: TxNo) -> Arc<Self> {
+        let locks = LockTable::new(Arc::clone(&threads), options.locks);
+        upkeep.pool.set_settled(Arc::new(FreeRows(Arc::clone(&locks))));
         Arc::new(Self {
-            pool,
-            log,
+            upkeep: Arc::new(upkeep),
             locks,
-            transactions: Transactions::new(),
             next_tx: AtomicU64::new(next.0),
-            checkpointing: Exclusive::new(()),
+            threads,
+            worker: Mutex::new(None),
             options,
         })
     }
 
+    /// Starts the thread that works beside transactions, if there is to be one.
+    fn begun(store: Arc<Self>) -> Result<Arc<Self>> {
+        if store.options.background {
+            *store.worker.lock() = Some(Worker::start(&store.threads, &store.upkeep)?);
+        }
+        Ok(store)
+    }
+
     fn begin(&self) -> recovery::Transaction {
-        self.transactions.begin(TxNo(self.next_tx.fetch_add(1, Ordering::Relaxed)))
+        self.upkeep.transactions.begin(TxNo(self.next_tx.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// A session, with no transaction.
@@ -185,17 +227,17 @@ impl<F: Files, T: Latched> Store<F, T> {
 
     /// The pages.
     pub fn pool(&self) -> &Pool<F, T::Latching> {
-        &self.pool
+        &self.upkeep.pool
     }
 
     /// The log.
     pub fn log(&self) -> &dyn LogManager {
-        &*self.log
+        &*self.upkeep.log
     }
 
     /// What the buffer pool has done.
     pub fn pool_stats(&self) -> PoolStats {
-        self.pool.stats()
+        self.upkeep.pool.stats()
     }
 
     /// What the lock table has done.
@@ -208,23 +250,47 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// # Errors
     /// A medium failed.
     pub fn checkpoint(&self) -> Result<()> {
-        let _one = self.checkpointing.lock();
-        self.take_checkpoint(self.log.end())
+        self.upkeep.checkpoint()
     }
 
-    fn take_checkpoint(&self, write_before: Lsn) -> Result<()> {
-        checkpoint::take(&*self.log, &self.pool, &self.transactions, write_before).map(drop)
+    /// The number of pages that may lack changes since a crash, and of transactions to be undone.
+    pub fn unfinished(&self) -> (usize, usize) {
+        (self.upkeep.pool.lacking(), self.upkeep.unfinished())
     }
 
-    /// Takes a checkpoint if one is due and nobody does so already.
-    fn checkpoint_if_due(&self) -> Result<()> {
-        if !self.log.is_due() {
-            return Ok(());
+    /// Checks that nothing has failed that works beside transactions.
+    ///
+    /// # Errors
+    /// It has: the error says why.
+    pub fn check_running(&self) -> Result<()> {
+        self.upkeep.check_running()
+    }
+
+    /// Does a part of the work beside transactions, for whoever has time. Returns false if there was
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// A medium failed, and the store has stopped.
+    pub fn work(&self) -> Result<bool> {
+        self.upkeep.take_part()
+    }
+
+    /// Does a part of the work beside transactions, if nobody else is there to do it.
+    fn take_part(&self) -> Result<()> {
+        self.upkeep.check_running()?;
+        if !self.options.background && self.upkeep.has_work() {
+            self.upkeep.take_part()?;
         }
-        match self.checkpointing.try_lock() {
-            Some(_one) => self.take_checkpoint(self.log.end()),
-            None => Ok(()),
+        Ok(())
+    }
+
+    /// Takes a checkpoint because the log is full, or waits a while if others have to end first.
+    fn make_room(&self, tries: u32) -> Result<()> {
+        if !self.upkeep.make_room()? {
+            let pause = FIRST_PAUSE * 2_u32.pow(tries.min(DOUBLED));
+            self.threads.park(&Waiter::default(), Some(self.threads.now() + pause));
         }
+        Ok(())
     }
 
     /// Waits until everything up to a place in the log is durable. Threads that wait share a sync.
@@ -232,7 +298,7 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// # Errors
     /// The medium failed.
     pub fn wait(&self, to: Lsn) -> Result<()> {
-        if to <= self.log.durable() { Ok(()) } else { self.log.force(to) }
+        if to <= self.upkeep.log.durable() { Ok(()) } else { self.upkeep.log.force(to) }
     }
 
     /// Makes everything durable that is committed.
@@ -240,7 +306,7 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// # Errors
     /// The medium failed.
     pub fn sync(&self) -> Result<()> {
-        self.log.force(self.log.end())
+        self.upkeep.log.force(self.upkeep.log.end())
     }
 
     /// Writes all pages and takes a checkpoint, so that the next opening has nothing to redo. No
@@ -249,12 +315,16 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// # Errors
     /// The medium failed.
     pub fn close(&self) -> Result<()> {
-        self.pool.clean_all()?;
+        // It ends with the part that it is doing.
+        drop(self.worker.lock().take());
+        self.upkeep.check_running()?;
+        self.upkeep.undo_rest()?;
+        self.upkeep.pool.clean_all()?;
         self.checkpoint()?;
-        self.pool.forget_batch()
+        self.upkeep.pool.forget_batch()
     }
 
     fn tree(&self, number: TreeNo) -> Result<crate::tree::Tree<'_, F, T::Latching>> {
-        self.pool.tree(number)?.ok_or(PagedError::NoTree { tree: number })
+        self.upkeep.pool.tree(number)?.ok_or(PagedError::NoTree { tree: number })
     }
 }

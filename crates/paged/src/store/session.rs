@@ -1,5 +1,6 @@
 //! A session: one transaction at a time, strictly serializable by two-phase locking.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use crate::{PagedError, Result};
 
 /// Bytes that a record has beside keys and rows, at most: those of a split's record are its own.
 const RECORD_ROOM: u64 = 256;
-/// How often an operation that found no room in the log takes a checkpoint and tries again.
-const TRIES: usize = 64;
+/// How often an operation that found no room in the log lets a checkpoint make some and tries again.
+const TRIES: u32 = 16;
 
 /// One side of a range of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,20 +81,24 @@ pub struct Session<F: Files, T: Latched = Host> {
     locks: Locks<T>,
     open: Option<Transaction>,
     /// Keys that hold space back which goes when the transaction is committed.
-    held_back: Vec<(TreeNo, Vec<u8>)>,
+    held_back: BTreeSet<(TreeNo, Vec<u8>)>,
     batch: Batch,
 }
 
 impl<F: Files, T: Latched> Session<F, T> {
     pub(super) fn new(store: Arc<Store<F, T>>) -> Self {
         let locks = store.locks.session();
-        Self { store, locks, open: None, held_back: Vec::new(), batch: Batch::default() }
+        Self { store, locks, open: None, held_back: BTreeSet::new(), batch: Batch::default() }
     }
 
-    /// Begins a transaction; one of less age wins over others.
-    pub fn begin(&mut self, age: u64, _wait: Option<Duration>) {
+    /// Begins a transaction; one of less age wins over others. It waits for a lock so long at most, or
+    /// as long as [`LockOptions::timeout`](crate::lock::LockOptions::timeout) says.
+    pub fn begin(&mut self, age: u64, wait: Option<Duration>) {
         debug_assert!(self.open.is_none(), "the transaction before is over");
         self.locks.begin(age);
+        if let Some(wait) = wait {
+            self.locks.wait_at_most(wait);
+        }
         self.open = Some(self.store.begin());
     }
 
@@ -141,20 +146,40 @@ impl<F: Files, T: Latched> Session<F, T> {
         mut act: impl FnMut(&Store<F, T>, &mut Transaction, &mut Locks<T>) -> Result<R>,
     ) -> Result<R> {
         let store = Arc::clone(&self.store);
-        store.checkpoint_if_due()?;
-        let mut tries = 0;
+        store.take_part()?;
+        let (mut tries, mut oldest) = (0, store.upkeep.transactions.oldest());
         loop {
             let transaction = self.open.as_mut().expect("a transaction is open");
             let done = transaction
-                .reserve(&*store.log, bytes as u64 + RECORD_ROOM)
+                .reserve(&*store.upkeep.log, bytes as u64 + RECORD_ROOM)
                 .and_then(|()| act(&store, transaction, &mut self.locks));
             match done {
-                Err(PagedError::LogFull { .. }) if tries < TRIES => {
-                    tries += 1;
-                    store.checkpoint()?;
+                Err(full @ PagedError::LogFull { .. }) => {
+                    let first = transaction.first();
+                    // While others end there is room in the end.
+                    let now = store.upkeep.transactions.oldest();
+                    tries = if now == oldest { tries + 1 } else { 1 };
+                    oldest = now;
+                    if tries > self.patience(first) {
+                        return Err(if first == Lsn::NONE { full } else { self.locks.give_up() });
+                    }
+                    store.make_room(tries)?;
                 }
                 done => return done,
             }
+        }
+    }
+
+    /// How often an operation of a transaction with this first record tries to find room in the log,
+    /// while no transaction ends that keeps the oldest part of it. If open transactions hold all that
+    /// there is, somebody has to give up: those that came later first, then the oldest. Who holds
+    /// nothing waits longest.
+    fn patience(&self, first: Lsn) -> u32 {
+        let is_oldest = self.store.upkeep.transactions.oldest() == Some(first);
+        match (first, is_oldest) {
+            (Lsn::NONE, _) => TRIES,
+            (_, true) => TRIES / 2,
+            (_, false) => TRIES / 4,
         }
     }
 
@@ -211,11 +236,11 @@ impl<F: Files, T: Latched> Session<F, T> {
     /// There is none, a conflict, no room, or a page cannot be read.
     pub fn update(&mut self, tree: TreeNo, key: &[u8], row: &[u8]) -> Result<()> {
         self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
-        let bytes = key.len() + 2 * row.len().max(self.store.pool.page_bytes());
+        let bytes = key.len() + 2 * row.len().max(self.store.upkeep.pool.page_bytes());
         self.change(bytes, |store, transaction, _| {
             store.tree(tree)?.update(transaction, key, row)
         })?;
-        self.held_back.push((tree, key.to_vec()));
+        self.hold_back(tree, key);
         Ok(())
     }
 
@@ -225,9 +250,9 @@ impl<F: Files, T: Latched> Session<F, T> {
     /// There is none, a conflict, no room, or a page cannot be read.
     pub fn delete(&mut self, tree: TreeNo, key: &[u8]) -> Result<()> {
         self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
-        let bytes = key.len() + self.store.pool.page_bytes();
+        let bytes = key.len() + self.store.upkeep.pool.page_bytes();
         self.change(bytes, |store, transaction, _| store.tree(tree)?.delete(transaction, key))?;
-        self.held_back.push((tree, key.to_vec()));
+        self.hold_back(tree, key);
         Ok(())
     }
 
@@ -388,27 +413,33 @@ impl<F: Files, T: Latched> Session<F, T> {
             let independent = T::Latching::has(Flaw::ReaderIndependent);
             let depends = if independent { Lsn::NONE } else { self.locks.depends() };
             self.locks.release(Lsn::NONE);
-            transaction.unreserve(&*store.log);
-            store.transactions.end(transaction);
+            transaction.unreserve(&*store.upkeep.log);
+            store.upkeep.transactions.end(transaction);
             self.held_back.clear();
             return Ok(depends);
         }
-        let committed = match transaction.commit(&*store.log) {
+        let committed = match transaction.commit(&*store.upkeep.log) {
             Ok(committed) => committed,
             Err(error) => {
                 self.open = Some(transaction);
                 return Err(error);
             }
         };
-        store.transactions.end(transaction);
+        store.upkeep.transactions.end(transaction);
         if !store.options.early_release {
-            store.log.force(committed)?;
+            store.upkeep.log.force(committed)?;
         }
         let wait_for = committed.max(self.locks.depends());
         self.locks.release(committed);
         self.settle();
-        store.checkpoint_if_due()?;
+        // It is committed: an error of the work beside it is said to whoever changes something next.
+        let _ = store.take_part();
         Ok(if T::Latching::has(Flaw::AcknowledgedEarly) { Lsn::NONE } else { wait_for })
+    }
+
+    /// Notes a row whose space goes when the transaction is over. There are as many as locks at most.
+    fn hold_back(&mut self, tree: TreeNo, key: &[u8]) {
+        self.held_back.insert((tree, key.to_vec()));
     }
 
     /// Gives away the space that rows of the transaction held back, when their locks are let go: a
@@ -430,11 +461,11 @@ impl<F: Files, T: Latched> Session<F, T> {
     pub fn abort(&mut self) -> Result<()> {
         let Some(mut transaction) = self.open.take() else { return Ok(()) };
         let store = Arc::clone(&self.store);
-        if let Err(error) = undo::abort(&*store.log, &mut transaction, &store.pool) {
+        if let Err(error) = undo::abort(&*store.upkeep.log, &mut transaction, &store.upkeep.pool) {
             self.open = Some(transaction);
             return Err(error);
         }
-        store.transactions.end(transaction);
+        store.upkeep.transactions.end(transaction);
         self.locks.release(Lsn::NONE);
         self.settle();
         Ok(())
@@ -454,7 +485,8 @@ impl<F: Files, T: Latched> Session<F, T> {
             return Ok(());
         }
         let store = Arc::clone(&self.store);
-        undo::rollback_to(&*store.log, self.transaction(), &store.pool, savepoint).map(drop)
+        undo::rollback_to(&*store.upkeep.log, self.transaction(), &store.upkeep.pool, savepoint)
+            .map(drop)
     }
 }
 

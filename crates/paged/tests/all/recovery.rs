@@ -523,7 +523,7 @@ fn with_checkpoint_inside(changes: u64, at: u64) -> (Vec<Chain>, Lsn) {
     }
     log.force(Lsn(u64::MAX)).unwrap();
     let log: Log = Central::open(&files, "log-", options(), Arc::default()).unwrap();
-    let found = analysis::analyse(&log, &NoPages).unwrap();
+    let found = analysis::analyse(&log, &NoPages, None).unwrap();
     assert_eq!(found.greatest, TxNo(5));
     (found.losers, last)
 }
@@ -556,7 +556,7 @@ fn an_old_transaction_is_known_from_the_checkpoint_alone() {
     log.force(Lsn(u64::MAX)).unwrap();
     drop(log);
     let log: Log = Central::open(&files, "log-", options(), Arc::default()).unwrap();
-    let found = analysis::analyse(&log, &NoPages).unwrap();
+    let found = analysis::analyse(&log, &NoPages, None).unwrap();
     assert_eq!(found.records, 3, "begin, end, begin");
     let [chain] = &found.losers[..] else { panic!("{found:?}") };
     assert_eq!((chain.first, chain.last, chain.used), (first, last, 144));

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod model;
+mod on_demand;
 mod power;
 mod refused;
 mod support;

@@ -10,12 +10,12 @@ use rand::{Rng, SeedableRng};
 
 use super::support::{Model, TREES, check, create, open, rows};
 
-const FRAMES: usize = 16;
-const PARTITION: u64 = 16 << 10;
+pub(crate) const FRAMES: usize = 16;
+pub(crate) const PARTITION: u64 = 16 << 10;
 const TRANSACTIONS: u64 = 40;
 
 /// A run, and what each acknowledged transaction has left.
-fn run() -> (pm::DiskTrace, Vec<[Model; 2]>) {
+pub(crate) fn run() -> (pm::DiskTrace, Vec<[Model; 2]>) {
     let files = RecordingFiles::new();
     files.start();
     let store = create(&files, FRAMES, PARTITION);

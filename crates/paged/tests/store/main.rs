@@ -1,9 +1,11 @@
 //! The store as a whole: against a model, with kills, with power cuts, with many threads.
 
+mod background;
 mod crash;
 mod failed_call;
 mod failed_sync;
 mod model;
+mod restart;
 mod room;
 mod support;
 mod threads;

@@ -26,7 +26,7 @@ pub(crate) const ALL: RowRange<'static> =
 pub(crate) fn options(frames: usize) -> StoreOptions {
     let timeout = Duration::from_secs(20);
     let locks = LockOptions { shards: 4, timeout, ..LockOptions::default() };
-    StoreOptions { page_bytes: 512, frames, locks, early_release: true }
+    StoreOptions { page_bytes: 512, frames, locks, ..StoreOptions::default() }
 }
 
 fn log_options(partition_bytes: u64) -> CentralOptions {
@@ -58,15 +58,33 @@ pub(crate) fn create_by<T: Latched>(
     Store::create_by(threads, files, "", 77, log, options(frames), &TREES).expect("a store")
 }
 
+pub(crate) fn create_with(
+    files: &RecordingFiles,
+    partition: u64,
+    options: StoreOptions,
+) -> Arc<TestStore> {
+    let log: Central<_, Host> =
+        Central::create(files, "log-", log_options(partition), Arc::default()).expect("a log");
+    Store::create(files, "", 77, Arc::new(log), options, &TREES).expect("a store")
+}
+
 pub(crate) fn open(
     files: &RecordingFiles,
     frames: usize,
     partition: u64,
 ) -> Result<Arc<TestStore>> {
+    open_with(files, partition, options(frames))
+}
+
+pub(crate) fn open_with(
+    files: &RecordingFiles,
+    partition: u64,
+    options: StoreOptions,
+) -> Result<Arc<TestStore>> {
     let log: Central<_, Host> =
         Central::open(files, "log-", log_options(partition), Arc::default())?;
     let log: Arc<dyn LogManager> = Arc::new(log);
-    Ok(Store::open(files, "", log, options(frames))?.0)
+    Ok(Store::open(files, "", log, options)?.0)
 }
 
 /// All rows of a tree, in a transaction of their own.
@@ -85,6 +103,12 @@ pub(crate) fn rows(
     let seen = session.commit()?;
     store.wait(seen)?;
     Ok(rows)
+}
+
+/// What both trees hold.
+pub(crate) fn contents(store: &Arc<TestStore>) -> Result<[Model; 2]> {
+    let of = |tree| Ok(rows(store, tree, Direction::Forward)?.into_iter().collect());
+    Ok([of(TREES[0])?, of(TREES[1])?])
 }
 
 pub(crate) fn check(

@@ -24,6 +24,7 @@
 mod group;
 mod layout;
 mod open;
+mod read;
 mod space;
 mod walk;
 
@@ -39,9 +40,8 @@ use pm::{File, Files};
 use self::group::Group;
 use self::layout::{Head, SEAL_BYTES, SECTOR, Shape};
 use self::space::Space;
-use self::walk::{Walk, Walked};
 use super::record::{self, HEADER_BYTES, Placed, record_bytes};
-use super::{Chain, Kind, LogManager, Logged, Record};
+use super::{Chain, Kind, LogManager, Logged, Record, Visit};
 use crate::ids::{Lsn, PageNo, TxNo};
 use crate::threads::{Threads, Waiter};
 use crate::{PagedError, Result};
@@ -220,7 +220,10 @@ impl<F: Files, T: Threads> Central<F, T> {
         }
         self.durable.store(group.last.0, Ordering::Release);
         self.groups.fetch_add(1, Ordering::Relaxed);
-        if let Ok(mut group) = Arc::try_unwrap(group) {
+        // One that has become large goes: two of them hold the options' bytes together, and no third.
+        if let Ok(mut group) = Arc::try_unwrap(group)
+            && group.bytes.capacity() <= 2 * self.options.group_bytes
+        {
             group.bytes.clear();
             state.spare = group.bytes;
         }
@@ -497,28 +500,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     }
 
     fn read(&self, at: Lsn) -> Result<Logged> {
-        let damaged = |what: &str| PagedError::DamagedLog { at, what: what.into() };
-        let (number, offset) = layout::place_of(at);
-        let state = self.lock();
-        let space = state.space;
-        if number < space.first || (number, offset) >= (space.number, space.offset) {
-            return Err(damaged("it is not in the log"));
-        }
-        let groups = [Some(&state.filling), state.writing.as_deref()];
-        if let Some(bytes) = groups.into_iter().flatten().find_map(|group| group.from(at)) {
-            let whole = &bytes[..record::bytes_of(bytes)];
-            let read = record::decode(whole).and_then(|read| read.logged(&whole[HEADER_BYTES..]));
-            return read.ok_or_else(|| damaged("there is no record"));
-        }
-        drop(state);
-        let file = &self.files[space.file(number)];
-        let mut walk = Walk::at(file, number, offset, space.partition_bytes);
-        match walk.next(0, self.restart)? {
-            Walked::Record(read, payload) => {
-                read.logged(&payload).ok_or_else(|| damaged("there is no record"))
-            }
-            _ => Err(damaged("there is no sound record")),
-        }
+        self.read_at(at)
     }
 
     fn consumed(&self) -> u64 {
@@ -568,44 +550,26 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         Ok(())
     }
 
+    fn would_free(&self, keep: Lsn) -> bool {
+        layout::place_of(keep).0 > self.lock().space.first
+    }
+
     fn adopt(&self, chain: &mut Chain) {
         let mut state = self.lock();
         chain.aside = chain.used + END_ROOM;
         state.aside += chain.aside;
     }
 
-    fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()> {
-        let (mut number, mut offset) = layout::place_of(from);
-        let (space, newest) = {
-            let state = self.lock();
-            (state.space, state.newest)
-        };
-        if from > newest {
-            return Ok(());
-        }
-        loop {
-            let file = &self.files[space.file(number)];
-            let mut walk = Walk::at(file, number, offset, space.partition_bytes);
-            loop {
-                let at = walk.place();
-                match walk.next(0, self.restart)? {
-                    Walked::Record(read, payload) => {
-                        if let Some(logged) = read.logged(&payload) {
-                            visit(logged)?;
-                        }
-                        if at >= newest {
-                            return Ok(());
-                        }
-                    }
-                    Walked::Seal(_) => break,
-                    Walked::End => {
-                        let what = "there is no sound record, though the log goes on".into();
-                        return Err(PagedError::DamagedLog { at, what });
-                    }
-                }
-            }
-            (number, offset) = (number + 1, SECTOR as u64);
-        }
+    fn scan(&self, from: Lsn, visit: Visit<'_>) -> Result<()> {
+        self.scan_between(from, Lsn(u64::MAX), visit)
+    }
+
+    fn scan_to(&self, from: Lsn, to: Lsn, visit: Visit<'_>) -> Result<()> {
+        self.scan_between(from, to, visit)
+    }
+
+    fn read_each(&self, places: &[Lsn], visit: Visit<'_>) -> Result<()> {
+        self.read_places(places, visit)
     }
 }
 

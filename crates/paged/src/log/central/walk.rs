@@ -10,11 +10,14 @@ use crate::{PagedError, Result};
 /// Bytes that are read at once.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
+/// Places are near if it costs less to read what lies between them than to begin anew.
+const NEAR_BYTES: u64 = 64 << 10;
+
 /// The contents of a place.
 #[derive(Debug)]
-pub(super) enum Walked {
+pub(super) enum Walked<'w> {
     /// A sound record with its payload.
-    Record(Decoded, Vec<u8>),
+    Record(Decoded, &'w [u8]),
     /// The seal, with the restart that wrote it: the log goes on in the next partition.
     Seal(u32),
     /// Nothing that belongs here.
@@ -42,6 +45,15 @@ impl<'a, R: File> Walk<'a, R> {
         layout::lsn_of(self.number, self.offset)
     }
 
+    /// Goes on at another offset. What was read ahead stays, if it is near.
+    pub(super) fn seek(&mut self, offset: u64) {
+        let end = self.window_at + self.window.len() as u64;
+        if offset < self.window_at || offset > end + NEAR_BYTES {
+            self.window.clear();
+        }
+        self.offset = offset;
+    }
+
     /// Up to `bytes` bytes from the place on; fewer at the end of the file.
     fn get(&mut self, bytes: usize) -> Result<&[u8]> {
         let end = self.window_at + self.window.len() as u64;
@@ -61,7 +73,7 @@ impl<'a, R: File> Walk<'a, R> {
 
     /// Reads the contents of the place, if a restart from `least` to `most` has written it. The place moves
     /// behind it.
-    pub(super) fn next(&mut self, least: u32, most: u32) -> Result<Walked> {
+    pub(super) fn next(&mut self, least: u32, most: u32) -> Result<Walked<'_>> {
         let place = self.place();
         let left = (self.partition_bytes - self.offset) as usize;
         let header = self.get(HEADER_BYTES)?;
@@ -72,17 +84,17 @@ impl<'a, R: File> Walk<'a, R> {
         if !(HEADER_BYTES..=left).contains(&bytes) {
             return Ok(Walked::End);
         }
-        let whole = self.get(bytes)?;
-        let Some(read) = record::decode(whole) else { return Ok(Walked::End) };
+        let Some(read) = record::decode(self.get(bytes)?) else { return Ok(Walked::End) };
         if read.placed.lsn != place || !(least..=most).contains(&read.placed.mark) {
             return Ok(Walked::End);
         }
-        let payload = whole[HEADER_BYTES..].to_vec();
+        let from = (self.offset - self.window_at) as usize + HEADER_BYTES;
+        let payload = from..from + bytes - HEADER_BYTES;
         self.offset += record_bytes(payload.len()) as u64;
         Ok(if read.code == SEAL {
             Walked::Seal(read.placed.mark)
         } else {
-            Walked::Record(read, payload)
+            Walked::Record(read, &self.window[payload])
         })
     }
 }

@@ -1,0 +1,367 @@
+//! The work beside transactions, a bounded part at a time.
+//!
+//! In this order:
+//! 1. Transactions that a crash has left unfinished are undone, those first whose locks somebody waits
+//!    for.
+//! 2. A checkpoint, when one is due: pages that may lack changes are redone, pages that have been dirty
+//!    since before it began are written, and then it is taken.
+//! 3. Pages are written that make way for others soon.
+//! 4. Pages are redone that nobody has asked for since the crash. Behind the last one comes a
+//!    checkpoint, so that the next restart has nothing of this to do.
+//!
+//! Every part leaves the store as a crash may find it. An error stops the store: it says why to
+//! everybody who changes something afterwards.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use pm::Files;
+
+use crate::ids::Lsn;
+use crate::latch::{Exclusive, Latched};
+use crate::lock::{LockTable, Locks, Mode, Name};
+use crate::log::{LogManager, Logged};
+use crate::pool::{Pool, body_of};
+use crate::recovery::{Loser, Transactions, Unfinished, checkpoint};
+use crate::{PagedError, Result};
+
+/// Changes that are undone in one part.
+const UNDO_CHANGES: u64 = 64;
+/// Pages that are redone in one part.
+const REDO_PAGES: usize = 16;
+
+/// An unfinished transaction, and the locks that it had when the crash came.
+#[derive(Debug)]
+struct Locked<T: Latched> {
+    loser: Loser,
+    locks: Locks<T>,
+}
+
+/// The unfinished transactions that are not undone yet.
+#[derive(Debug)]
+struct Losers<T: Latched> {
+    left: Vec<Locked<T>>,
+    /// The one that is being undone.
+    current: usize,
+    /// The number of waits for locks when it was picked.
+    waits: u64,
+}
+
+impl<T: Latched> Losers<T> {
+    /// The one that is undone next: one whose locks somebody waits for, if there is such a one.
+    fn most_urgent(&mut self) -> usize {
+        let waits = self.left.first().map_or(0, |locked| locked.locks.waits());
+        if self.left.len() > 1 && waits != self.waits {
+            let urgent = self.left.iter().position(|locked| locked.locks.is_waited_for());
+            (self.current, self.waits) = (urgent.unwrap_or(self.current), waits);
+        }
+        self.current
+    }
+}
+
+/// Checkpoints: the one under way, and the last one.
+#[derive(Debug, Default)]
+struct Checkpoints {
+    /// One is under way, and pages are written that have been dirty since before this.
+    before: Option<Lsn>,
+    /// The place from which the last one kept the log.
+    keep: Lsn,
+    /// The log that its records took.
+    cost: u64,
+}
+
+/// A checkpoint that cannot free anything is taken when so many times the log of the last one was
+/// consumed since: less than the share of the log that is theirs.
+const COSTS: u64 = 32;
+
+/// The parts of a store that work beside transactions is done on; see the module's comment.
+#[derive(Debug)]
+pub(super) struct Upkeep<F: Files, T: Latched> {
+    pub(super) pool: Pool<F, T::Latching>,
+    pub(super) log: Arc<dyn LogManager>,
+    pub(super) transactions: Transactions,
+    losers: Exclusive<T::Latching, Losers<T>>,
+    /// The number of losers, so that nobody locks them where there are none.
+    unfinished: AtomicUsize,
+    /// The restart has left work; a checkpoint ends it.
+    restarting: AtomicBool,
+    checkpointing: Exclusive<T::Latching, Checkpoints>,
+    stopped: OnceLock<String>,
+}
+
+impl<F: Files, T: Latched> Upkeep<F, T> {
+    pub(super) fn new(
+        pool: Pool<F, T::Latching>,
+        log: Arc<dyn LogManager>,
+        transactions: Transactions,
+    ) -> Self {
+        Self {
+            pool,
+            log,
+            transactions,
+            losers: Exclusive::new(Losers { left: Vec::new(), current: 0, waits: 0 }),
+            unfinished: AtomicUsize::new(0),
+            restarting: AtomicBool::new(false),
+            checkpointing: Exclusive::new(Checkpoints::default()),
+            stopped: OnceLock::new(),
+        }
+    }
+
+    /// Takes over what a restart has left for later. Nobody uses the store before this returns: the
+    /// locks of unfinished transactions are taken again.
+    pub(super) fn adopt(&self, left: Unfinished, locks: &Arc<LockTable<T>>) -> Result<()> {
+        self.restarting
+            .store(!left.places.is_empty() || !left.losers.is_empty(), Ordering::Release);
+        self.pool.redo_later(left.places);
+        let mut losers = Vec::with_capacity(left.losers.len());
+        for mut loser in left.losers {
+            let mut locks = locks.session();
+            locks.begin(0);
+            match self.lock_again(&loser, &mut locks) {
+                Ok(()) => losers.push(Locked { loser, locks }),
+                // The table holds no more: it is undone before anybody comes.
+                Err(PagedError::TooManyLocks { .. }) => {
+                    loser.undo(&*self.log, &self.pool, u64::MAX)?;
+                    self.transactions.end(loser.into_transaction());
+                    locks.release(Lsn::NONE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.unfinished.store(losers.len(), Ordering::Release);
+        self.losers.lock().left = losers;
+        Ok(())
+    }
+
+    /// Takes the locks of the rows that a transaction has changed.
+    fn lock_again(&self, loser: &Loser, locks: &mut Locks<T>) -> Result<()> {
+        loser.changes(&*self.log, &mut |record: &Logged| {
+            let body = body_of(record)?;
+            let mut names = vec![(Name::Table(body.tree), Mode::IntentExclusive)];
+            body.change.keys(&mut |key| names.push((Name::row(body.tree, key), Mode::Exclusive)));
+            for (name, mode) in names {
+                if !locks.try_lock(name, mode)? {
+                    let what = "two unfinished transactions have changed the same row".into();
+                    return Err(PagedError::DamagedLog { at: record.lsn, what });
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The number of transactions that a crash has left and that are not undone yet.
+    pub(super) fn unfinished(&self) -> usize {
+        self.unfinished.load(Ordering::Acquire)
+    }
+
+    /// Checks that no error has stopped the work.
+    pub(super) fn check_running(&self) -> Result<()> {
+        match self.stopped.get() {
+            Some(why) => Err(PagedError::Stopped { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes an error that stops the store, and returns it.
+    pub(super) fn stop(&self, error: PagedError) -> PagedError {
+        let _ = self.stopped.set(error.to_string());
+        error
+    }
+
+    /// Returns whether there is something to do that transactions do if nobody else does.
+    pub(super) fn has_work(&self) -> bool {
+        self.restarting.load(Ordering::Acquire) || self.log.is_due() || self.unfinished() > 0
+    }
+
+    /// Does a part of what is to be done. Returns false if there was nothing.
+    pub(super) fn step(&self) -> Result<bool> {
+        self.check_running()?;
+        let done = self.undo_some(UNDO_CHANGES)?
+            || self.checkpoint_some()?
+            || self.pool.clean_ahead()? > 0
+            || self.redo_some()?;
+        Ok(done)
+    }
+
+    /// As [`Self::step`], by somebody who has something else to do: an error of the moment, such as
+    /// that all frames are in use, is passed over, and any other one stops the store.
+    pub(super) fn take_part(&self) -> Result<bool> {
+        self.step().or_else(|error| {
+            if is_of_the_moment(&error) { Ok(false) } else { Err(self.stop(error)) }
+        })
+    }
+
+    /// Takes back some changes of one unfinished transaction.
+    fn undo_some(&self, most: u64) -> Result<bool> {
+        if self.unfinished() == 0 {
+            return Ok(false);
+        }
+        let mut losers = self.losers.lock();
+        let at = losers.most_urgent();
+        let Some(locked) = losers.left.get_mut(at) else { return Ok(false) };
+        if locked.loser.undo(&*self.log, &self.pool, most)? {
+            let Locked { loser, mut locks } = losers.left.swap_remove(at);
+            self.transactions.end(loser.into_transaction());
+            locks.release(Lsn::NONE);
+            (losers.current, losers.waits) = (0, 0);
+            self.unfinished.store(losers.left.len(), Ordering::Release);
+        }
+        Ok(true)
+    }
+
+    /// Undoes all unfinished transactions.
+    pub(super) fn undo_rest(&self) -> Result<()> {
+        while self.undo_some(u64::MAX)? {}
+        Ok(())
+    }
+
+    /// Returns whether a checkpoint would free nothing, because of a transaction that is still open, and
+    /// the last one was just now.
+    fn is_useless(&self, last: &Checkpoints) -> bool {
+        let keep = self.transactions.oldest().unwrap_or_else(|| self.log.end());
+        let frees = keep > last.keep && self.log.would_free(keep);
+        !frees && self.log.consumed() < COSTS * last.cost
+    }
+
+    /// Does a part of a checkpoint, if one is due or under way and nobody else does.
+    fn checkpoint_some(&self) -> Result<bool> {
+        let Some(mut checkpoints) = self.checkpointing.try_lock() else { return Ok(false) };
+        let before = match checkpoints.before {
+            Some(before) => before,
+            None if self.log.is_due() && !self.is_useless(&checkpoints) => {
+                *checkpoints.before.insert(self.log.end())
+            }
+            None => return Ok(false),
+        };
+        if self.pool.redo_some(REDO_PAGES)? == 0 && self.pool.clean_some(before)?.1 == 0 {
+            self.take(before, &mut checkpoints)?;
+        }
+        Ok(true)
+    }
+
+    fn take(&self, before: Lsn, checkpoints: &mut Checkpoints) -> Result<()> {
+        let taken = checkpoint::take(&*self.log, &self.pool, &self.transactions, before)?;
+        // Others may have appended beside it.
+        let cost = self.log.consumed().min(taken.bytes);
+        *checkpoints = Checkpoints { before: None, keep: taken.keep, cost };
+        // It has redone all pages, to write those that were dirty.
+        self.restarting.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a whole checkpoint, while transactions go on.
+    pub(super) fn checkpoint(&self) -> Result<()> {
+        self.take(self.log.end(), &mut self.checkpointing.lock())
+    }
+
+    /// Takes a checkpoint because somebody needs room in the log. Returns false if it would free
+    /// nothing: others have to end first.
+    pub(super) fn make_room(&self) -> Result<bool> {
+        let mut checkpoints = self.checkpointing.lock();
+        let is_useful = !self.is_useless(&checkpoints);
+        if is_useful {
+            self.take(self.log.end(), &mut checkpoints)?;
+        }
+        Ok(is_useful)
+    }
+
+    /// Redoes some pages that nobody has asked for. Behind the last one a checkpoint begins.
+    fn redo_some(&self) -> Result<bool> {
+        if !self.restarting.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        if self.pool.redo_some(REDO_PAGES)? == 0 {
+            let Some(mut checkpoints) = self.checkpointing.try_lock() else { return Ok(false) };
+            checkpoints.before.get_or_insert(self.log.end());
+        }
+        Ok(true)
+    }
+}
+
+/// Returns whether an error says nothing about the store: the same may succeed when others have let go
+/// of frames, or have ended.
+pub(super) fn is_of_the_moment(error: &PagedError) -> bool {
+    matches!(error, PagedError::NoFrame { .. } | PagedError::LogFull { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use pm::RecordingFiles;
+
+    use super::*;
+    use crate::ids::TreeNo;
+    use crate::lock::LockOptions;
+    use crate::log::central::{Central, CentralOptions};
+    use crate::recovery;
+    use crate::store::{Store, StoreOptions};
+    use crate::threads::Host;
+
+    const TREE: TreeNo = TreeNo(9);
+
+    fn log(files: &RecordingFiles, create: bool) -> Arc<dyn LogManager> {
+        let options = CentralOptions {
+            partition_bytes: 256 << 10,
+            buffer_bytes: 256 << 10,
+            reserve_bytes: 4096,
+            ..CentralOptions::default()
+        };
+        let log: Central<_, Host> = if create {
+            Central::create(files, "log-", options, Arc::default()).expect("a log")
+        } else {
+            Central::open(files, "log-", options, Arc::default()).expect("the log")
+        };
+        Arc::new(log)
+    }
+
+    /// Files of a store that died while three transactions had each changed ten rows.
+    fn died() -> RecordingFiles {
+        let files = RecordingFiles::new();
+        let options = StoreOptions { page_bytes: 512, frames: 32, ..StoreOptions::default() };
+        let store = Store::create(&files, "", 1, log(&files, true), options, &[TREE]);
+        let store = store.expect("a store");
+        for loser in 0..3_u8 {
+            let mut session = store.session();
+            session.begin(1 + u64::from(loser), None);
+            for row in 0..10 {
+                session.insert(TREE, &[loser, row], b"row").expect("inserted");
+            }
+            std::mem::forget(session);
+        }
+        store.sync().expect("durable");
+        RecordingFiles::from_image(files.image())
+    }
+
+    #[test]
+    fn a_transaction_whose_locks_somebody_waits_for_is_undone_first() {
+        let files = died();
+        let log = log(&files, false);
+        let pool = Pool::open(&files, "", 32, Arc::clone(&log)).expect("pages");
+        let transactions = Transactions::new();
+        let left = recovery::restart_on_demand(&*log, &transactions, &pool).expect("analysed").1;
+        let upkeep: Upkeep<_, Host> = Upkeep::new(pool, log, transactions);
+        let locks = LockTable::new(Arc::default(), LockOptions::default());
+        upkeep.adopt(left, &locks).expect("adopted");
+        assert_eq!((upkeep.unfinished(), upkeep.transactions.len()), (3, 3));
+        assert_eq!(locks.counts().held, 3 * 11, "the rows and the table");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut own = locks.session();
+                own.begin(7);
+                own.lock(Name::row(TREE, &[2, 5]), Mode::Shared).expect("locked");
+            });
+            while !upkeep.losers.lock().left[2].locks.is_waited_for() {
+                std::thread::yield_now();
+            }
+            while upkeep.unfinished() == 3 {
+                assert!(upkeep.undo_some(3).expect("undone"));
+            }
+            waiting.join().expect("locked, while the others are left");
+        });
+        assert_eq!(upkeep.unfinished(), 2);
+        upkeep.undo_rest().expect("undone");
+        assert_eq!((upkeep.unfinished(), upkeep.transactions.len()), (0, 0));
+        assert_eq!(locks.counts().held, 0);
+        let tree = upkeep.pool.tree(TREE).expect("read").expect("there");
+        assert_eq!(tree.get(&[2, 5]).expect("read"), None);
+    }
+}
