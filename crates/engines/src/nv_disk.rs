@@ -13,6 +13,7 @@ mod stats;
 use std::sync::Arc;
 use std::time::Duration;
 
+use paged::lock::LockOptions;
 use paged::log::LogManager;
 use paged::log::central::{Central, CentralOptions};
 use paged::store::{Restart, Store, StoreOptions};
@@ -69,6 +70,11 @@ impl<E: Environment> PagedLog<E> for CentralLog {
             page_bytes,
             frames: (options.buffer_bytes / page_bytes as u64).max(LEAST_FRAMES) as usize,
             restart: if options.full_restart == 0 { Restart::OnDemand } else { Restart::Full },
+            locks: LockOptions {
+                inherit_after: (options.inherit_after > 0).then_some(options.inherit_after),
+                ..LockOptions::default()
+            },
+            early_release: options.early_release > 0,
             ..StoreOptions::default()
         }
     }

@@ -18,6 +18,18 @@ pub enum Flaw {
     ReaderIndependent,
     /// A session uses a lock that was taken from it.
     KeptThoughTaken,
+    /// A row that is read is not locked.
+    ReadNotLocked,
+    /// The lock of a row is let go when the row has been read.
+    ReadLockLetGo,
+    /// A row that is written is not locked.
+    WriteNotLocked,
+    /// A row that is read to be written is locked as one that is only read.
+    UpdateAsShared,
+    /// The edges of a circle of waits are not looked at again.
+    EdgeNotRechecked,
+    /// A scan does not depend on a delete whose ghost has gone.
+    GoneGhostForgotten,
     /// A scan does not lock the gaps before keys.
     GapNotLocked,
     /// A key that is inserted into a locked gap does not inherit the lock.

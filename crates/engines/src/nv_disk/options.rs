@@ -18,5 +18,11 @@ engine_options! {
         /// What a restart does before the database is open: 1 redoes and undoes everything (P2), 0 redoes
         /// a page when it is first used, and the rest beside transactions.
         full_restart: u32 = 0, 0 to 1, "(0 or 1)";
+        /// Early lock release (P2 2.2): 1, and locks go when a commit has its place in the log; 0, and
+        /// they go when it is durable.
+        early_release: u32 = 1, 0 to 1, "on or off";
+        /// Speculative lock inheritance (P2 2.2): a session keeps the lock of a table for its next
+        /// transaction when it has been granted so often; 0, and none is kept.
+        inherit_after: u64 = 0, 0 to u64::MAX, "grants";
     }
 }

@@ -161,8 +161,10 @@ impl<E: Environment, L> Paged<E, L> {
         }
         let read = act(&mut open.session);
         if alone {
-            let seen = open.session.commit()?;
-            self.shared.store.wait(seen)?;
+            match &read {
+                Ok(_) => self.shared.store.wait(open.session.commit()?)?,
+                Err(_) => open.session.abort()?,
+            }
         }
         read
     }
@@ -358,7 +360,7 @@ impl<E: Environment, L> Write for Paged<E, L> {
             let (key, tree) = (layout.primary_key(key)?, tables.tree(table, 0));
             let mut narrow = [0; 8];
             let key = key.bytes(&mut narrow);
-            let old = session.get_for_update(tree, key)?.ok_or_else(|| tables.missing(table))?;
+            let old = session.get_exclusive(tree, key)?.ok_or_else(|| tables.missing(table))?;
             if changes.is_empty() {
                 return Ok(());
             }
@@ -386,7 +388,7 @@ impl<E: Environment, L> Write for Paged<E, L> {
             let (key, tree) = (layout.primary_key(key)?, tables.tree(table, 0));
             let mut narrow = [0; 8];
             let key = key.bytes(&mut narrow);
-            let old = session.get_for_update(tree, key)?.ok_or_else(|| tables.missing(table))?;
+            let old = session.get_exclusive(tree, key)?.ok_or_else(|| tables.missing(table))?;
             session.delete(tree, key)?;
             for index in secondary(layout) {
                 let key = key_of(tables, table, &old, index)?;
@@ -463,8 +465,10 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn abort(&mut self) -> Result<(), EngineError> {
         let shared = Arc::clone(&self.shared);
-        let aborted = self.open_mut().session.abort();
-        aborted.map_err(|error| shared.stop(error))
+        let session = &mut self.open_mut().session;
+        session.abort().map_err(|error| shared.stop(error))?;
+        // Whoever has it undone may tell what it has seen.
+        shared.store.wait(session.has_seen()).map_err(|error| shared.stop(error))
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {

@@ -148,13 +148,18 @@ impl Head {
     /// Notes that a party has the name in this mode.
     pub(super) fn give(&mut self, party: &Arc<Party>, mode: LockMode) -> Lsn {
         self.granted += 1;
+        let mut own = Lsn::NONE;
         match self.grant_of(party) {
-            Some(grant) => grant.mode = mode,
+            Some(grant) => {
+                grant.mode = mode;
+                // Rows that its session has written in a transaction before, under the lock it kept.
+                own = grant.share.as_ref().map_or(own, |share| share.released());
+            }
             None => {
                 self.grants.push(Grant { party: Arc::clone(party), mode, share: None });
             }
         }
-        self.depends(mode)
+        self.depends(mode).max(if mode.reads_rows() { own } else { Lsn::NONE })
     }
 
     /// Grants what can be granted from the front of the queue on; calls `wake` for each.

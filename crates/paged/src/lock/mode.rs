@@ -76,6 +76,11 @@ impl Mode {
         COMPATIBLE[held as usize][self as usize]
     }
 
+    /// Returns whether who holds a table in this mode reads its rows without locks of their own.
+    pub fn reads_all(self) -> bool {
+        !matches!(self, Self::None | Self::IntentShared | Self::IntentExclusive)
+    }
+
     /// The least mode that has all that both have.
     pub fn supremum(self, other: Self) -> Self {
         MODES[SUPREMUM[self as usize][other as usize] as usize]
@@ -172,7 +177,7 @@ impl LockMode {
 
     /// Returns whether its holder reads all rows of the table, without locks of their own.
     pub(super) fn reads_rows(self) -> bool {
-        !matches!(self.mode, Mode::None | Mode::IntentShared | Mode::IntentExclusive)
+        self.mode.reads_all()
     }
 }
 

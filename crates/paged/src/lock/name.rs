@@ -26,6 +26,13 @@ impl Name {
         Self::Row(tree, hasher.finish())
     }
 
+    /// The number of the table.
+    pub(super) fn tree(self) -> TreeNo {
+        match self {
+            Self::Table(tree) | Self::Row(tree, _) | Self::End(tree) => tree,
+        }
+    }
+
     /// Bits by which names are spread.
     pub(super) fn bits(self) -> u64 {
         let mut hasher = DefaultHasher::new();

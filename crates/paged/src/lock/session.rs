@@ -24,6 +24,8 @@ struct Kept {
     share: Arc<Share>,
     /// The transaction that is running has it.
     used: bool,
+    /// The commits on which the last transaction depended that had it.
+    depends: Lsn,
 }
 
 /// The locks of a session. Dropping it lets all go.
@@ -44,6 +46,12 @@ impl<T: Threads> Locks<T> {
         let (held, kept) = (BTreeMap::new(), Vec::new());
         let timeout = table.options.timeout;
         Self { table, party, held, kept, depends: Lsn::NONE, doomed: None, timeout }
+    }
+
+    /// Returns whether the transaction has so many locks that it had better lock a table than more of its
+    /// rows.
+    pub fn has_many(&self) -> bool {
+        self.held.len() >= self.table.options.escalate_after
     }
 
     /// Begins a transaction. A rerun has the age of the first run; a greater one is younger.
@@ -86,6 +94,16 @@ impl<T: Threads> Locks<T> {
         self.depends
     }
 
+    /// The transaction has read pages of a table: it depends on the commits of ghosts that it did not
+    /// meet there because they are gone.
+    pub fn has_scanned(&mut self, table: Name) {
+        if self.table.threads.has(Flaw::GoneGhostForgotten) {
+            return;
+        }
+        let gone = Lsn(self.table.gone_from(table).load(Ordering::Acquire));
+        self.depends = self.depends.max(gone);
+    }
+
     /// Waits until the transaction holds a name in a mode, beside what it holds already. Called with
     /// nothing latched.
     ///
@@ -116,6 +134,11 @@ impl<T: Threads> Locks<T> {
             _ => Gap::None,
         };
         self.lock(key, LockMode::row(Mode::Exclusive, gap))
+    }
+
+    /// Returns whether the transaction was refused a lock, so that it can only let all go.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed.is_some()
     }
 
     /// Checks that the transaction was refused no lock.
@@ -201,8 +224,15 @@ impl<T: Threads> Locks<T> {
         if kept.used {
             return;
         }
-        if kept.share.take_up() || self.table.threads.has(Flaw::KeptThoughTaken) {
+        let taken = !kept.share.take_up();
+        let flawed = taken && self.table.threads.has(Flaw::KeptThoughTaken);
+        if !taken || flawed {
+            // Who took it has counted it as let go.
+            self.table.held.fetch_add(usize::from(flawed), Ordering::Relaxed);
             kept.used = true;
+            if kept.mode.reads_rows() {
+                self.depends = self.depends.max(kept.depends);
+            }
             self.held.insert(name, kept.mode);
             self.table.counters.inherited.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -262,8 +292,9 @@ impl<T: Threads> Locks<T> {
         if !inherit::can_be_kept(name, mode) || self.doomed.is_some() {
             return false;
         }
+        let depends = self.depends.max(at);
         if let Some(kept) = self.kept.iter_mut().find(|kept| kept.name == name) {
-            (kept.mode, kept.used) = (mode, false);
+            (kept.mode, kept.used, kept.depends) = (mode, false, depends);
             return kept.share.keep(at);
         }
         let mut shard = self.table.shard(name.bits());
@@ -274,7 +305,7 @@ impl<T: Threads> Locks<T> {
         let share = Arc::new(Share::kept(at));
         let Some(grant) = head.grant_of(&self.party) else { return false };
         grant.share = Some(Arc::clone(&share));
-        self.kept.push(Kept { name, mode, share, used: false });
+        self.kept.push(Kept { name, mode, share, used: false, depends });
         true
     }
 }

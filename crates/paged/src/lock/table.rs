@@ -15,6 +15,8 @@ use crate::threads::Threads;
 
 /// Commits are remembered for so many sets of names in a shard, when nobody holds a name any more.
 const REMEMBERED: usize = 64;
+/// Commits of ghosts that are gone are remembered for so many sets of tables.
+const GONE: usize = 64;
 
 /// The options of a lock table.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,8 @@ pub struct LockOptions {
     pub timeout: Duration,
     /// Speculative lock inheritance: sessions keep a table's lock that was granted so often.
     pub inherit_after: Option<u64>,
+    /// Who has so many locks and scans a table locks it as a whole, and no more of its rows.
+    pub escalate_after: usize,
 }
 
 impl Default for LockOptions {
@@ -39,6 +43,7 @@ impl Default for LockOptions {
             look_after: Duration::from_micros(100),
             timeout: Duration::from_secs(1),
             inherit_after: None,
+            escalate_after: 100_000,
         }
     }
 }
@@ -82,6 +87,12 @@ impl Shard {
         self.heads.entry(name).or_insert_with(|| Head { written: remembered, ..Head::default() })
     }
 
+    /// The newest commit of one who may have written a name; perhaps a newer one.
+    fn written(&self, name: Name, bits: u64) -> Lsn {
+        let remembered = self.remembered[bits as usize % REMEMBERED];
+        self.heads.get(&name).map_or(remembered, |head| head.written)
+    }
+
     pub(super) fn existing(&mut self, name: Name) -> Option<&mut Head> {
         self.heads.get_mut(&name)
     }
@@ -107,6 +118,8 @@ pub struct LockTable<T: Threads> {
     pub(super) held: AtomicUsize,
     pub(super) numbers: AtomicU64,
     parties: AtomicU64,
+    /// The newest commit of one whose ghosts have gone from a table.
+    gone: [AtomicU64; GONE],
     pub(super) counters: Counters,
 }
 
@@ -126,6 +139,7 @@ impl<T: Threads> LockTable<T> {
             held: AtomicUsize::new(0),
             numbers: AtomicU64::new(1),
             parties: AtomicU64::new(1),
+            gone: [const { AtomicU64::new(Lsn::NONE.0) }; GONE],
             counters: Counters::default(),
         })
     }
@@ -141,6 +155,20 @@ impl<T: Threads> LockTable<T> {
     pub fn is_free(&self, name: Name) -> bool {
         let mut shard = self.shard(name.bits());
         shard.existing(name).is_none_or(|head| head.is_idle())
+    }
+
+    /// The ghost of a key goes, which nobody has locked. Called before, with its page latched: who scans
+    /// the table later meets no name of the ghost, and depends on its commit all the same
+    /// ([`Locks::has_scanned`]).
+    pub fn ghost_goes(&self, name: Name) {
+        let bits = name.bits();
+        let written = self.shard(bits).written(name, bits);
+        self.gone_from(name).fetch_max(written.0, Ordering::AcqRel);
+    }
+
+    /// The newest commit of one whose ghosts have gone from the table of a name; perhaps from another.
+    pub(super) fn gone_from(&self, name: Name) -> &AtomicU64 {
+        &self.gone[name.tree().0 as usize % GONE]
     }
 
     /// Counts of the table's work.

@@ -19,6 +19,7 @@ use std::time::Duration;
 use super::head::{Outcome, Party};
 use super::name::Name;
 use super::table::LockTable;
+use crate::flaw::Flaw;
 use crate::threads::Threads;
 
 /// The longest time between two walks of one wait.
@@ -84,7 +85,7 @@ impl<T: Threads> LockTable<T> {
                 now == *number && blockers.iter().any(|blocker| Arc::ptr_eq(blocker, to))
             })
         });
-        if !still {
+        if !still && !self.threads.has(Flaw::EdgeNotRechecked) {
             return;
         }
         let youngest = circle

@@ -92,6 +92,9 @@ pub trait Settled: Send + Sync + std::fmt::Debug {
     /// Returns whether no open transaction has changed the row of a key. It is asked under a latch, and
     /// must not wait.
     fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool;
+
+    /// The ghost of a key, of which that was so, goes. Told before, under the same latch.
+    fn ghost_goes(&self, tree: TreeNo, key: &[u8]);
 }
 
 /// Whoever writes pages before their frames are needed.
@@ -198,6 +201,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
     pub(crate) fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool {
         T::has(Flaw::GhostReclaimedEarly)
             || self.settled.get().is_some_and(|settled| settled.is_settled(tree, key))
+    }
+
+    pub(crate) fn ghost_goes(&self, tree: TreeNo, key: &[u8]) {
+        if let Some(settled) = self.settled.get() {
+            settled.ghost_goes(tree, key);
+        }
     }
 
     /// Bytes of a page.

@@ -73,4 +73,8 @@ impl<T: Threads> Settled for FreeRows<T> {
     fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool {
         self.0.is_free(Name::row(tree, key))
     }
+
+    fn ghost_goes(&self, tree: TreeNo, key: &[u8]) {
+        self.0.ghost_goes(Name::row(tree, key));
+    }
 }

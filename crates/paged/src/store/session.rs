@@ -118,7 +118,53 @@ impl<F: Files, T: Latched> Session<F, T> {
 
     fn lock_key(&mut self, tree: TreeNo, key: &[u8], table: Mode, row: Mode) -> Result<()> {
         self.locks.lock(Name::Table(tree), table)?;
+        let is_read = row == Mode::Shared;
+        if is_read && self.reads_all(tree) {
+            return Ok(());
+        }
+        let flaw = if is_read { Flaw::ReadNotLocked } else { Flaw::WriteNotLocked };
+        if T::Latching::has(flaw) {
+            return Ok(());
+        }
         self.locks.lock(Name::row(tree, key), row)
+    }
+
+    /// Returns whether the transaction has locked a table so that it needs no locks to read its rows.
+    fn reads_all(&self, tree: TreeNo) -> bool {
+        self.locks.holds(Name::Table(tree)).mode.reads_all()
+    }
+
+    /// A row has been read, whose lock is held until the end.
+    #[inline]
+    fn has_read(&mut self, name: Name) {
+        if T::Latching::has(Flaw::ReadLockLetGo) {
+            let LockMode { mode, gap } = self.locks.holds(name);
+            if mode == Mode::Shared && matches!(gap, Gap::None | Gap::Shared) {
+                self.locks.unlock(name);
+            }
+        }
+    }
+
+    fn lock_scanned(&mut self, tree: TreeNo, name: Name, mode: LockMode) -> Result<()> {
+        if self.reads_all(tree) {
+            return Ok(());
+        }
+        self.locks.lock(name, mode)
+    }
+
+    fn try_lock_scanned(&mut self, tree: TreeNo, name: Name, mode: LockMode) -> Result<bool> {
+        if self.reads_all(tree) {
+            return Ok(true);
+        }
+        let locked = self.locks.try_lock(name, mode);
+        self.has_read(name);
+        locked
+    }
+
+    /// Locks a table, as a whole if the transaction has many locks already.
+    fn lock_to_scan(&mut self, tree: TreeNo) -> Result<()> {
+        let mode = if self.locks.has_many() { Mode::Shared } else { Mode::IntentShared };
+        self.locks.lock(Name::Table(tree), mode)
     }
 
     /// Reads the row of a key.
@@ -127,14 +173,30 @@ impl<F: Files, T: Latched> Session<F, T> {
     /// A conflict, or a page cannot be read.
     pub fn get(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.lock_key(tree, key, Mode::IntentShared, Mode::Shared)?;
-        self.store.tree(tree)?.get(key)
+        let found = self.store.tree(tree)?.get(key);
+        self.has_read(Name::row(tree, key));
+        found
     }
 
-    /// Reads the row of a key that is going to be changed.
+    /// Reads the row of a key that may be changed: others read it, too, until it is, but not to change
+    /// it.
     ///
     /// # Errors
     /// As [`Self::get`].
     pub fn get_for_update(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mode = match T::Latching::has(Flaw::UpdateAsShared) {
+            false => Mode::Update,
+            true => Mode::Shared,
+        };
+        self.lock_key(tree, key, Mode::IntentExclusive, mode)?;
+        self.store.tree(tree)?.get(key)
+    }
+
+    /// Reads the row of a key that is changed next: nobody else reads it.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_exclusive(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
         self.store.tree(tree)?.get(key)
     }
@@ -267,7 +329,7 @@ impl<F: Files, T: Latched> Session<F, T> {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<()> {
-        self.locks.lock(Name::Table(tree), Mode::IntentShared)?;
+        self.lock_to_scan(tree)?;
         let store = Arc::clone(&self.store);
         let on = store.tree(tree)?;
         let mut batch = std::mem::take(&mut self.batch);
@@ -331,7 +393,7 @@ impl<F: Files, T: Latched> Session<F, T> {
                 self.walk(on, Direction::Backward, Bound::Excluded(top), range, batch, visit)
             }
             None => {
-                self.locks.lock(Name::End(on.number), Gap::Shared)?;
+                self.lock_scanned(on.number, Name::End(on.number), Gap::Shared.into())?;
                 self.walk(on, Direction::Backward, Bound::Unbounded, range, batch, visit)
             }
         }
@@ -349,6 +411,9 @@ impl<F: Files, T: Latched> Session<F, T> {
     ) -> Result<()> {
         let mut scan = on.scan(direction, from);
         loop {
+            if self.locks.has_many() {
+                self.lock_to_scan(on.number)?;
+            }
             let (mut ended, mut failed, mut wanted) = (false, None, None);
             let mut permit = |key: Option<&[u8]>| {
                 let outside = |key: &[u8]| match direction {
@@ -363,9 +428,10 @@ impl<F: Files, T: Latched> Session<F, T> {
                 }
                 let gap =
                     if T::Latching::has(Flaw::GapNotLocked) { Gap::None } else { Gap::Shared };
-                let mode = LockMode::row(if out { Mode::None } else { Mode::Shared }, gap);
+                let unlocked = out || T::Latching::has(Flaw::ReadNotLocked);
+                let mode = LockMode::row(if unlocked { Mode::None } else { Mode::Shared }, gap);
                 let name = name_of(on.number, key);
-                match self.locks.try_lock(name, mode) {
+                match self.try_lock_scanned(on.number, name, mode) {
                     Ok(true) => {
                         ended = out;
                         !out || key.is_none()
@@ -381,6 +447,7 @@ impl<F: Files, T: Latched> Session<F, T> {
                 }
             };
             scan.next(batch, &mut permit)?;
+            self.locks.has_scanned(Name::Table(on.number));
             if let Some(error) = failed {
                 return Err(error);
             }
@@ -390,7 +457,7 @@ impl<F: Files, T: Latched> Session<F, T> {
                 }
             }
             match wanted {
-                Some((name, mode)) => self.locks.lock(name, mode)?,
+                Some((name, mode)) => self.lock_scanned(on.number, name, mode)?,
                 None if ended || batch.rows.is_empty() => return Ok(()),
                 None => {}
             }
@@ -469,6 +536,12 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.locks.release(Lsn::NONE);
         self.settle();
         Ok(())
+    }
+
+    /// The commit that has to be durable before anybody is told what the last transaction has seen, though
+    /// it was undone. Nobody is told what one in a conflict has seen: it is run again.
+    pub fn has_seen(&self) -> Lsn {
+        if self.locks.is_doomed() { Lsn::NONE } else { self.locks.depends() }
     }
 
     /// Marks this place in the open transaction.

@@ -77,16 +77,21 @@ impl State {
 #[derive(Debug)]
 pub struct Baton {
     state: Mutex<State>,
-    passed: Condvar,
+    /// Each thread waits for its turn at one of them.
+    turns: [Condvar; TURNS],
     flaw: Option<Flaw>,
 }
+
+/// More than a test has threads: then nobody is woken for another one's turn.
+const TURNS: usize = 16;
 
 impl Baton {
     /// A baton whose order of threads follows from `seed`.
     pub fn new(seed: u64) -> Self {
         let state =
             State { random: seed, now: Duration::ZERO, doing: Vec::new(), holder: 0, stuck: false };
-        Self { state: Mutex::new(state), passed: Condvar::new(), flaw: None }
+        let turns = [const { Condvar::new() }; TURNS];
+        Self { state: Mutex::new(state), turns, flaw: None }
     }
 
     /// The same, with a policy that is wrong.
@@ -122,7 +127,7 @@ impl Baton {
     fn await_turn(&self, number: usize) {
         let mut state = self.state.lock();
         while state.holder != number && !state.stuck {
-            self.passed.wait(&mut state);
+            self.turns[number % TURNS].wait(&mut state);
         }
         assert!(!state.stuck, "every thread is parked, and none can be woken: {:?}", state.doing);
     }
@@ -132,11 +137,22 @@ impl Baton {
             let mut state = self.state.lock();
             state.now += Duration::from_micros(1);
             state.doing[number] = doing;
-            state.pass();
-            self.passed.notify_all();
+            self.pass(&mut state);
         }
         self.await_turn(number);
         self.state.lock().doing[number] = Doing::Ready;
+    }
+
+    /// Gives the baton away, and wakes who gets it.
+    fn pass(&self, state: &mut State) {
+        state.pass();
+        if state.stuck {
+            for turn in &self.turns {
+                turn.notify_all();
+            }
+        } else {
+            self.turns[state.holder % TURNS].notify_all();
+        }
     }
 }
 
@@ -151,9 +167,8 @@ impl Drop for Over<'_> {
         let mut state = self.baton.state.lock();
         state.doing[self.number] = Doing::Over;
         if !state.stuck {
-            state.pass();
+            self.baton.pass(&mut state);
         }
-        self.baton.passed.notify_all();
         NUMBER.set(None);
     }
 }

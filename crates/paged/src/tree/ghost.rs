@@ -52,6 +52,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
 
     /// Removes a ghost, the pages of a long row first.
     pub(super) fn reclaim_in(&self, leaf: &mut WritePage<'a, T>, key: &[u8]) -> Result<()> {
+        self.pool.ghost_goes(self.number, key);
         self.free_chain(leaf, key)?;
         self.system(leaf, Change::Reclaim { key })
     }

@@ -583,3 +583,26 @@ fn the_number_of_locks_has_a_limit() {
     session.begin(2);
     session.lock(row(10), Mode::Shared).unwrap();
 }
+
+#[test]
+fn who_reads_a_whole_table_depends_on_what_its_session_wrote_under_a_kept_lock() {
+    let locks = table(Arc::new(Host::default()), Some(1));
+    let mut session = locks.session();
+    session.begin(1);
+    session.lock(TABLE, Mode::IntentExclusive).unwrap();
+    session.lock(row(1), Mode::Exclusive).unwrap();
+    session.release(Lsn(50));
+    session.begin(2);
+    session.lock(TABLE, Mode::Shared).unwrap();
+    assert_eq!(locks.counts().inherited, 1, "the lock was kept");
+    assert_eq!(session.depends(), Lsn(50), "its rows are read without locks");
+    session.release(Lsn::NONE);
+    // So does the next transaction of one who has kept such a lock.
+    let mut reader = locks.session();
+    for inherited in [1, 2] {
+        reader.begin(3);
+        reader.lock(TABLE, Mode::Shared).unwrap();
+        assert_eq!((reader.depends(), locks.counts().inherited), (Lsn(50), inherited));
+        reader.release(Lsn::NONE);
+    }
+}

@@ -47,6 +47,10 @@ impl Settled for Taken {
     fn is_settled(&self, _tree: TreeNo, key: &[u8]) -> bool {
         !self.0.lock().contains_key(key)
     }
+
+    fn ghost_goes(&self, _tree: TreeNo, key: &[u8]) {
+        assert!(!self.0.lock().contains_key(key), "somebody has it");
+    }
 }
 
 impl Taken {

@@ -163,6 +163,8 @@ impl Settled for AllSettled {
     fn is_settled(&self, _tree: TreeNo, _key: &[u8]) -> bool {
         true
     }
+
+    fn ghost_goes(&self, _tree: TreeNo, _key: &[u8]) {}
 }
 
 pub(crate) fn create(

@@ -1,5 +1,6 @@
 //! The store as a whole: against a model, with kills, with power cuts, with many threads.
 
+mod abort;
 mod background;
 mod crash;
 mod failed_call;
@@ -7,6 +8,7 @@ mod failed_sync;
 mod model;
 mod restart;
 mod room;
+mod seen;
 mod support;
 mod threads;
 mod undone;
