@@ -22,6 +22,7 @@
 //! | [`scheduler`], [`interleaved`] | several partitions whose transactions interleave |
 //! | [`history`] | the oracle for transactions that interleave in one partition |
 //! | [`sharing`], [`shared`] | threads in one partition, whose transactions interleave |
+//! | [`racing`] | threads in one partition that run when the machine lets them |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
@@ -48,6 +49,7 @@ pub mod mutation;
 pub mod plot;
 pub mod pool;
 mod quiet;
+pub mod racing;
 pub mod scheduler;
 pub mod script;
 pub mod shared;

@@ -47,45 +47,39 @@ impl Recorder {
     pub fn begin(&self, session: usize) -> Pending {
         let begin = self.tick();
         let (end, durable, order, outcome) = (None, None, None, Outcome::InFlight);
-        Pending(Transaction {
-            session,
-            begin,
-            end,
-            durable,
-            outcome,
-            order,
-            operations: Vec::new(),
-        })
+        let operations = Vec::new();
+        let transaction = Transaction { session, begin, end, durable, outcome, order, operations };
+        Pending { transaction, undone: Vec::new() }
     }
 
     /// Records that it has committed, is durable, and has this number. Called after the engine has
     /// said so.
     pub fn committed(&self, pending: Pending, order: Option<u64>) {
-        let now = self.tick();
-        self.end(Transaction {
-            end: Some(now),
-            durable: Some(now),
+        let now = Some(self.tick());
+        self.end(pending, |transaction| Transaction {
+            end: now,
+            durable: now,
             outcome: Outcome::Committed,
             order,
-            ..pending.0
+            ..transaction
         });
     }
 
     /// Records that it has committed and may be lost in a crash.
     pub fn committed_but_volatile(&self, pending: Pending, order: Option<u64>) {
-        let end = Some(self.tick());
-        self.end(Transaction { end, outcome: Outcome::Committed, order, ..pending.0 });
+        let (end, outcome) = (Some(self.tick()), Outcome::Committed);
+        self.end(pending, |transaction| Transaction { end, outcome, order, ..transaction });
     }
 
     /// Records that it was undone, by whomever.
     pub fn aborted(&self, pending: Pending) {
-        let end = Some(self.tick());
-        self.end(Transaction { end, outcome: Outcome::Aborted, ..pending.0 });
+        let (end, outcome) = (Some(self.tick()), Outcome::Aborted);
+        self.end(pending, |transaction| Transaction { end, outcome, ..transaction });
     }
 
     /// Records that its end is not known.
     pub fn lost(&self, pending: Pending) {
-        self.end(pending.0);
+        self.end(pending, |transaction| transaction);
     }
 
     /// Returns the record so far.
@@ -98,35 +92,66 @@ impl Recorder {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn end(&self, transaction: Transaction) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(transaction);
+    /// Of what a transaction has undone itself nothing may ever be seen, as of one that aborted.
+    fn end(&self, pending: Pending, ends: impl FnOnce(Transaction) -> Transaction) {
+        let Pending { transaction, undone } = pending;
+        let transaction = ends(transaction);
+        let aborted = (!undone.is_empty()).then(|| Transaction {
+            durable: None,
+            outcome: Outcome::Aborted,
+            order: None,
+            operations: undone,
+            ..transaction.clone()
+        });
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.push(transaction);
+        ended.extend(aborted);
     }
 }
 
 /// A transaction that has not ended.
 #[derive(Debug)]
-pub struct Pending(Transaction);
+pub struct Pending {
+    transaction: Transaction,
+    /// The writes that were undone.
+    undone: Vec<Operation>,
+}
 
 impl Pending {
     /// Records a look at a key.
     pub fn read(&mut self, key: Key, saw: Option<Cell>) {
         let saw = saw.map_or(Seen::Absent, Seen::Cell);
-        self.0.operations.push(Operation::Read { key, saw });
+        self.transaction.operations.push(Operation::Read { key, saw });
     }
 
     /// Records that it learnt whether a key is there.
     pub fn found(&mut self, key: Key, there: bool) {
         let saw = if there { Seen::Present } else { Seen::Absent };
-        self.0.operations.push(Operation::Read { key, saw });
+        self.transaction.operations.push(Operation::Read { key, saw });
     }
 
     /// Records a scan.
     pub fn scan(&mut self, range: Range, saw: Vec<(Key, Cell)>) {
-        self.0.operations.push(Operation::Scan { range, saw });
+        self.transaction.operations.push(Operation::Scan { range, saw });
     }
 
     /// Records that it wrote a key, or deleted it.
     pub fn write(&mut self, key: Key, cell: Option<Cell>) {
-        self.0.operations.push(Operation::Write { key, cell });
+        self.transaction.operations.push(Operation::Write { key, cell });
+    }
+
+    /// The number of operations so far: a savepoint for [`Self::roll_back_to`].
+    pub fn operations(&self) -> usize {
+        self.transaction.operations.len()
+    }
+
+    /// Records that all writes were undone that came behind so many operations. What was read before
+    /// the first one of them counts; what was read behind it may be one of them.
+    pub fn roll_back_to(&mut self, since: usize) {
+        let operations = &mut self.transaction.operations;
+        let is_write = |one: &Operation| matches!(one, Operation::Write { .. });
+        let Some(first) = operations[since..].iter().position(is_write) else { return };
+        let behind = operations.drain(since + first..);
+        self.undone.extend(behind.filter(is_write));
     }
 }

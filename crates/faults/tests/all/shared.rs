@@ -111,13 +111,13 @@ fn two_writers_that_take_turns_survive_crashes() {
 }
 
 /// Only changes of what was not looked at.
-const BLIND: Mix = Mix { get: 0, scan: 0, change: 0, blind: 1, insert: 0, delete: 0, longest: 6 };
+const BLIND: Mix = Mix { blind: 1, longest: 6, ..Mix::NONE };
 /// Looks at few keys and changes them.
-const CHANGES: Mix = Mix { get: 0, scan: 0, change: 1, blind: 0, insert: 0, delete: 0, longest: 2 };
+const CHANGES: Mix = Mix { change: 1, longest: 2, ..Mix::NONE };
 /// Looks at the same keys again and again.
-const LOOKS: Mix = Mix { get: 6, scan: 0, change: 1, blind: 0, insert: 0, delete: 0, longest: 9 };
+const LOOKS: Mix = Mix { get: 6, change: 1, longest: 9, ..Mix::NONE };
 /// Ranges, and rows that come and go.
-const RANGES: Mix = Mix { get: 0, scan: 3, change: 0, blind: 0, insert: 2, delete: 2, longest: 4 };
+const RANGES: Mix = Mix { scan: 3, insert: 2, delete: 2, longest: 4, ..Mix::NONE };
 
 /// One of so many seeds has a story that shows the anomaly. A flaw has other faces, too: stories
 /// before it may show them.

@@ -2,116 +2,26 @@
 //! that the API has, and the oracle looks at what they saw. Which thread runs when is the machine's
 //! affair, so that each run is another one; how much is done is counted, not timed.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use faults::history::{Range, Recorder, Rule};
+use faults::history::Rule;
+use faults::racing::Racing;
 use faults::sharing::{Mix, Sharer, schema};
 use optimistic::Optimistic;
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Isolation, Options, Schema, TableSchema,
     Value, WriteOptions,
 };
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 
-const THREADS: usize = 4;
 const TRANSACTIONS: usize = 1_200;
 const KEYS: u64 = 8;
-
-/// One transaction, in one of the ways.
-fn transaction(
-    db: &Database,
-    sharer: &Sharer,
-    recorder: &Recorder,
-    me: usize,
-    random: &mut SmallRng,
-) -> Result<(), Error> {
-    match random.random_range(0..8) {
-        // On a snapshot, where there are some.
-        0 if db.traits().snapshots => {
-            let mut pending = recorder.begin(me);
-            let snapshot = db.snapshot()?;
-            sharer.look_at(&snapshot, random, &mut pending)?;
-            recorder.committed(pending, None);
-        }
-        // Whatever is rerun begins anew; who began before has aborted.
-        0 | 1 => {
-            let mut pending = None;
-            db.read(|tx| {
-                let pending = begin(&mut pending, recorder, me);
-                sharer.look(tx, random, pending)
-            })?;
-            recorder.committed(pending.expect("it ran"), None);
-        }
-        2 => {
-            let mut pending = None;
-            db.write(|tx| {
-                let pending = begin(&mut pending, recorder, me);
-                sharer.change(tx, random, recorder, pending)
-            })?;
-            recorder.committed(pending.expect("it ran"), None);
-        }
-        // One that aborts.
-        3 => {
-            let mut pending = recorder.begin(me);
-            let mut tx = db.begin()?;
-            match sharer.change(&mut tx, random, recorder, &mut pending) {
-                Err(Error::Conflict { .. }) => drop(tx),
-                done => {
-                    done?;
-                    tx.abort()?;
-                }
-            }
-            recorder.aborted(pending);
-        }
-        _ => {
-            let mut pending = recorder.begin(me);
-            let mut tx = db.begin()?;
-            let done = sharer.change(&mut tx, random, recorder, &mut pending);
-            match done.and_then(|()| tx.commit()) {
-                Err(Error::Conflict { .. }) => recorder.aborted(pending),
-                done => recorder.committed(pending, Some(done?.number())),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A try begins, and the one before it is undone.
-fn begin<'a>(
-    pending: &'a mut Option<faults::history::Pending>,
-    recorder: &Recorder,
-    me: usize,
-) -> &'a mut faults::history::Pending {
-    if let Some(before) = pending.replace(recorder.begin(me)) {
-        recorder.aborted(before);
-    }
-    pending.as_mut().expect("it begins")
-}
 
 /// Four threads on a database, and what the oracle says.
 fn run(name: &str, db: &Database, rule: Rule, seed: u64) {
     let (sharer, initial) = Sharer::fill(db, KEYS, Mix::ALL).unwrap();
-    let recorder = Recorder::new(initial);
-    let left = AtomicUsize::new(TRANSACTIONS);
-    let take = |left: usize| left.checked_sub(1);
-    std::thread::scope(|scope| {
-        for me in 0..THREADS {
-            let (sharer, recorder, left) = (&sharer, &recorder, &left);
-            scope.spawn(move || {
-                let mut random = SmallRng::seed_from_u64(seed * 16 + me as u64);
-                while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
-                    transaction(db, sharer, recorder, me, &mut random).unwrap();
-                }
-            });
-        }
+    let racing = Racing { threads: 4, transactions: TRANSACTIONS, seed };
+    let raced = racing.run(db, &sharer, initial).unwrap();
+    let order = raced.history.check(rule).unwrap_or_else(|found| {
+        panic!("{name}, seed {seed}: {found}\n{:?}", raced.history);
     });
-    let mut last = recorder.begin(THREADS);
-    last.scan(Range::ALL, sharer.contents(db).unwrap());
-    recorder.committed(last, None);
-    let history = recorder.history();
-    let order = history.check(rule);
-    let order = order.unwrap_or_else(|found| panic!("{name}, seed {seed}: {found}\n{history:?}"));
     println!("{name}, seed {seed}: {} in order", order.len());
     assert!(order.len() > TRANSACTIONS / 2, "{} in order", order.len());
     let report = db.check().unwrap();

@@ -1,0 +1,182 @@
+//! Real threads in one partition of a database, in every way that the API has, and what they saw.
+//! Which thread runs when is the machine's affair, so that each run is another one; how much is done
+//! is counted, not timed.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use perdura::{Database, Error};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::history::{Cell, History, Key, Pending, Range, Recorder};
+use crate::sharing::Sharer;
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub struct Racing {
+    /// The number of threads.
+    pub threads: usize,
+    /// The number of transactions of all threads together.
+    pub transactions: usize,
+    /// Chooses the transactions.
+    pub seed: u64,
+}
+
+/// A run that has ended.
+#[derive(Clone, Debug)]
+pub struct Raced {
+    /// The transactions with what they saw, and behind them all that is there.
+    pub history: History,
+    /// What is there.
+    pub contents: Vec<(Key, Cell)>,
+    /// The number of times that [`Database::write`] or [`Database::read`] ran its work again.
+    pub reruns: u64,
+    /// The number of transactions that ended in a conflict and were not run again.
+    pub conflicts: u64,
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    db: &'a Database,
+    sharer: &'a Sharer,
+    recorder: Recorder,
+    reruns: AtomicU64,
+    conflicts: AtomicU64,
+}
+
+impl Racing {
+    /// Runs it on rows of which these are there.
+    ///
+    /// # Errors
+    /// As the operations, but for conflicts; the two orders of the table are not alike.
+    ///
+    /// # Panics
+    /// A thread panics.
+    pub fn run(
+        &self,
+        db: &Database,
+        sharer: &Sharer,
+        initial: Vec<(Key, Cell)>,
+    ) -> Result<Raced, Error> {
+        let (recorder, left) = (Recorder::new(initial), AtomicUsize::new(self.transactions));
+        let (reruns, conflicts) = (AtomicU64::new(0), AtomicU64::new(0));
+        let shared = Shared { db, sharer, recorder, reruns, conflicts };
+        let take = |left: usize| left.checked_sub(1);
+        let work = |me: usize| -> Result<(), Error> {
+            let mut random = SmallRng::seed_from_u64(self.seed * 16 + me as u64);
+            while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+                shared.transaction(me, &mut random)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let work = &work;
+            let threads: Vec<_> =
+                (0..self.threads).map(|me| scope.spawn(move || work(me))).collect();
+            threads.into_iter().try_for_each(|one| one.join().expect("a thread has panicked"))
+        })?;
+        let contents = sharer.contents(db)?;
+        let mut last = shared.recorder.begin(self.threads);
+        last.scan(Range::ALL, contents.clone());
+        shared.recorder.committed(last, None);
+        Ok(Raced {
+            history: shared.recorder.history(),
+            contents,
+            reruns: shared.reruns.into_inner(),
+            conflicts: shared.conflicts.into_inner(),
+        })
+    }
+}
+
+impl Shared<'_> {
+    /// One transaction, in one of the ways.
+    fn transaction(&self, me: usize, random: &mut SmallRng) -> Result<(), Error> {
+        let Self { db, sharer, recorder, .. } = self;
+        match random.random_range(0..8) {
+            // On a snapshot, where there are some.
+            0 if db.traits().snapshots => {
+                let mut pending = recorder.begin(me);
+                let snapshot = db.snapshot()?;
+                sharer.look_at(&snapshot, random, &mut pending)?;
+                recorder.committed(pending, None);
+            }
+            0 | 1 => {
+                let mut tries = Tries::new(self, me);
+                let done = db.read(|tx| sharer.look(tx, random, tries.next()));
+                tries.end(done)?;
+            }
+            2 | 3 => {
+                let mut tries = Tries::new(self, me);
+                let done = db.write(|tx| sharer.change(tx, random, recorder, tries.next()));
+                tries.end(done)?;
+            }
+            // One that aborts.
+            4 => {
+                let mut pending = recorder.begin(me);
+                let mut tx = db.begin()?;
+                match sharer.change(&mut tx, random, recorder, &mut pending) {
+                    Err(Error::Conflict { .. }) => drop(tx),
+                    done => {
+                        done?;
+                        tx.abort()?;
+                    }
+                }
+                recorder.aborted(pending);
+            }
+            _ => {
+                let mut pending = recorder.begin(me);
+                let mut tx = db.begin()?;
+                let done = sharer.change(&mut tx, random, recorder, &mut pending);
+                match done.and_then(|()| tx.commit()) {
+                    Err(Error::Conflict { .. }) => {
+                        recorder.aborted(pending);
+                        self.conflicts.fetch_add(1, Ordering::Relaxed);
+                    }
+                    done => recorder.committed(pending, Some(done?.number())),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tries of one transaction.
+struct Tries<'a> {
+    shared: &'a Shared<'a>,
+    me: usize,
+    /// The one that runs, or runs next: begun before the engine hears of it.
+    pending: Pending,
+    runs: u64,
+}
+
+impl<'a> Tries<'a> {
+    fn new(shared: &'a Shared<'a>, me: usize) -> Self {
+        Self { shared, me, pending: shared.recorder.begin(me), runs: 0 }
+    }
+
+    /// A try begins; the one before it is undone.
+    fn next(&mut self) -> &mut Pending {
+        self.runs += 1;
+        if self.runs > 1 {
+            let next = self.shared.recorder.begin(self.me);
+            self.shared.recorder.aborted(std::mem::replace(&mut self.pending, next));
+        }
+        &mut self.pending
+    }
+
+    /// The last try has ended.
+    fn end(self, done: Result<(), Error>) -> Result<(), Error> {
+        self.shared.reruns.fetch_add(self.runs.saturating_sub(1), Ordering::Relaxed);
+        match done {
+            Err(Error::Conflict { .. }) => {
+                self.shared.conflicts.fetch_add(1, Ordering::Relaxed);
+                self.shared.recorder.aborted(self.pending);
+                Ok(())
+            }
+            done => {
+                self.shared.recorder.committed(self.pending, None);
+                done
+            }
+        }
+    }
+}
