@@ -35,6 +35,6 @@ pub struct Begin {
     /// one.
     pub age: u64,
     /// The longest time that it waits for a lock before it ends in a conflict
-    /// ([`crate::ConflictReason::Timeout`]); as long as it takes if `None`.
+    /// ([`crate::ConflictReason::Timeout`]); as long as the engine lets it if `None`.
     pub wait: Option<Duration>,
 }

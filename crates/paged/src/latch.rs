@@ -54,7 +54,7 @@ thread_local! {
     static FOLLOWED: RefCell<Option<Arc<dyn Threads>>> = const { RefCell::new(None) };
 }
 
-/// So often a thread looks for a latch at points where others may run.
+/// The most points, where others may run, at which a thread looks for a latch.
 const MOST_POINTS: usize = 1 << 20;
 
 /// Threads that go on where a [`Threads`] lets them, for tests: see [`Followed::by`].

@@ -7,13 +7,14 @@
 //!    reads the log's end, then the recovery LSNs, misses no change before that end.
 //! 4. After a write or a sync that failed nothing is changed or written any more: what the medium has is
 //!    unknown until the log is redone.
-//! 5. Memory: the frames, one batch of 64 pages, and 40 bytes a frame for the page table and the queues.
-//!    After a crash, until all pages are redone, eight bytes for each change of the log since the
-//!    last checkpoint.
+//! 5. Memory: the frames, one batch of 64 pages, 16 pages for each scan that reads ahead, and less than
+//!    300 bytes a frame for its latch, the page table, the queues and the lists of a checkpoint. After a
+//!    crash, until all pages are redone, eight bytes for each page of each change of the log since the
+//!    last checkpoint, and less than a hundred for each such page.
 //!
 //! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log, then
-//! shards, queues and the marks of a frame, one at a time. Who holds the staging mutex only tries
-//! latches.
+//! shards, queues and the marks of a frame, one at a time, but for the marks of a frame whose shard is
+//! locked. Who holds the staging mutex only tries latches.
 
 mod cleaner;
 mod frame;
@@ -89,8 +90,8 @@ fn bump(count: &AtomicU64, by: usize) {
 
 /// The knowledge of whether a row is locked: whether the space that it holds back is still needed.
 pub trait Settled: Send + Sync + std::fmt::Debug {
-    /// Returns whether no open transaction has changed the row of a key. It is asked under a latch, and
-    /// must not wait.
+    /// Returns whether nobody has or wants the lock of a row, so that no open transaction has changed it.
+    /// It is asked under a latch, and must not wait.
     fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool;
 
     /// The ghost of a key, of which that was so, goes. Told before, under the same latch.

@@ -10,7 +10,7 @@ use crate::latch::Latching;
 use crate::log::{Chain, Kind, LogManager, Logged, Record};
 use crate::{PagedError, Result};
 
-/// Whoever appends records, and knows which it appended last: a [`Chain`], or what wraps one.
+/// A [`Chain`], or what wraps one: it appends records, and knows which it appended last.
 pub trait Appender {
     /// Appends a record.
     ///

@@ -48,8 +48,9 @@ pub trait Target {
     /// A page could not be read or is damaged.
     fn redo(&self, record: &Logged) -> Result<bool>;
 
-    /// Takes a change back, wherever what it changed is now, and logs that with
-    /// [`Undoing::compensate`], exactly once, under the latch of the page.
+    /// Takes a change back, wherever what it changed is now, and logs that under the latch of the page:
+    /// once, with [`Undoing::compensate`], or with [`Undoing::compensate_with`] where it takes several
+    /// records.
     ///
     /// # Errors
     /// A page could not be read or is damaged, or the log has stopped.

@@ -5,8 +5,8 @@
 //! - Whoever changes or reads a key of a tree holds its row lock until the end of its transaction, and
 //!   the lock of the table before that. Keys of secondary trees are locked as rows of theirs.
 //! - A lock is waited for with nothing latched. Under a latch it is only tried.
-//! - Space that a row gives up is given away when the row's lock is free or the transaction that
-//!   gave it up is committed: see [`crate::tree::Tree::settle`].
+//! - Space that a row gives up is given away when nobody has or wants the row's lock: see
+//!   [`crate::tree::Tree::settle`].
 //! - What is done beside transactions, such as checkpoints, is done by a thread ([`background`]), or by
 //!   transactions, a part each between two operations. Both do what [`upkeep`] says.
 //! - A writer waits for a checkpoint only where the log is full.
@@ -66,7 +66,7 @@ pub struct StoreOptions {
     pub page_bytes: usize,
     /// Frames of the buffer pool.
     pub frames: usize,
-    /// Of the lock table.
+    /// The options of the lock table.
     pub locks: LockOptions,
     /// Early lock release: locks go when the commit record has its LSN, not when it is durable.
     pub early_release: bool,
@@ -235,12 +235,12 @@ impl<F: Files, T: Latched> Store<F, T> {
         &*self.upkeep.log
     }
 
-    /// What the buffer pool has done.
+    /// The counts of the buffer pool.
     pub fn pool_stats(&self) -> PoolStats {
         self.upkeep.pool.stats()
     }
 
-    /// What the lock table has done.
+    /// The counts of the lock table.
     pub fn lock_counts(&self) -> LockCounts {
         self.locks.counts()
     }
