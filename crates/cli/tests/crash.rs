@@ -104,7 +104,7 @@ fn processes_are_killed_and_nothing_is_lost() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let found = json(&ran);
     let runs = found["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 12, "six engines, two domains");
+    assert_eq!(runs.len(), 2 * perdura::EngineKind::ALL.len(), "each engine, two domains");
     for run in runs {
         assert_eq!((run["kills"].as_u64(), run["lost"].as_u64()), (Some(25), Some(0)), "{run}");
         assert_eq!(run["surplus"], 0);

@@ -46,6 +46,24 @@ fn the_schema_in_the_help_is_the_one_that_works() {
 }
 
 #[test]
+fn the_info_of_an_engine_with_a_buffer_pool_has_its_pages_and_its_log() {
+    let (_directory, schema, pool) = directory();
+    let more = ["--engine", "nv-disk", "--domain", "process", "--partitions", "2"];
+    assert_eq!(create(&pool, &schema, &more).code, Some(0));
+    let info = run(&["pool", "info", text(&pool)]);
+    for said in ["of 8 KiB", "32,768 frames", "in 8 partitions; recovery begins at 1:"] {
+        assert_eq!(info.out.matches(said).count(), 2, "no `{said}` in:\n{}", info.out);
+    }
+    let json = run(&["pool", "info", text(&pool), "--json", "-"]);
+    let json: Value = serde_json::from_str(&json.out).expect("JSON");
+    let paged = &json["paged"][1];
+    assert_eq!((&paged["page_bytes"], &paged["frames"]), (&8192.into(), &32_768.into()));
+    assert!(paged["pages"].as_u64() > Some(5), "{paged}");
+    assert_eq!(paged["log"]["capacity_bytes"], 3_u64 << 30);
+    assert!(paged["log"]["kept_bytes"].as_u64() < Some(64 << 10), "{paged}");
+}
+
+#[test]
 fn a_pool_says_what_it_was_created_as() {
     for engine in ["inp", "nvm-inp"] {
         let (_directory, schema, pool) = directory();

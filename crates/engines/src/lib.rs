@@ -48,7 +48,7 @@ mod undo;
 mod version;
 mod version_reader;
 
-pub use self::paged::{Paged, PagedLog};
+pub use self::paged::{LogFigures, Paged, PagedCounts, PagedFigures, PagedLog, inspect_paged};
 pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
     Sessions, SnapshotSource, Syncer, Write,

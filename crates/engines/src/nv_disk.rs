@@ -16,16 +16,15 @@ use std::time::Duration;
 use paged::lock::LockOptions;
 use paged::log::LogManager;
 use paged::log::central::{Central, CentralOptions};
-use paged::store::{Restart, Store, StoreOptions};
+use paged::store::{Restart, StoreOptions};
 use paged::threads::Host;
-use pm::Environment;
+use pm::{Environment, Files};
 
 use crate::contract::Resources;
-use crate::counts::PageStats;
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::own::OwnStats;
-use crate::paged::{Paged, PagedLog, prefix};
+use crate::paged::{Paged, PagedCounts, PagedLog, prefix};
 use crate::traits::DurableIn;
 
 pub use options::NvDiskOptions;
@@ -41,11 +40,18 @@ pub struct CentralLog;
 /// Number of partitions of the log (P2 6.1).
 const PARTITIONS: u32 = 8;
 
-fn log_options(options: &NvDiskOptions) -> CentralOptions {
-    let partition_bytes = (options.log_bytes / u64::from(PARTITIONS)).next_multiple_of(8);
+/// Bytes of the largest record at least.
+const LEAST_RECORD_BYTES: usize = 1024;
+
+/// The options of the log under pages of this size: the largest record has the bytes of a page before
+/// and afterwards, and a partition has room for four of it.
+fn log_options(options: &NvDiskOptions, page_bytes: usize) -> CentralOptions {
+    let largest = (page_bytes * 5 / 2).max(LEAST_RECORD_BYTES).next_multiple_of(8);
+    let partition_bytes = (options.log_bytes / u64::from(PARTITIONS)).max(4 * largest as u64);
+    let partition_bytes = partition_bytes.next_multiple_of(8);
     let buffer_bytes = options.log_buffer_bytes as usize;
     let default = CentralOptions::default();
-    let record_bytes = default.record_bytes.min(partition_bytes as usize / 4 / 8 * 8);
+    let record_bytes = default.record_bytes.max(largest).min(partition_bytes as usize / 4 / 8 * 8);
     CentralOptions {
         partitions: PARTITIONS,
         partition_bytes,
@@ -82,36 +88,56 @@ impl<E: Environment> PagedLog<E> for CentralLog {
     fn create(
         resources: &Resources<E>,
         options: &NvDiskOptions,
+        page_bytes: usize,
     ) -> Result<Arc<dyn LogManager>, EngineError> {
         let files = resources.own_files()?;
         let name = format!("{}log-", prefix(resources.partition));
         let log: Central<_, Host> =
-            Central::create(&files, &name, log_options(options), Arc::default())?;
+            Central::create(&files, &name, log_options(options, page_bytes), Arc::default())?;
         Ok(Arc::new(log))
     }
 
     fn open(
         resources: &Resources<E>,
         options: &NvDiskOptions,
+        page_bytes: usize,
     ) -> Result<Arc<dyn LogManager>, EngineError> {
         let files = resources.own_files()?;
         let name = format!("{}log-", prefix(resources.partition));
         let log: Central<_, Host> =
-            Central::open(&files, &name, log_options(options), Arc::default())?;
+            Central::open(&files, &name, log_options(options, page_bytes), Arc::default())?;
         Ok(Arc::new(log))
     }
 
-    fn stats(store: &Store<E::Files>) -> OwnStats {
-        let (pool, locks) = (store.pool_stats(), store.lock_counts());
-        let pages = PageStats {
-            page_bytes: pool.writes * store.pool().page_bytes() as u64,
-            ..PageStats::default()
-        };
+    fn replace(
+        resources: &Resources<E>,
+        options: &NvDiskOptions,
+        page_bytes: usize,
+    ) -> Result<Arc<dyn LogManager>, EngineError> {
+        let files = resources.own_files()?;
+        let name = format!("{}log-", prefix(resources.partition));
+        for file in files.list()?.iter().filter(|file| file.starts_with(&name)) {
+            files.remove(file)?;
+        }
+        let log: Central<_, Host> = Central::create_behind_all(
+            &files,
+            &name,
+            log_options(options, page_bytes),
+            Arc::default(),
+        )?;
+        Ok(Arc::new(log))
+    }
+
+    fn stats(counts: &PagedCounts) -> OwnStats {
+        let PagedCounts { pool, locks, log, page_bytes } = counts;
         NvDiskStats {
-            pages,
             hits: pool.hits,
             reads: pool.reads,
+            read_ahead: pool.read_ahead,
             evictions: pool.evictions,
+            page_batches: pool.batches,
+            page_bytes: pool.writes * page_bytes,
+            log_groups: log.groups,
             lock_requests: locks.requests,
             lock_waits: locks.waits,
             deadlocks: locks.victims,

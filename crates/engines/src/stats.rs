@@ -19,11 +19,12 @@ use crate::own::OwnStats;
 /// | `nvm-inp` | nothing that is not a tuple or an index | nothing |
 /// | `nvm-cow` | nodes | the collection of a dead directory |
 /// | `nvm-log` | merged runs | filters, merges, taking merged runs apart |
+/// | `nv-disk` | pages | nothing |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineStats {
     /// Bytes of values in inserts and updates, those of aborted transactions included.
     pub user_bytes: u64,
-    /// Bytes of records appended to the log: redo records of `inp` and `log`, undo entries of
+    /// Bytes of records appended to the log: redo records of `inp` and `log`, all records of `nv-disk`, undo entries of
     /// `nvm-inp` and `nvm-log`, entries of the batches' lists of `nvm-cow`. `cow` has no log.
     pub logged_bytes: u64,
     /// Steps that failed, for want of room for the most part; they are tried again.

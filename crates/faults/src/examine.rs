@@ -384,7 +384,7 @@ fn short_file_story(engine: EngineKind, number: usize) -> Option<Story<crate::fi
         0 => plot(5),
         1 => plot(6).with_kills(),
         2 => plot(3).groups_of(4),
-        3 => Plot { keys: 400, large: 50, ..plot(7) },
+        3 => Plot { keys: 400, large: plot(7).large + 10, ..plot(7) },
         _ => return None,
     };
     Some(story.run_in_files().0)

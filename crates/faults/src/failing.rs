@@ -12,7 +12,7 @@
 //! 2. [`Run::say`] runs it for a process that may die at any time; [`Run::left`] looks at what such a
 //!    process has left behind.
 
-use perdura::{Database, EngineKind, Environment, Error, Options, Row, Tx, Value};
+use perdura::{Concurrency, Database, EngineKind, Environment, Error, Options, Row, Tx, Value};
 
 use crate::driver::{Driver, Operation};
 use crate::items::{Model, Tables, checks, contents, differs};
@@ -105,7 +105,8 @@ enum Ended {
 impl Run {
     /// The run of an engine whose transactions abort when an operation fails.
     pub fn new(engine: EngineKind) -> Self {
-        Self { options: options(engine), seed: 0xfa11, goes_on: false }
+        let options = options(engine).tune("log_bytes", 512 << 10);
+        Self { options, seed: 0xfa11, goes_on: false }
     }
 
     /// Runs it. Errors are what this is about, and borne as an application would: the transaction
@@ -178,8 +179,7 @@ impl Run {
                 for operation in &plan.cut_off {
                     known(operation.run(&mut tx, &tables))?;
                 }
-                // A kill drops nothing.
-                std::mem::forget(tx);
+                leave(tx, &db);
                 db.abandon();
             } else {
                 db.close()?;
@@ -220,6 +220,15 @@ impl Run {
         }
         differs(&db, &model)?;
         db.close().map_err(|error| format!("does not close: {error}"))
+    }
+}
+
+/// Leaves a transaction as a kill does, which drops nothing. A session that nobody gives back would
+/// keep the database open in this process: what undoing it logs is not durable.
+fn leave<E: Environment>(tx: Tx<'_, E>, db: &Database<E>) {
+    match db.traits().concurrency {
+        Concurrency::Serial => std::mem::forget(tx),
+        Concurrency::Shared => drop(tx),
     }
 }
 
@@ -433,8 +442,7 @@ impl<P: Place> At<'_, P> {
                 if done.and(last).is_err() {
                     self.failed();
                 }
-                // A kill drops nothing.
-                std::mem::forget(tx);
+                leave(tx, &db);
             }
             db.abandon();
         } else if db.close().is_err() {

@@ -153,7 +153,7 @@ pub fn large_values_in_a_pool(engine: EngineKind) -> Story<PoolMedium> {
 /// # Panics
 /// The engine fails without any crash.
 pub fn large_values_in_files(engine: EngineKind) -> Story<FileMedium> {
-    let options = options(engine).commit(Commit::Durable);
+    let options = options(engine).commit(Commit::Durable).tune("log_bytes", 1 << 20);
     let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
     let files = RecordingFiles::new();
     let media = Media::recorded(memory.clone(), files.clone());

@@ -102,6 +102,9 @@ pub fn options(engine: EngineKind) -> Options {
             .tune("block_bytes", 512)
             .tune("page_bytes", 512)
             .tune("cache_bytes", 16 << 10)
+            .tune("buffer_bytes", 8 << 10)
+            .tune("log_bytes", 128 << 10)
+            .tune("log_buffer_bytes", 256 << 10)
     } else {
         options.chunk_bytes(16 << 10).tune("memtable_bytes", 3 << 10).tune("tree_node_bytes", 128)
     }
@@ -133,7 +136,12 @@ impl Plot {
             transactions,
             group: 1,
             keys,
-            large: if engine.traits().needs_files() { 40 } else { 150 },
+            large: match engine {
+                // Half of the log is not enough for more.
+                EngineKind::NvDisk => 10,
+                EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 40,
+                EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => 150,
+            },
             failing,
             kills: false,
             nullable: false,
@@ -179,8 +187,8 @@ impl Plot {
         if seed == STANDARD {
             let transactions = match engine {
                 EngineKind::NvmCow => 1300,
-                EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvDisk => 400,
-                EngineKind::NvmInp | EngineKind::NvmLog => 240,
+                EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 400,
+                EngineKind::NvmInp | EngineKind::NvmLog | EngineKind::NvDisk => 240,
             };
             return Self::new(engine, 0x5eed, transactions, 60);
         }

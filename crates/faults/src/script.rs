@@ -189,7 +189,9 @@ impl Script {
                 .tune("memtable_bytes", 16 << 10)
                 .tune("growth", 2)
                 .tune("block_bytes", 1 << 10)
-                .tune("cache_bytes", 256 << 10),
+                .tune("cache_bytes", 256 << 10)
+                .tune("buffer_bytes", 16 << 10)
+                .tune("log_bytes", 512 << 10),
         }
     }
 

@@ -1,5 +1,5 @@
 //! Every call to the kernel fails in turn, in a run that has everything (`faults::failing` says what
-//! that is, and what has to hold): of pools and files of the host, of all six engines.
+//! that is, and what has to hold): of pools and files of the host, of all engines.
 //!
 //! The calls are real, and the engines those that ship. A seccomp filter of the running thread turns
 //! each call of interest into a signal; its handler does the call, or says that it has failed. Calls
@@ -633,4 +633,9 @@ fn calls_of_nvm_cow() {
 #[test]
 fn calls_of_nvm_log() {
     calls_of(EngineKind::NvmLog);
+}
+
+#[test]
+fn calls_of_nv_disk() {
+    calls_of(EngineKind::NvDisk);
 }

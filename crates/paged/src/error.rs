@@ -78,6 +78,14 @@ pub enum PagedError {
         /// The part that is wrong.
         what: String,
     },
+    /// The files of pages are not those of this database.
+    #[error("the file of pages {name}: {what}")]
+    WrongPages {
+        /// The file.
+        name: String,
+        /// The thing that is wrong with it.
+        what: String,
+    },
     /// The files of the log are not those of this log.
     #[error("the log's file {name}: {what}")]
     WrongLog {

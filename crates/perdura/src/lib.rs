@@ -146,9 +146,10 @@ pub use exports::data::{
 pub use exports::engine::{
     CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn, EngineKind,
     EngineOption, EngineOptions, EngineStats, EngineTraits, Footprint, InFlight, InpOptions,
-    InpStats, Isolation, Limits, LogOptions, LogStats, NvmCowOptions, NvmCowStats, NvmInpOptions,
-    NvmInpStats, NvmLogOptions, NvmLogStats, OptionError, OwnOptions, OwnStats, PageStats,
-    ParseEngineError, RecoveryReport, RunStats, TxId, Unfinished, WorkDone,
+    InpStats, Isolation, Limits, LogFigures, LogOptions, LogStats, NvDiskOptions, NvDiskStats,
+    NvmCowOptions, NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats,
+    OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport,
+    RunStats, TxId, Unfinished, WorkDone,
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,

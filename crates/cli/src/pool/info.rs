@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use perdura::{ColumnType, Inspection, TableSchema, inspect};
+use perdura::{
+    ColumnType, EngineKind, EngineOptions, Inspection, PagedFigures, TableSchema, inspect,
+};
 use serde::Serialize;
 
 use super::damage_text;
 use crate::failure::Failure;
 use crate::output::{JsonTarget, check_target, report};
-use crate::units::bytes;
+use crate::units::{bytes, grouped};
 
 /// The JSON of `pool info`.
 #[derive(Debug, Serialize)]
@@ -31,6 +33,8 @@ struct Info<'a> {
     files: Option<String>,
     /// The reason why they cannot be opened.
     files_missing: Option<&'a str>,
+    /// Pages and log of each partition, in an engine with a buffer pool.
+    paged: Vec<Paged>,
     tail_bytes: u64,
     header_damage: Option<&'static str>,
     partitions: u32,
@@ -39,9 +43,67 @@ struct Info<'a> {
     tables: &'a [TableSchema],
 }
 
+/// The JSON of a partition with a buffer pool.
+#[derive(Debug, Serialize)]
+struct Paged {
+    page_bytes: u64,
+    pages: u64,
+    /// Frames of the buffer pool, where nobody chooses another size at opening.
+    frames: Option<u64>,
+    log: Option<Log>,
+}
+
+/// The JSON of a log with partitions.
+#[derive(Debug, Serialize)]
+struct Log {
+    partitions: u32,
+    capacity_bytes: u64,
+    kept_bytes: u64,
+    checkpoint_lsn: u64,
+}
+
+impl Paged {
+    fn new(engine: &str, found: &PagedFigures) -> Self {
+        let page_bytes = found.page_bytes as u64;
+        let kind = engine.parse::<EngineKind>().ok();
+        let buffer = kind.and_then(|kind| EngineOptions::from(kind).get("buffer_bytes"));
+        Self {
+            page_bytes,
+            pages: found.pages,
+            frames: buffer.map(|buffer| buffer / page_bytes),
+            log: found.log.map(|log| Log {
+                partitions: log.partitions,
+                capacity_bytes: log.capacity_bytes,
+                kept_bytes: log.kept_bytes,
+                checkpoint_lsn: log.checkpoint_lsn,
+            }),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("pages       {} of {}", grouped(self.pages), bytes(self.page_bytes));
+        if let Some(frames) = self.frames {
+            text += &format!("; a buffer pool has {} frames by default", grouped(frames));
+        }
+        text.push('\n');
+        if let Some(log) = &self.log {
+            text += &format!(
+                "log         {} of {} kept, in {} partitions; recovery begins at {}:{}\n",
+                bytes(log.kept_bytes),
+                bytes(log.capacity_bytes),
+                log.partitions,
+                log.checkpoint_lsn >> 32,
+                log.checkpoint_lsn & u64::from(u32::MAX),
+            );
+        }
+        text
+    }
+}
+
 impl<'a> Info<'a> {
     fn new(found: &'a Inspection) -> Self {
         let (pool, header) = (&found.pool, &found.pool.header);
+        let paged = |figures: &PagedFigures| Paged::new(&found.engine, figures);
         Self {
             perdura: env!("CARGO_PKG_VERSION"),
             file: pool.path.display().to_string(),
@@ -61,6 +123,7 @@ impl<'a> Info<'a> {
             stored_bytes: found.stored_bytes,
             files: found.files.as_ref().map(|files| files.path.display().to_string()),
             files_missing: found.files.as_ref().and_then(|files| files.missing.as_deref()),
+            paged: found.files.iter().flat_map(|files| &files.paged).map(paged).collect(),
             tail_bytes: pool.tail_bytes,
             header_damage: damage_text(pool),
             partitions: found.partitions,
@@ -101,6 +164,9 @@ impl<'a> Info<'a> {
         let mut text = String::new();
         for (name, value) in lines {
             text += &format!("{name:<12}{value}\n");
+        }
+        for paged in &self.paged {
+            text += &paged.text();
         }
         if self.tail_bytes > 0 {
             let tail = bytes(self.tail_bytes);

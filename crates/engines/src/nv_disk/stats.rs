@@ -1,18 +1,24 @@
 //! The counters of NV-Disk.
 
-use crate::counts::{EngineCounts, PageStats, engine_stats};
+use crate::counts::{EngineCounts, engine_stats};
 
 engine_stats! {
     /// The counters of NV-Disk that engines without a buffer pool do not have.
     NvDiskStats {
-        /// Pages that it wrote.
-        pages: PageStats;
         /// Pages that were found in the buffer pool.
         hits: u64;
         /// Pages that were read from the medium.
         reads: u64;
+        /// Pages that were read from the medium before they were asked for.
+        read_ahead: u64;
         /// Pages that made way for others.
         evictions: u64;
+        /// Batches of pages that were written, with two syncs each.
+        page_batches: u64;
+        /// Bytes of these pages.
+        page_bytes: u64;
+        /// Groups of log records that were written, with one sync each.
+        log_groups: u64;
         /// Requests that came to the lock table.
         lock_requests: u64;
         /// Requests that had to wait.
@@ -24,10 +30,6 @@ engine_stats! {
 
 impl EngineCounts for NvDiskStats {
     fn written_bytes(&self) -> u64 {
-        self.pages.page_bytes
-    }
-
-    fn pages(&self) -> Option<&PageStats> {
-        Some(&self.pages)
+        self.page_bytes
     }
 }

@@ -18,6 +18,7 @@
 
 mod check;
 mod errors;
+mod inspect;
 mod method;
 mod tables;
 
@@ -41,8 +42,9 @@ use crate::shadow::dangling;
 use crate::stats::EngineStats;
 use crate::transaction::{Begin, TxId};
 
-pub use method::PagedLog;
+pub use inspect::{LogFigures, PagedFigures, inspect_paged};
 pub(crate) use method::prefix;
+pub use method::{PagedCounts, PagedLog};
 
 use check::check_table;
 use tables::{PagedTables, key_of, secondary};
@@ -62,13 +64,17 @@ struct Shared<E: Environment> {
     pool: E::Durable,
     files: E::Files,
     prefix: String,
-    /// Commits wait until they are durable.
-    waits: bool,
+    /// Commits that become durable together; 1 waits for each.
+    group: u64,
+    /// Commits that nobody has made durable since the last group was full.
+    in_group: AtomicU64,
     next_session: AtomicU64,
     ages: AtomicU64,
     user_bytes: AtomicU64,
     /// The newest commit.
     committed: AtomicU64,
+    /// The counts of what opening did.
+    before: PagedCounts,
     stopped: OnceLock<String>,
 }
 
@@ -120,18 +126,20 @@ impl<E: Environment, L> Paged<E, L> {
         (files, prefix): (E::Files, String),
         store: Arc<Store<E::Files>>,
     ) -> Self {
-        let committed = store.log().durable().0;
+        let (committed, before) = (store.log().durable().0, PagedCounts::of(&*store));
         let shared = Shared {
             store,
             tables,
             pool: resources.durable.memory().clone(),
             files,
             prefix,
-            waits: setup.group <= 1,
+            group: u64::from(setup.group.max(1)),
+            in_group: AtomicU64::new(0),
             next_session: AtomicU64::new(1),
             ages: AtomicU64::new(1),
             user_bytes: AtomicU64::new(0),
             committed: AtomicU64::new(committed),
+            before,
             stopped: OnceLock::new(),
         };
         Self::over(Arc::new(shared))
@@ -452,10 +460,14 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         let shared = Arc::clone(&self.shared);
         shared.usable()?;
-        let committed = self.open_mut().session.commit();
+        let session = &mut self.open_mut().session;
+        let (changed, committed) = (session.has_changed(), session.commit());
         let committed = committed.map_err(|error| shared.stop(error))?;
-        if shared.waits {
+        if shared.group == 1 {
             shared.store.wait(committed).map_err(|error| shared.stop(error))?;
+        } else if changed && shared.in_group.fetch_add(1, Ordering::Relaxed) + 1 >= shared.group {
+            shared.in_group.store(0, Ordering::Relaxed);
+            shared.store.sync().map_err(|error| shared.stop(error))?;
         }
         let durable = shared.store.log().durable();
         // A transaction that has changed nothing has the number of the newest one.
@@ -473,6 +485,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn sync(&mut self) -> Result<(), EngineError> {
         self.shared.usable()?;
+        self.shared.in_group.store(0, Ordering::Relaxed);
         self.shared.store.sync().map_err(|error| self.shared.stop(error))
     }
 
@@ -541,9 +554,11 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     }
 
     fn stats(&self) -> EngineStats {
-        let own = L::stats(&self.shared.store);
+        let counts = PagedCounts::of(&*self.shared.store).since(&self.shared.before);
+        let own = L::stats(&counts);
         EngineStats {
             user_bytes: self.shared.user_bytes.load(Ordering::Relaxed),
+            logged_bytes: counts.log.appended,
             own,
             ..EngineStats::from(own.kind())
         }
@@ -555,13 +570,8 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
         if checked.lost > 0 {
             return Err(errors::lost_pages(checked.lost));
         }
-        self.read(|session| {
-            let tables = &self.shared.tables;
-            let mut tuples = 0;
-            for table in 0..tables.count() {
-                tuples += check_table(tables, table, session)?;
-            }
-            Ok(tuples)
-        })
+        let tables = &self.shared.tables;
+        let tables_of = 0..tables.count();
+        tables_of.map(|table| check_table(tables, table, &|act| self.read(act))).sum()
     }
 }

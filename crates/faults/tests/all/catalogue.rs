@@ -43,6 +43,11 @@ fn faults_of_log_are_caught() {
 }
 
 #[test]
+fn faults_of_nv_disk_are_caught() {
+    caught(EngineKind::NvDisk);
+}
+
+#[test]
 fn faults_of_nvm_inp_are_caught() {
     caught(EngineKind::NvmInp);
 }

@@ -8,7 +8,11 @@ use faults::examine::{Settings, examine};
 use perdura::EngineKind;
 
 fn examined(engine: EngineKind, states: u64) {
-    let nested = 20_000;
+    examined_again(engine, states, 20_000);
+}
+
+/// The same with so many crashes in recovery.
+fn examined_again(engine: EngineKind, states: u64, nested: u64) {
     // So many states the standard story has, where it has more than are wanted: crashes in recovery
     // come for a share of them.
     let settings = Settings { states, nested, bound: 4, ..Settings::of(engine) };
@@ -46,4 +50,15 @@ fn cow() {
 #[test]
 fn log() {
     examined(EngineKind::Log, 20_000);
+}
+
+#[test]
+fn nv_disk() {
+    examined_again(EngineKind::NvDisk, 6_000, 1_000);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn nv_disk_closely() {
+    examined_again(EngineKind::NvDisk, 20_000, 2_000);
 }

@@ -74,6 +74,58 @@ fn the_standard_story_goes_everywhere() {
     }
 }
 
+/// The changes of pages that the log has, by the numbers that they have there
+/// (`docs/format/paged-log.md`), and the greatest number of a partition.
+fn logged(trace: &pm::DiskTrace) -> (BTreeSet<u8>, u64) {
+    let (mut changes, mut newest) = (BTreeSet::new(), 0);
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let logs: BTreeSet<u64> = trace
+        .events
+        .iter()
+        .filter_map(|one| match &one.event {
+            pm::DiskEvent::Create { name, file } => name.contains("-log-").then_some(*file),
+            _ => None,
+        })
+        .collect();
+    for one in &trace.events {
+        let pm::DiskEvent::Write { file, bytes, .. } = &one.event else { continue };
+        if !logs.contains(file) || bytes.starts_with(b"PERDPLHD") {
+            continue;
+        }
+        let mut at = 0;
+        if bytes.starts_with(b"PERDPLOG") {
+            newest = newest.max(word(bytes, 32));
+            at = 512;
+        }
+        while at + 64 < bytes.len() {
+            let size = (word(bytes, at) >> 32) as usize;
+            if size > 64 && bytes[at + 56] == 1 {
+                changes.insert(bytes[at + 64]);
+            }
+            at += size.max(64).next_multiple_of(8);
+        }
+    }
+    (changes, newest)
+}
+
+/// Pages split and merge, leave room for others and are found again by their neighbours, rows lie in
+/// chains, and the log goes round its partitions many times.
+#[test]
+fn the_standard_story_of_nv_disk_goes_everywhere() {
+    let (story, _) = Plot::of_seed(EngineKind::NvDisk, STANDARD).run_in_files();
+    let (changes, partitions) = logged(&story.trace);
+    println!("{changes:?}, {partitions} partitions");
+    // All but rows that come many at once, and a second map.
+    let expected = [1, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19];
+    let missing: Vec<_> = expected.iter().filter(|change| !changes.contains(change)).collect();
+    assert!(missing.is_empty(), "{missing:?} of {changes:?}");
+    assert!(partitions > 16, "{partitions}");
+    let files: BTreeSet<_> = story.trace.events.iter().map(|one| one.site.file()).collect();
+    for place in ["pool/staging.rs", "pool/cleaner.rs", "central/open.rs", "paged/src/space.rs"] {
+        assert!(files.iter().any(|file| file.ends_with(place)), "{place}, {files:?}");
+    }
+}
+
 /// Stores that are left out: no power need fail.
 #[test]
 fn kills_alone_notice_what_is_not_stored() {

@@ -1,5 +1,5 @@
 //! Every growth of the pool fails in turn (the pool is full), and every call that changes a file (the
-//! disk is full): `faults::failing` says what has to hold. Of all six engines, in a run that has
+//! disk is full): `faults::failing` says what has to hold. Of all engines, in a run that has
 //! everything; each point is visited in four ways: only this one fails, or it and all after it until
 //! the error has been borne; and the transaction aborts, or goes on.
 
@@ -195,6 +195,7 @@ fn every_call_that_changes_a_file_fails_in_turn() {
         (EngineKind::Inp, &[SEAL][..]),
         (EngineKind::Cow, &[AHEAD]),
         (EngineKind::Log, &[SEAL, INPUT]),
+        (EngineKind::NvDisk, &[]),
     ] {
         let (points, unheard) = every_one_fails_in_turn(engine, Resource::Files { once: true });
         assert!(points >= 100, "{engine}: {points}");

@@ -168,3 +168,9 @@ fn the_test_of_log_fails_without_one_sync() {
     let explained = [("wal/recovery.rs", "make_durable", "sync_directory", twice)];
     without_one_sync(EngineKind::Log, &plots, 12, &explained);
 }
+
+#[test]
+fn nv_disk_survives_power_cuts() {
+    let engine = EngineKind::NvDisk;
+    power_cuts(engine, &Plot::new(engine, 6, 60, 400), TWICE);
+}

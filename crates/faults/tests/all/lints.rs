@@ -299,3 +299,24 @@ fn log() {
         ],
     );
 }
+
+#[test]
+fn nv_disk() {
+    const ROOM: &str = "room for what comes: nothing leads there before it has been synced";
+    files(
+        EngineKind::NvDisk,
+        &[
+            ("paged/src/log/central/mod.rs", "reserve_files", "self.files[file].reserve(", ROOM),
+            ("paged/src/space.rs", "reserve", ".reserve(pages", ROOM),
+        ],
+        &[
+            CLOSED,
+            (
+                "pm/src/files/recording.rs",
+                "sync_all",
+                "self.sync_directory()",
+                "closing syncs the directory, in which nothing has changed since creation",
+            ),
+        ],
+    );
+}

@@ -94,7 +94,7 @@ struct PeerStage {
 
 /// A stage for each size, turn and contestant, in this order.
 pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
-    let engines = EngineKind::ALL.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
+    let engines = EngineKind::P1.into_iter().map(|kind| Contestant::Engine(kind, Domain::Adr));
     let peers =
         PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
     let plainly = |contestant| (contestant, PLAIN);

@@ -113,6 +113,15 @@ impl Chain {
 /// Whoever is shown records.
 pub type Visit<'v> = &'v mut dyn FnMut(Logged) -> Result<()>;
 
+/// The things that a log manager has counted since it was opened.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct LogCounts {
+    /// Bytes of records that were appended.
+    pub appended: u64,
+    /// Groups of records that were made durable with one write and one sync.
+    pub groups: u64,
+}
+
 /// A log manager; see the module's comment. One serves all threads of a partition.
 pub trait LogManager: Send + Sync + Debug {
     /// Waits until records of so many bytes together, headers included, and undoing them, have room,
@@ -163,6 +172,11 @@ pub trait LogManager: Send + Sync + Debug {
 
     /// The amount of log that was used since the last checkpoint, in the unit of the manager's threshold.
     fn consumed(&self) -> u64;
+
+    /// The things that were counted; zeros where the manager counts nothing.
+    fn counts(&self) -> LogCounts {
+        LogCounts::default()
+    }
 
     /// The most bytes of payload that a record may have.
     fn largest(&self) -> usize;

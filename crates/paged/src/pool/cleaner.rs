@@ -1,5 +1,7 @@
 //! Writing pages: batches of those that have waited longest, so that the redo point follows the log.
 
+use std::sync::atomic::Ordering;
+
 use pm::{File, Files};
 
 use super::frame::Pin;
@@ -146,7 +148,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
                 let at = page.0 * self.page_bytes as u64;
                 self.file.write_at(at, bytes).map_err(io("writing a page"))?;
             }
-            self.file.sync().map_err(io("syncing pages"))
+            let pages = self.pages_of_file();
+            self.file.sync().map_err(io("syncing pages"))?;
+            self.surely.fetch_max(pages, Ordering::AcqRel);
+            Ok(())
         });
         written.map_err(|error| self.stop(error))?;
         for pin in &pins {

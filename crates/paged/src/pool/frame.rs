@@ -37,10 +37,20 @@ pub(super) struct Dirt {
     pub(super) since_copied: Option<Lsn>,
 }
 
+impl Held {
+    /// The memory for a page of this size. It is taken when the frame is used first.
+    pub(super) fn page_of(&mut self, page_bytes: usize) -> &mut Page {
+        if self.page.bytes().len() != page_bytes {
+            self.page = Page::blank(page_bytes);
+        }
+        &mut self.page
+    }
+}
+
 impl<T: Latching> Frame<T> {
-    pub(super) fn new(page_bytes: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            latch: Latch::new(Held { page: Page::blank(page_bytes), number: None }),
+            latch: Latch::new(Held { page: Page::blank(0), number: None }),
             dirt: Exclusive::new(Dirt::default()),
             pins: AtomicU32::new(0),
             resident: AtomicU64::new(NOBODY),

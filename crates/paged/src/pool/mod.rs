@@ -33,9 +33,9 @@ use pm::{File, Files};
 pub use frame::{ReadPage, WritePage};
 pub use perform::{Appender, How, body_of};
 
-use crate::file::{self, NewFile};
+use crate::file::{self, NewFile, Noted};
 use crate::flaw::Flaw;
-use crate::ids::{PageNo, TreeNo};
+use crate::ids::{Lsn, PageNo, TreeNo};
 use crate::latch::{Exclusive, Latching, Native};
 use crate::log::LogManager;
 use crate::page::PageKind;
@@ -120,6 +120,10 @@ pub struct Pool<F: Files, T: Latching = Native> {
     settled: OnceLock<Arc<dyn Settled>>,
     cleaner: OnceLock<Arc<dyn Cleaner>>,
     lacking: Lacking<T>,
+    /// The pages for which the file is long enough durably.
+    surely: AtomicU64,
+    /// The contents of its header when the file was opened.
+    noted: Noted,
     counts: Counts,
 }
 
@@ -139,7 +143,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let file = file::create(files, prefix, new).map_err(io)?;
         let staging = Staging::create(files, prefix, new.stamp, new.page_bytes).map_err(io)?;
         files.sync_directory().map_err(io)?;
-        Ok(Self::over(file, staging, new, frames, log, 0))
+        let noted = Noted { start: Lsn::NONE, pages: 0 };
+        Self::over(Opened { file, staging, noted }, new, frames, log, 0)
     }
 
     /// Opens a file of pages, and puts torn pages back.
@@ -148,30 +153,65 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// There is none, its header is damaged, or the medium refuses.
     pub fn open(files: &F, prefix: &str, frames: usize, log: Arc<dyn LogManager>) -> Result<Self> {
         let io = |source| PagedError::Io { doing: "opening the file of pages", source };
-        let (file, new) = file::open(files, prefix)?;
-        let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes).map_err(io)?;
+        let (file, new, noted) = file::open(files, prefix)?;
+        let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes)?;
         let restored = staging.restore(&file).map_err(io)?;
-        Ok(Self::over(file, staging, &new, frames, log, restored))
+        let opened = Opened { file, staging, noted };
+        Self::over(opened, &new, frames, log, restored)
+    }
+
+    /// Refuses the file if the log is of another moment.
+    ///
+    /// # Errors
+    /// It is.
+    pub(crate) fn check_noted(&self, prefix: &str) -> Result<()> {
+        file::check_noted(prefix, &self.noted, self.log.start(), self.log.end())
+    }
+
+    /// Notes durably where the log begins from now on. Checkpoints do so, one at a time.
+    ///
+    /// # Errors
+    /// The medium failed; the pool has stopped.
+    pub(crate) fn note(&self, start: Lsn) -> Result<()> {
+        self.check_running()?;
+        let new = NewFile { page_bytes: self.page_bytes, stamp: self.stamp };
+        let noted = Noted { start, pages: self.surely.load(Ordering::Acquire) };
+        let io = |source| PagedError::Io { doing: "noting a checkpoint in the pages", source };
+        let pages = self.pages_of_file();
+        file::note(&self.file, &new, &noted).map_err(|source| self.stop(io(source)))?;
+        self.surely.fetch_max(pages, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The pages for which the file is long enough now, as far as the medium says.
+    fn pages_of_file(&self) -> u64 {
+        self.file.len().unwrap_or(0) / self.page_bytes as u64
     }
 
     fn over(
-        file: F::File,
-        staging: Staging<F>,
+        opened: Opened<F>,
         new: &NewFile,
         frames: usize,
         log: Arc<dyn LogManager>,
         restored: usize,
-    ) -> Self {
+    ) -> Result<Self> {
+        let Opened { file, staging, noted } = opened;
         let frames = frames.max(LEAST_FRAMES);
         let counts = Counts::default();
         bump(&counts.restored, restored);
-        Self {
+        let mut all = Vec::new();
+        all.try_reserve_exact(frames).map_err(|_| PagedError::Io {
+            doing: "taking memory for the buffer pool",
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        })?;
+        all.extend((0..frames).map(|_| Frame::new()));
+        Ok(Self {
             file,
             hint: Exclusive::new(Hint { from: FIRST_MAP, reserved: 0 }),
             page_bytes: new.page_bytes,
             stamp: new.stamp,
             log,
-            frames: (0..frames).map(|_| Frame::new(new.page_bytes)).collect(),
+            frames: all.into_boxed_slice(),
             table: Table::new(),
             queues: Exclusive::new(Replacement::new(frames)),
             staging: Exclusive::new(staging),
@@ -179,8 +219,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
             settled: OnceLock::new(),
             cleaner: OnceLock::new(),
             lacking: Lacking::new(),
+            surely: AtomicU64::new(noted.pages),
+            noted,
             counts,
-        }
+        })
     }
 
     /// Says who knows which rows are locked. Before, all are taken for locked. Only the first call counts.
@@ -327,13 +369,14 @@ impl<F: Files, T: Latching> Pool<F, T> {
             shard.insert(number, claimed);
         }
         let lacking = self.lacking.of(number);
+        let page = held.page_of(self.page_bytes);
         let filled = match (&lacking, fill) {
-            (Some(places), _) => self.redo_in(number, places, frame, &mut held.page),
+            (Some(places), _) => self.redo_in(number, places, frame, page),
             (None, Fill::Blank) => {
-                held.page.bytes_mut().fill(0);
+                page.bytes_mut().fill(0);
                 Ok(())
             }
-            (None, Fill::Read) => self.read_in(number, &mut held.page),
+            (None, Fill::Read) => self.read_in(number, page),
         };
         if let Err(error) = filled {
             self.table.shard(number).remove(&number);
@@ -453,6 +496,13 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let _ = self.stopped.set(error.to_string());
         error
     }
+}
+
+/// The files, opened, and what the header says.
+struct Opened<F: Files> {
+    file: F::File,
+    staging: Staging<F>,
+    noted: Noted,
 }
 
 /// The contents that a page has which comes into a frame.

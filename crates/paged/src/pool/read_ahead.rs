@@ -58,7 +58,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         for (number, claimed, mut held) in coming {
             let place = (number.0 - first.0) as usize;
             let from = place * self.page_bytes;
-            held.page.bytes_mut().copy_from_slice(&run[from..from + self.page_bytes]);
+            let page = held.page_of(self.page_bytes);
+            page.bytes_mut().copy_from_slice(&run[from..from + self.page_bytes]);
             let is_good = place < whole
                 && held.page.check(number, self.stamp).is_ok()
                 && matches!(

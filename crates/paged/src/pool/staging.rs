@@ -12,13 +12,15 @@ use std::io;
 
 use pm::{File, Files};
 
+use crate::file;
 use crate::ids::PageNo;
 use crate::page::Page;
 
 /// The most pages of a batch.
 pub const BATCH_PAGES: usize = 64;
 
-const NAME: &str = "staging";
+/// The end of the file's name.
+pub(crate) const NAME: &str = "staging";
 const MAGIC: u64 = u64::from_le_bytes(*b"PDSTAGED");
 const NUMBERS: usize = 32;
 const HEADER_BYTES: usize = 1024;
@@ -47,8 +49,13 @@ impl<F: Files> Staging<F> {
         Ok(Self::new(file, stamp, page_bytes))
     }
 
-    pub(super) fn open(files: &F, prefix: &str, stamp: u64, page_bytes: usize) -> io::Result<Self> {
-        Ok(Self::new(files.open(&format!("{prefix}{NAME}"))?, stamp, page_bytes))
+    pub(super) fn open(
+        files: &F,
+        prefix: &str,
+        stamp: u64,
+        page_bytes: usize,
+    ) -> crate::Result<Self> {
+        Ok(Self::new(file::open_named(files, prefix, NAME)?, stamp, page_bytes))
     }
 
     fn new(file: F::File, stamp: u64, page_bytes: usize) -> Self {

@@ -3,8 +3,9 @@
 //! 1. Pages that have been dirty since before a given place are written.
 //! 2. A record begins the checkpoint. Then the tables of dirty pages and of open transactions are
 //!    read, beside which others go on; records end the checkpoint with what was read, and are forced.
-//! 3. The log's start moves to the begin, or to a record that was being appended at it; what lies
-//!    before the oldest LSN of a dirty page and the first record of an open transaction is freed.
+//! 3. The pages note where the log's start is going to be. Then it moves to the begin, or to a record
+//!    that was being appended at it; what lies before the oldest LSN of a dirty page and the first
+//!    record of an open transaction is freed.
 //!
 //! ```text
 //! 0       8      16     20      24      28       32
@@ -35,6 +36,13 @@ pub trait Pages {
     /// Every dirty page with an LSN that is not greater than that of its oldest change that is not
     /// durable on its medium.
     fn dirty(&self) -> Vec<(PageNo, Lsn)>;
+
+    /// Notes on the medium, durably, that analysis begins at `start` from now on: pages of another
+    /// moment are told from these.
+    ///
+    /// # Errors
+    /// The medium failed.
+    fn note(&self, start: Lsn) -> Result<()>;
 }
 
 /// Reports what a checkpoint found.
@@ -73,6 +81,7 @@ pub fn take(
         log.append(&mut chain, &record)?;
     }
     log.force(chain.last)?;
+    pages.note(from)?;
     let oldest = dirty.iter().map(|(_, lsn)| *lsn).chain(open.iter().map(|open| open.first));
     let keep = oldest.min().map_or(from, |oldest| oldest.min(from));
     log.truncate(from, keep)?;

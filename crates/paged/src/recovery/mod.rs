@@ -155,3 +155,17 @@ pub fn restart_on_demand(
     };
     Ok((restarted, unfinished))
 }
+
+/// Works as [`restart`], past all that is damaged: what cannot be repeated or taken back stays as the
+/// pages have it.
+pub fn restart_past_damage(
+    log: &dyn LogManager,
+    transactions: &Transactions,
+    target: &dyn Target,
+) -> Restarted {
+    let Ok(found) = analysis::analyse(log, target, None) else { return Restarted::default() };
+    let redone = redo::redo_past_damage(log, target, &found);
+    let losers = found.losers.len() as u64;
+    let undone = undo::undo_losers(log, transactions, target, found.losers).unwrap_or(0);
+    Restarted { analysed: found.records, redone, losers, undone, greatest: found.greatest }
+}

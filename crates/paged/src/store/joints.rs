@@ -63,6 +63,10 @@ impl<F: Files, T: Latching> Pages for Pool<F, T> {
         }
         self.dirty_pages()
     }
+
+    fn note(&self, start: Lsn) -> Result<()> {
+        Self::note(self, start)
+    }
 }
 
 /// Rows that nobody has locked: what they hold back, nobody needs.

@@ -129,6 +129,33 @@ impl<F: Files> Store<F> {
     ) -> Result<(Arc<Self>, Restarted)> {
         Self::open_by(Arc::default(), files, prefix, log, options)
     }
+
+    /// Looks whether the files of pages of this stamp are there and whole in their headers, without a
+    /// change.
+    ///
+    /// # Errors
+    /// A file is missing, cut off, damaged, or of another database.
+    pub fn look(files: &F, prefix: &str, stamp: u64) -> Result<()> {
+        crate::file::look(files, prefix, stamp, &[crate::pool::staging::NAME])
+    }
+
+    /// Opens a store of which a part is damaged, in files that nobody needs afterwards, for whoever
+    /// reads what can be read.
+    ///
+    /// # Errors
+    /// The header of the file of pages is damaged, a file is missing, or the medium refuses.
+    pub fn open_past_damage(
+        files: &F,
+        prefix: &str,
+        log: Arc<dyn LogManager>,
+        options: StoreOptions,
+    ) -> Result<Arc<Self>> {
+        let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
+        let transactions = Transactions::new();
+        let restarted = recovery::restart_past_damage(&*log, &transactions, &pool);
+        let (upkeep, next) = (Upkeep::new(pool, log, transactions), restarted.greatest.0 + 1);
+        Ok(Self::over(Arc::default(), upkeep, options, TxNo(next)))
+    }
 }
 
 impl<F: Files, T: Latched> Store<F, T> {
@@ -174,6 +201,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         options: StoreOptions,
     ) -> Result<(Arc<Self>, Restarted)> {
         let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
+        pool.check_noted(prefix)?;
         let transactions = Transactions::new();
         if options.restart == Restart::Full {
             let restarted = recovery::restart(&*log, &transactions, &pool)?;

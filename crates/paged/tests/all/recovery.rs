@@ -484,6 +484,9 @@ impl Pages for NoPages {
     fn dirty(&self) -> Vec<(PageNo, Lsn)> {
         Vec::new()
     }
+    fn note(&self, _: Lsn) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Target for NoPages {

@@ -47,10 +47,11 @@ fn every_damaged_byte_is_noticed() {
             Err(error) => Some(error),
             Ok(pool) => pool.read(PageNo(*page as u64)).err(),
         };
-        let is_noticed = matches!(
-            noticed,
-            Some(PagedError::DamagedPage { page: named, .. }) if named.0 == *page as u64
-        );
+        let is_noticed = match noticed {
+            Some(PagedError::DamagedPage { page: named, .. }) => named.0 == *page as u64,
+            Some(PagedError::WrongPages { .. }) => *page == 0,
+            _ => false,
+        };
         assert!(is_noticed, "page {page}, byte {}", step % 512);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use engines::EngineKind;
 use engines::below::{Access, Description, Pool, PoolInfo, PoolOptions, Schema};
+use engines::{EngineKind, PagedFigures, inspect_paged};
 
 use crate::database::{open_heap, unless_failed};
 use crate::error::Error;
@@ -61,6 +61,9 @@ pub struct InspectedFiles {
     pub path: PathBuf,
     /// The reason why they cannot be opened or used with the pool; `None` if they can.
     pub missing: Option<String>,
+    /// Pages and log of each partition, in an engine with a buffer pool; empty if they cannot be
+    /// read.
+    pub paged: Vec<PagedFigures>,
 }
 
 /// Reads what a pool says of itself. The file is not changed, not even recovered.
@@ -85,18 +88,22 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
     let kind: Option<EngineKind> = description.engine.parse().ok();
     let files = kind.filter(|kind| kind.traits().needs_files()).map(|kind| {
         let mut path = pool.place().beside(FILES).path().to_owned();
+        let mut paged = Vec::new();
         let missing = match look_at_files_of(&pool, kind.name()) {
             Ok(files) => {
                 path = files.path().to_owned();
                 let others = pair(&pool, &files).err();
                 if others.is_none() {
                     stored_bytes += files.stored_bytes().map_err(error)?;
+                    // What is damaged is told when the database is opened, or checked.
+                    let partitions = 0..description.partitions;
+                    paged.extend(partitions.filter_map(|one| inspect_paged(&files, one).ok()?));
                 }
                 others.map(|error| error.to_string())
             }
             Err(error) => Some(error.to_string()),
         };
-        Ok::<_, Error>(InspectedFiles { path, missing })
+        Ok::<_, Error>(InspectedFiles { path, missing, paged })
     });
     let files = files.transpose()?;
     Ok(Inspection {

@@ -53,9 +53,10 @@ pub use engines::DurableIn;
 ///
 /// ```
 /// # use perdura::*;
-/// for kind in EngineKind::ALL {
+/// for kind in EngineKind::P1 {
 ///     assert_eq!(kind.traits().concurrency, Concurrency::Serial);
 /// }
+/// assert_eq!(EngineKind::NvDisk.traits().concurrency, Concurrency::Shared);
 /// ```
 #[doc(inline)]
 pub use engines::Concurrency;
@@ -111,7 +112,7 @@ pub use engines::TxId;
 /// for InFlight { id, statements } in &open {
 ///     println!("transaction {id} goes on behind {statements} statements");
 /// }
-/// assert!(open.is_empty(), "the six engines undo them");
+/// assert!(open.is_empty(), "today's engines undo them");
 /// # Ok::<(), Error>(())
 /// ```
 #[doc(inline)]
@@ -252,6 +253,17 @@ pub use engines::NvmCowOptions;
 #[doc(inline)]
 pub use engines::NvmLogOptions;
 
+/// The options of `nv-disk`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = NvDiskOptions { buffer_bytes: 1 << 30, ..NvDiskOptions::default() };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("buffer_bytes"), Some(1 << 30));
+/// ```
+#[doc(inline)]
+pub use engines::NvDiskOptions;
+
 /// The work that an engine has done since it was opened, and the work that waits.
 ///
 /// ```
@@ -357,6 +369,52 @@ pub use engines::NvmCowStats;
 /// ```
 #[doc(inline)]
 pub use engines::NvmLogStats;
+
+/// The figures of `nv-disk`: its buffer pool, its log and its locks.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::NvDisk));
+/// let OwnStats::NvDisk(own) = db.stats()?.own else { unreachable!() };
+/// let NvDiskStats { hits, log_groups, lock_requests, .. } = own;
+/// assert!(hits > 0 && log_groups > 0 && lock_requests > 0);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::NvDiskStats;
+
+/// Pages and log of a partition that has a buffer pool, as its files say.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new().engine(EngineKind::NvDisk));
+/// # db.close()?;
+/// # let path = directory.path().join("accounts");
+/// let files = inspect(&path)?.files.expect("engine `nv-disk` has files");
+/// let PagedFigures { page_bytes, pages, .. } = files.paged[0];
+/// assert!(page_bytes == 8192 && pages > 3);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::PagedFigures;
+
+/// The figures of a log in files with partitions.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new().engine(EngineKind::NvDisk));
+/// # db.close()?;
+/// # let path = directory.path().join("accounts");
+/// let files = inspect(&path)?.files.expect("engine `nv-disk` has files");
+/// let LogFigures { partitions, kept_bytes, capacity_bytes, .. } = files.paged[0].log.unwrap();
+/// assert!(partitions == 8 && kept_bytes < capacity_bytes);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::LogFigures;
 
 /// The figures of a log-structured engine's runs, level by level.
 ///

@@ -25,6 +25,8 @@ fn options(engine: EngineKind) -> Options {
         .tune("block_bytes", 512)
         .tune("checkpoint_bytes", 8 << 10)
         .tune("wal_reserve_bytes", 2 << 10)
+        .tune("buffer_bytes", 8 << 10)
+        .tune("log_bytes", 128 << 10)
 }
 
 fn engines() -> impl Iterator<Item = EngineKind> {

@@ -19,6 +19,8 @@ fn options(engine: EngineKind) -> Options {
         .tune("block_bytes", 512)
         .tune("growth", 2)
         .tune("level0_runs", 2)
+        .tune("buffer_bytes", 8 << 10)
+        .tune("log_bytes", 128 << 10)
 }
 
 fn files_of(path: &Path) -> PathBuf {
@@ -224,8 +226,9 @@ fn the_other_partitions_are_saved() {
             let files =
                 std::fs::read_dir(files_of(&path)).unwrap().map(|file| file.unwrap().path());
             let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
-            let second = files
-                .filter(|path| name(path).starts_with("wal-1") || name(path).starts_with("cow-1"));
+            let of_the_second = ["wal-1", "cow-1", "paged-1"];
+            let second =
+                files.filter(|path| of_the_second.iter().any(|of| name(path).starts_with(of)));
             second.for_each(|path| std::fs::write(path, b"this is nothing").unwrap());
         } else {
             let mut pool = std::fs::read(&path).unwrap();

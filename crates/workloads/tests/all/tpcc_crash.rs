@@ -30,6 +30,8 @@ fn options(engine: EngineKind) -> Options {
         .tune("growth", 2)
         .tune("block_bytes", 1 << 10)
         .tune("cache_bytes", 256 << 10)
+        .tune("buffer_bytes", 128 << 10)
+        .tune("log_bytes", 512 << 10)
 }
 
 /// The first seed whose transactions are of every kind that changes something, with an order that

@@ -28,6 +28,8 @@ mod read;
 mod space;
 mod walk;
 
+pub use open::{Inspected, inspect};
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -41,13 +43,16 @@ use self::group::Group;
 use self::layout::{Head, SEAL_BYTES, SECTOR, Shape};
 use self::space::Space;
 use super::record::{self, HEADER_BYTES, Placed, record_bytes};
-use super::{Chain, Kind, LogManager, Logged, Record, Visit};
+use super::{Chain, Kind, LogCounts, LogManager, Logged, Record, Visit};
 use crate::ids::{Lsn, PageNo, TxNo};
 use crate::threads::{Threads, Waiter};
 use crate::{PagedError, Result};
 
 /// Bytes set aside with a transaction's first record: for Commit or Abort, and for End.
 const END_ROOM: u64 = 2 * HEADER_BYTES as u64;
+
+/// Bytes in which space of files is reserved at first.
+const LEAST_RESERVE_BYTES: u64 = 64 << 10;
 
 /// The share of the log that only checkpoints use.
 const CHECKPOINT_SHARE: u64 = 16;
@@ -68,7 +73,7 @@ pub struct CentralOptions {
     pub group_bytes: usize,
     /// Bytes of the largest record.
     pub record_bytes: usize,
-    /// Bytes in which the space of files is reserved ahead.
+    /// Bytes in which the space of files is reserved ahead, at most.
     pub reserve_bytes: u64,
     /// Bytes of log after which a checkpoint is due.
     pub checkpoint_bytes: u64,
@@ -296,8 +301,10 @@ impl<F: Files, T: Threads> Central<F, T> {
             let end = space.partition_bytes.min(offset + ahead + SEAL_BYTES);
             let file = space.file(number);
             if state.reserved[file] < end {
-                let to = end.next_multiple_of(self.options.reserve_bytes);
-                let to = to.min(space.partition_bytes);
+                // A small log takes little, a large one is seldom about it.
+                let least = LEAST_RESERVE_BYTES.min(self.options.reserve_bytes);
+                let step = state.reserved[file].clamp(least, self.options.reserve_bytes);
+                let to = (end + step).min(space.partition_bytes);
                 self.files[file].reserve(to).map_err(|source| PagedError::Io {
                     doing: "reserving space of the log",
                     source,
@@ -507,6 +514,10 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         // In this order: the second never overtakes the first.
         let checkpointed = self.at_checkpoint.load(Ordering::Acquire);
         self.appended.load(Ordering::Acquire) - checkpointed
+    }
+
+    fn counts(&self) -> LogCounts {
+        LogCounts { appended: self.appended.load(Ordering::Acquire), groups: self.groups() }
     }
 
     fn largest(&self) -> usize {

@@ -85,29 +85,56 @@ impl<F: Files, T: Threads> Central<F, T> {
         options: CentralOptions,
         threads: Arc<T>,
     ) -> Result<Self> {
+        Self::create_from(files, prefix, options, threads, FIRST_PARTITION)
+    }
+
+    /// Works as [`Self::create`], with LSNs that are greater than those of any log that was written:
+    /// for pages whose log cannot be read.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    ///
+    /// # Panics
+    /// As [`Self::create`].
+    pub fn create_behind_all(
+        files: &F,
+        prefix: &str,
+        options: CentralOptions,
+        threads: Arc<T>,
+    ) -> Result<Self> {
+        Self::create_from(files, prefix, options, threads, u32::MAX / 2)
+    }
+
+    fn create_from(
+        files: &F,
+        prefix: &str,
+        options: CentralOptions,
+        threads: Arc<T>,
+        first: u32,
+    ) -> Result<Self> {
         options.check();
         let (partitions, partition_bytes) = (options.partitions, options.partition_bytes);
         let shape = Shape { stamp: files.stamp(), partitions, partition_bytes };
         let mut opened = Vec::new();
         for index in 0..partitions {
             let file = files.create(&format!("{prefix}{index}")).map_err(io("making the log"))?;
-            let number = if index == FIRST_PARTITION % partitions { FIRST_PARTITION } else { 0 };
+            let number = if index == first % partitions { first } else { 0 };
             let header = layout::partition_header(&shape, number, 1);
             file.write_at(0, &header).map_err(io("making the log"))?;
             file.sync().map_err(io("making the log"))?;
             opened.push(file);
         }
         let file = files.create(&format!("{prefix}head")).map_err(io("making the log"))?;
-        let start = layout::lsn_of(FIRST_PARTITION, SECTOR as u64);
-        let head = Head { count: 0, restart: 1, start, first: FIRST_PARTITION, reached: Lsn::NONE };
+        let start = layout::lsn_of(first, SECTOR as u64);
+        let head = Head { count: 0, restart: 1, start, first: first, reached: Lsn::NONE };
         write_head(&file, &shape, &head).map_err(io("making the log"))?;
         files.sync_directory().map_err(io("making the log"))?;
         let end = End {
-            number: FIRST_PARTITION,
+            number: first,
             offset: SECTOR as u64,
             header_due: false,
             newest: Lsn::NONE,
-            written: (FIRST_PARTITION, SECTOR as u64),
+            written: (first, SECTOR as u64),
         };
         Self::assemble(opened, (file, head), shape, options, threads, &end)
     }
@@ -140,7 +167,11 @@ impl<F: Files, T: Threads> Central<F, T> {
         let end = find_end(&opened, &headers, &shape, &head)?;
         if end.newest < head.reached {
             let at = layout::lsn_of(end.number, end.offset);
-            let what = format!("the log ends here, but was durable up to {}", head.reached);
+            let what = format!(
+                "{prefix}{} is damaged or of another moment: the log ends here, but was durable up to {}",
+                end.number % partitions,
+                head.reached
+            );
             return Err(PagedError::DamagedLog { at, what });
         }
         // Before anything is appended: what lies behind the end has a lower restart for ever.
@@ -200,6 +231,32 @@ impl<F: Files, T: Threads> Central<F, T> {
             groups: AtomicU64::new(0),
         })
     }
+}
+
+/// The things that a log says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inspected {
+    /// The number of partitions.
+    pub partitions: u32,
+    /// Bytes of a partition.
+    pub partition_bytes: u64,
+    /// The place where the last checkpoint lets recovery begin.
+    pub checkpoint: Lsn,
+    /// Bytes that were kept when that was written.
+    pub kept_bytes: u64,
+}
+
+/// Looks at the log whose files have names that begin with `prefix`, without a change.
+///
+/// # Errors
+/// Its head is missing or damaged, or the medium refuses.
+pub fn inspect<F: Files>(files: &F, prefix: &str) -> Result<Inspected> {
+    let (_, Shape { partitions, partition_bytes, .. }, head) =
+        read_head(files, &format!("{prefix}head"))?;
+    let (number, offset) = layout::place_of(head.reached.max(head.start));
+    let before = u64::from(number.saturating_sub(head.first)) * partition_bytes;
+    let checkpoint = head.start;
+    Ok(Inspected { partitions, partition_bytes, checkpoint, kept_bytes: before + offset })
 }
 
 /// Follows the records from the head's start to the first place that has none.
