@@ -25,6 +25,8 @@ const ROUND: u64 = 4;
 /// States of a crash point, unless the settings say otherwise. Some are always looked at, whatever the
 /// bound: every two lines in all four combinations.
 pub const BOUND: u64 = 12;
+/// Crash points that a story has at most which is looked at closely for a fault.
+const SHORTEST: u64 = 200;
 /// The strides of kills: one in so many is looked at of a random story, and of the standard one,
 /// which is long.
 const KILL_STRIDES: [u64; 2] = [29, 97];
@@ -155,8 +157,17 @@ fn run<M: Medium, W: Work>(
         let few = Part { from: 5, to: u64::MAX, stride: 16 };
         let few = Effort { part: few, ..Effort::once(4) };
         let nested = Effort::once(20).then(Again::every(40, 1));
-        for effort in [few, Effort::once(4), Effort::once(20), nested] {
-            for (number, story) in stories.iter().enumerate() {
+        // The shortest can be looked at closely before the others are.
+        let (close, all) = (SHORTEST, u64::MAX);
+        for (effort, points) in [
+            (few, all),
+            (Effort::once(40), close),
+            (Effort::once(4), all),
+            (Effort::once(20), all),
+            (nested, all),
+        ] {
+            let short_enough = |story: &Story<M, W>| M::points(&story.trace) <= points;
+            for (number, story) in stories.iter().enumerate().filter(|(_, one)| short_enough(one)) {
                 let explored = story.explore(fault, effort);
                 let violation = report.add(&explored);
                 if let Some(violation) = violation {

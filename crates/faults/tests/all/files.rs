@@ -2,6 +2,7 @@
 //! the crate for the fault model.
 
 use crate::common::{Explained, unexplained};
+use crate::points::at_points;
 use faults::explorer::{Again, Effort};
 use faults::large::large_values_in_files;
 use faults::mutation::{How, Mutation};
@@ -34,7 +35,8 @@ fn went_everywhere(engine: EngineKind, names: &[String]) {
 
 fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
     let (story, names) = plot.run_in_files();
-    let explored = story.explore(None, Effort { seed: 9, ..Effort::once(12).then(again) });
+    let effort = Effort { seed: 9, ..Effort::once(12).then(again) };
+    let explored = story.explore(None, at_points(effort));
     println!("{engine}, seed {}: {} transactions, {explored:?}", plot.seed, story.models.len() - 1);
     assert_eq!(explored.violation, None, "{engine}, seed {}", plot.seed);
     assert!(explored.nested > 0, "{explored:?}");

@@ -12,6 +12,7 @@ mod history;
 mod interleaved;
 mod killed;
 mod lints;
+mod points;
 mod pool;
 mod shared;
 mod stores;

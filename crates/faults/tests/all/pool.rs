@@ -2,6 +2,7 @@
 //! for the fault model.
 
 use crate::common::{Explained, unexplained};
+use crate::points::at_points;
 use faults::explorer::{Again, Effort, Story};
 use faults::full::room_is_made_on_a_full_pool;
 use faults::large::large_values_in_a_pool;
@@ -25,10 +26,10 @@ fn engines() -> impl Iterator<Item = EngineKind> {
 }
 
 fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {
-    let explored = story.explore(None, effort);
+    let explored = story.explore(None, at_points(effort));
     println!("{what}: {} transactions, {explored:?}", story.models.len() - 1);
     assert_eq!(explored.violation, None, "{what}");
-    assert!(explored.points > 15 && explored.states > 200, "{explored:?}");
+    assert!(explored.points > 5 && explored.states > 60, "{explored:?}");
     assert!(effort.again.depth == 0 || explored.nested > 0, "{explored:?}");
 }
 
@@ -174,7 +175,7 @@ fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
             let story = two_updates_behind_a_statement(engine, commit);
             // The others have no statements.
             let effort = match engine {
-                EngineKind::NvmInp => Effort::once(5_000).then(Again::every(23, 2)),
+                EngineKind::NvmInp => Effort::once(5_000).then(Again::every(97, 2)),
                 _ => Effort::once(20),
             };
             let explored = story.explore(None, effort);

@@ -262,7 +262,7 @@ fn engines_in_the_pool_survive_a_power_cut_while_the_thread_works() {
         let mut replay = Replay::new(&trace);
         while let Some(point) = replay.next_point() {
             let (position, acknowledged) = (point.position, point.last_note.unwrap_or(0));
-            let looked = point.for_each_state(6, 5, |image| {
+            let looked = point.for_each_state(1, 5, |image| {
                 let (db, _) = open(image, engine).unwrap();
                 let found = contents(&db).unwrap();
                 let mut possible = models[acknowledged as usize..].iter().take(2);

@@ -34,7 +34,7 @@ fn filled(setup: Setup) -> (Store, Model) {
 #[test]
 fn statements_among_other_transactions_leave_what_the_model_says() {
     each(|engine| {
-        for seed in 0..4 {
+        for seed in 0..2 {
             let mut store = Store::new(&items(), small(engine));
             let (mut driver, mut model) = (Driver::new(seed, 6), Model::default());
             for transaction in 0..400 {
