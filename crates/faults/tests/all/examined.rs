@@ -79,12 +79,7 @@ fn whole_log() {
 }
 
 #[test]
-fn nv_disk() {
-    examined_again(EngineKind::NvDisk, 6_000, 1_000);
-}
-
-#[test]
-#[ignore = "takes a minute"]
-fn nv_disk_closely() {
+#[ignore = "takes a minute; CI runs it"]
+fn whole_nv_disk() {
     examined_again(EngineKind::NvDisk, 20_000, 2_000);
 }
