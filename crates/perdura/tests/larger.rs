@@ -35,7 +35,7 @@ const SIGKILL: i32 = 9;
 /// Buffer of the log.
 const LOG_BUFFER: u64 = 1 << 20;
 /// The process without buffers: its program, stacks, the database's description, tables of locks.
-const FIXED: u64 = 32 << 20;
+const FIXED: u64 = 16 << 20;
 
 /// What is to be done.
 #[derive(Clone)]
@@ -369,5 +369,5 @@ fn kills_under_load_lose_nothing_of_data_larger_than_memory() {
 #[test]
 #[ignore = "takes minutes"]
 fn two_hundred_kills_under_load_lose_nothing_of_data_larger_than_memory() {
-    kill_over_and_over(800_000, 16 << 20, 200, Duration::from_millis(800));
+    kill_over_and_over(400_000, 8 << 20, 200, Duration::from_millis(600));
 }
