@@ -566,7 +566,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
         self.shared.usable()?;
-        let checked = self.shared.store.pool().check()?;
+        let checked = self.shared.store.check()?;
         if checked.lost > 0 {
             return Err(errors::lost_pages(checked.lost));
         }

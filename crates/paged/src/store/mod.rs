@@ -27,6 +27,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pm::Files;
 
+use crate::check::Checked;
 use crate::file::NewFile;
 use crate::ids::{Lsn, TreeNo, TxNo};
 use crate::latch::Latched;
@@ -284,6 +285,16 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// The number of pages that may lack changes since a crash, and of transactions to be undone.
     pub fn unfinished(&self) -> (usize, usize) {
         (self.upkeep.pool.lacking(), self.upkeep.unfinished())
+    }
+
+    /// Looks at every page, behind all that a restart has left: see [`Pool::check`]. Nobody changes
+    /// anything meanwhile.
+    ///
+    /// # Errors
+    /// As there, or what is left cannot be undone.
+    pub fn check(&self) -> Result<Checked> {
+        self.upkeep.undo_rest()?;
+        self.upkeep.pool.check()
     }
 
     /// Checks that nothing has failed that works beside transactions.
