@@ -9,6 +9,7 @@ mod model;
 mod restart;
 mod room;
 mod seen;
+mod stress;
 mod support;
 mod threads;
 mod undone;
