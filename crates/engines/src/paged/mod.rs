@@ -156,6 +156,16 @@ impl<E: Environment, L> Paged<E, L> {
         self.open.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The session with an open transaction: the root begins one with its first statement.
+    fn opened(&mut self) -> &mut Open<E::Files> {
+        let shared = Arc::clone(&self.shared);
+        let open = self.open_mut();
+        if !open.session.is_open() {
+            open.begin(shared.ages.fetch_add(1, Ordering::Relaxed));
+        }
+        open
+    }
+
     /// Reads in the open transaction. Without one the root reads in one of its own.
     fn read<R>(
         &self,
@@ -189,10 +199,7 @@ impl<E: Environment, L> Paged<E, L> {
         let shared = Arc::clone(&self.shared);
         shared.usable()?;
         let mut new = std::mem::take(&mut self.new);
-        let open = self.open_mut();
-        if !open.session.is_open() {
-            open.begin(shared.ages.fetch_add(1, Ordering::Relaxed));
-        }
+        let open = self.opened();
         let before = open.session.savepoint();
         let done = act(&shared.tables, &mut open.session, &mut new);
         open.statements += u64::from(done.is_ok());
@@ -494,7 +501,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     }
 
     fn savepoint(&mut self) -> Result<u64, EngineError> {
-        let open = self.open_mut();
+        let open = self.opened();
         let place = open.session.savepoint();
         Ok(open.savepoints.mark(open.number, place))
     }

@@ -261,5 +261,17 @@ fn a_savepoint_is_of_one_transaction_and_of_one_way_through_it() {
         void(tx.rollback_to(first));
         let _ticket = tx.commit().unwrap();
         agrees(store.db(), &model);
+        // Before the first statement of a partition that is owned.
+        let mut own = store.db().partition(0).exclusive().unwrap();
+        let mut tx = own.begin();
+        let first = tx.savepoint().unwrap();
+        let before = model.clone();
+        driver.operation(&mut tx, &tables, &mut model).unwrap();
+        tx.rollback_to(first).unwrap();
+        model = before;
+        driver.operation(&mut tx, &tables, &mut model).unwrap();
+        let _ticket = tx.commit().unwrap();
+        drop(own);
+        agrees(store.db(), &model);
     });
 }
