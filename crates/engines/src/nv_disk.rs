@@ -43,12 +43,15 @@ const PARTITIONS: u32 = 8;
 /// Bytes of the largest record at least.
 const LEAST_RECORD_BYTES: usize = 1024;
 
+/// Bytes of the largest partition: an offset in it has 32 bits, and records begin at multiples of 8.
+const MOST_PARTITION_BYTES: u64 = (1 << 32) - 8;
+
 /// The options of the log under pages of this size: the largest record has the bytes of a page before
 /// and afterwards, and a partition has room for four of it.
 fn log_options(options: &NvDiskOptions, page_bytes: usize) -> CentralOptions {
     let largest = (page_bytes * 5 / 2).max(LEAST_RECORD_BYTES).next_multiple_of(8);
     let partition_bytes = (options.log_bytes / u64::from(PARTITIONS)).max(4 * largest as u64);
-    let partition_bytes = partition_bytes.next_multiple_of(8);
+    let partition_bytes = partition_bytes.next_multiple_of(8).min(MOST_PARTITION_BYTES);
     let buffer_bytes = options.log_buffer_bytes as usize;
     let default = CentralOptions::default();
     let record_bytes = default.record_bytes.max(largest).min(partition_bytes as usize / 4 / 8 * 8);
@@ -148,3 +151,14 @@ impl<E: Environment> PagedLog<E> for CentralLog {
 
 /// Frames of a buffer pool at least.
 const LEAST_FRAMES: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_log_has_partitions_whose_offsets_fit() {
+        let options = NvDiskOptions { log_bytes: 32 << 30, ..NvDiskOptions::default() };
+        assert_eq!(log_options(&options, 8192).partition_bytes, MOST_PARTITION_BYTES);
+    }
+}
