@@ -23,6 +23,7 @@
 //! | [`history`] | the oracle for transactions that interleave in one partition |
 //! | [`sharing`], [`shared`] | threads in one partition, whose transactions interleave |
 //! | [`racing`] | threads in one partition that run when the machine lets them |
+//! | [`paged`] | threads, files and memory in one record: the paged store under crashes |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
@@ -46,6 +47,7 @@ pub mod large;
 pub mod lint;
 pub mod medium;
 pub mod mutation;
+pub mod paged;
 pub mod plot;
 pub mod pool;
 mod quiet;

@@ -1,7 +1,7 @@
 //! Faults that a program could have, put into what it has recorded: the program that is tested is the
 //! one that ships.
 
-use pm::{DiskEvent, DiskTrace, Event, Site, Trace};
+use pm::{BothTrace, DiskEvent, DiskTrace, Event, Site, Trace};
 
 /// The way in which a flush or a fence is done wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +114,12 @@ const SOURCES: &[(&str, &str)] = sources![
     "paged/src/file.rs",
     "paged/src/log/central/mod.rs",
     "paged/src/log/central/open.rs",
+    "paged/src/log/nv/commit.rs",
+    "paged/src/log/nv/insert.rs",
+    "paged/src/log/nv/mod.rs",
+    "paged/src/log/nv/ring.rs",
     "paged/src/pool/cleaner.rs",
+    "paged/src/pool/staging.rs",
     "pm/src/header.rs",
     "storage/src/logs/checkpoint.rs",
     "storage/src/lsm/manifest.rs",
@@ -174,6 +179,13 @@ impl Mutation {
         )
     }
 
+    /// The traces of a program with this fault that uses a memory and files beside it.
+    pub(crate) fn of_both(&self, trace: &BothTrace) -> (BothTrace, u64) {
+        let (memory, in_memory) = self.of_memory(&trace.memory);
+        let (files, in_files) = self.of_files(&trace.files);
+        (BothTrace { memory, files }, in_memory + in_files)
+    }
+
     /// The trace of a program with this fault, and how many events it has changed.
     pub(crate) fn of_memory(&self, trace: &Trace) -> (Trace, u64) {
         let concerned = trace.events.iter().filter(|one| self.how.concerns(&one.event));
@@ -217,7 +229,8 @@ impl Mutation {
                             matches!(before.event, Event::Fence) && whose
                         });
                         if let Some(fence) = fence {
-                            events.insert(fence, one.clone());
+                            let number = events[fence].number;
+                            events.insert(fence, pm::RecordedEvent { number, ..one.clone() });
                             keep = false;
                         }
                     }
@@ -292,7 +305,8 @@ impl Mutation {
                     _ => None,
                 };
                 if let Some(place) = place {
-                    events.insert(place, one.clone());
+                    let number = events[place].number;
+                    events.insert(place, pm::DiskRecord { number, ..one.clone() });
                     keep = false;
                 }
                 changed += u64::from(!keep);

@@ -12,6 +12,7 @@ mod history;
 mod interleaved;
 mod killed;
 mod lints;
+mod paged;
 mod points;
 mod pool;
 mod shared;

@@ -18,7 +18,6 @@ use parking_lot::Mutex;
 use pm::{Memory, Off, Range};
 
 use super::NvLog;
-use super::ring::Ring;
 use crate::Result;
 use crate::flaw::Flaw;
 use crate::ids::Lsn;
@@ -123,7 +122,8 @@ impl Slots {
     }
 
     /// Makes durable what is full from one LSN up to another, with one fence.
-    fn pass<M: Memory>(&self, memory: &M, ring: &Ring<M>, from: u64, to: u64) -> bool {
+    fn pass<M: Memory, T: Threads>(&self, log: &NvLog<M, T>, from: u64, to: u64) -> bool {
+        let NvLog { memory, ring, threads, .. } = log;
         let mut claimed = Vec::new();
         for lsn in from..=to {
             let Some((place, bytes)) = self.claim(lsn) else { continue };
@@ -136,6 +136,7 @@ impl Slots {
             self.advance();
             return false;
         }
+        threads.point();
         memory.fence();
         for (lsn, bytes) in claimed {
             self.set_durable(lsn, bytes);
@@ -157,7 +158,7 @@ impl Slots {
 impl<M: Memory, T: Threads> NvLog<M, T> {
     /// One pass, which wakes those who wait for what it did.
     pub(super) fn pass_once(&self, slots: &Slots, to: u64) -> bool {
-        let did = slots.pass(&self.memory, &self.ring, slots.prefix() + 1, to);
+        let did = slots.pass(self, slots.prefix() + 1, to);
         if did && self.threads.has(Flaw::PrefixJumps) {
             slots.prefix.fetch_max(to, Ordering::AcqRel);
         }
@@ -170,7 +171,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     /// Makes everything up to an LSN durable, with the help of whoever else is at it.
     pub(super) fn persist_to(&self, slots: &Slots, to: u64) -> Result<()> {
         if self.threads.has(Flaw::OwnRecordAlone) {
-            slots.pass(&self.memory, &self.ring, to, to);
+            slots.pass(self, to, to);
             return self.healthy();
         }
         let waiter = Waiter::of_this_thread();

@@ -24,6 +24,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         let mut lane = self.segments.lane(self.threads.number());
         let place = self.segments.place(&mut lane, bytes);
         let lsn = Lsn(self.next.fetch_add(1, Ordering::AcqRel));
+        self.threads.point();
         self.segments.placed(&mut lane, lsn);
         let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart };
         lane.object.clear();
@@ -43,6 +44,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             self.memory.flush(Range::new(place, used as u64));
         }
         self.ring.set(lsn, place);
+        self.threads.point();
         self.memory.fence();
         lsn
     }

@@ -1,0 +1,194 @@
+//! Faults that somebody could build into the paged store or one of its logs. Each must be noticed, or
+//! there is a reason why it makes no difference.
+//!
+//! Faults of flushes, fences and syncs are put into the record, as for the other engines
+//! ([`crate::catalogue`]). Others are [policies](Flaw) of the store that a test makes wrong, or [lies](Lie)
+//! of the log.
+
+use paged::flaw::Flaw;
+
+use super::lies::Lie;
+use super::stage::LogKind;
+use super::tell::Plan;
+use crate::explorer::{Again, Effort};
+use crate::medium::Part;
+use crate::mutation::{Code, How, Mutation, Where};
+
+/// The place where a fault is put.
+#[derive(Clone, Copy, Debug)]
+pub enum Put {
+    /// Into the record.
+    Record(Mutation),
+    /// Into the store.
+    Store(Flaw),
+    /// Between the store and its log.
+    Log(Lie),
+}
+
+/// A fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Its name.
+    pub name: &'static str,
+    /// The log managers over which it must be noticed.
+    pub logs: &'static [LogKind],
+    /// The place.
+    pub put: Put,
+}
+
+const ALL: &[LogKind] = &LogKind::ALL;
+const CENTRAL: &[LogKind] = &[LogKind::Central];
+const ON_INSERT: &[LogKind] = &[LogKind::OnInsert];
+const ON_COMMIT: &[LogKind] = &[LogKind::OnCommit];
+const NV: &[LogKind] = &[LogKind::OnInsert, LogKind::OnCommit];
+/// Of these, what is durable may end before what was logged.
+const LATE: &[LogKind] = &[LogKind::Central, LogKind::OnCommit];
+
+const fn record(
+    name: &'static str,
+    logs: &'static [LogKind],
+    how: How,
+    (file, function, text): (&'static str, &'static str, &'static str),
+) -> Fault {
+    let at = Where::Code(Code { file, function, text });
+    Fault { name, logs, put: Put::Record(Mutation { how, at }) }
+}
+
+const fn store(name: &'static str, logs: &'static [LogKind], flaw: Flaw) -> Fault {
+    Fault { name, logs, put: Put::Store(flaw) }
+}
+
+const fn log(name: &'static str, logs: &'static [LogKind], lie: Lie) -> Fault {
+    Fault { name, logs, put: Put::Log(lie) }
+}
+
+const INSERT: &str = "paged/src/log/nv/insert.rs";
+const COMMIT: &str = "paged/src/log/nv/commit.rs";
+const NV_LOG: &str = "paged/src/log/nv/mod.rs";
+const RING: &str = "paged/src/log/nv/ring.rs";
+const GROUP: &str = "paged/src/log/central/mod.rs";
+const HEAD: &str = "paged/src/log/central/open.rs";
+const CLEANER: &str = "paged/src/pool/cleaner.rs";
+const STAGING: &str = "paged/src/pool/staging.rs";
+
+const ACKNOWLEDGED: Mutation = Mutation { how: How::EarlyAcknowledgement, at: Where::Anywhere };
+
+/// All of them.
+pub static FAULTS: &[Fault] = &[
+    record("object-unflushed", ON_INSERT, How::NoFlush, (INSERT, "insert", "memory.flush")),
+    record("object-unflushed", ON_COMMIT, How::NoFlush, (COMMIT, "pass", "memory.flush")),
+    record("entry-unflushed", ON_INSERT, How::NoFlush, (INSERT, "insert", "ring.set")),
+    record("entry-unflushed", ON_COMMIT, How::NoFlush, (COMMIT, "pass", "ring.set")),
+    record("insert-without-fence", ON_INSERT, How::NoFence, (INSERT, "insert", "memory.fence")),
+    record("commit-without-fence", ON_COMMIT, How::NoFence, (COMMIT, "pass", "memory.fence")),
+    record("bits-before-head", ON_COMMIT, How::StoreBeforeFence, (RING, "clear", "memory.store")),
+    record("staging-unsynced", ALL, How::NoSync, (STAGING, "write", "file.sync")),
+    record("staging-freed-early", ALL, How::NoSync, (CLEANER, "write_batch", "file.sync")),
+    record("group-unsynced", CENTRAL, How::NoSync, (GROUP, "write_out", "file.sync")),
+    record("partition-reused-early", CENTRAL, How::NoSync, (HEAD, "write_head", "file.sync")),
+    record("head-unflushed", NV, How::NoFlush, (NV_LOG, "truncate", "memory.flush_word")),
+    record("head-without-fence", NV, How::NoFence, (NV_LOG, "truncate", "memory.fence")),
+    Fault { name: "group-acknowledged-early", logs: ALL, put: Put::Record(ACKNOWLEDGED) },
+    store("checksum-ignored", NV, Flaw::ChecksumIgnored),
+    store("segments-freed-early", NV, Flaw::SegmentsFreedEarly),
+    store("own-record-alone", ON_COMMIT, Flaw::OwnRecordAlone),
+    store("prefix-jumps-a-hole", ON_COMMIT, Flaw::PrefixJumps),
+    store("compensation-unflushed", ON_INSERT, Flaw::CompensationUnflushed),
+    store("entries-behind-the-hole-kept", NV, Flaw::OlderRestartCounts),
+    store("page-before-log", LATE, Flaw::PageBeforeLog),
+    store("checkpoint-before-pages", ALL, Flaw::DirtyPagesForgotten),
+    store("redo-without-lsn", ALL, Flaw::RedoneTwice),
+    store("acknowledged-early", LATE, Flaw::AcknowledgedEarly),
+    store("reader-not-dependent", LATE, Flaw::ReaderIndependent),
+    store("gap-not-locked", ALL, Flaw::GapNotLocked),
+    store("gap-lost-by-insert", ALL, Flaw::SplitGapNotLocked),
+    store("ghost-reclaimed-early", ALL, Flaw::GhostReclaimedEarly),
+    store("doomed-commits", ALL, Flaw::DoomedCommits),
+    store("savepoint-keeps-later-changes", ALL, Flaw::SavepointIgnored),
+    store("undone-by-page", ALL, Flaw::UndoneByPage),
+    store("separator-posted-twice", ALL, Flaw::PostedTwice),
+    store("pinned-page-evicted", ALL, Flaw::PinnedEvicted),
+    log("head-before-pages", ALL, Lie::HeadBeforePages),
+    log("end-before-compensations", ALL, Lie::EndBeforeCompensations),
+    log("root-unlogged", ALL, Lie::RootUnlogged),
+    log("split-unlogged", ALL, Lie::SplitUnlogged),
+    log("compensation-undone", ALL, Lie::CompensationUndone),
+    log("oldest-undone-first", ALL, Lie::OldestUndoneFirst),
+];
+
+/// What has noticed a fault.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// The seed of the story.
+    pub seed: u64,
+    /// The states that were looked at until then.
+    pub states: u64,
+    /// The fault, as it showed.
+    pub what: String,
+}
+
+/// Stories that are told alone, for each that is looked at: they take little time.
+const TOLD: u64 = 10;
+
+/// The efforts with which a fault is looked for, one after the other.
+fn efforts() -> [Effort; 3] {
+    let few = Part { from: 3, to: u64::MAX, stride: 7 };
+    [
+        Effort { part: few, ..Effort::once(6) },
+        Effort { part: few, ..Effort::once(4).then(Again::every(6, 1)) },
+        Effort::once(6),
+    ]
+}
+
+impl Fault {
+    fn plan(&self, log: LogKind, seed: u64) -> Plan {
+        let mut plan = Plan::new(log, seed);
+        match self.put {
+            Put::Record(_) => {}
+            Put::Store(flaw) => plan.stage.flaw = Some(flaw),
+            Put::Log(lie) => plan.stage.lie = Some(lie),
+        }
+        plan
+    }
+
+    /// Looks for the fault in the stories with the first few seeds, and, where it is in the store, in what
+    /// ten times as many show without a crash.
+    ///
+    /// # Errors
+    /// It is not noticed: with the events that it has changed.
+    ///
+    /// # Panics
+    /// A story without the fault goes wrong.
+    pub fn notice(&self, log: LogKind, seeds: u64) -> Result<Notice, u64> {
+        let mutation = match self.put {
+            Put::Record(mutation) => Some(mutation),
+            _ => None,
+        };
+        let (mut states, mut injected, mut stories) = (0, 0, Vec::new());
+        let told = if mutation.is_some() { seeds } else { TOLD * seeds };
+        for seed in 1..=told {
+            match self.plan(log, seed).tell() {
+                Ok(story) if seed <= seeds => stories.push(story),
+                Ok(_) => {}
+                Err(what) if mutation.is_none() => {
+                    return Ok(Notice { seed, states, what: format!("without a crash: {what}") });
+                }
+                Err(what) => panic!("seed {seed} of {}: {what}", log.name()),
+            }
+        }
+        for effort in efforts() {
+            for (seed, story) in (1..).zip(&stories) {
+                let explored = match &mutation {
+                    Some(mutation) => story.explore_beyond(&story.known(effort), mutation, effort),
+                    None => story.explore(effort),
+                };
+                states += explored.states + explored.nested;
+                injected += explored.injected;
+                if let Some(violation) = explored.violation {
+                    return Ok(Notice { seed, states, what: violation.what });
+                }
+            }
+        }
+        Err(injected)
+    }
+}
