@@ -127,7 +127,7 @@ fn what_a_savepoint_keeps_is_noticed() {
 #[test]
 fn a_kept_lock_that_was_taken_is_noticed() {
     let story = Story { escalate_after: 0, ..with(Flaw::KeptThoughTaken, RANGES) };
-    noticed(story, "phantom", 20);
+    noticed(story, "something that nobody has written", 4);
 }
 
 #[test]
@@ -138,12 +138,8 @@ fn dirty_acknowledgements_are_noticed() {
     }
     let story = with(Flaw::GoneGhostForgotten, Mix::NONE);
     let story = Story { plan: Plan::Vanishing, crashes: true, each: 8, lag: 200, ..story };
-    noticed(story, "dirty acknowledgement", 10);
-}
-
-#[test]
-fn a_ghost_that_goes_early_is_noticed() {
-    noticed(with(Flaw::GhostReclaimedEarly, RANGES), "", 20);
+    // What a scan has not met is there again.
+    noticed(story, "phantom", 12);
 }
 
 /// No anomaly comes of it: transactions are victims of deadlocks that there need not be.
