@@ -22,7 +22,7 @@ fn with_thread(frames: usize) -> StoreOptions {
     StoreOptions { background: true, ..options(frames) }
 }
 
-/// Runs a transaction until no conflict ends it.
+/// Runs a transaction until no conflict ends it, nor a log in which others leave no room for long.
 fn repeat(
     session: &mut TestSession,
     age: u64,
@@ -32,14 +32,16 @@ fn repeat(
         session.begin(age, None);
         match work(session) {
             Ok(()) => return,
-            Err(PagedError::Conflict(_)) => session.abort().expect("aborted"),
+            Err(PagedError::Conflict(_) | PagedError::LogFull { .. }) => {
+                session.abort().expect("aborted");
+            }
             Err(error) => panic!("{error}"),
         }
     }
 }
 
 /// Four threads write much more than the log can hold, in transactions that together are larger than
-/// it: nobody fails, and nothing is lost.
+/// it: everybody ends, and nothing is lost.
 fn fill_the_log(background: bool) {
     const PARTITION: u64 = 8 << 10;
     const ROUNDS: u64 = 30;
@@ -206,16 +208,22 @@ fn an_error_of_the_thread_stops_the_store_with_its_cause() {
     let store = Store::create(&files, "", 1, log, with_thread(64), &TREES).expect("a store");
     let mut session = store.session();
     insert(&mut session, 0..20);
+    // Space of the partition is reserved in steps that double: after so many changes, all of it.
+    let update = |session: &mut TestSession, number: u64| {
+        session.begin(number, None);
+        let row = [number as u8; 60];
+        session.update(TREES[0], &(number % 20).to_be_bytes(), &row)?;
+        session.commit()
+    };
+    while store.log().end().0 % (1 << 32) < 600 << 10 {
+        let at = update(&mut session, store.log().end().0).expect("updated");
+        store.wait(at).expect("durable");
+    }
     store.checkpoint().expect("a checkpoint");
     // From now on only the thread calls the medium: rows stay in their pages, and nobody waits for a
     // commit.
     files.fail_after(Some(0));
-    let refused = (0..100_000_u64).find_map(|number| {
-        session.begin(number, None);
-        let row = [number as u8; 60];
-        let updated = session.update(TREES[0], &(number % 20).to_be_bytes(), &row);
-        updated.and_then(|()| session.commit().map(drop)).err()
-    });
+    let refused = (0..100_000_u64).find_map(|number| update(&mut session, number).err());
     let refused = refused.expect("the store stops");
     // The session itself writes the log where the thread has not come to it for long.
     assert!(refused.to_string().contains("writing the log"), "{refused}");
