@@ -462,6 +462,35 @@ fn a_record_that_was_lost_does_not_come_back_when_its_lsn_is_given_again() {
     assert!(states > 500 && lost > 10);
 }
 
+/// A record is lost but for its object, its LSN is given again, and then the new object is lost but for
+/// its entry, which leads to the old one.
+#[test]
+fn a_hole_stays_one_whatever_lies_where_its_entry_leads() {
+    let memory = memory();
+    // The entry of LSN 2 in a ring of eight lines.
+    let entry = Off::<u64>::new(4096 + 2 * 64);
+    let append = |log: &Log, number, generation| {
+        let payload = payload(0, number, generation);
+        log.append(&mut Chain::default(), &change(&payload)).unwrap()
+    };
+    let place = || (memory.load(entry, Ordering::Relaxed).unwrap() & u64::from(u32::MAX)) * 64;
+    let log = create(&memory);
+    assert_eq!((append(&log, 0, 0), append(&log, 1, 0)), (Lsn(1), Lsn(2)));
+    let (at, mut old) = (place(), [0; 128]);
+    memory.read_into(Off::new(at), &mut old).unwrap();
+    memory.store(entry, 0);
+    drop(log);
+    let log = open(&memory).unwrap();
+    assert_eq!((append(&log, 1, 1), append(&log, 2, 1), place()), (Lsn(2), Lsn(3), at));
+    memory.copy(Off::new(at), &old);
+    drop(log);
+    for _ in 0..3 {
+        let log = open(&memory).unwrap();
+        let found: Vec<_> = records(&log).iter().map(|record| record.lsn).collect();
+        assert_eq!(found, [Lsn(1), Lsn(3)]);
+    }
+}
+
 /// With flush-on-commit and no persister, all of a transaction is made durable at once (P2-F12).
 #[test]
 fn a_transaction_of_four_changes_has_one_fence_with_flush_on_commit() {

@@ -10,7 +10,8 @@
 //!   that is missing after a crash is a change that nobody has seen: a hole, which is skipped. With
 //!   flush-on-commit what is durable is a prefix, and the first hole is the end: see `commit`.
 //! - An LSN that a crash has left as a hole at the end is given again. Objects have the number of the
-//!   restart that wrote them, and from the head's `again` on only the newest one's count.
+//!   restart that wrote them, and from the head's `again` on only the newest one's count. Before
+//!   `again` moves past a hole its entry is cleared: it leads to nothing for ever.
 //! - The head moves first, then the bits behind it are cleared, then their entries and segments are
 //!   used again.
 //!
@@ -339,6 +340,9 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 if self.slots.is_some() {
                     break;
                 }
+                // What an older restart has left at the place that it leads to would count when `again`
+                // is past it.
+                self.ring.forget(Lsn(number));
                 continue;
             };
             self.memory.flush(found.range);
