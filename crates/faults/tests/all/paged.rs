@@ -29,8 +29,8 @@ fn survives(log: LogKind, stride: u64) {
     }
     println!("{}: {all:?}, {states} states, {nested} in recovery", log.name());
     assert!(states > 200 && nested > 100, "{states} states, {nested} in recovery");
-    assert!(all.committed > 150 && all.conflicts > 3 && all.rolled_back > 5, "{all:?}");
-    assert!(all.evictions > 20 && all.waits > 50, "{all:?}");
+    assert!(all.committed > 150 && all.conflicts > 2 && all.rolled_back > 5, "{all:?}");
+    assert!(all.evictions > 5 && all.waits > 30, "{all:?}");
 }
 
 #[test]
