@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use paged::flaw::Flaw;
 use paged::ids::{Lsn, TreeNo};
 use paged::lock::{Gap, LockMode, LockOptions, LockTable, Locks, Mode, Name};
 use paged::threads::{Baton, Host, Threads};
@@ -107,19 +106,10 @@ struct Outcome {
 
 /// Threads with random transactions over a few rows; every one commits in the end.
 fn run_model(seed: u64, wrong: Wrong, inherit_after: Option<u64>) -> Outcome {
-    run_flawed_model(seed, wrong, inherit_after, None)
-}
-
-fn run_flawed_model(
-    seed: u64,
-    wrong: Wrong,
-    inherit_after: Option<u64>,
-    flaw: Option<Flaw>,
-) -> Outcome {
     const THREADS: usize = 4;
     const EACH: u64 = 12;
     const ROWS: u64 = 4;
-    let baton = Arc::new(Baton::new(seed).with(flaw));
+    let baton = Arc::new(Baton::new(seed));
     let locks = table(Arc::clone(&baton), inherit_after);
     let histories: Vec<Mutex<History>> = (0..ROWS).map(|_| Mutex::default()).collect();
     let (ages, commits) = (AtomicU64::new(1), AtomicU64::new(0));
@@ -129,7 +119,7 @@ fn run_flawed_model(
         for _ in 0..EACH {
             let age = ages.fetch_add(1, Ordering::Relaxed);
             let plan: Vec<(usize, u8)> = (0..random.random_range(1..5))
-                .map(|_| (random.random_range(0..ROWS) as usize, random.random_range(0..9)))
+                .map(|_| (random.random_range(0..ROWS) as usize, random.random_range(0..4)))
                 .collect();
             loop {
                 session.begin(age);
@@ -139,15 +129,13 @@ fn run_flawed_model(
                         baton.point();
                         let name = row(*key as u64);
                         match what {
-                            // All rows are read under the lock of the table.
-                            0 => session.lock(TABLE, Mode::Shared)?,
-                            1..5 => {
+                            0 | 1 => {
                                 session.lock(TABLE, Mode::IntentShared)?;
                                 if wrong != Wrong::ReadsUnlocked {
                                     session.lock(name, Mode::Shared)?;
                                 }
                             }
-                            5 | 6 => {
+                            2 => {
                                 session.lock(TABLE, Mode::IntentExclusive)?;
                                 session.lock(name, Mode::Exclusive)?;
                             }
@@ -163,7 +151,7 @@ fn run_flawed_model(
                         if wrong == Wrong::ReadsLetGo && session.holds(name).mode == Mode::Shared {
                             session.unlock(name);
                         }
-                        if *what >= 5 {
+                        if *what >= 2 {
                             baton.point();
                             session.lock(name, Mode::Exclusive)?;
                             if !mine {
@@ -237,16 +225,6 @@ fn transactions_that_lock_too_little_are_noticed() {
     for wrong in [Wrong::ReadsUnlocked, Wrong::ReadsLetGo] {
         assert!((0..20).any(|seed| !run_model(seed, wrong, None).serializable));
     }
-}
-
-#[test]
-fn a_session_that_uses_a_lock_which_was_taken_from_it_is_noticed() {
-    let noticed = |seed| {
-        let run = || run_flawed_model(seed, Wrong::Nothing, Some(2), Some(Flaw::KeptThoughTaken));
-        // The counts of locks that are held may be wrong, too, before the order of the rows is.
-        std::panic::catch_unwind(run).map_or(true, |outcome| !outcome.serializable)
-    };
-    assert!((0..20).any(noticed));
 }
 
 /// Runs transactions that each lock some rows in an order of their own, until all have committed.
