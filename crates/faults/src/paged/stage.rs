@@ -9,10 +9,10 @@ use paged::latch::Followed;
 use paged::lock::LockOptions;
 use paged::log::LogManager;
 use paged::log::central::{Central, CentralOptions};
-use paged::log::nv::{NvLog, NvOptions, NvPlaces, Persist};
+use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::{Store, StoreOptions};
 use paged::threads::Baton;
-use pm::{BothImage, BothTrace, Memory, Off, Range, Recording, RecordingFiles};
+use pm::{BothImage, BothTrace, LINE_BYTES, Memory, Recording, RecordingFiles};
 
 use super::lies::{Lie, Lying};
 
@@ -22,7 +22,8 @@ pub const TREES: [TreeNo; 2] = [TreeNo(1), TreeNo(2)];
 const STAMP: u32 = 77;
 const ENTRIES: u64 = 128;
 const SEGMENTS: u64 = 12;
-const FIRST_SEGMENT: u64 = 8192;
+/// The place of a log that lies in memory.
+const AT: u64 = 4096;
 /// The memory of a log that lies in files.
 const NO_LOG: u64 = 4096;
 
@@ -156,15 +157,14 @@ impl Stage {
         2 * self.page_bytes + 512
     }
 
-    fn segment(&self) -> u64 {
-        4 * self.record_bytes() as u64
-    }
-
-    fn places(&self) -> NvPlaces {
-        let segments = (0..SEGMENTS)
-            .map(|number| Range::new(FIRST_SEGMENT + number * self.segment(), self.segment()));
-        let ring = Range::new(4096, ENTRIES * 8);
-        NvPlaces { head: Off::new(64), ring, segments: segments.collect() }
+    fn form(&self) -> NvForm {
+        let record_bytes = (self.record_bytes() as u64).next_multiple_of(LINE_BYTES);
+        NvForm {
+            entries: ENTRIES,
+            segments: SEGMENTS,
+            segment_bytes: 4 * record_bytes,
+            record_bytes,
+        }
     }
 
     fn central_options(&self) -> CentralOptions {
@@ -185,7 +185,6 @@ impl Stage {
         let on_commit = self.log == LogKind::OnCommit;
         NvOptions {
             persist: if on_commit { Persist::OnCommit } else { Persist::OnInsert },
-            record_bytes: self.record_bytes(),
             // A thread that is stopped in an insert has its lane: each needs one.
             lanes: 4,
             checkpoint_records: 40,
@@ -199,13 +198,12 @@ impl Stage {
     /// It can't be made.
     pub fn create(&self, baton: &Arc<Baton>) -> (Media, Open) {
         let memory = Recording::new(1 << 20).expect("address space");
-        let bytes =
-            if self.log.is_nv() { FIRST_SEGMENT + SEGMENTS * self.segment() } else { NO_LOG };
+        let bytes = if self.log.is_nv() { AT + self.form().bytes() } else { NO_LOG };
         memory.grow(bytes).expect("within its limit");
         let media = Media { files: memory.files(BothImage::default().files), memory };
         let (memory, threads) = (media.memory.clone(), Arc::clone(baton));
         let (log, persisted) = if self.log.is_nv() {
-            let log = NvLog::create(memory, &self.places(), STAMP, self.nv_options(), threads);
+            let log = NvLog::create(memory, AT, self.form(), STAMP, self.nv_options(), threads);
             with_persister(log, self.log)
         } else {
             let log = Central::create(&media.files, "log-", self.central_options(), threads);
@@ -229,7 +227,7 @@ impl Stage {
         Followed::by(baton.clone(), || {
             let (memory, threads) = (media.memory.clone(), Arc::clone(&baton));
             let (log, persisted) = if self.log.is_nv() {
-                let log = NvLog::open(memory, &self.places(), STAMP, self.nv_options(), threads)?;
+                let log = NvLog::open(memory, AT, STAMP, self.nv_options(), threads)?;
                 with_persister(log, self.log)
             } else {
                 let log = Central::open(&media.files, "log-", self.central_options(), threads)?;

@@ -115,7 +115,7 @@ impl Plan {
             ages: AtomicU64::new(1),
             left: AtomicUsize::new(workers),
             ended: AtomicBool::new(false),
-            persister: Waiter::default(),
+            persister: Arc::default(),
             failed: Mutex::new(None),
             threads: &baton,
         };
@@ -159,7 +159,7 @@ struct Scene<'a> {
     ages: AtomicU64,
     left: AtomicUsize,
     ended: AtomicBool,
-    persister: Waiter,
+    persister: Arc<Waiter>,
     failed: Mutex<Option<String>>,
     threads: &'a Arc<Baton>,
 }

@@ -113,6 +113,15 @@ impl Chain {
 /// Whoever is shown records.
 pub type Visit<'v> = &'v mut dyn FnMut(Logged) -> Result<()>;
 
+/// The first and the newest record of an open transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenRecords {
+    /// The first one.
+    pub first: Lsn,
+    /// The newest one that is known.
+    pub last: Lsn,
+}
+
 /// The things that a log manager has counted since it was opened.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct LogCounts {
@@ -197,6 +206,17 @@ pub trait LogManager: Send + Sync + Debug {
     /// # Errors
     /// The medium failed, and the manager has stopped.
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()>;
+
+    /// As [`Self::truncate`], where no page needs a record before `redo`, and these are the open
+    /// transactions. A manager that has another place for records that only undo may need can free
+    /// what lies before `redo` all the same.
+    ///
+    /// # Errors
+    /// As [`Self::truncate`].
+    fn truncate_behind(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
+        let oldest = open.iter().map(|open| open.first).min();
+        self.truncate(start, oldest.map_or(redo, |oldest| oldest.min(redo)))
+    }
 
     /// Returns whether [`Self::truncate`] with this `keep` would free anything, if it is greater than the
     /// last one.

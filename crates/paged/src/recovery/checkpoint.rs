@@ -19,7 +19,7 @@ use super::Transactions;
 use super::transactions::Seen;
 use crate::Result;
 use crate::ids::{Lsn, PageNo, TxNo};
-use crate::log::{Chain, Kind, LogManager, Record};
+use crate::log::{Chain, Kind, LogManager, OpenRecords, Record};
 
 const HEADER_BYTES: usize = 32;
 const PAGE_BYTES: usize = 16;
@@ -82,9 +82,11 @@ pub fn take(
     }
     log.force(chain.last)?;
     pages.note(from)?;
-    let oldest = dirty.iter().map(|(_, lsn)| *lsn).chain(open.iter().map(|open| open.first));
-    let keep = oldest.min().map_or(from, |oldest| oldest.min(from));
-    log.truncate(from, keep)?;
+    let redo = dirty.iter().map(|(_, lsn)| *lsn).min().map_or(from, |oldest| oldest.min(from));
+    let keep = open.iter().map(|open| open.first).min().map_or(redo, |oldest| oldest.min(redo));
+    let records: Vec<_> =
+        open.iter().map(|open| OpenRecords { first: open.first, last: open.last }).collect();
+    log.truncate_behind(from, redo, &records)?;
     Ok(Taken { start: from, keep, pages: dirty.len(), open: open.len(), bytes: chain.used })
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use paged::ids::{Lsn, PageNo, TxNo};
 use paged::log::central::{Central, CentralOptions};
-use paged::log::nv::{NvLog, NvOptions, NvPlaces, Persist};
+use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::log::{Chain, Kind, LogManager, Logged, Record};
 use paged::recovery::checkpoint::{self, Pages};
 use paged::recovery::{
@@ -17,7 +17,7 @@ use paged::recovery::{
 };
 use paged::threads::{Host, Waiter};
 use paged::{PagedError, Result};
-use pm::{DiskReplay, DiskTrace, Memory, Off, Range, Recording, RecordingFiles};
+use pm::{DiskReplay, DiskTrace, Memory, Recording, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -366,26 +366,21 @@ fn every_sync_left_out_is_noticed() {
 /// and a second one behind the restart.
 #[test]
 fn the_same_recovery_works_with_the_nv_log() {
-    let places = NvPlaces {
-        head: Off::new(64),
-        ring: Range::new(4096, 256 * 8),
-        segments: (0..16).map(|n| Range::new(8192 + n * 4096, 4096)).collect(),
-    };
+    let form = NvForm { entries: 256, segments: 16, segment_bytes: 4096, record_bytes: 1024 };
     let options = NvOptions {
         persist: Persist::OnInsert,
-        record_bytes: 1024,
         lanes: 2,
         checkpoint_records: 60,
         room_wait: Duration::ZERO,
     };
     let open = |memory: &Recording| {
-        NvLog::open(memory.clone(), &places, 7, options, Arc::new(Host::default())).unwrap()
+        NvLog::open(memory.clone(), 64, 7, options, Arc::new(Host::default())).unwrap()
     };
     let (mut crashes, mut undone, mut checkpoints) = (0, 0, 0);
     for seed in 0..4 {
         let memory = Recording::new(1 << 20).unwrap();
-        memory.grow(8192 + 16 * 4096).unwrap();
-        let log = NvLog::create(memory.clone(), &places, 7, options, Arc::new(Host::default()));
+        memory.grow(64 + form.bytes()).unwrap();
+        let log = NvLog::create(memory.clone(), 64, form, 7, options, Arc::new(Host::default()));
         let files = RecordingFiles::new();
         Toy::create(&files);
         let mut did = Did::default();

@@ -2,6 +2,7 @@
 
 mod abort;
 mod background;
+mod cold;
 mod crash;
 mod failed_call;
 mod failed_sync;

@@ -126,7 +126,7 @@ impl<F: Files, T: Threads> Central<F, T> {
         }
         let file = files.create(&format!("{prefix}head")).map_err(io("making the log"))?;
         let start = layout::lsn_of(first, SECTOR as u64);
-        let head = Head { count: 0, restart: 1, start, first: first, reached: Lsn::NONE };
+        let head = Head { count: 0, restart: 1, start, first, reached: Lsn::NONE };
         write_head(&file, &shape, &head).map_err(io("making the log"))?;
         files.sync_directory().map_err(io("making the log"))?;
         let end = End {

@@ -52,7 +52,13 @@ pub(super) struct Slots {
     prefix: AtomicU64,
     waiting: Mutex<Vec<Arc<Waiter>>>,
     waiters: AtomicUsize,
+    /// The bytes of objects that are durable, to be used again (P2 5.1).
+    spare: Mutex<Vec<Vec<u8>>>,
 }
+
+/// Objects whose bytes are kept at most, and the largest such, so that they take 4 MiB at most.
+const SPARE_OBJECTS: usize = 4096;
+const SPARE_BYTES: usize = 1024;
 
 impl Slots {
     /// Slots for so many LSNs, of which all up to `prefix` are durable.
@@ -62,6 +68,7 @@ impl Slots {
             prefix: AtomicU64::new(prefix),
             waiting: Mutex::default(),
             waiters: AtomicUsize::new(0),
+            spare: Mutex::default(),
         }
     }
 
@@ -73,17 +80,20 @@ impl Slots {
         self.prefix.load(Ordering::Acquire)
     }
 
-    /// Fills the slot of an LSN with an object that belongs to `place`; the bytes that were there are
-    /// given back, to be used again.
-    pub(super) fn fill(&self, lsn: Lsn, place: u64, bytes: &mut Vec<u8>) {
+    /// Bytes for an object, which an earlier one had.
+    pub(super) fn spare(&self) -> Vec<u8> {
+        self.spare.lock().pop().unwrap_or_default()
+    }
+
+    /// Fills the slot of an LSN with an object that belongs to `place`.
+    pub(super) fn fill(&self, lsn: Lsn, place: u64, bytes: Vec<u8>) {
         let mut slot = self.of(lsn.0).lock();
         assert_eq!(
             slot.stage,
             Stage::Durable,
             "the ring has no room for an LSN that is not durable"
         );
-        std::mem::swap(&mut slot.bytes, bytes);
-        (slot.lsn, slot.stage, slot.place) = (lsn, Stage::Full, place);
+        *slot = Slot { lsn, stage: Stage::Full, place, bytes };
     }
 
     /// Claims the object of an LSN, if it is full.
@@ -96,9 +106,16 @@ impl Slots {
         Some((slot.place, std::mem::take(&mut slot.bytes)))
     }
 
-    fn set_durable(&self, lsn: u64, bytes: Vec<u8>) {
-        let mut slot = self.of(lsn).lock();
-        (slot.stage, slot.bytes) = (Stage::Durable, bytes);
+    fn set_durable(&self, lsn: u64) {
+        self.of(lsn).lock().stage = Stage::Durable;
+    }
+
+    /// Keeps the bytes of objects that are durable.
+    fn keep(&self, objects: Vec<(u64, Vec<u8>)>) {
+        let mut spare = self.spare.lock();
+        let left = SPARE_OBJECTS - spare.len();
+        let small = objects.into_iter().map(|object| object.1);
+        spare.extend(small.filter(|bytes| bytes.capacity() <= SPARE_BYTES).take(left));
     }
 
     /// Moves the prefix over what is durable.
@@ -121,8 +138,9 @@ impl Slots {
         }
     }
 
-    /// Makes durable what is full from one LSN up to another, with one fence.
-    fn pass<M: Memory, T: Threads>(&self, log: &NvLog<M, T>, from: u64, to: u64) -> bool {
+    /// Makes durable what is full from one LSN up to another, with one fence. Returns the number of
+    /// these objects.
+    fn pass<M: Memory, T: Threads>(&self, log: &NvLog<M, T>, from: u64, to: u64) -> u64 {
         let NvLog { memory, ring, threads, .. } = log;
         let mut claimed = Vec::new();
         for lsn in from..=to {
@@ -134,15 +152,15 @@ impl Slots {
         }
         if claimed.is_empty() {
             self.advance();
-            return false;
+            return 0;
         }
         threads.point();
         memory.fence();
-        for (lsn, bytes) in claimed {
-            self.set_durable(lsn, bytes);
-        }
+        let many = claimed.len() as u64;
+        claimed.iter().for_each(|(lsn, _)| self.set_durable(*lsn));
         self.advance();
-        true
+        self.keep(claimed);
+        many
     }
 
     /// Wakes those who wait for a slot to be filled or durable.
@@ -156,16 +174,36 @@ impl Slots {
 }
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
-    /// One pass, which wakes those who wait for what it did.
-    pub(super) fn pass_once(&self, slots: &Slots, to: u64) -> bool {
-        let did = slots.pass(self, slots.prefix() + 1, to);
-        if did && self.threads.has(Flaw::PrefixJumps) {
+    /// One pass, which wakes those who wait for what it did. Returns the number of objects that it has
+    /// made durable.
+    pub(super) fn pass_once(&self, slots: &Slots, to: u64) -> u64 {
+        let many = slots.pass(self, slots.prefix() + 1, to);
+        if many > 0 && self.threads.has(Flaw::PrefixJumps) {
             slots.prefix.fetch_max(to, Ordering::AcqRel);
         }
-        if did {
+        if many > 0 {
             slots.wake(&*self.threads);
         }
-        did
+        many
+    }
+
+    /// Calls `park` with `waiter` registered, unless `has_come` says then that what it would wait for
+    /// is there.
+    pub(super) fn wait(
+        &self,
+        slots: &Slots,
+        waiter: &Arc<Waiter>,
+        has_come: impl FnOnce() -> bool,
+        park: impl FnOnce(),
+    ) {
+        slots.waiters.fetch_add(1, Ordering::SeqCst);
+        slots.waiting.lock().push(Arc::clone(waiter));
+        // What was filled or became durable before that has woken nobody.
+        if !has_come() {
+            park();
+        }
+        slots.waiting.lock().retain(|other| !Arc::ptr_eq(other, waiter));
+        slots.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Makes everything up to an LSN durable, with the help of whoever else is at it.
@@ -177,18 +215,16 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         let waiter = Waiter::of_this_thread();
         while slots.prefix() < to {
             self.threads.point();
-            let did = self.pass_once(slots, to);
-            if did || slots.prefix() >= to {
-                continue;
+            let pass = || {
+                let many = self.pass_once(slots, to);
+                self.by_commits.fetch_add(many, Ordering::Relaxed);
+                many > 0 || slots.prefix() >= to
+            };
+            if !pass() {
+                self.wait(slots, &waiter, pass, || {
+                    self.threads.park(&waiter, None);
+                });
             }
-            slots.waiters.fetch_add(1, Ordering::SeqCst);
-            slots.waiting.lock().push(Arc::clone(&waiter));
-            // What was filled or became durable before that has woken nobody.
-            if !self.pass_once(slots, to) && slots.prefix() < to {
-                self.threads.park(&waiter, None);
-            }
-            slots.waiting.lock().retain(|other| !Arc::ptr_eq(other, &waiter));
-            slots.waiters.fetch_sub(1, Ordering::SeqCst);
         }
         self.healthy()
     }

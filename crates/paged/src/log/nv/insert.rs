@@ -32,7 +32,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         let used = HEADER_BYTES + record.payload.len();
         lane.object.truncate(used);
         if let Some(slots) = &self.slots {
-            slots.fill(lsn, place, &mut lane.object);
+            slots.fill(lsn, place, std::mem::take(&mut lane.object));
+            lane.object = slots.spare();
             drop(lane);
             slots.wake(&*self.threads);
             return lsn;

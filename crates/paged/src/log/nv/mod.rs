@@ -21,11 +21,14 @@
 //! 3. `truncate`: see above; others append meanwhile.
 //! 4. `open` reads the ring from the head on, skips holes, and makes durable what it has seen.
 
+mod cold;
 mod commit;
+mod form;
 mod insert;
 pub mod object;
 mod persister;
 pub mod ring;
+mod room;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,46 +36,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pm::{Bad, Memory, Off, Range};
+use pm::{Memory, Off};
 
+use self::cold::Cold;
 use self::commit::Slots;
+use self::form::Head;
 use self::object::Segments;
 use self::ring::Ring;
+use self::room::Room;
 use super::record::HEADER_BYTES;
-use super::{Chain, Kind, LogManager, Logged, Record};
+use super::{Chain, Kind, LogManager, Logged, OpenRecords, Record};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, TxNo};
 use crate::threads::{Threads, Waiter};
 use crate::{PagedError, Result};
 
+pub use self::form::{NvForm, Persist};
+pub use self::persister::Persister;
+
 /// Records set aside with a transaction's first: Commit or Abort, and End.
 const END_RECORDS: u64 = 2;
 
-/// The share of the log that only checkpoints use.
-const CHECKPOINT_SHARE: u64 = 16;
-
 /// The time after which a writer that waits for room asks for a checkpoint again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-
-/// The moment at which an object becomes durable (P2 4.3). It belongs to the log's form.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Persist {
-    /// When it is inserted: flush-on-insert.
-    OnInsert,
-    /// When a commit needs it, or when the persister comes by: flush-on-commit.
-    OnCommit,
-}
 
 /// The options with which an NV log is used.
 #[derive(Clone, Copy, Debug)]
 pub struct NvOptions {
     /// The moment at which objects become durable.
     pub persist: Persist,
-    /// Bytes of the largest record.
-    pub record_bytes: usize,
-    /// The number of threads that append without waiting for each other. Each has a segment lent.
+    /// The number of threads that append without waiting for each other, if there are segments for
+    /// so many: each has one lent.
     pub lanes: usize,
-    /// Entries after which a checkpoint is due (P2 6.1: 80 K).
+    /// Entries after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the ring.
     pub checkpoint_records: u64,
     /// The longest time that a writer waits for a checkpoint to make room.
     pub room_wait: Duration,
@@ -82,103 +78,26 @@ impl Default for NvOptions {
     fn default() -> Self {
         Self {
             persist: Persist::OnCommit,
-            record_bytes: 16 << 10,
-            lanes: 64,
+            lanes: 16,
             checkpoint_records: 80_000,
             room_wait: Duration::from_secs(10),
         }
     }
 }
 
-/// The places of a log in its memory, all at the begins of lines.
-#[derive(Clone, Debug)]
-pub struct NvPlaces {
-    /// The head: one line.
-    pub head: Off<u64>,
-    /// The ring: a power of two of entries, of 8 bytes each.
-    pub ring: Range,
-    /// The segments, of equal size.
-    pub segments: Vec<Range>,
+/// The work of a log since it was created or opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NvCounts {
+    /// Objects that were inserted.
+    pub objects: u64,
+    /// Objects that the persister has made durable; others are durable when they are inserted.
+    pub by_persister: u64,
+    /// Objects that commits, and whoever else needed them, have made durable.
+    pub by_commits: u64,
 }
 
-impl NvPlaces {
-    fn check(&self, options: &NvOptions) {
-        let aligned = |at: u64| at.is_multiple_of(pm::LINE_BYTES);
-        let entries = self.ring.len / 8;
-        assert!(aligned(self.head.get()) && aligned(self.ring.start), "places begin at lines");
-        assert!(
-            entries.is_power_of_two() && entries >= 64,
-            "the ring has a power of two of entries"
-        );
-        let bytes = self.segments.first().map_or(0, |segment| segment.len);
-        assert!(
-            self.segments
-                .iter()
-                .all(|one| one.len == bytes && aligned(one.start) && aligned(one.len)),
-            "segments are of one size"
-        );
-        assert!(
-            bytes >= 4 * options.record_bytes as u64 && self.segments.len() > options.lanes + 4,
-            "every lane has a segment of four records, and some are left"
-        );
-    }
-
-    /// A number for the form of a log, which never changes.
-    fn shape(&self, persist: Persist) -> u64 {
-        let bytes = self.segments[0].len;
-        let (segments, lines) = (self.segments.len() as u64, bytes / pm::LINE_BYTES);
-        (self.ring.len / 8) | (segments << 20) | (lines << 44) | ((persist as u64) << 63)
-    }
-}
-
-/// Room, in entries or in bytes, of which a part is promised.
-#[derive(Debug)]
-struct Room {
-    promised: AtomicU64,
-    all: u64,
-}
-
-impl Room {
-    /// The amount that can be promised, of which checkpoints alone get the last part.
-    fn limit(&self, checkpoint: bool) -> u64 {
-        if checkpoint { self.all } else { self.all - self.all / CHECKPOINT_SHARE }
-    }
-
-    fn free(&self) -> u64 {
-        self.limit(false).saturating_sub(self.promised.load(Ordering::Acquire))
-    }
-
-    fn take(&self, amount: u64, checkpoint: bool) -> bool {
-        let before = self.promised.fetch_add(amount, Ordering::AcqRel);
-        let fits = amount == 0 || before + amount <= self.limit(checkpoint);
-        if !fits {
-            self.promised.fetch_sub(amount, Ordering::AcqRel);
-        }
-        fits
-    }
-
-    fn give_back(&self, amount: u64) {
-        self.promised.fetch_sub(amount, Ordering::AcqRel);
-    }
-}
-
-/// The words of the head's line.
-mod head {
-    pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"PERDNVLG");
-    pub(super) const VERSION: u64 = 1;
-    pub(super) const WORDS: [&str; 8] =
-        ["magic", "version and stamp", "restart", "again", "start", "keep", "shape", "sum"];
-    pub(super) const RESTART: u64 = 16;
-    pub(super) const AGAIN: u64 = 24;
-    pub(super) const START: u64 = 32;
-    pub(super) const KEEP: u64 = 40;
-
-    /// The sum of the words that never change.
-    pub(super) fn sum(named: u64, shape: u64) -> u64 {
-        let words = [MAGIC, named, shape].map(u64::to_le_bytes);
-        u64::from(crc32c::crc32c(words.as_flattened()))
-    }
-}
+/// A truncation: where analysis begins, what no page needs, and the open transactions.
+type Unfreed = (Lsn, Lsn, Vec<OpenRecords>);
 
 /// An NV log in a memory.
 #[derive(Debug)]
@@ -186,7 +105,9 @@ pub struct NvLog<M: Memory, T: Threads> {
     memory: M,
     threads: Arc<T>,
     options: NvOptions,
-    head: Off<u64>,
+    /// The place of the head.
+    at: u64,
+    form: NvForm,
     ring: Ring<M>,
     segments: Segments,
     /// The objects that are not durable, with flush-on-commit.
@@ -196,6 +117,8 @@ pub struct NvLog<M: Memory, T: Threads> {
     next: AtomicU64,
     /// From here on objects of this restart alone count.
     again: u64,
+    /// The first LSN that was given since the log was created or opened.
+    first: u64,
     entries: Room,
     bytes: Room,
     /// The place where analysis begins, and the oldest record that is kept.
@@ -203,134 +126,124 @@ pub struct NvLog<M: Memory, T: Threads> {
     /// The LSN at the begin of the newest checkpoint, and at that of the last that was completed.
     at_begin: AtomicU64,
     at_checkpoint: AtomicU64,
+    /// Transactions that have ended, and how many had when the newest checkpoint began.
+    ended: AtomicU64,
+    ended_before: AtomicU64,
     room: Mutex<VecDeque<Arc<Waiter>>>,
     waiting: AtomicU64,
     checkpointer: Mutex<Option<Arc<Waiter>>>,
+    /// Records that the head has passed and that an open transaction may still need.
+    cold: Mutex<Option<Box<dyn Cold>>>,
+    /// What a checkpoint could not free, since there was no space for cold records.
+    unfreed: Mutex<Option<Unfreed>>,
+    /// Objects that the persister has made durable, and that others have, with flush-on-commit.
+    by_persister: AtomicU64,
+    by_commits: AtomicU64,
 }
 
-fn bad(at: Lsn) -> impl Fn(Bad) -> PagedError {
-    move |error| PagedError::DamagedLog { at, what: error.to_string() }
-}
-
-fn wrong(what: impl Into<String>) -> PagedError {
-    PagedError::WrongLog { name: "in persistent memory".into(), what: what.into() }
+fn unsound(at: Lsn) -> PagedError {
+    PagedError::DamagedLog { at, what: "there is no sound record".into() }
 }
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
-    /// Makes an empty log, durably. After a crash in it there may be anything: nobody knows of it.
+    /// Makes an empty log of [`NvForm::bytes`] from the begin of a line on, durably. After a crash in
+    /// it there may be anything: nobody knows of it.
     ///
     /// # Panics
-    /// If the places or the options do not fit together.
+    /// The parts of the form do not fit together.
     pub fn create(
         memory: M,
-        places: &NvPlaces,
+        at: u64,
+        form: NvForm,
         stamp: u32,
         options: NvOptions,
         threads: Arc<T>,
     ) -> Self {
-        places.check(&options);
-        // What an earlier log has left here must not pass for objects of this one.
-        for range in places.segments.iter().chain([&places.ring]) {
-            memory.copy(Off::new(range.start), &vec![0; range.len as usize]);
-            memory.flush(*range);
-        }
-        let named = head::VERSION | u64::from(stamp) << 32;
-        let (shape, first) = (places.shape(options.persist), 1);
-        let sum = head::sum(named, shape);
-        let words = [head::MAGIC, named, 1, first, first, first, shape, sum];
-        for (number, word) in words.into_iter().enumerate() {
-            memory.store(places.head.plus(number as u64 * 8), word);
-        }
-        memory.flush(Range::new(places.head.get(), pm::LINE_BYTES));
+        assert!(at.is_multiple_of(pm::LINE_BYTES), "a log begins with a line");
+        // An entry that another log has left here must not lead to an object.
+        let ring = form.ring(at);
+        memory.copy(Off::new(ring.start), &vec![0; ring.len as usize]);
+        memory.flush(ring);
+        let head = Head::create(&memory, at, form, options.persist, stamp);
         memory.fence();
-        Self::assemble(memory, places, options, threads, 1, first, (first, first))
+        Self::assemble(memory, at, &head, options, threads)
     }
 
-    /// Opens a log after the program has ended or died.
+    /// Opens the log at a place after the program has ended or died.
     ///
     /// # Errors
-    /// It is no log, or that of another database or form.
-    ///
-    /// # Panics
-    /// If the places or the options do not fit together.
+    /// It is no log, or that of another database or policy.
     pub fn open(
         memory: M,
-        places: &NvPlaces,
+        at: u64,
         stamp: u32,
         options: NvOptions,
         threads: Arc<T>,
     ) -> Result<Self> {
-        places.check(&options);
-        let mut words = [0; head::WORDS.len()];
-        for (number, word) in words.iter_mut().enumerate() {
-            let at = places.head.plus(number as u64 * 8);
-            *word = memory.load(at, Ordering::Acquire).map_err(bad(Lsn::NONE))?;
-        }
-        let [magic, named, restart, again, start, keep, shape, sum] = words;
-        if magic != head::MAGIC || sum != head::sum(named, shape) {
-            return Err(wrong("its head is damaged"));
-        } else if named & u64::from(u32::MAX) != head::VERSION {
-            return Err(wrong(format!("it has format version {}", named & u64::from(u32::MAX))));
-        } else if named >> 32 != u64::from(stamp) || shape != places.shape(options.persist) {
-            return Err(wrong("it belongs to another database, or has another form"));
-        }
-        let restart = restart as u32;
-        let mut log =
-            Self::assemble(memory, places, options, threads, restart, again, (start, keep));
+        let mut head = Head::read(&memory, at, options.persist, stamp)?;
+        let mut log = Self::assemble(memory, at, &head, options, threads);
         log.find_records();
         let next = log.next.load(Ordering::Acquire);
-        if next < again || next < start {
+        if next < head.again || next < head.start {
             let what = "there is no sound record, though the log was durable behind it".into();
             return Err(PagedError::DamagedLog { at: Lsn(next), what });
         }
         // What lies behind the end is of an older restart for ever.
-        let again = next;
-        log.memory.store(log.head.plus(head::AGAIN), again);
-        log.memory.store(log.head.plus(head::RESTART), u64::from(restart) + 1);
-        log.memory.flush_word(log.head.plus(head::RESTART));
-        log.memory.fence();
-        (log.restart, log.again) = (restart + 1, again);
+        head.begin(&log.memory, at, next);
+        (log.restart, log.again, log.first) = (head.restart, head.again, next);
         Ok(log)
     }
 
-    fn assemble(
-        memory: M,
-        places: &NvPlaces,
-        options: NvOptions,
-        threads: Arc<T>,
-        restart: u32,
-        again: u64,
-        (start, keep): (u64, u64),
-    ) -> Self {
-        let segments = Segments::new(&places.segments, options.lanes);
-        let sure = places.segments[0].len - options.record_bytes as u64;
-        let room = |all| Room { promised: AtomicU64::new(0), all };
+    fn assemble(memory: M, at: u64, head: &Head, options: NvOptions, threads: Arc<T>) -> Self {
+        let Head { restart, again, start, keep, form } = *head;
+        let lanes = (options.lanes as u64).clamp(1, form.most_lanes());
+        let next = keep.max(again);
         Self {
-            ring: Ring::new(memory.clone(), places.ring),
+            ring: Ring::new(memory.clone(), form.ring(at)),
             memory,
             threads,
-            head: places.head,
+            at,
+            form,
             restart,
-            next: AtomicU64::new(keep.max(again)),
+            next: AtomicU64::new(next),
             again,
-            entries: room(places.ring.len / 8),
+            first: next,
+            entries: Room::new(form.entries),
             // A lane's segment is nobody else's, so one for each lane does not count.
-            bytes: room((places.segments.len() - options.lanes) as u64 * sure),
-            segments,
+            bytes: Room::new((form.segments - lanes) * (form.segment_bytes - form.record_bytes)),
+            segments: Segments::new(&form.segments(at), lanes as usize),
             slots: (options.persist == Persist::OnCommit)
-                .then(|| Slots::new(places.ring.len / 8, keep.max(again) - 1)),
-            options,
+                .then(|| Slots::new(form.entries, next - 1)),
+            options: NvOptions {
+                checkpoint_records: options.checkpoint_records.min(form.entries / 8 * 5),
+                ..options
+            },
             kept: Mutex::new((Lsn(start), Lsn(keep))),
-            at_begin: AtomicU64::new(keep.max(again)),
-            at_checkpoint: AtomicU64::new(keep.max(again)),
+            at_begin: AtomicU64::new(next),
+            at_checkpoint: AtomicU64::new(next),
+            ended: AtomicU64::new(1),
+            ended_before: AtomicU64::new(0),
             room: Mutex::default(),
             waiting: AtomicU64::new(0),
             checkpointer: Mutex::new(None),
+            cold: Mutex::new(None),
+            unfreed: Mutex::new(None),
+            by_persister: AtomicU64::new(0),
+            by_commits: AtomicU64::new(0),
         }
     }
 
-    /// Follows the ring, and makes durable what it finds: a program that died may have left it in the
-    /// caches.
+    /// Returns what the log has done since it was created or opened.
+    pub fn counts(&self) -> NvCounts {
+        NvCounts {
+            objects: self.next.load(Ordering::Relaxed) - self.first,
+            by_persister: self.by_persister.load(Ordering::Relaxed),
+            by_commits: self.by_commits.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Follows the ring, and makes durable what it finds, which a program that died may have left in the
+    /// caches, and where it finds nothing.
     fn find_records(&mut self) {
         let keep = self.kept.get_mut().1.0;
         // With holes the end may be anywhere, without them it is at the first.
@@ -340,8 +253,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 if self.slots.is_some() {
                     break;
                 }
-                // What an older restart has left at the place that it leads to would count when `again`
-                // is past it.
+                // What an older restart, or another log, has left at the place that it leads to would
+                // count when `again` is past it.
                 self.ring.forget(Lsn(number));
                 continue;
             };
@@ -351,14 +264,14 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             next = next.max(number + 1);
         }
         self.memory.fence();
-        let bytes = self.segments.sort_out(self.options.record_bytes as u64);
+        let bytes = self.segments.sort_out(self.form.record_bytes);
         self.next = AtomicU64::new(next);
         if self.slots.is_some() {
             self.slots = Some(Slots::new(self.ring.len(), next - 1));
         }
         (self.at_begin, self.at_checkpoint) = (AtomicU64::new(next), AtomicU64::new(next));
-        self.entries.promised = AtomicU64::new(next - keep);
-        self.bytes.promised = AtomicU64::new(bytes);
+        self.entries.find_taken(next - keep);
+        self.bytes.find_taken(bytes);
     }
 
     /// The record with this LSN, if there is one.
@@ -419,6 +332,23 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         Ok(())
     }
 
+    /// Returns whether a checkpoint that begins now would free nothing: the log is full, and the open
+    /// transactions are those of the one before. It would use up what one needs that comes later.
+    fn is_in_vain(&self) -> Result<bool> {
+        let ended = self.ended.load(Ordering::Acquire);
+        let same = self.ended_before.swap(ended, Ordering::AcqRel) == ended;
+        let is_exhausted = || self.entries.is_exhausted() || self.bytes.is_exhausted();
+        if !same || !is_exhausted() {
+            return Ok(false);
+        }
+        // There may be space for cold records by now.
+        let unfreed = self.unfreed.lock().take();
+        if let Some((start, redo, open)) = unfreed {
+            self.truncate_behind(start, redo, &open)?;
+        }
+        Ok(is_exhausted())
+    }
+
     /// Gives back everything that a chain had set aside.
     fn give_back(&self, chain: &mut Chain) {
         self.entries.give_back(chain.aside_records + chain.ahead / object::ALIGN);
@@ -469,7 +399,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
 
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         let bytes = object::bytes(record.payload.len());
-        let most = self.options.record_bytes;
+        let most = self.form.record_bytes as usize;
         if bytes > most as u64 {
             return Err(PagedError::TooLarge { what: "a log record", bytes: bytes as usize, most });
         }
@@ -493,6 +423,9 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         // What was reserved ahead counts an entry for each line.
         let entries = ahead / object::ALIGN;
         let checkpoint = matches!(record.kind, Kind::CheckpointBegin | Kind::CheckpointEnd);
+        if record.kind == Kind::CheckpointBegin && self.is_in_vain()? {
+            return Err(PagedError::LogFull { bytes: needed, free: 0 });
+        }
         if !self.take(needed_records.saturating_sub(entries), needed - ahead, checkpoint) {
             return Err(PagedError::LogFull { bytes: needed, free: self.bytes.free() });
         }
@@ -508,6 +441,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
             chain.first = lsn;
         }
         if of_transaction && matches!(record.kind, Kind::Commit | Kind::End) {
+            self.ended.fetch_add(1, Ordering::AcqRel);
             self.give_back(chain);
         }
         if record.kind == Kind::CheckpointBegin {
@@ -547,9 +481,11 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     fn read(&self, at: Lsn) -> Result<Logged> {
         // Who is undone has its objects made durable first (P2 4.4).
         self.force(at)?;
-        let logged = self.at(at).and_then(|found| found.read.logged(&found.bytes[HEADER_BYTES..]));
-        let what = || "there is no sound record".into();
-        logged.ok_or_else(|| PagedError::DamagedLog { at, what: what() })
+        let found = match self.at(at) {
+            Some(found) => found.read.logged(&found.bytes[HEADER_BYTES..]),
+            None => self.cold.lock().as_ref().map_or(Ok(None), |cold| cold.read(at))?,
+        };
+        found.ok_or_else(|| unsound(at))
     }
 
     fn consumed(&self) -> u64 {
@@ -557,7 +493,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn largest(&self) -> usize {
-        self.options.record_bytes - HEADER_BYTES
+        self.form.record_bytes as usize - HEADER_BYTES
     }
 
     fn attend(&self, checkpointer: Arc<Waiter>) {
@@ -577,11 +513,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         self.force(start)?;
         let mut kept = self.kept.lock();
         let keep = keep.min(start).max(kept.1);
-        // One line: if the crash comes between the two, more is kept than is needed.
-        self.memory.store(self.head.plus(head::START), start.0);
-        self.memory.store(self.head.plus(head::KEEP), keep.0);
-        self.memory.flush_word(self.head.plus(head::KEEP));
-        self.memory.fence();
+        Head::move_to(&self.memory, self.at, start, keep);
         let before = std::mem::replace(&mut *kept, (start, keep)).1;
         self.ring.clear(before, keep);
         self.at_checkpoint.store(self.at_begin.load(Ordering::Acquire), Ordering::Release);
@@ -594,13 +526,28 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         Ok(())
     }
 
+    fn truncate_behind(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
+        self.force(start)?;
+        let oldest = open.iter().map(|open| open.first).min().unwrap_or(redo);
+        let all = oldest >= redo || self.put_by(redo, open)?;
+        *self.unfreed.lock() = (!all).then(|| (start, redo, open.to_vec()));
+        let keep = if all { redo } else { oldest };
+        self.truncate(start, keep)?;
+        if oldest >= self.kept.lock().1
+            && let Some(cold) = &mut *self.cold.lock()
+        {
+            cold.forget()?;
+        }
+        Ok(())
+    }
+
     fn adopt(&self, chain: &mut Chain) {
         // Analysis counts bytes of records: as objects they may take nearly twice as many, and each
         // has a line at least.
         let lines = 2 * chain.used.div_ceil(object::ALIGN) + END_RECORDS;
         (chain.aside, chain.aside_records) = (lines * object::ALIGN, lines);
-        self.entries.promised.fetch_add(chain.aside_records, Ordering::AcqRel);
-        self.bytes.promised.fetch_add(chain.aside, Ordering::AcqRel);
+        self.entries.find_taken(chain.aside_records);
+        self.bytes.find_taken(chain.aside);
     }
 
     fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()> {

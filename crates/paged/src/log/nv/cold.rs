@@ -1,0 +1,221 @@
+//! Cold log in a file (P2 5.1): records that nothing needs any more but an open transaction that may
+//! be undone. So a transaction that stays open does not hold the ring.
+//!
+//! 1. A checkpoint that could move the head further, but for open transactions, appends their older
+//!    records to the file and syncs it. Then the head moves.
+//! 2. Undo reads from the file what the ring does not have any more.
+//! 3. When no open transaction is as old as that, the file is cut off.
+//!
+//! ```text
+//! 0        8         12      16
+//! +--------+---------+-------+--------+--------+-- - - - -
+//! | magic  | version | stamp | record | record |           as in the log, filled up to eight bytes
+//! +--------+---------+-------+--------+--------+-- - - - -
+//! ```
+//! The first record that is not sound is the end: a crash came before the sync, and the ring has it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+
+use pm::{File, Files, Memory};
+
+use super::super::record::{self, ALIGN, HEADER_BYTES};
+use super::super::{LogManager, Logged, OpenRecords};
+use super::{NvLog, unsound};
+use crate::ids::Lsn;
+use crate::threads::Threads;
+use crate::{PagedError, Result};
+
+const MAGIC: [u8; 8] = *b"PERDNVCL";
+const VERSION: u32 = 1;
+const FILE_HEADER_BYTES: u64 = 16;
+
+/// The cold records of a log.
+pub(super) trait Cold: Send + Sync + Debug {
+    /// Returns whether a record is there.
+    fn has(&self, lsn: Lsn) -> bool;
+
+    /// Adds records, durably. Returns false, and has changed nothing, if there is no space for them.
+    fn add(&mut self, records: &[Vec<u8>]) -> Result<bool>;
+
+    /// Reads a record, if it is there.
+    fn read(&self, lsn: Lsn) -> Result<Option<Logged>>;
+
+    /// Forgets all records.
+    fn forget(&mut self) -> Result<()>;
+}
+
+/// Cold records in a file, which is created when there are some.
+#[derive(Debug)]
+pub(super) struct ColdFile<F: Files> {
+    files: F,
+    name: String,
+    stamp: u32,
+    file: Option<F::File>,
+    /// The place of each record.
+    places: BTreeMap<Lsn, u64>,
+    end: u64,
+}
+
+fn failed(source: io::Error) -> PagedError {
+    PagedError::Io { doing: "keeping cold records of the log", source }
+}
+
+impl<F: Files> ColdFile<F> {
+    /// Opens the file, if there is one.
+    pub(super) fn open(files: &F, name: String, stamp: u32) -> Result<Self> {
+        let file = match files.open(&name) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let places = BTreeMap::new();
+        let mut cold =
+            Self { files: files.clone(), name, stamp, file, places, end: FILE_HEADER_BYTES };
+        cold.find_records()?;
+        Ok(cold)
+    }
+
+    fn header(&self) -> [u8; FILE_HEADER_BYTES as usize] {
+        let mut header = [0; FILE_HEADER_BYTES as usize];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        header[12..].copy_from_slice(&self.stamp.to_le_bytes());
+        header
+    }
+
+    fn find_records(&mut self) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut header = [0; FILE_HEADER_BYTES as usize];
+        let read = file.read_at(0, &mut header).map_err(failed)?;
+        // Its creation was cut off.
+        if read < header.len() || header == [0; FILE_HEADER_BYTES as usize] {
+            return Ok(());
+        }
+        if header != self.header() {
+            let what = "it belongs to another database, or has another format".into();
+            return Err(PagedError::WrongLog { name: self.name.clone(), what });
+        }
+        while let Some((read, bytes)) = read_sound(file, self.end)? {
+            self.places.insert(read.placed.lsn, self.end);
+            self.end += bytes.len().next_multiple_of(ALIGN) as u64;
+        }
+        Ok(())
+    }
+
+    /// Creates the file if it is not there. Returns whether there is one, with its name durable.
+    fn has_file(&mut self) -> Result<bool> {
+        if self.file.is_none() {
+            let made = match self.files.create(&self.name) {
+                // An attempt before this one has created it, and could not say so durably.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.files.open(&self.name)
+                }
+                made => made,
+            };
+            let Ok(file) = made else { return Ok(false) };
+            self.files.sync_directory().map_err(failed)?;
+            self.file = Some(file);
+        }
+        Ok(true)
+    }
+}
+
+/// The record at a place, if it is sound.
+fn read_sound<R: File>(file: &R, at: u64) -> Result<Option<(record::Decoded, Vec<u8>)>> {
+    let mut header = [0; HEADER_BYTES];
+    if file.read_at(at, &mut header).map_err(failed)? < HEADER_BYTES {
+        return Ok(None);
+    }
+    let length = record::bytes_of(&header);
+    if length < HEADER_BYTES || at + length as u64 > file.len().map_err(failed)? {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; length];
+    if file.read_at(at, &mut bytes).map_err(failed)? < length {
+        return Ok(None);
+    }
+    Ok(record::decode(&bytes).map(|read| (read, bytes)))
+}
+
+impl<F: Files> Cold for ColdFile<F> {
+    fn has(&self, lsn: Lsn) -> bool {
+        self.places.contains_key(&lsn)
+    }
+
+    fn add(&mut self, records: &[Vec<u8>]) -> Result<bool> {
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        for one in records {
+            let read = record::decode(one).expect("a record that the log has read");
+            places.push((read.placed.lsn, self.end + bytes.len() as u64));
+            bytes.extend_from_slice(one);
+            bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
+        }
+        if !self.has_file()? {
+            return Ok(false);
+        }
+        let file = self.file.as_ref().expect("there is one");
+        let written = file
+            .reserve(self.end + bytes.len() as u64)
+            .and_then(|()| file.write_at(0, &self.header()))
+            .and_then(|()| file.write_at(self.end, &bytes));
+        if written.is_err() {
+            return Ok(false);
+        }
+        file.sync().map_err(failed)?;
+        self.places.extend(places);
+        self.end += bytes.len() as u64;
+        Ok(true)
+    }
+
+    fn read(&self, lsn: Lsn) -> Result<Option<Logged>> {
+        let (Some(file), Some(at)) = (&self.file, self.places.get(&lsn)) else {
+            return Ok(None);
+        };
+        let found = read_sound(file, *at)?;
+        Ok(found.and_then(|(read, bytes)| read.logged(&bytes[HEADER_BYTES..])))
+    }
+
+    fn forget(&mut self) -> Result<()> {
+        if let (Some(file), false) = (&self.file, self.places.is_empty()) {
+            file.set_len(FILE_HEADER_BYTES).map_err(failed)?;
+            self.places.clear();
+            self.end = FILE_HEADER_BYTES;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memory, T: Threads> NvLog<M, T> {
+    /// Lets records that only an open transaction may need move to a file, which is created when there
+    /// are some. Called before anything is read.
+    ///
+    /// # Errors
+    /// The file is another one's, or cannot be read.
+    pub fn keep_cold_in<F: Files>(&self, files: &F, name: String, stamp: u32) -> Result<()> {
+        *self.cold.lock() = Some(Box::new(ColdFile::open(files, name, stamp)?));
+        Ok(())
+    }
+
+    /// Puts the records of open transactions before `redo` by. Returns whether they are all there.
+    pub(super) fn put_by(&self, redo: Lsn, open: &[OpenRecords]) -> Result<bool> {
+        let old = open.iter().filter(|open| open.first < redo);
+        old.clone().try_for_each(|open| self.force(open.last))?;
+        let mut cold = self.cold.lock();
+        let Some(cold) = &mut *cold else { return Ok(false) };
+        let mut records = Vec::new();
+        for open in old {
+            let mut at = open.last;
+            // What is there already was put by with all that is older.
+            while at != Lsn::NONE && !cold.has(at) {
+                let found = self.at(at).ok_or_else(|| unsound(at))?;
+                if at < redo {
+                    records.push(found.bytes);
+                }
+                at = found.read.placed.prev;
+            }
+        }
+        if records.is_empty() { Ok(true) } else { cold.add(&records) }
+    }
+}

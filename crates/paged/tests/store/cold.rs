@@ -1,0 +1,169 @@
+//! A store over the NV log with a transaction that stays open while others use the ring many times: what
+//! it may need to be undone moves to a file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paged::Result;
+use paged::log::LogManager;
+use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
+use paged::store::Store;
+use paged::threads::Host;
+use pm::{DiskReplay, DiskTrace, Memory, Recording, RecordingFiles, Site};
+
+use super::support::{Model, TREES, TestSession, TestStore, check, options};
+
+const AT: u64 = 64;
+const LIMIT: u64 = 1 << 20;
+const FRAMES: usize = 16;
+const FORM: NvForm = NvForm { entries: 256, segments: 32, segment_bytes: 8192, record_bytes: 2048 };
+
+fn log_options(persist: Persist) -> NvOptions {
+    let room_wait = Duration::from_millis(20);
+    NvOptions { persist, lanes: 2, checkpoint_records: 100, room_wait }
+}
+
+fn over(log: NvLog<Recording, Host>, files: &RecordingFiles) -> Arc<dyn LogManager> {
+    log.keep_cold_in(files, "cold".into(), 7).unwrap();
+    Arc::new(log)
+}
+
+fn create(files: &RecordingFiles, persist: Persist) -> (Recording, Arc<TestStore>) {
+    let memory = Recording::new(LIMIT).unwrap();
+    memory.grow(AT + FORM.bytes()).unwrap();
+    let options_of = log_options(persist);
+    let log = NvLog::create(memory.clone(), AT, FORM, 7, options_of, Arc::default());
+    let log = over(log, files);
+    (memory, Store::create(files, "", 77, log, options(FRAMES), &TREES).unwrap())
+}
+
+fn open(memory: &Recording, files: &RecordingFiles, persist: Persist) -> Result<Arc<TestStore>> {
+    let log = NvLog::open(memory.clone(), AT, 7, log_options(persist), Arc::default())?;
+    Ok(Store::open(files, "", over(log, files), options(FRAMES))?.0)
+}
+
+/// Keys of the transaction that stays open, and of the others.
+const OLD: u8 = 1;
+const BUSY: u8 = 2;
+
+fn insert(session: &mut TestSession, model: &mut Model, key: u8, row: &[u8]) {
+    session.insert(TREES[0], &[key], row).unwrap();
+    model.insert(vec![key], row.to_vec());
+}
+
+fn commit(store: &TestStore, session: &mut TestSession) {
+    let at = session.commit().unwrap();
+    store.wait(at).unwrap();
+}
+
+/// A store with a row for each, and the open transaction, which has changed its own three times.
+fn with_old(store: &Arc<TestStore>) -> (TestSession, [Model; 2]) {
+    let mut models = [Model::new(), Model::new()];
+    let mut session = store.session();
+    session.begin(1, None);
+    for key in [OLD, BUSY] {
+        insert(&mut session, &mut models[0], key, &[0; 20]);
+    }
+    commit(store, &mut session);
+    session.begin(2, None);
+    for round in 1..4 {
+        session.update(TREES[0], &[OLD], &[round; 30]).unwrap();
+    }
+    (session, models)
+}
+
+/// So many other transactions.
+fn busy(store: &Arc<TestStore>, models: &mut [Model; 2], transactions: u64) -> Result<()> {
+    let mut session = store.session();
+    let first = store.log().end().0;
+    for number in first..first + transactions {
+        session.begin(3 + number, None);
+        let row = vec![number as u8; 20 + number as usize % 7];
+        session.update(TREES[0], &[BUSY], &row)?;
+        commit(store, &mut session);
+        models[0].insert(vec![BUSY], row);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_transaction_that_stays_open_does_not_hold_the_ring() {
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        for commits in [false, true] {
+            let files = RecordingFiles::new();
+            let (memory, store) = create(&files, persist);
+            let (mut old, mut models) = with_old(&store);
+            busy(&store, &mut models, 1000).unwrap();
+            assert!(store.log().end().0 > 7 * FORM.entries, "many rounds");
+            let cold = files.image()["cold"].len();
+            assert!(cold > 16 + 3 * 64, "its records, in {cold} bytes");
+            // It goes on: old records and new ones are undone together.
+            old.update(TREES[0], &[OLD], &[9; 31]).unwrap();
+            if commits {
+                commit(&store, &mut old);
+                models[0].insert(vec![OLD], vec![9; 31]);
+            } else {
+                old.abort().unwrap();
+            }
+            check(&store, &models).unwrap();
+            store.checkpoint().unwrap();
+            assert_eq!(files.image()["cold"].len(), 16, "nobody needs them any more");
+            drop((old, store));
+            check(&open(&memory, &files, persist).unwrap(), &models).unwrap();
+        }
+    }
+}
+
+/// The bytes of files by their names.
+type Image = BTreeMap<String, Vec<u8>>;
+
+/// The files after a power cut behind the last event of a trace, in several states.
+fn states_at_the_end(trace: &DiskTrace, visit: &mut dyn FnMut(&Image)) {
+    let mut replay = DiskReplay::new(trace);
+    while let Some(point) = replay.next_point() {
+        if point.last_note.is_some() {
+            point.for_each_state(6, 1, &mut *visit);
+        }
+    }
+}
+
+/// The power fails between two transactions; of the files only what was synced has to be there.
+#[test]
+fn after_a_power_cut_it_is_undone_from_the_file() {
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let files = RecordingFiles::new();
+        let (memory, store) = create(&files, persist);
+        let (old, mut models) = with_old(&store);
+        let (mut states, mut from_file, mut noticed) = (0, 0, 0);
+        for _ in 0..300 {
+            files.start();
+            busy(&store, &mut models, 1).unwrap();
+            files.note(1);
+            let trace = files.stop();
+            let contents = memory.contents();
+            let recovered = |image: &Image| -> std::result::Result<(), String> {
+                let memory = Recording::from_image(&contents, LIMIT).unwrap();
+                let files = RecordingFiles::from_image(image.clone());
+                let store = open(&memory, &files, persist).map_err(|error| error.to_string())?;
+                check(&store, &models)
+            };
+            states_at_the_end(&trace, &mut |image| {
+                assert_eq!(recovered(image), Ok(()));
+                from_file += u32::from(image.contains_key("cold"));
+                states += 1;
+            });
+            let of_cold = |site: &Site| site.file().ends_with("nv/cold.rs");
+            for site in trace.sync_sites().into_iter().filter(of_cold) {
+                states_at_the_end(&trace.without_syncs_of(site), &mut |image| {
+                    noticed += u32::from(recovered(image).is_err());
+                });
+            }
+        }
+        println!(
+            "{persist:?}: {states} states, {from_file} with the file, {noticed} without a sync"
+        );
+        assert!(states >= 300 && from_file > 150 && noticed > 0);
+        drop((old, store));
+    }
+}
