@@ -157,7 +157,8 @@ mod tests {
         let memory = Recording::new(1 << 16).unwrap();
         memory.grow(4096).unwrap();
         let files = memory.files([("a".into(), vec![0; 512])].into());
-        (memory.start(), files.start());
+        memory.start();
+        files.start();
         let file = files.open("a").unwrap();
         let write = |byte| file.write_at(0, &[byte]).unwrap();
         act(&memory, &write, &|| file.sync().unwrap());

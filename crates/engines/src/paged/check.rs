@@ -18,12 +18,18 @@ pub(super) type InTransaction<'a, F> = &'a dyn Fn(
     &mut dyn FnMut(&mut Session<F>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError>;
 
+/// A key and its row.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// Whoever looks at keys and rows, with the session that reads them.
+type Visit<'a, F> = &'a mut dyn FnMut(&mut Session<F>, &[u8], &[u8]) -> Result<(), EngineError>;
+
 /// The next keys and rows behind `last` of a tree.
 fn next_rows<F: Files>(
     session: &mut Session<F>,
     tree: TreeNo,
     last: Option<&[u8]>,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, EngineError> {
+) -> Result<Vec<Pair>, EngineError> {
     let low = last.map_or(RowBound::Unbounded, RowBound::Excluded);
     let (range, mut rows) = (RowRange { low, high: RowBound::Unbounded }, Vec::new());
     session.scan(tree, &range, Direction::Forward, &mut |key, stored| {
@@ -38,7 +44,7 @@ fn next_rows<F: Files>(
 fn visit_rows<F: Files>(
     tree: TreeNo,
     read: InTransaction<'_, F>,
-    visit: &mut dyn FnMut(&mut Session<F>, &[u8], &[u8]) -> Result<(), EngineError>,
+    visit: Visit<'_, F>,
 ) -> Result<u64, EngineError> {
     let (mut last, mut count): (Option<Vec<u8>>, _) = (None, 0);
     loop {

@@ -149,15 +149,15 @@ impl Story {
         order.map_err(|violation| format!("is wrong after a crash: {violation}"))?;
         checks(&open)?;
         if deep {
-            self.go_on(media, open, &found, spot.position as u64)?;
+            self.go_on(&media, open, &found, spot.position as u64)?;
         }
         Ok(found)
     }
 
     /// A second recovery, more transactions, and a third and a fourth recovery.
-    fn go_on(&self, media: Media, open: Open, found: &Contents, seed: u64) -> Result<(), String> {
+    fn go_on(&self, media: &Media, open: Open, found: &Contents, seed: u64) -> Result<(), String> {
         drop(open);
-        let (media, open) = self.reopened(&media, found)?;
+        let (media, open) = self.reopened(media, found)?;
         let recorder = Recorder::new(found.clone());
         let ages = AtomicU64::new(1);
         let mut random = SmallRng::seed_from_u64(seed);

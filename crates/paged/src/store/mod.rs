@@ -7,8 +7,8 @@
 //! - A lock is waited for with nothing latched. Under a latch it is only tried.
 //! - Space that a row gives up is given away when nobody has or wants the row's lock: see
 //!   [`crate::tree::Tree::settle`].
-//! - What is done beside transactions, such as checkpoints, is done by a thread ([`background`]), or by
-//!   transactions, a part each between two operations. Both do what [`upkeep`] says.
+//! - What is done beside transactions, such as checkpoints, is done by a thread (`background`), or by
+//!   transactions, a part each between two operations. Both do what `upkeep` says.
 //! - A writer waits for a checkpoint only where the log is full.
 //!
 //! Locks, against phantoms: who reads a key that is not there locks it all the same, so nobody

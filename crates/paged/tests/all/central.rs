@@ -456,3 +456,16 @@ fn a_checkpoint_is_due_by_what_was_logged() {
     log.truncate(start, start).unwrap();
     assert_eq!((log.consumed(), log.is_due(), log.start()), (64 + 264, false, start));
 }
+
+/// What is asked for at opening may be of other sizes than the log was made with.
+#[test]
+fn a_log_that_was_made_small_opens_with_the_options_of_a_large_one() {
+    let files = RecordingFiles::new();
+    drop(create(&files));
+    let log = Central::open(&files, "log-", CentralOptions::default(), Arc::new(Host::default()));
+    let log = log.expect("opened");
+    assert!(log.largest() <= 1024, "{}", log.largest());
+    let mut chain = Chain::default();
+    log.append(&mut chain, &change(&[1; 800])).unwrap();
+    log.force(log.end()).unwrap();
+}

@@ -151,7 +151,9 @@ impl<F: Files, T: Threads> Central<F, T> {
         let head_name = format!("{prefix}head");
         let (head_file, shape, mut head) = read_head(files, &head_name)?;
         let (partitions, partition_bytes) = (shape.partitions, shape.partition_bytes);
-        let options = CentralOptions { partitions, partition_bytes, ..options };
+        // A partition has room for four records of the largest size, whatever is asked for now.
+        let record_bytes = options.record_bytes.min(partition_bytes as usize / 4 / 8 * 8);
+        let options = CentralOptions { partitions, partition_bytes, record_bytes, ..options };
         options.check();
         let mut opened = Vec::new();
         let mut headers = Vec::new();
