@@ -51,7 +51,7 @@ fn the_info_of_an_engine_with_a_buffer_pool_has_its_pages_and_its_log() {
     let more = ["--engine", "nv-disk", "--domain", "process", "--partitions", "2"];
     assert_eq!(create(&pool, &schema, &more).code, Some(0));
     let info = run(&["pool", "info", text(&pool)]);
-    for said in ["of 8 KiB", "32,768 frames", "in 8 partitions; recovery begins at 1:"] {
+    for said in ["of 8.0 KiB", "32,768 frames", "in 8 partitions; recovery begins at 1:"] {
         assert_eq!(info.out.matches(said).count(), 2, "no `{said}` in:\n{}", info.out);
     }
     let json = run(&["pool", "info", text(&pool), "--json", "-"]);
