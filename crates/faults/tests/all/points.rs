@@ -4,7 +4,7 @@ use faults::explorer::{Again, Effort};
 use faults::medium::Part;
 
 /// An effort at one crash point in three, with as many crashes again; or at all with
-/// `PERDURA_POINTS=all`, as CI has it.
+/// `PERDURA_POINTS=all`.
 pub(crate) fn at_points(effort: Effort) -> Effort {
     const ONE_IN: u64 = 3;
     match std::env::var("PERDURA_POINTS") {
