@@ -27,7 +27,7 @@ pub struct Racing {
 pub struct Raced {
     /// The transactions with what they saw, and behind them all that is there.
     pub history: History,
-    /// What is there.
+    /// The contents.
     pub contents: Vec<(Key, Cell)>,
     /// The number of times that [`Database::write`] or [`Database::read`] ran its work again.
     pub reruns: u64,
@@ -35,7 +35,7 @@ pub struct Raced {
     pub conflicts: u64,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'a> {
     db: &'a Database,
     sharer: &'a Sharer,

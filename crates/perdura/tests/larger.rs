@@ -37,7 +37,7 @@ const LOG_BUFFER: u64 = 1 << 20;
 /// The process without buffers: its program, stacks, the database's description, tables of locks.
 const FIXED: u64 = 16 << 20;
 
-/// What is to be done.
+/// The work that is to be done.
 #[derive(Clone)]
 struct Order {
     rows: u64,

@@ -21,7 +21,7 @@ pub struct BothImage {
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
-/// What was recorded of a memory and of the files beside it.
+/// The record of a memory and of the files beside it.
 #[derive(Clone, Default, Debug)]
 pub struct BothTrace {
     /// The memory.

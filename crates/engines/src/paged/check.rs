@@ -13,7 +13,7 @@ use crate::shadow::dangling;
 /// Rows that are looked at in one transaction.
 const ROWS: usize = 256;
 
-/// Whoever does some reads in a transaction.
+/// A function that does some reads in a transaction.
 pub(super) type InTransaction<'a, F> = &'a dyn Fn(
     &mut dyn FnMut(&mut Session<F>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError>;
@@ -21,7 +21,7 @@ pub(super) type InTransaction<'a, F> = &'a dyn Fn(
 /// A key and its row.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Whoever looks at keys and rows, with the session that reads them.
+/// A visitor of keys and rows, with the session that reads them.
 type Visit<'a, F> = &'a mut dyn FnMut(&mut Session<F>, &[u8], &[u8]) -> Result<(), EngineError>;
 
 /// The next keys and rows behind `last` of a tree.

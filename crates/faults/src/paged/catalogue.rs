@@ -116,7 +116,7 @@ pub static FAULTS: &[Fault] = &[
     log("oldest-undone-first", ALL, Lie::OldestUndoneFirst),
 ];
 
-/// What has noticed a fault.
+/// The observation that has noticed a fault.
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// The seed of the story.

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_micros(150);
 
 type Own = Session<RecordingFiles, Baton>;
 
-/// What a store has: all rows of all trees, as the oracle names them.
+/// The contents of a store: all rows of all trees, as the oracle names them.
 pub type Contents = Vec<(Key, Cell)>;
 
 /// A recorded run.
@@ -40,7 +40,7 @@ pub struct Story {
     pub stage: Stage,
     /// The transactions with what they saw.
     pub history: History,
-    /// What was done to the media, with the history's time at each acknowledgement.
+    /// The events of the media, with the history's time at each acknowledgement.
     pub trace: BothTrace,
     /// Counts of what happened.
     pub told: Told,
@@ -516,7 +516,7 @@ pub fn contents(stage: &Stage, open: &Open) -> Result<Contents, String> {
 /// Checks that all pages agree, and that none is lost.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn checks(open: &Open) -> Result<(), String> {
     let checked = open.store.pool().check().map_err(|error| format!("is damaged: {error}"))?;
     if checked.lost > 0 { Err(format!("has lost {} pages", checked.lost)) } else { Ok(()) }

@@ -151,7 +151,7 @@ impl<'t, E: Environment> Changes for At<'_, &mut Tx<'t, E>> {
 pub struct Sharer {
     /// The table of [`schema`].
     pub table: Table,
-    /// What they do.
+    /// The work that they do.
     pub work: Work,
 }
 

@@ -266,7 +266,7 @@ impl<T: Latched> Changes for At<'_, T> {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'a> {
     story: &'a Story,
     baton: Arc<Baton>,

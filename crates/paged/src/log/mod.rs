@@ -110,7 +110,7 @@ impl Chain {
     }
 }
 
-/// Whoever is shown records.
+/// A visitor of records.
 pub type Visit<'v> = &'v mut dyn FnMut(Logged) -> Result<()>;
 
 /// The first and the newest record of an open transaction.

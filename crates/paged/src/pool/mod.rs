@@ -98,7 +98,7 @@ pub trait Settled: Send + Sync + std::fmt::Debug {
     fn ghost_goes(&self, tree: TreeNo, key: &[u8]);
 }
 
-/// Whoever writes pages before their frames are needed.
+/// A cleaner, which writes pages before their frames are needed.
 pub trait Cleaner: Send + Sync + std::fmt::Debug {
     /// Says that pages make way for others. It must not wait.
     fn wake(&self);

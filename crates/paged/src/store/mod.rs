@@ -74,7 +74,7 @@ pub struct StoreOptions {
     /// A thread takes checkpoints, writes pages before their frames are needed and finishes restarts.
     /// Without it transactions do a part each.
     pub background: bool,
-    /// What has to be done before it is open.
+    /// The work that has to be done before it is open.
     pub restart: Restart,
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn rows(
     Ok(rows)
 }
 
-/// What both trees hold.
+/// The contents of both trees.
 pub(crate) fn contents(store: &Arc<TestStore>) -> Result<[Model; 2]> {
     let of = |tree| Ok(rows(store, tree, Direction::Forward)?.into_iter().collect());
     Ok([of(TREES[0])?, of(TREES[1])?])

@@ -134,7 +134,7 @@ pub struct NvLog<M: Memory, T: Threads> {
     checkpointer: Mutex<Option<Arc<Waiter>>>,
     /// Records that the head has passed and that an open transaction may still need.
     cold: Mutex<Option<Box<dyn Cold>>>,
-    /// What a checkpoint could not free, since there was no space for cold records.
+    /// The place that a checkpoint could not free, since there was no space for cold records.
     unfreed: Mutex<Option<Unfreed>>,
     /// Objects that the persister has made durable, and that others have, with flush-on-commit.
     by_persister: AtomicU64,
