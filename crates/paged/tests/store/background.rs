@@ -215,9 +215,11 @@ fn an_error_of_the_thread_stops_the_store_with_its_cause() {
         session.update(TREES[0], &(number % 20).to_be_bytes(), &row)?;
         session.commit()
     };
+    let mut number = 0;
     while store.log().end().0 % (1 << 32) < 600 << 10 {
-        let at = update(&mut session, store.log().end().0).expect("updated");
+        let at = update(&mut session, number).expect("updated");
         store.wait(at).expect("durable");
+        number += 1;
     }
     store.checkpoint().expect("a checkpoint");
     // From now on only the thread calls the medium: rows stay in their pages, and nobody waits for a
