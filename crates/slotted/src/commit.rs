@@ -1,0 +1,102 @@
+//! The commit of a transaction: what it changes is gathered, and the scheme makes it count.
+
+use pm::{LineSet, Memory};
+
+use crate::Result;
+use crate::header::{Kind, free_word};
+use crate::layout::{FREE_AT, HIGH_AT, LINE, ROOTS_AT, SEGMENT_AT, WORD};
+use crate::scheme::{Change, Scheme};
+use crate::store::{Master, Store};
+
+impl<M: Memory, S: Scheme<M>> Store<M, S> {
+    /// Makes what was put and deleted since the last commit count, durably. Where it fails, everything is
+    /// as before: the transaction can be aborted.
+    ///
+    /// # Errors
+    /// An operation has failed halfway, or the memory is full.
+    pub fn commit(&mut self) -> Result<()> {
+        self.usable()?;
+        self.memory.healthy()?;
+        let (change, master) = self.change();
+        if change.is_empty() {
+            self.abort();
+            return Ok(());
+        }
+        if S::commits_in_place(&change) {
+            self.scheme.commit_in_place(change);
+        } else {
+            let frames = change.frames();
+            self.grow_log(&frames)?;
+            self.scheme.commit_logged(&frames, change.lines);
+        }
+        self.master = master;
+        self.abort();
+        self.memory.healthy()?;
+        Ok(())
+    }
+
+    /// What the transaction changes, and the master behind it. Writes the headers of fresh pages, but for
+    /// their first words.
+    fn change(&mut self) -> (Change, Master) {
+        let mut change = Change::default();
+        let mut master = self.work.master.clone();
+        let drafts = std::mem::take(&mut self.work.drafts);
+        for (page, draft) in &drafts {
+            let (at, bytes) = draft.header();
+            if draft.fresh {
+                change.words.push((*page, word(&bytes)));
+                self.write(*page, WORD, &bytes[WORD..]);
+                if draft.kind == Kind::Twin {
+                    // No line of an earlier page counts.
+                    self.write(*page, LINE, &[0; WORD]);
+                }
+                for (at, child) in draft.children() {
+                    self.write(*page, usize::from(*at), &child.to_le_bytes());
+                }
+                continue;
+            }
+            if draft.changes_slots() {
+                change.headers.push((*page, at, bytes));
+            }
+            change
+                .words
+                .extend(draft.children().iter().map(|(at, child)| (page + u64::from(*at), *child)));
+        }
+        self.work.drafts = drafts;
+        change.words.extend(self.work.overflow.iter().map(|(page, word)| (*page, *word)));
+        for page in self.work.freed.iter().chain(&self.work.spare) {
+            change.words.push((*page, free_word(master.free)));
+            master.free = *page;
+        }
+        let (old, at) = (&self.master, self.at);
+        let mut word = |place: u64, new: u64, old: u64| {
+            if new != old {
+                change.words.push((at + place, new));
+            }
+        };
+        word(FREE_AT, master.free, old.free);
+        word(HIGH_AT, master.high, old.high);
+        word(SEGMENT_AT, master.segment, old.segment);
+        for (tree, (new, old)) in (0..).zip(master.roots.iter().zip(&old.roots)) {
+            word(ROOTS_AT + tree * 8, *new, *old);
+        }
+        change.lines = each_once(&self.work.lines);
+        (change, master)
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// The lines of a set, each once: one remembers only the last few.
+fn each_once(lines: &LineSet) -> LineSet {
+    let mut lines = lines.lines().to_vec();
+    lines.sort_unstable();
+    lines.dedup();
+    let mut once = LineSet::new();
+    for line in lines {
+        once.add(line.range());
+    }
+    once
+}

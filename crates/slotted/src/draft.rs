@@ -1,0 +1,214 @@
+//! The header that a page will have when the transaction commits, in ordinary memory (P3 4.1: "in the
+//! CPU cache").
+
+use crate::header::{Header, Kind};
+use crate::layout::{LINE, SLOT, TWIN_SLOTS, WORD};
+use crate::space;
+
+/// A header being edited.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The kind of the page.
+    pub kind: Kind,
+    /// The record offsets in the order of keys.
+    pub slots: Vec<u16>,
+    /// True if the page was allocated in this transaction: nothing committed leads to it.
+    pub fresh: bool,
+    /// The committed record offsets.
+    committed: Vec<u16>,
+    /// The number of the committed header, and where it stands in the page.
+    seq: u8,
+    stands_at: usize,
+    /// Bytes that are neither header nor records of the draft.
+    free: usize,
+    page_bytes: usize,
+    /// New children of committed records, by record offset.
+    children: Vec<(u16, u64)>,
+}
+
+impl Draft {
+    /// A draft of a committed page.
+    pub fn of(header: Header, stands_at: usize, committed: Vec<u16>, page_bytes: usize) -> Self {
+        Self {
+            kind: header.kind,
+            slots: committed.clone(),
+            fresh: false,
+            committed,
+            seq: header.seq,
+            stands_at,
+            free: usize::from(header.free),
+            page_bytes,
+            children: Vec::new(),
+        }
+    }
+
+    /// A draft of a page that was just allocated.
+    pub fn fresh(kind: Kind, page_bytes: usize) -> Self {
+        Self {
+            kind,
+            slots: Vec::new(),
+            fresh: true,
+            committed: Vec::new(),
+            seq: 0,
+            stands_at: LINE,
+            free: page_bytes - kind.header_bytes(0),
+            page_bytes,
+            children: Vec::new(),
+        }
+    }
+
+    /// Bytes that are neither header nor records.
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// Bytes of records.
+    pub fn record_bytes(&self) -> usize {
+        self.page_bytes - self.kind.header_bytes(self.slots.len()) - self.free
+    }
+
+    /// The start of the content area, whether the transaction commits or not.
+    fn high(&self) -> usize {
+        self.slots.iter().chain(&self.committed).copied().min().map_or(self.page_bytes, usize::from)
+    }
+
+    /// The end of the header with `more` offsets, whether the transaction commits or not.
+    fn low(&self, more: usize) -> usize {
+        self.kind.header_bytes(self.committed.len().max(self.slots.len() + more))
+    }
+
+    /// Returns whether the header has room for one more offset.
+    pub fn has_slot(&self) -> bool {
+        self.slots.len() < self.kind.most_slots(self.page_bytes)
+    }
+
+    /// Bytes in the gap between header and content, with `more` offsets in the header.
+    pub fn gap_bytes(&self, more: usize) -> usize {
+        self.high().saturating_sub(self.low(more))
+    }
+
+    /// Returns where `len` bytes fit into the gap, with `more` offsets in the header. In a page of
+    /// which the offsets, not the bytes, are the limit, the record straddles no line if it fits one.
+    pub fn in_gap(&self, len: usize, more: usize) -> Option<usize> {
+        let (low, high) = (self.low(more), self.high());
+        let at = space::gap(low, high, len, self.kind.align())?;
+        if self.kind != Kind::Twin {
+            return Some(at);
+        }
+        let within = space::within_line(at, len, LINE);
+        let left = TWIN_SLOTS.saturating_sub(self.slots.len() + 1);
+        Some(if within >= low + left * len { within } else { at })
+    }
+
+    /// The same, whatever line it straddles.
+    pub fn in_gap_plainly(&self, len: usize, more: usize) -> Option<usize> {
+        space::gap(self.low(more), self.high(), len, self.kind.align())
+    }
+
+    /// Returns whether a hole may be there: whether the free bytes are more than those of the gap.
+    pub fn may_have_hole(&self, len: usize, more: usize) -> bool {
+        // A header that grows into the lowest record would make it wrong.
+        self.low(more) <= self.high() && self.free >= len + SLOT * more
+    }
+
+    /// Every offset that is taken, whether the transaction commits or not, once.
+    pub fn taken(&self) -> Vec<u16> {
+        let mut taken: Vec<u16> = self.slots.iter().chain(&self.committed).copied().collect();
+        taken.sort_unstable();
+        taken.dedup();
+        taken
+    }
+
+    fn slot_bytes(&self) -> usize {
+        if self.kind == Kind::Twin { 0 } else { SLOT }
+    }
+
+    /// Adds the offset of a record of `len` bytes.
+    pub fn add(&mut self, index: usize, at: u16, len: usize) {
+        self.slots.insert(index, at);
+        self.free -= len + self.slot_bytes();
+    }
+
+    /// Drops the offset of a record of `len` bytes.
+    pub fn drop_slot(&mut self, index: usize, len: usize) {
+        let at = self.slots.remove(index);
+        self.forget_child(at);
+        self.free += len + self.slot_bytes();
+    }
+
+    /// Puts the offset of a record of `len` bytes in the place of that of one of `old_len` bytes.
+    pub fn swap(&mut self, index: usize, at: u16, len: usize, old_len: usize) {
+        let old = std::mem::replace(&mut self.slots[index], at);
+        self.forget_child(old);
+        self.free = self.free + old_len - len;
+    }
+
+    /// Gives the committed record at `at` another child.
+    pub fn set_child(&mut self, at: u16, child: u64) {
+        self.forget_child(at);
+        self.children.push((at, child));
+    }
+
+    fn forget_child(&mut self, at: u16) {
+        self.children.retain(|(other, _)| *other != at);
+    }
+
+    /// The new child of the record at `at`, if it has one.
+    pub fn child(&self, at: u16) -> Option<u64> {
+        self.children.iter().find(|(other, _)| *other == at).map(|(_, child)| *child)
+    }
+
+    /// The new children, by record offset.
+    pub fn children(&self) -> &[(u16, u64)] {
+        &self.children
+    }
+
+    /// Returns whether the offsets are not those of the committed header.
+    pub fn changes_slots(&self) -> bool {
+        self.fresh || self.slots != self.committed
+    }
+
+    /// The header's bytes when it is committed, and where they go: over the line that does not count,
+    /// where there are two.
+    pub fn header(&self) -> (usize, Vec<u8>) {
+        let twin = self.kind == Kind::Twin;
+        let content = self.slots.iter().copied().min().map_or(self.page_bytes, usize::from);
+        let header = Header {
+            kind: self.kind,
+            seq: if twin { self.seq.wrapping_add(1) } else { 0 },
+            content: content as u16,
+            free: self.free as u16,
+            count: self.slots.len() as u16,
+        };
+        let mut bytes = header.encode().to_le_bytes().to_vec();
+        bytes.extend(self.slots.iter().flat_map(|slot| slot.to_le_bytes()));
+        bytes.resize(bytes.len().next_multiple_of(WORD), 0);
+        (if twin { LINE - self.stands_at } else { 0 }, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_of_a_dropped_record_is_taken_until_the_commit() {
+        let header = Header { kind: Kind::Leaf, seq: 0, content: 412, free: 400, count: 1 };
+        let mut draft = Draft::of(header, 0, vec![412], 512);
+        draft.drop_slot(0, 100);
+        assert_eq!((draft.free(), draft.in_gap(100, 1)), (502, Some(312)));
+        assert_eq!(draft.taken(), [412]);
+        draft.add(0, 312, 100);
+        assert_eq!(draft.taken(), [312, 412]);
+        assert_eq!(draft.header().1[8..10], 312u16.to_le_bytes());
+    }
+
+    #[test]
+    fn a_header_goes_over_the_line_that_does_not_count() {
+        let header = Header { kind: Kind::Twin, seq: 255, content: 512, free: 384, count: 0 };
+        assert_eq!(Draft::of(header, 0, vec![], 512).header().0, 64);
+        let (at, bytes) = Draft::of(header, 64, vec![], 512).header();
+        assert_eq!((at, bytes[1]), (0, 0));
+        assert_eq!(Draft::fresh(Kind::Twin, 512).header().0, 0);
+    }
+}

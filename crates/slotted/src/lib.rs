@@ -1,0 +1,59 @@
+//! Slotted pages in persistent memory that are themselves the buffer cache (P3): B+trees with keys
+//! and values of any length, and the way in which a transaction commits as a policy.
+//!
+//! Invariants, after every crash:
+//! - No byte of a record changes while a committed header leads to it.
+//! - A page is what its committed header says. Record offsets are disjoint, and lie behind the
+//!   header.
+//! - Every page below the high-water mark is reachable from a root, or is on the free stack.
+//! - Where the log is empty, the pages are consistent; where it has a valid mark, they are once its
+//!   frames have been applied.
+//!
+//! A transaction writes records into space that nothing committed uses, and gathers the headers
+//! that its pages will have in [`draft`]s, in ordinary memory. Its commit makes all of them count at
+//! once; [`scheme`] has the ways. What is never committed leaves nothing behind that matters.
+//!
+//! | question | module |
+//! |---|---|
+//! | how a page, the log and the master lie in memory | [`layout`], `docs/format/slotted-pages.md` |
+//! | header, record, page | [`header`], [`record`], [`page`] |
+//! | where a record goes | [`space`] |
+//! | the header that a page will have | [`draft`] |
+//! | which pages are in use | [`pages`] |
+//! | how a key is found, comes and goes | [`tree`], [`split`], [`merge`], [`defrag`] |
+//! | where long values lie | [`overflow`] |
+//! | how a transaction commits | [`scheme`], [`log`] |
+//! | how all of it is one | [`store`] |
+//! | whether all pages agree | [`check`] |
+//!
+//! It knows no engine and no schema: keys and values are bytes, keys ordered as their bytes are.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+mod commit;
+pub mod defrag;
+pub mod draft;
+mod error;
+pub mod header;
+pub mod layout;
+pub mod log;
+pub mod merge;
+pub mod overflow;
+pub mod page;
+pub mod pages;
+pub mod record;
+pub mod scheme;
+pub mod space;
+pub mod split;
+pub mod store;
+pub mod tree;
+
+pub use check::Census;
+pub use error::SlottedError;
+pub use layout::Options;
+pub use scheme::{Fash, Fast, Scheme};
+pub use store::Store;
+
+/// The result of an operation of this crate.
+pub type Result<T> = std::result::Result<T, SlottedError>;

@@ -1,0 +1,261 @@
+//! The slot-header log (P3 3.3): frames with the bytes that pages will have, and one word, the mark,
+//! that commits them.
+//!
+//! 1. Copy the frames; flush them and the records they speak of; **fence**.
+//! 2. Store the mark: the frames' bytes and a checksum; flush; **fence**. *Committed.*
+//! 3. Checkpoint: store what the frames have where it belongs; flush; **fence**.
+//! 4. Empty the log: store zero into the mark. The next commit flushes it before its first fence.
+//!
+//! *Crash before 2 is durable:* the frames count for nothing, and what they speak of lies in free
+//! space. *Behind it:* recovery does 3 and 4 again, which changes nothing where they were done.
+//!
+//! Nothing changes by another way than this log what the frames of a valid mark have written, until the
+//! empty mark is durable.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
+use zerocopy::IntoBytes;
+
+use crate::layout::{FRAMES_AT, FrameHeader};
+
+/// Frames of a log, in ordinary memory.
+#[derive(Default, Debug)]
+pub struct Frames {
+    bytes: Vec<u8>,
+}
+
+/// Frames that stand in the log.
+#[derive(Debug)]
+pub struct Written {
+    bytes: u32,
+    checksum: u32,
+}
+
+/// Frames that are committed.
+#[derive(Debug)]
+pub struct Marked(());
+
+impl Frames {
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes that a log for these frames has.
+    pub fn log_bytes(&self) -> u64 {
+        FRAMES_AT + self.bytes.len() as u64
+    }
+
+    /// Adds a frame: the bytes that lie `at` bytes behind `page` then.
+    pub fn add(&mut self, page: u64, at: usize, bytes: &[u8]) {
+        let header = FrameHeader { page, at: at as u16, len: bytes.len() as u16, crc: 0 };
+        let header = FrameHeader { crc: checksum(&header, bytes), ..header };
+        self.bytes.extend(header.as_bytes());
+        self.bytes.extend(bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+    }
+
+    /// Adds a frame of one word.
+    pub fn add_word(&mut self, at: u64, value: u64) {
+        self.add(at, 0, &value.to_le_bytes());
+    }
+
+    /// Calls `visit` with the place and the bytes of each frame.
+    ///
+    /// # Errors
+    /// A frame is damaged.
+    fn each(&self, mut visit: impl FnMut(u64, &[u8])) -> Result<(), &'static str> {
+        let mut rest = &self.bytes[..];
+        while let Some((head, behind)) = rest.split_first_chunk::<16>() {
+            let header: FrameHeader = zerocopy::transmute!(*head);
+            let (len, padded) =
+                (usize::from(header.len), usize::from(header.len).next_multiple_of(8));
+            let bytes = behind.get(..len).ok_or("frame of the log")?;
+            if header.crc != checksum(&header, bytes) {
+                return Err("frame of the log");
+            }
+            visit(header.page + u64::from(header.at), bytes);
+            rest = behind.get(padded..).ok_or("frame of the log")?;
+        }
+        if rest.is_empty() { Ok(()) } else { Err("frame of the log") }
+    }
+}
+
+fn checksum(header: &FrameHeader, bytes: &[u8]) -> u32 {
+    let header = FrameHeader { crc: 0, ..*header };
+    crc32c::crc32c_append(crc32c::crc32c(header.as_bytes()), bytes)
+}
+
+/// The log of a store.
+#[derive(Debug)]
+pub struct Log<M> {
+    memory: M,
+    at: u64,
+    bytes: u64,
+    /// The mark was emptied, and the next commit flushes that.
+    emptied: bool,
+}
+
+impl<M: Memory> Log<M> {
+    /// The log of `bytes` bytes at `at`, which was found there or made.
+    pub fn new(memory: M, at: u64, bytes: u64) -> Self {
+        // A process that was killed may have emptied it.
+        Self { memory, at, bytes, emptied: true }
+    }
+
+    /// The place of the log.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Bytes of the log.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn mark(&self) -> Off<u64> {
+        Off::new(self.at)
+    }
+
+    /// Adds the line of a mark that was emptied to those that a commit flushes first.
+    pub fn settle(&mut self, lines: &mut LineSet) {
+        if std::mem::take(&mut self.emptied) {
+            lines.add(self.mark().range());
+        }
+    }
+
+    /// Copies frames into the log and flushes them together with `lines`.
+    ///
+    /// # Panics
+    /// They do not fit: see [`Frames::log_bytes`].
+    #[track_caller]
+    pub fn append(&mut self, frames: &Frames, lines: &mut LineSet) -> Flushed<Written> {
+        assert!(frames.log_bytes() <= self.bytes, "the log has room for its frames");
+        self.settle(lines);
+        let range = Range::new(self.at + FRAMES_AT, frames.bytes.len() as u64);
+        self.memory.copy(Off::new(range.start), &frames.bytes);
+        lines.add(range);
+        let written = Written { bytes: range.len as u32, checksum: crc32c::crc32c(&frames.bytes) };
+        Flushed::lines(&self.memory, lines, written)
+    }
+
+    /// Commits frames that are durable, with all that they speak of.
+    #[track_caller]
+    pub fn commit(&mut self, written: Durable<Written>, lines: &mut LineSet) -> Flushed<Marked> {
+        let Written { bytes, checksum } = written.into_inner();
+        self.memory.store(self.mark(), u64::from(checksum) << 32 | u64::from(bytes));
+        lines.add(self.mark().range());
+        Flushed::lines(&self.memory, lines, Marked(()))
+    }
+
+    /// Stores what committed frames have where it belongs, durably, and empties the log.
+    #[track_caller]
+    pub fn checkpoint(&mut self, _marked: Durable<Marked>, frames: &Frames, lines: &mut LineSet) {
+        let applied = frames.each(|at, bytes| apply(&self.memory, at, bytes, lines));
+        assert_eq!(applied, Ok(()), "frames that were just made");
+        let checkpointed = Flushed::lines(&self.memory, lines, ());
+        let () = fence_for(&self.memory, checkpointed).into_inner();
+        self.empty();
+    }
+
+    fn empty(&mut self) {
+        self.memory.store(self.mark(), 0);
+        self.emptied = true;
+    }
+
+    /// Recovers (P3 4.4): does the checkpoint of a valid mark again and empties the log; ignores frames
+    /// without one. `within` says whether bytes of a frame may be stored. Returns whether there was
+    /// a valid mark.
+    ///
+    /// # Errors
+    /// A committed frame leads outside of the memory.
+    #[track_caller]
+    pub fn recover(&mut self, within: impl Fn(Range) -> bool) -> Result<bool, Bad> {
+        let word = self.memory.load(self.mark(), Acquire)?;
+        if word == 0 {
+            return Ok(false);
+        }
+        let (bytes, checksum) = (word & u64::from(u32::MAX), (word >> 32) as u32);
+        let mut frames = Frames::default();
+        if bytes <= self.bytes - FRAMES_AT {
+            frames.bytes.resize(bytes as usize, 0);
+            self.memory.read_into(Off::new(self.at + FRAMES_AT), &mut frames.bytes)?;
+        }
+        let sound = frames.bytes.len() as u64 == bytes
+            && crc32c::crc32c(&frames.bytes) == checksum
+            && frames.each(|_, _| ()).is_ok();
+        if !sound {
+            // Of a log that was emptied, whose frames the next commit has begun to overwrite.
+            self.empty();
+            return Ok(false);
+        }
+        let mut wild = None;
+        let each = frames.each(|at, bytes| {
+            let range = Range::new(at, bytes.len() as u64);
+            if !within(range) {
+                wild = Some(Bad::Damaged { what: "frame of the log", at });
+            }
+        });
+        if let Some(bad) = wild {
+            return Err(bad);
+        }
+        each.map_err(|what| Bad::Damaged { what, at: self.at })?;
+        let mut lines = LineSet::new();
+        // The mark may be what a killed process had stored: with some of the headers durable it
+        // has to be, too.
+        lines.add(self.mark().range());
+        let marked = Flushed::lines(&self.memory, &mut lines, Marked(()));
+        let marked = fence_for(&self.memory, marked);
+        self.checkpoint(marked, &frames, &mut lines);
+        Ok(true)
+    }
+}
+
+/// Stores the bytes of a frame: by words, as they are whole words at whole words.
+#[track_caller]
+fn apply<M: Memory>(memory: &M, at: u64, bytes: &[u8], lines: &mut LineSet) {
+    lines.add(Range::new(at, bytes.len() as u64));
+    if let ([word], []) = bytes.as_chunks::<8>() {
+        memory.store(Off::new(at), u64::from_le_bytes(*word));
+    } else {
+        memory.copy(Off::new(at), bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pm::Dram;
+
+    fn log() -> Log<Dram> {
+        let memory = Dram::new(1 << 16).unwrap();
+        memory.grow(1 << 16).unwrap();
+        Log::new(memory, 4096, 4096)
+    }
+
+    #[test]
+    fn a_mark_with_other_frames_counts_for_nothing() {
+        let mut log = log();
+        let mut frames = Frames::default();
+        frames.add_word(8192, 7);
+        frames.add(8200, 8, &[1; 24]);
+        let mut lines = LineSet::new();
+        let written = log.append(&frames, &mut lines);
+        let written = fence_for(&log.memory, written);
+        let _ = log.commit(written, &mut lines);
+        let word = log.memory.load(log.mark(), Acquire).unwrap();
+        log.memory.copy(Off::new(4096 + 64 + 16), &[9]);
+        assert!(!log.recover(|_| true).unwrap());
+        assert_eq!(log.memory.load(Off::new(8192), Acquire).unwrap(), 0);
+        // As it was, it counts.
+        log.memory.copy(Off::new(4096 + 64 + 16), &[7]);
+        log.memory.store(log.mark(), word);
+        assert!(log.recover(|range| range.start < 1 << 16).unwrap());
+        assert_eq!(log.memory.load(Off::new(8192), Acquire).unwrap(), 7);
+        assert_eq!(log.memory.load(Off::new(8208), Acquire).unwrap(), 0x0101_0101_0101_0101);
+        assert!(!log.recover(|_| true).unwrap());
+        log.memory.store(log.mark(), word);
+        assert!(log.recover(|_| false).is_err());
+    }
+}

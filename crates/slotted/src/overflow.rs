@@ -1,0 +1,88 @@
+//! Values that no record holds: chains of pages, each filled but for the last. The record has the
+//! value's length and the first page.
+
+use pm::{Bad, Memory, View};
+
+use crate::Result;
+use crate::header::{Header, Kind};
+use crate::layout::{OVERFLOW_HEADER, WORD};
+use crate::scheme::Scheme;
+use crate::store::Store;
+
+impl<M: Memory, S: Scheme<M>> Store<M, S> {
+    fn overflow_bytes(&self) -> usize {
+        self.page_bytes() - OVERFLOW_HEADER
+    }
+
+    /// Returns how many pages a value of so many bytes takes.
+    pub(crate) fn overflow_pages(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.overflow_bytes())
+    }
+
+    /// Writes a value into pages and returns what its record has.
+    pub(crate) fn write_overflow(&mut self, value: &[u8]) -> Result<[u8; 16]> {
+        let mut next = 0;
+        for part in value.chunks(self.overflow_bytes()).rev() {
+            let page = self.allocate_page()?;
+            let mut bytes = Vec::with_capacity(WORD + part.len());
+            bytes.extend(u64::to_le_bytes(next));
+            bytes.extend(part);
+            self.write(page, WORD, &bytes);
+            let content = part.len() as u16;
+            let header = Header { kind: Kind::Overflow, seq: 0, content, free: 0, count: 0 };
+            self.work.overflow.insert(page, header.encode());
+            next = page;
+        }
+        Ok(zerocopy::transmute!([(value.len() as u64).to_le_bytes(), next.to_le_bytes()]))
+    }
+
+    /// Calls `visit` with each page of a chain, whose next page has been read, and its part.
+    pub(crate) fn each_overflow(
+        &self,
+        value: [u8; 16],
+        mut visit: impl FnMut(u64, usize, &mut dyn FnMut(&mut Vec<u8>)) -> Result<()>,
+    ) -> Result<()> {
+        let [mut left, mut page]: [u64; 2] = zerocopy::transmute!(value);
+        while left > 0 {
+            let damaged = Bad::Damaged { what: "overflow page", at: page };
+            let view = self.view(page)?;
+            let word = self.work.overflow.get(&page).copied().unwrap_or(view.word(0));
+            let header = Header::decode(word).filter(|header| header.kind == Kind::Overflow);
+            let bytes = usize::from(header.ok_or(damaged)?.content);
+            if bytes != self.overflow_bytes().min(left as usize) {
+                return Err(damaged.into());
+            }
+            let next = view.word(WORD);
+            visit(page, bytes, &mut |out| view.bytes(OVERFLOW_HEADER, bytes).append_to(out))?;
+            left -= bytes as u64;
+            page = next;
+        }
+        Ok(())
+    }
+
+    /// The value of a record whose value lies in overflow pages.
+    pub(crate) fn read_overflow(&self, value: [u8; 16]) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.each_overflow(value, |_, _, part| {
+            part(&mut out);
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// Frees the pages of a value.
+    pub(crate) fn free_overflow(&mut self, value: [u8; 16]) -> Result<()> {
+        let mut pages = Vec::new();
+        self.each_overflow(value, |page, _, _| {
+            pages.push(page);
+            Ok(())
+        })?;
+        for page in pages {
+            match self.work.overflow.remove(&page) {
+                Some(_) => self.work.spare.push(page),
+                None => self.work.freed.push(page),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! A store: trees of slotted pages in one memory, with one writer and one open transaction.
+//!
+//! The transaction is what was put and deleted since the last commit or abort; reads see it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::{Lane, Purpose};
+use pm::{Bad, LineSet, Memory, Off, Range};
+use zerocopy::IntoBytes;
+
+use crate::Result;
+use crate::draft::Draft;
+use crate::error::SlottedError;
+use crate::header::Kind;
+use crate::layout::{
+    Constants, FREE_AT, HIGH_AT, IN_PLACE_AT, LINE, LOG_AT, MAGIC, NEWEST_SEGMENT_AT, Options,
+    ROOTS_AT, SEGMENT_AT,
+};
+use crate::log::{Frames, Log};
+use crate::page::{Node, committed};
+use crate::record::In;
+use crate::scheme::Scheme;
+
+/// The words of the master that transactions change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Master {
+    /// The top of the free stack; zero: it is empty.
+    pub(crate) free: u64,
+    /// The first page that was never used, and the segment that it lies in or ends.
+    pub(crate) high: u64,
+    pub(crate) segment: u64,
+    pub(crate) roots: Vec<u64>,
+}
+
+/// A transaction.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) master: Master,
+    pub(crate) drafts: BTreeMap<u64, Draft>,
+    /// Overflow pages that it has filled, and their first words.
+    pub(crate) overflow: BTreeMap<u64, u64>,
+    /// Pages that are free when it commits.
+    pub(crate) freed: Vec<u64>,
+    /// Pages that it has allocated and does not use any more.
+    pub(crate) spare: Vec<u64>,
+    /// Lines of records and fresh pages.
+    pub(crate) lines: LineSet,
+    /// An operation failed halfway.
+    pub(crate) failed: bool,
+}
+
+impl Work {
+    fn new(master: Master) -> Self {
+        Self {
+            master,
+            drafts: BTreeMap::new(),
+            overflow: BTreeMap::new(),
+            freed: Vec::new(),
+            spare: Vec::new(),
+            lines: LineSet::new(),
+            failed: false,
+        }
+    }
+}
+
+/// A store; see the module's comment.
+#[derive(Debug)]
+pub struct Store<M: Memory, S: Scheme<M>> {
+    pub(crate) lane: Lane<M>,
+    pub(crate) memory: M,
+    pub(crate) scheme: S,
+    pub(crate) at: u64,
+    pub(crate) options: Options,
+    /// The newest segment: that of the high-water mark, or one behind it.
+    pub(crate) newest: u64,
+    pub(crate) master: Master,
+    pub(crate) work: Work,
+}
+
+impl<M: Memory, S: Scheme<M>> Store<M, S> {
+    /// Makes a store with empty trees, durably. Who makes it gives [`Self::at`] a name; until then a
+    /// crash leaves objects that nothing leads to.
+    ///
+    /// # Errors
+    /// The options are impossible, or the memory is full.
+    pub fn create(mut lane: Lane<M>, options: Options) -> Result<Self> {
+        options.validate()?;
+        let memory = lane.memory().clone();
+        let bytes = (ROOTS_AT + u64::from(options.trees) * 8).next_multiple_of(64);
+        let at = lane.allocate(bytes, Purpose::Log)?;
+        let log = lane.allocate(options.log_bytes, Purpose::Log)?;
+        let segment = lane.allocate(options.segment_bytes, Purpose::Table)?;
+        let mut lines = LineSet::new();
+        let mut words = vec![0u64; bytes as usize / 8];
+        let fixed: [u64; 8] = zerocopy::transmute!(constants(options, S::NUMBER));
+        words[..8].copy_from_slice(&fixed);
+        words[LOG_AT as usize / 8] = log;
+        words[NEWEST_SEGMENT_AT as usize / 8] = segment;
+        let high = segment + crate::layout::SEGMENT_HEADER;
+        let master = Master { free: 0, high, segment, roots: vec![0; options.trees as usize] };
+        words[HIGH_AT as usize / 8] = high;
+        words[SEGMENT_AT as usize / 8] = segment;
+        memory.copy(Off::new(at), words.as_bytes());
+        memory.copy(Off::new(log), [0, options.log_bytes, 0, 0, 0, 0, 0, 0].as_bytes());
+        memory.copy(Off::new(segment), &[0; 64]);
+        lines.add(Range::new(at, bytes));
+        lines.add(Range::new(log, 64));
+        lines.add(Range::new(segment, 64));
+        for object in [at, log, segment] {
+            lane.mini_persist(object)?;
+        }
+        lane.mini_commit(&mut lines);
+        lane.fence_flushed();
+        let log = Log::new(memory.clone(), log, options.log_bytes);
+        let mut store = Self {
+            scheme: S::new(memory.clone(), log, at + IN_PLACE_AT),
+            memory,
+            lane,
+            at,
+            options,
+            newest: segment,
+            work: Work::new(master.clone()),
+            master,
+        };
+        for tree in 0..options.trees as usize {
+            let root = store.allocate_page()?;
+            let leaf = Draft::fresh(S::LEAF, store.page_bytes());
+            store.work.drafts.insert(root, leaf);
+            store.work.master.roots[tree] = root;
+        }
+        store.commit()?;
+        Ok(store)
+    }
+
+    /// Opens the store whose master is at `at`, as a crash or its last process left it. No step depends on
+    /// how much data there is.
+    ///
+    /// # Errors
+    /// There is none, it has another scheme, or it is damaged.
+    pub fn open(mut lane: Lane<M>, at: u64) -> Result<Self> {
+        let memory = lane.memory().clone();
+        let damaged = Bad::Damaged { what: "master of slotted pages", at };
+        let fixed: Constants = memory.read(Off::new(at))?;
+        let options = Options {
+            page_bytes: fixed.page_bytes,
+            segment_bytes: fixed.segment_bytes,
+            trees: fixed.trees,
+            log_bytes: 1024,
+        };
+        let made = constants(options, S::NUMBER);
+        if fixed.as_bytes() != made.as_bytes() || options.validate().is_err() {
+            return Err(damaged.into());
+        }
+        let word = |behind: u64| memory.load(Off::new(at + behind), Acquire);
+        let (log, newest, in_place) = (word(LOG_AT)?, word(NEWEST_SEGMENT_AT)?, word(IN_PLACE_AT)?);
+        let log_bytes = memory.load(Off::new(log + 8), Acquire)?;
+        lane.heap().has_room(log, log_bytes.max(1024))?;
+        let options = Options { log_bytes, ..options };
+        let mut log = Log::new(memory.clone(), log, log_bytes);
+        let len = memory.len();
+        log.recover(|range| pm::checked_range(range, len).is_ok())?;
+        S::settle(&memory, in_place, options.page_bytes);
+        let roots = (0..u64::from(options.trees)).map(|tree| word(ROOTS_AT + tree * 8));
+        let roots = roots.collect::<std::result::Result<Vec<u64>, Bad>>()?;
+        let master = Master {
+            free: word(FREE_AT)?,
+            high: word(HIGH_AT)?,
+            segment: word(SEGMENT_AT)?,
+            roots,
+        };
+        lane.recovered();
+        let scheme = S::new(memory.clone(), log, at + IN_PLACE_AT);
+        let work = Work::new(master.clone());
+        Ok(Self { lane, memory, scheme, at, options, newest, master, work })
+    }
+
+    /// The place of the master, by which the store is opened.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The parameters of the store.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The lane that the store allocates from.
+    pub fn lane(&mut self) -> &mut Lane<M> {
+        &mut self.lane
+    }
+
+    /// Gives the lane back, and drops what was not committed.
+    pub fn into_lane(self) -> Lane<M> {
+        self.lane
+    }
+
+    /// Bytes of a page.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.options.page_bytes as usize
+    }
+
+    /// Drops what was put and deleted since the last commit. What was stored lies in free space.
+    pub fn abort(&mut self) {
+        self.work = Work::new(self.master.clone());
+    }
+
+    /// Returns whether something waits for a commit.
+    pub fn is_changed(&self) -> bool {
+        !self.work.drafts.is_empty()
+    }
+
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.work.failed { Err(SlottedError::Failed) } else { Ok(()) }
+    }
+
+    /// Does what may fail halfway; if it does, the transaction can only be aborted.
+    pub(crate) fn whole<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.work.failed = true;
+        let done = work(self)?;
+        self.work.failed = false;
+        Ok(done)
+    }
+
+    pub(crate) fn here(&self, page: u64) -> In {
+        In { page, bytes: self.page_bytes() }
+    }
+
+    pub(crate) fn view(&self, page: u64) -> Result<<S::Pages as Memory>::View<'_>> {
+        if !page.is_multiple_of(64) {
+            return Err(Bad::Misaligned { at: page, align: 64 }.into());
+        }
+        Ok(self.scheme.pages().view(Range::new(page, u64::from(self.options.page_bytes)))?)
+    }
+
+    /// A page as the transaction sees it.
+    pub(crate) fn node(&self, page: u64) -> Result<Node<'_, <S::Pages as Memory>::View<'_>>> {
+        let view = self.view(page)?;
+        Ok(Node::new(view, self.here(page), self.work.drafts.get(&page))?)
+    }
+
+    /// The draft of a page, which is begun if there is none.
+    pub(crate) fn edit(&mut self, page: u64) -> Result<&mut Draft> {
+        if !self.work.drafts.contains_key(&page) {
+            let view = self.view(page)?;
+            let (header, at) = committed(&view, self.here(page))?;
+            let slots = Node::new(view, self.here(page), None)?.slots();
+            let draft = Draft::of(header, at, slots, self.page_bytes());
+            self.work.drafts.insert(page, draft);
+        }
+        Ok(self.work.drafts.get_mut(&page).expect("it was just made"))
+    }
+
+    /// Writes bytes of a page that nothing committed leads to.
+    #[track_caller]
+    pub(crate) fn write(&mut self, page: u64, at: usize, bytes: &[u8]) {
+        let range = Range::new(page + at as u64, bytes.len() as u64);
+        self.scheme.pages().copy(Off::new(range.start), bytes);
+        self.work.lines.add(range);
+    }
+
+    /// Makes a page with these records, to which nothing leads yet.
+    pub(crate) fn make_page(&mut self, kind: Kind, records: &[Vec<u8>]) -> Result<u64> {
+        let page = self.allocate_page()?;
+        let mut draft = Draft::fresh(kind, self.page_bytes());
+        let roomy = kind.packed_bytes(records) + records.len() * LINE <= self.page_bytes();
+        for (index, record) in records.iter().enumerate() {
+            let at = if roomy { draft.in_gap(record.len(), 1) } else { None };
+            let at = at.or_else(|| draft.in_gap_plainly(record.len(), 1));
+            let at = at.ok_or(Bad::Damaged { what: "sizes of the records for page", at: page })?;
+            self.write(page, at, record);
+            draft.add(index, at as u16, record.len());
+        }
+        self.work.drafts.insert(page, draft);
+        Ok(page)
+    }
+
+    /// Makes the log large enough for the frames.
+    pub(crate) fn grow_log(&mut self, frames: &Frames) -> Result<()> {
+        let bytes = frames.log_bytes();
+        if bytes <= self.scheme.log().bytes() {
+            return Ok(());
+        }
+        let bytes = bytes.next_power_of_two();
+        let larger = self.lane.allocate(bytes, Purpose::Log)?;
+        let mut lines = LineSet::new();
+        self.memory.copy(Off::new(larger), [0, bytes, 0, 0, 0, 0, 0, 0].as_bytes());
+        lines.add(Range::new(larger, 64));
+        // Before the old one is anybody's, its mark is durably empty.
+        self.scheme.log().settle(&mut lines);
+        let old = self.scheme.log().at();
+        self.lane.mini_store(Off::new(self.at + LOG_AT), larger);
+        self.lane.mini_persist(larger)?;
+        self.lane.mini_free(old)?;
+        self.lane.mini_commit(&mut lines);
+        self.lane.fence_flushed();
+        *self.scheme.log() = Log::new(self.memory.clone(), larger, bytes);
+        self.options.log_bytes = bytes;
+        Ok(())
+    }
+}
+
+fn constants(options: Options, scheme: u32) -> Constants {
+    let mut constants = Constants {
+        magic: MAGIC,
+        page_bytes: options.page_bytes,
+        trees: options.trees,
+        segment_bytes: options.segment_bytes,
+        scheme,
+        checksum: 0,
+        reserved: [0; 4],
+    };
+    constants.checksum = crc32c::crc32c(constants.as_bytes());
+    constants
+}

@@ -1,0 +1,205 @@
+//! The B+tree: a key is found, comes and goes. The record of a child in an inner page has the largest
+//! key that may be in it (P3 4.1); the last one of the rightmost pages has any.
+
+use std::ops::ControlFlow;
+
+use pm::{Bad, Memory};
+
+use crate::Result;
+use crate::error::SlottedError;
+use crate::layout::{MOST_LEVELS, most_inline};
+use crate::record::{LEAF_LENGTHS, Leaf, encode_leaf};
+use crate::scheme::Scheme;
+use crate::store::Store;
+
+/// The longest value. Those of engines have at most 16 MiB.
+pub const MOST_VALUE_BYTES: u64 = 1 << 30;
+
+/// A page on the way to a key, and the index there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The page.
+    pub page: u64,
+    /// The index of the child that has the key; in a leaf, of its record or the first one behind it.
+    pub index: usize,
+}
+
+/// The way to a key.
+#[derive(Debug)]
+pub struct Path {
+    /// The tree.
+    pub tree: u32,
+    /// From the root to the leaf.
+    pub steps: Vec<Step>,
+    /// True if the key is there.
+    pub found: bool,
+}
+
+impl<M: Memory, S: Scheme<M>> Store<M, S> {
+    fn root(&self, tree: u32) -> Result<u64> {
+        let roots = &self.work.master.roots;
+        let none = || SlottedError::Options { what: format!("a tree numbered {tree}") };
+        roots.get(tree as usize).copied().ok_or_else(none)
+    }
+
+    /// The way to a key (P3's search).
+    pub(crate) fn descend(&self, tree: u32, key: &[u8]) -> Result<Path> {
+        let (mut page, mut steps) = (self.root(tree)?, Vec::with_capacity(4));
+        while steps.len() < MOST_LEVELS {
+            let node = self.node(page)?;
+            if node.kind.is_leaf() {
+                let (index, found) = match node.find(key)? {
+                    Ok(index) => (index, true),
+                    Err(index) => (index, false),
+                };
+                steps.push(Step { page, index });
+                return Ok(Path { tree, steps, found });
+            }
+            let index = node.child_of(key)?;
+            steps.push(Step { page, index });
+            page = node.inner(index)?.child;
+        }
+        Err(Bad::Damaged { what: "depth of a tree", at: page }.into())
+    }
+
+    fn value_of(&self, leaf: Leaf<'_>) -> Result<Vec<u8>> {
+        match leaf.value.whole::<16>().filter(|_| leaf.overflow) {
+            Some(value) => self.read_overflow(value),
+            None => Ok(leaf.value.to_vec()),
+        }
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// A page is damaged.
+    pub fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let path = self.descend(tree, key)?;
+        let step = path.steps[path.steps.len() - 1];
+        if !path.found {
+            return Ok(None);
+        }
+        Ok(Some(self.value_of(self.node(step.page)?.leaf(step.index)?)?))
+    }
+
+    /// Gives a key a value (P3 3.2): the record goes where nothing committed leads, and the draft of its
+    /// page gets the offset, or swaps it for that of the old record. Returns whether the key was there.
+    ///
+    /// # Errors
+    /// Something is too large, the memory is full, or a page is damaged. Nothing has changed where the
+    /// memory is full.
+    pub fn put(&mut self, tree: u32, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.usable()?;
+        let most = most_inline(self.page_bytes());
+        for (what, bytes, most) in
+            [("key", key.len(), most as u64), ("value", value.len(), MOST_VALUE_BYTES)]
+        {
+            if bytes as u64 > most {
+                return Err(SlottedError::TooLarge { what, bytes: bytes as u64, most });
+            }
+        }
+        let mut path = self.descend(tree, key)?;
+        let long = value.len() > most || LEAF_LENGTHS + 2 + key.len() + value.len() > 2 * most;
+        if long {
+            self.ensure_pages(self.overflow_pages(value.len()) + 2 * path.steps.len() + 1)?;
+        }
+        let depth = path.steps.len() - 1;
+        let (record, old) = self.prepare(&path, key, if long { None } else { Some(value) })?;
+        let fits = self.fits(&path, depth, record.len(), path.found)?;
+        if !fits {
+            self.ensure_pages(2 * path.steps.len() + 1)?;
+        }
+        let found = path.found;
+        self.whole(|store| {
+            let mut record = record;
+            if long {
+                let chain = store.write_overflow(value)?;
+                record = encode_leaf(key, &chain, true);
+            }
+            store.place(&mut path, depth, &record, found)?;
+            old.map_or(Ok(()), |old| store.free_overflow(old))
+        })?;
+        Ok(found)
+    }
+
+    /// The record for a value, with no more than its length where it is a long one, and the pages of
+    /// the old value, if it has any.
+    fn prepare(
+        &self,
+        path: &Path,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(Vec<u8>, Option<[u8; 16]>)> {
+        let record = encode_leaf(key, value.unwrap_or(&[0; 16]), value.is_none());
+        let step = path.steps[path.steps.len() - 1];
+        let mut old = None;
+        if path.found {
+            let node = self.node(step.page)?;
+            let leaf = node.leaf(step.index)?;
+            old = leaf.value.whole::<16>().filter(|_| leaf.overflow);
+        }
+        Ok((record, old))
+    }
+
+    /// Deletes a key (P3 3.2): the draft of its page drops the offset. Returns whether it was there.
+    ///
+    /// # Errors
+    /// A page is damaged.
+    pub fn delete(&mut self, tree: u32, key: &[u8]) -> Result<bool> {
+        self.usable()?;
+        let mut path = self.descend(tree, key)?;
+        if !path.found {
+            return Ok(false);
+        }
+        let (_, old) = self.prepare(&path, key, None)?;
+        let step = path.steps[path.steps.len() - 1];
+        self.whole(|store| {
+            let len = store.node(step.page)?.record_bytes(step.index)?;
+            store.edit(step.page)?.drop_slot(step.index, len);
+            if let Some(old) = old {
+                store.free_overflow(old)?;
+            }
+            let depth = path.steps.len() - 1;
+            store.rebalance(&mut path, depth)
+        })?;
+        Ok(true)
+    }
+
+    /// Calls `visit` with each key from `from` on, and its value, in the order of keys, until it breaks.
+    ///
+    /// # Errors
+    /// A page is damaged.
+    pub fn scan(
+        &self,
+        tree: u32,
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut steps = self.descend(tree, from)?.steps;
+        let mut key = Vec::new();
+        while let Some(step) = steps.last_mut() {
+            let node = self.node(step.page)?;
+            if step.index == node.count {
+                steps.pop();
+                if let Some(above) = steps.last_mut() {
+                    above.index += 1;
+                }
+            } else if !node.kind.is_leaf() {
+                let page = node.inner(step.index)?.child;
+                if steps.len() == MOST_LEVELS {
+                    return Err(Bad::Damaged { what: "depth of a tree", at: page }.into());
+                }
+                steps.push(Step { page, index: 0 });
+            } else {
+                let leaf = node.leaf(step.index)?;
+                key.clear();
+                leaf.key.append_to(&mut key);
+                if visit(&key, &self.value_of(leaf)?).is_break() {
+                    return Ok(());
+                }
+                step.index += 1;
+            }
+        }
+        Ok(())
+    }
+}

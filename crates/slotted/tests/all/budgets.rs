@@ -1,0 +1,61 @@
+//! Lines flushed and fences of an insert, splits included: deterministic, so they are tests.
+
+use pm::{Counters, Recording};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use slotted::{Fash, Fast, Options, Scheme, Store};
+
+use crate::work::heap_over;
+
+const INSERTS: u64 = 3000;
+
+/// The costs of single inserts of random 40-bit keys, after as many others, and the share of those
+/// that commit with two fences.
+fn costs<S: Scheme<Recording>>(value_bytes: usize, page_bytes: u32) -> (f64, f64, f64) {
+    let memory = Recording::pool(16 << 10, 64 << 20).unwrap();
+    let options = Options { page_bytes, ..Options::default() };
+    let mut store =
+        Store::<Recording, S>::create(heap_over(memory.clone()).lane(0), options).unwrap();
+    let mut random = SmallRng::seed_from_u64(1);
+    let (mut all, mut in_place) = (Counters::default(), 0);
+    for insert in 0..2 * INSERTS {
+        let key = random.random_range(0..1u64 << 40).to_be_bytes();
+        if insert >= INSERTS {
+            memory.start();
+        }
+        store.put(0, &key[3..], &vec![7; value_bytes]).unwrap();
+        store.commit().unwrap();
+        if insert >= INSERTS {
+            let counters = memory.stop().counters();
+            all.flushed_lines += counters.flushed_lines;
+            all.fences += counters.fences;
+            in_place += u64::from(counters.fences == 2);
+        }
+    }
+    store.check().unwrap();
+    let of = |count: u64| count as f64 / INSERTS as f64;
+    (of(all.flushed_lines), of(all.fences), of(in_place))
+}
+
+#[test]
+fn an_insert_of_fast_flushes_few_lines() {
+    for (value_bytes, most_lines) in [(16, 3.3), (48, 4.0)] {
+        let (lines, fences, in_place) = costs::<Fast<Recording>>(value_bytes, 4096);
+        println!("fast, {value_bytes} B: {lines} lines, {fences} fences, {in_place} in place");
+        assert!(lines <= most_lines, "{value_bytes} bytes: {lines} lines");
+        assert!(fences <= 2.15, "{value_bytes} bytes: {fences} fences");
+        assert!(in_place >= 0.9, "{value_bytes} bytes: {in_place} in place");
+    }
+}
+
+#[test]
+fn an_insert_of_fash_flushes_its_header_twice() {
+    for (value_bytes, page_bytes, most_lines) in
+        [(16, 1024, 9.0), (64, 1024, 9.0), (64, 4096, 10.0)]
+    {
+        let (lines, fences, _) = costs::<Fash<Recording>>(value_bytes, page_bytes);
+        println!("fash, {value_bytes} B in {page_bytes}: {lines} lines, {fences} fences");
+        assert!(lines <= most_lines, "{value_bytes} bytes: {lines} lines");
+        assert!((3.0..3.05).contains(&fences), "{value_bytes} bytes: {fences} fences");
+    }
+}

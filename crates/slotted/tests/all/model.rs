@@ -1,0 +1,173 @@
+//! The store against a model, in every memory, with every scheme and in pages of several sizes.
+
+use std::ops::ControlFlow;
+
+use heap::Heap;
+use pm::{Domain, Dram, Memory, Pool, PoolOptions};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use slotted::{Fash, Fast, Options, Scheme, SlottedError, Store};
+
+use crate::work::{Mix, Model, TREES, contents, heap_over, key, run, small};
+
+const MIX: Mix = Mix { keys: 300, operations: 12, deletions: 35, long: 3, value_bytes: 90 };
+
+fn dram() -> Dram {
+    let memory = Dram::new(64 << 20).unwrap();
+    memory.grow(16 << 10).unwrap();
+    memory
+}
+
+/// Random transactions, of which a third is aborted.
+fn follows_the_model<M: Memory, S: Scheme<M>>(memory: M, page_bytes: u32, seed: u64, mix: Mix) {
+    let mut store = Store::<M, S>::create(heap_over(memory).lane(0), small(page_bytes)).unwrap();
+    let (mut model, mut random) = (Model::new(), SmallRng::seed_from_u64(seed));
+    let mut most_levels = 0;
+    for step in 0..400 {
+        // It grows, shrinks and grows again.
+        let deletions = if step / 100 % 2 == 0 { mix.deletions / 3 } else { 80 };
+        let mut after = model.clone();
+        run(&mut store, &mut after, &mut random, Mix { deletions, ..mix });
+        if random.random_range(0..3) == 0 {
+            store.abort();
+        } else {
+            store.commit().unwrap();
+            model = after;
+        }
+        if step % 10 == 0 {
+            assert_eq!(contents(&store).unwrap(), model, "seed {seed}, step {step}");
+            let census = store.check().unwrap();
+            assert_eq!(census.records, model.len() as u64);
+            most_levels = most_levels.max(census.levels);
+        }
+    }
+    assert!(most_levels >= if page_bytes == 512 { 3 } else { 2 }, "{most_levels} levels");
+    let at = store.at();
+    let mut store = Store::<M, S>::open(store.into_lane(), at).unwrap();
+    assert_eq!(contents(&store).unwrap(), model);
+    // Everything goes; one leaf a tree is left, and every other page is free.
+    for (tree, key) in model.keys() {
+        assert!(store.delete(*tree, key).unwrap());
+    }
+    store.commit().unwrap();
+    let census = store.check().unwrap();
+    assert_eq!((census.records, census.overflow), (0, 0));
+    assert!(census.leaves <= 8, "{census:?}");
+}
+
+#[test]
+fn fash_follows_the_model() {
+    for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
+        let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
+        follows_the_model::<Dram, Fash<Dram>>(dram(), page_bytes, seed, mix);
+    }
+}
+
+#[test]
+fn fast_follows_the_model() {
+    for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
+        let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
+        follows_the_model::<Dram, Fast<Dram>>(dram(), page_bytes, seed, mix);
+    }
+}
+
+#[test]
+fn a_store_in_a_pool_is_there_after_it_was_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let options = PoolOptions { domain: Domain::Adr, ..PoolOptions::default() };
+    let mut model = Model::new();
+    let mut random = SmallRng::seed_from_u64(7);
+    let pool = Pool::create(&path, options).unwrap();
+    let heap = heap_over(pool.clone());
+    let mut store = Store::<Pool, Fast<Pool>>::create(
+        heap.lane(0),
+        Options { trees: TREES, ..Options::default() },
+    )
+    .unwrap();
+    heap.set_root("slotted", store.at()).unwrap();
+    for _ in 0..60 {
+        run(&mut store, &mut model, &mut random, Mix { keys: 2000, operations: 30, ..MIX });
+        store.commit().unwrap();
+    }
+    run(&mut store, &mut model.clone(), &mut random, MIX);
+    drop((store, heap));
+    pool.close().unwrap();
+    let heap = Heap::open(Pool::open(&path, options).unwrap()).unwrap();
+    let at = heap.root("slotted").unwrap().unwrap();
+    let mut store = Store::<Pool, Fast<Pool>>::open(heap.lane(0), at).unwrap();
+    assert_eq!(contents(&store).unwrap(), model);
+    assert_eq!(store.check().unwrap().records, model.len() as u64);
+    let other = Store::<Pool, Fash<Pool>>::open(store.into_lane(), at);
+    assert!(matches!(other, Err(SlottedError::Heap(_))), "another scheme's store");
+}
+
+#[test]
+fn a_scan_begins_at_its_key_and_ends_when_it_is_told_to() {
+    let mut store =
+        Store::<Dram, Fash<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+    for number in 0u32..500 {
+        store.put(0, &(2 * number).to_be_bytes(), &[number as u8; 20]).unwrap();
+    }
+    let mut met = Vec::new();
+    store
+        .scan(0, &301u32.to_be_bytes(), |key, _| {
+            met.push(u32::from_be_bytes(key.try_into().unwrap()));
+            if met.len() == 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+    assert_eq!(met, (151..251).map(|number| 2 * number).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_what_is_as_large_as_possible_is_not() {
+    for page_bytes in [512u32, 1024, 32 << 10] {
+        let options = Options { segment_bytes: 1 << 20, ..small(page_bytes) };
+        let mut store =
+            Store::<Dram, Fash<Dram>>::create(heap_over(dram()).lane(0), options).unwrap();
+        let most = slotted::layout::most_inline(page_bytes as usize);
+        for last in 0..60u8 {
+            let mut key = vec![7; most];
+            key[most - 1] = last;
+            store.put(0, &key, &vec![last; most]).unwrap();
+            store.put(1, &key, &vec![last; most - usize::from(last) % 8]).unwrap();
+            store.commit().unwrap();
+        }
+        assert_eq!(store.check().unwrap().records, 120);
+        let refused = store.put(0, &vec![7; most + 1], b"");
+        assert!(matches!(refused, Err(SlottedError::TooLarge { what: "key", .. })));
+        assert!(store.get(0, &vec![7; most]).unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_full_memory_refuses_and_takes_deletions() {
+    let memory = Dram::new(512 << 10).unwrap();
+    memory.grow(16 << 10).unwrap();
+    let mut store =
+        Store::<Dram, Fast<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
+    let mut there = Vec::new();
+    let refused = loop {
+        let key = key(there.len() as u32);
+        match store.put(0, &key, &[1; 60]) {
+            Ok(_) => there.push(key),
+            Err(error) => break error,
+        }
+        store.commit().unwrap();
+    };
+    assert!(matches!(&refused, SlottedError::Heap(heap::HeapError::Full(_))), "{refused}");
+    store.commit().unwrap();
+    let census = store.check().unwrap();
+    assert_eq!(census.records, there.len() as u64);
+    assert!(there.len() > 1000, "{}", there.len());
+    for key in &there[..there.len() / 2] {
+        assert!(store.delete(0, key).unwrap());
+        store.commit().unwrap();
+    }
+    assert!(store.check().unwrap().free > census.free);
+    for key in &there[..100] {
+        assert!(!store.put(0, key, &[2; 60]).unwrap());
+        store.commit().unwrap();
+    }
+    store.check().unwrap();
+}
