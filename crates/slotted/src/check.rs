@@ -75,7 +75,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         loop {
             walk.census.segments += 1;
             self.lane.heap().has_room(segment, self.options.segment_bytes)?;
-            if !self.lane.heap().is_persisted(segment)? {
+            if M::DURABLE && !self.lane.heap().is_persisted(segment)? {
                 return Err(damaged("segment that is not persisted", segment).into());
             }
             let mut end = if used { self.end_of(segment) } else { segment };

@@ -56,7 +56,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
                 continue;
             }
             if draft.changes_slots() {
-                change.headers.push((*page, at, bytes));
+                let runs =
+                    if S::WHOLE_HEADERS { vec![(at, bytes)] } else { draft.changed_header() };
+                change.headers.extend(runs.into_iter().map(|(at, bytes)| (*page, at, bytes)));
             }
             change
                 .words

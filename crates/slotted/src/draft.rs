@@ -182,8 +182,28 @@ impl Draft {
         };
         let mut bytes = header.encode().to_le_bytes().to_vec();
         bytes.extend(self.slots.iter().flat_map(|slot| slot.to_le_bytes()));
-        bytes.resize(bytes.len().next_multiple_of(WORD), 0);
+        if twin {
+            // Whole words: each is one store.
+            bytes.resize(bytes.len().next_multiple_of(WORD), 0);
+        }
         (if twin { LINE - self.stands_at } else { 0 }, bytes)
+    }
+
+    /// The words of the header that change, in runs: where each goes, and its bytes. Of a header of two
+    /// lines, the whole line.
+    pub fn changed_header(&self) -> Vec<(usize, Vec<u8>)> {
+        let (at, bytes) = self.header();
+        let same = self.slots.iter().zip(&self.committed).take_while(|(new, old)| new == old);
+        let first = (WORD + SLOT * same.count()) / WORD * WORD;
+        if self.kind == Kind::Twin || first <= WORD {
+            return vec![(at, bytes)];
+        }
+        let (head, tail) = (bytes[..WORD].to_vec(), bytes.get(first..).unwrap_or_default());
+        let mut runs = vec![(at, head)];
+        if !tail.is_empty() {
+            runs.push((at + first, tail.to_vec()));
+        }
+        runs
     }
 }
 

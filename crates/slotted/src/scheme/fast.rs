@@ -32,6 +32,7 @@ impl<M: Memory> Scheme<M> for Fast<M> {
     const NAME: &'static str = "fast";
     const NUMBER: u32 = 2;
     const LEAF: Kind = Kind::Twin;
+    const WHOLE_HEADERS: bool = false;
     type Pages = M;
 
     fn new(memory: M, log: Log<M>, in_place: u64) -> Self {

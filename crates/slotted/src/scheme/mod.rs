@@ -47,13 +47,15 @@ impl Change {
 }
 
 /// A way to commit.
-pub trait Scheme<M: Memory>: Sized + Debug {
+pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// The name, as in P3.
     const NAME: &'static str;
     /// The number in the master of a store.
     const NUMBER: u32;
     /// The kind of the leaves.
     const LEAF: Kind;
+    /// True if the log has headers as a whole, as in P3; else the words of them that change.
+    const WHOLE_HEADERS: bool = true;
     /// The memory in which pages are read and records are written.
     type Pages: Memory;
 
