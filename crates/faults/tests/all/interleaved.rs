@@ -1,12 +1,15 @@
 //! Partitions whose transactions interleave, in threads that hand their turn over at seeded points:
 //! power cuts at every fence or sync, kills between any two stores or calls. See `faults::interleaved`.
 
-use crate::points::at_points;
+use crate::points::{at_points, some_of};
 use faults::explorer::{Again, Effort};
 use faults::interleaved::{Interleaved, InterleavedStory};
 use faults::medium::Medium;
 use faults::mutation::{Code, How, Mutation, Where};
 use perdura::EngineKind;
+
+/// The seeds of the stories.
+const SEEDS: [u64; 2] = [1, 2];
 
 /// Looks at a story; crashes again from every so many of its states.
 fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &InterleavedStory<M>, every: u64) {
@@ -26,20 +29,20 @@ fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &InterleavedStory<M
     assert!(kills.states > 20, "{kills:?}");
 }
 
-fn survives_in_pool(engine: EngineKind, seeds: [u64; 2], transactions: usize) {
-    for seed in seeds {
+fn survives_in_pool(engine: EngineKind, transactions: usize) {
+    for &seed in some_of(&SEEDS) {
         survives(engine, seed, &Interleaved::new(engine, seed, transactions).run_in_pool(), 4_000);
     }
 }
 
 #[test]
 fn partitions_of_nvm_inp_that_interleave_survive_crashes() {
-    survives_in_pool(EngineKind::NvmInp, [1, 2], 60);
+    survives_in_pool(EngineKind::NvmInp, 60);
 }
 
 #[test]
 fn partitions_of_nvm_inp_with_statements_survive_crashes() {
-    for seed in [1, 2] {
+    for &seed in some_of(&SEEDS) {
         let story = with_statements(seed).run_in_pool();
         survives(EngineKind::NvmInp, seed, &story, 4_000);
     }
@@ -52,18 +55,18 @@ fn with_statements(seed: u64) -> Interleaved {
 
 #[test]
 fn partitions_of_nvm_cow_that_interleave_survive_crashes() {
-    survives_in_pool(EngineKind::NvmCow, [1, 2], 60);
+    survives_in_pool(EngineKind::NvmCow, 60);
 }
 
 #[test]
 fn partitions_of_nvm_log_that_interleave_survive_crashes() {
-    survives_in_pool(EngineKind::NvmLog, [1, 2], 40);
+    survives_in_pool(EngineKind::NvmLog, 40);
 }
 
 #[test]
 fn partitions_in_files_that_interleave_survive_crashes() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
-        for seed in [1, 2] {
+        for &seed in some_of(&SEEDS) {
             survives(engine, seed, &Interleaved::new(engine, seed, 60).run_in_files(), 40);
         }
     }

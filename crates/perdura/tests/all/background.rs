@@ -69,7 +69,7 @@ fn idle<E: Environment>(db: &Database<E>) -> EngineStats {
 #[test]
 fn inline_and_in_a_thread_the_contents_are_the_same() {
     for engine in EngineKind::ALL {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let mut ends = Vec::new();
         for background in [Background::Inline, Background::Thread] {
             let options = native(engine).background(background);
@@ -98,7 +98,7 @@ fn inline_and_in_a_thread_the_contents_are_the_same() {
 #[test]
 fn what_the_thread_does_is_in_the_statistics() {
     for engine in ENGINES {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let mut model = Model::default();
         let inline = native(engine).background(Background::Inline);
@@ -140,7 +140,7 @@ fn items(db: &Database, partition: usize) -> Vec<(u64, Vec<u8>)> {
 #[test]
 fn one_thread_serves_two_partitions_whose_owners_work_meanwhile() {
     for engine in ENGINES {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = Database::create(&path, &schema(), &native(engine).partitions(2)).unwrap();
         let mut models = [Model::default(), Model::default()];
@@ -184,7 +184,7 @@ fn one_thread_serves_two_partitions_whose_owners_work_meanwhile() {
 #[test]
 fn the_thread_ends_with_the_database_whatever_it_does() {
     for engine in ENGINES {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let mut model = Model::default();
         drop(Database::create(&path, &schema(), &native(engine)).unwrap());
@@ -336,7 +336,7 @@ fn damage(path: &Path) {
 
 #[test]
 fn damage_that_the_thread_finds_stops_the_partition_and_nothing_hides_it() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let options = native(EngineKind::Cow).background(Background::Inline);
     let db = Database::create(&path, &schema(), &options).unwrap();

@@ -61,7 +61,7 @@ fn in_use(result: Result<Database, Error>) {
 
 #[test]
 fn one_handle_at_a_time_under_every_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = small_pool(directory.path());
     let (hard, soft) = (directory.path().join("hard"), directory.path().join("soft"));
     std::fs::hard_link(&path, &hard).unwrap();
@@ -90,7 +90,7 @@ fn the_files_of_an_engine_are_found_through_a_symbolic_link() {
 }
 
 fn found_through_a_link(engine: EngineKind) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let options = options().engine(engine);
     let db = Database::create(&path, &schema(), &options).unwrap();
@@ -110,7 +110,7 @@ fn found_through_a_link(engine: EngineKind) {
 
 #[test]
 fn a_pool_opens_twice_one_after_the_other_at_other_addresses() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = small_pool(directory.path());
     let mut others = Vec::new();
     for round in 0..6 {
@@ -141,7 +141,7 @@ fn another_process_is_kept_out() {
         in_use(Database::open_or_create(&path, &schema(), &options()));
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = small_pool(directory.path());
     let db = Database::open(&path, &options()).unwrap();
     let done = child("another_process_is_kept_out", &path).output().unwrap();
@@ -164,7 +164,7 @@ fn processes_that_race_at_creating_leave_one_database() {
             Err(other) => panic!("{other}"),
         }
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let name = "processes_that_race_at_creating_leave_one_database";
     let mut children: Vec<_> = (0..6)
@@ -180,7 +180,7 @@ fn processes_that_race_at_creating_leave_one_database() {
 #[test]
 fn threads_that_race_at_creating_leave_one_database() {
     for _ in 0..20 {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let made = std::thread::scope(|scope| {
             let create = || Database::create(&path, &schema(), &options());
@@ -195,7 +195,7 @@ fn threads_that_race_at_creating_leave_one_database() {
 
 #[test]
 fn starting_a_program_takes_neither_the_lock_nor_the_handle_away() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = small_pool(directory.path());
     let db = Database::open(&path, &options()).unwrap();
     assert!(Command::new("true").status().unwrap().success());
@@ -211,7 +211,7 @@ fn euid() -> u32 {
 /// Such as the files of a database whose pool was moved away.
 #[test]
 fn files_that_are_in_the_way_are_left_alone() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     for engine in EngineKind::ALL {
         let path = directory.path().join(engine.name());
         let files = path.with_extension("files");
@@ -238,7 +238,7 @@ fn without_permission_there_is_an_error_and_nothing_left_behind() {
         }
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = small_pool(directory.path());
     for mode in [0o400, 0o000] {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
@@ -256,7 +256,7 @@ fn without_permission_there_is_an_error_and_nothing_left_behind() {
 
 #[test]
 fn what_is_not_a_regular_file_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let fifo = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let socket = directory.path().join("socket");
@@ -286,7 +286,7 @@ fn what_is_not_a_regular_file_is_refused() {
 #[test]
 fn creating_beside_the_files_of_another_database_takes_none_of_them() {
     for engine in EngineKind::ALL {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let (path, moved) = (directory.path().join("db"), directory.path().join("moved"));
         let files = directory.path().join("db.files");
         let first = options().engine(EngineKind::Inp);
@@ -312,7 +312,7 @@ fn creating_beside_the_files_of_another_database_takes_none_of_them() {
 
 #[test]
 fn contradictory_options_are_refused_and_change_nothing() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = small_pool(directory.path());
     let before = std::fs::read(&path).unwrap();
     let error = Database::open(&path, &options().engine(EngineKind::Inp)).unwrap_err();
@@ -356,7 +356,7 @@ fn contradictory_options_are_refused_and_change_nothing() {
 
 #[test]
 fn a_process_pool_that_a_reboot_hit_is_refused_unless_it_was_closed() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let boot = |number| options().boot_id([number; 16]);
     let db = Database::create(&path, &schema(), &boot(1)).unwrap();
@@ -384,7 +384,7 @@ fn a_process_pool_that_a_reboot_hit_is_refused_unless_it_was_closed() {
 /// still opens.
 #[test]
 fn a_refused_opening_does_not_make_a_clean_pool_unclean() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let boot = |number| options().boot_id([number; 16]);
     Database::create(&path, &schema(), &boot(1)).unwrap().close().unwrap();
@@ -423,7 +423,7 @@ fn an_option_of_nothing_or_next_to_it_is_refused_or_works() {
         for (name, set) in SETTINGS {
             for value in [0, 1, 3] {
                 let what = format!("{engine}, {name} of {value}");
-                let directory = tempfile::tempdir().unwrap();
+                let directory = crate::support::in_memory();
                 let path = directory.path().join("db");
                 let odd = set(options().engine(engine), value);
                 match Database::create(&path, &schema(), &odd) {

@@ -41,7 +41,7 @@ fn pool(seed: u64, transactions: usize) -> (Vec<u8>, Model) {
 }
 
 fn pool_of(engine: EngineKind, seed: u64, transactions: usize) -> (Vec<u8>, Model) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let small = schema();
     let db = Database::create(&path, &small, &options_of(engine)).unwrap();
@@ -82,7 +82,7 @@ fn word(bytes: &mut [u8], at: usize, value: u64) {
 #[test]
 fn files_that_are_too_short_for_a_header() {
     let (whole, model) = pool(1, 20);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     for len in [0, 1, 7, 8, HEADER_BYTES - 1] {
         let error = pool_error(&path, &whole[..len]);
@@ -101,7 +101,7 @@ fn files_that_are_too_short_for_a_header() {
 #[test]
 fn with_one_copy_of_the_header_damaged_the_other_serves() {
     let (whole, model) = pool(2, 20);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     for bit in (0..HEADER_BYTES * 8).step_by(5).chain(0..16) {
         let mut both = whole.clone();
@@ -126,7 +126,7 @@ fn with_one_copy_of_the_header_damaged_the_other_serves() {
 #[test]
 fn a_header_that_was_torn_while_it_changed() {
     let (old, model) = pool(3, 20);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     open(&path, &old).unwrap().close().unwrap();
     let new = std::fs::read(&path).unwrap();
@@ -181,7 +181,7 @@ fn crc32c(start: u32, bytes: &[u8]) -> u32 {
 #[test]
 fn headers_of_other_versions_and_machines_are_named_as_such() {
     let (whole, model) = pool(4, 5);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let mut same = whole.clone();
     forge(&mut same, 12, &4u32.to_le_bytes());
@@ -222,7 +222,7 @@ fn headers_of_other_versions_and_machines_are_named_as_such() {
 #[test]
 fn a_truncated_file_is_refused_and_a_garbage_tail_cut_off() {
     let (whole, model) = pool(5, 40);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     for page in 0..whole.len() / 4096 {
         for len in [page * 4096, page * 4096 + 1000] {
@@ -252,7 +252,7 @@ fn a_truncated_file_is_refused_and_a_garbage_tail_cut_off() {
 #[test]
 fn a_pool_that_lost_its_end_gives_errors() {
     let (whole, _) = pool(6, 60);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let (mut refused, mut opened) = (0, 0);
     for size in (DATA_START..whole.len()).step_by(4096) {
@@ -270,7 +270,7 @@ fn a_pool_that_lost_its_end_gives_errors() {
 /// Creation that was cut off after any step leaves a pool that says so.
 #[test]
 fn an_unfinished_creation_is_told_apart_from_damage() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let memory = Recording::pool(64 << 10, 1 << 24).unwrap();
     memory.start();
@@ -311,7 +311,7 @@ fn an_unfinished_creation_is_told_apart_from_damage() {
 /// know, is whole.
 #[test]
 fn a_description_of_a_newer_build_is_told_apart_from_damage() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let (mut bytes, _) = pool(1, 0);
     let find = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|part| part == what);
     let at = find(&bytes, b"PDDESCR1").unwrap();

@@ -42,7 +42,7 @@ fn refused(path: &Path, words: &str) {
 
 #[test]
 fn either_copy_of_the_master_record_is_enough() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let (path, file, mut model) = database(directory.path());
     let sound = std::fs::read(&file).unwrap();
     for copy in COPIES {
@@ -76,7 +76,7 @@ fn either_copy_of_the_master_record_is_enough() {
 
 #[test]
 fn a_file_with_a_damaged_header_is_named() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let (path, file, model) = database(directory.path());
     let sound = std::fs::read(&file).unwrap();
     for at in 0..32 {
@@ -108,7 +108,7 @@ fn a_file_with_a_damaged_header_is_named() {
 
 #[test]
 fn the_file_of_another_database_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let (path, file, _) = database(directory.path());
     let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
     let other = directory.path().join("other");
@@ -121,7 +121,7 @@ fn the_file_of_another_database_is_refused() {
 /// Every page in turn: what leads through it is an error, and so is the check.
 #[test]
 fn a_damaged_page_is_an_error_where_it_is_read() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let (path, file, model) = database(directory.path());
     let sound = std::fs::read(&file).unwrap();
     let (mut noticed, mut unused) = (0, 0);
@@ -166,7 +166,7 @@ fn a_damaged_page_is_an_error_where_it_is_read() {
 #[test]
 fn what_crashes_leave_behind_is_used_again() {
     for engine in [EngineKind::Cow, EngineKind::NvmCow] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let mut path = directory.path().join("db");
         let options = options().engine(engine).chunk_bytes(16 << 10).tune("tree_node_bytes", 128);
         let mut db = Database::create(&path, &schema(), &options).unwrap();

@@ -21,7 +21,7 @@ fn small() -> Schema {
 /// The room that only a snapshot kept is free as soon as somebody needs it.
 #[test]
 fn a_pool_that_a_snapshot_has_filled_is_not_full_when_it_has_gone() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let options = Options::new()
         .engine(EngineKind::NvmCow)
         .domain(Domain::Process)
@@ -55,7 +55,7 @@ fn a_pool_that_a_snapshot_has_filled_is_not_full_when_it_has_gone() {
 /// A snapshot that stays keeps what it has seen, not each copy made since.
 #[test]
 fn a_snapshot_that_stays_costs_what_it_has_seen() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     for engine in [EngineKind::NvmCow, EngineKind::Cow] {
         let options = Options::new()
             .engine(engine)
@@ -108,7 +108,7 @@ fn snapshots_do_not_show_a_commit_that_failed() {
 /// have been used again since: the last transactions are gone, and that is told, not served.
 #[test]
 fn pages_of_transactions_whose_master_record_is_lost_are_damage() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let options = Options::new()
         .engine(EngineKind::Cow)
@@ -156,7 +156,7 @@ fn pages_of_transactions_whose_master_record_is_lost_are_damage() {
 #[test]
 fn a_read_that_meets_a_media_error_does_not_say_that_there_is_nothing() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmCow, EngineKind::NvmLog] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let options = Options::new().engine(engine).domain(Domain::Process);
         let db = Database::create(&path, &small(), &options).unwrap();

@@ -145,7 +145,7 @@ impl Damaged {
 #[test]
 fn a_missing_file_is_named() {
     for engine in engines() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let damaged = Damaged::new(directory.path(), engine);
         println!("{engine}: {:?}", damaged.sound.keys());
         for name in damaged.sound.keys() {
@@ -164,7 +164,7 @@ fn a_missing_file_is_named() {
 #[test]
 fn a_file_that_was_cut_off_is_named() {
     for engine in engines() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let damaged = Damaged::new(directory.path(), engine);
         // The newest segment of a log may end anywhere: a crash leaves it so. The copies of pages are
         // needed where a page is torn.
@@ -191,7 +191,7 @@ fn a_file_that_was_cut_off_is_named() {
 /// A run of the same name, in a database with the same tables.
 #[test]
 fn a_run_of_another_database_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let damaged = Damaged::new(directory.path(), EngineKind::Log);
     let (other, _) = database(&directory.path().join("other"), EngineKind::Log, 2);
     let other = read_files(&other);
@@ -219,7 +219,7 @@ fn a_run_of_another_database_is_refused() {
 #[test]
 fn a_refused_opening_leaves_a_closed_database_closed() {
     for engine in engines() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let (path, model) = database(directory.path(), engine, 3);
         let sound = read_files(&path);
         for name in sound.keys() {
@@ -239,7 +239,7 @@ fn a_refused_opening_leaves_a_closed_database_closed() {
 #[test]
 fn a_torn_log_of_a_closed_database_is_damage() {
     for engine in [EngineKind::Inp, EngineKind::Log] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         // A database whose newest segment has something in it.
         let found = (1..20).find_map(|seed| {
             let damaged = Damaged::of(&directory.path().join(seed.to_string()), engine, seed);
@@ -281,7 +281,7 @@ fn a_torn_log_of_a_closed_database_is_damage() {
 /// its own end. Of a database that was killed a log may end anywhere, but not before that.
 #[test]
 fn a_log_that_ends_before_its_checkpoint_does_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let options = options(EngineKind::Inp)
         .tune("checkpoint_bytes", 1 << 20)

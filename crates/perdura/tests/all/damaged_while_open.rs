@@ -36,7 +36,7 @@ fn rot(path: &Path, bytes: &[u8]) {
 }
 
 fn abort_fails(act: impl FnOnce(&mut Tx<'_>, &Table), rotten: &[u8], expected: &str) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let options = Options::new().engine(EngineKind::NvmInp).domain(Domain::Process);
     let db = Database::create(&path, &schema(), &options).unwrap();

@@ -28,7 +28,7 @@ fn small(engine: EngineKind) -> Options {
 
 /// All that can be counted of a run of random transactions, which are always the same; or the error.
 fn counts(options: &Options) -> String {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let run = || -> Result<String, Error> {
         let db = Database::create(&path, &schema(), options)?;
@@ -85,7 +85,7 @@ fn each_option_reaches_its_engine() {
 }
 
 fn refused(options: &Options, text: &str) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let error = Database::create(directory.path().join("db"), &schema(), options).unwrap_err();
     assert!(matches!(error, Error::Options(_)), "{error:?}");
     assert_eq!(error.to_string(), text);
@@ -123,7 +123,7 @@ fn a_size_that_no_node_can_have_is_refused_and_nothing_is_left() {
         if !engine.options().iter().any(|option| option.name == "node_bytes") {
             continue;
         }
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let options = small(engine).set("node_bytes", 100);
         let error = Database::create(directory.path().join("db"), &schema(), &options).unwrap_err();
         assert_eq!(error.to_string(), "nodes of 100 bytes cannot hold keys of 8 bytes", "{engine}");
@@ -134,7 +134,7 @@ fn a_size_that_no_node_can_have_is_refused_and_nothing_is_left() {
 
 #[test]
 fn options_of_another_engine_than_the_databases_are_refused_with_the_way_out() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     Database::create(&path, &schema(), &options().engine(EngineKind::NvmInp)).unwrap();
     let before = std::fs::read(&path).unwrap();
@@ -159,7 +159,7 @@ fn options_of_another_engine_than_the_databases_are_refused_with_the_way_out() {
 fn an_option_that_is_given_twice_has_the_last_value() {
     let typed = InpOptions { checkpoint_bytes: 0, ..InpOptions::default() };
     let options = options().set("checkpoint_bytes", 0).set("checkpoint_bytes", 64 << 10);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let made =
         Database::create(directory.path().join("a"), &schema(), &options.clone().engine(typed));
     assert!(made.is_err(), "a value that is refused is refused, even if another one follows");

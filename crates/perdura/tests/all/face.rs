@@ -20,7 +20,7 @@ impl Store {
     /// Accounts 1 to `accounts`, whose owners are `Ada`, `Adam`, `Bob` in turn; each third has no
     /// note.
     fn new(engine: EngineKind, accounts: u64) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let table = TableSchema::new("account")
             .column("id", ColumnType::U64)
             .column("owner", ColumnType::Text { max: 12 })

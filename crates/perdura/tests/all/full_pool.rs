@@ -73,7 +73,7 @@ fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
         (EngineKind::Inp, 200_000),
     ];
     for (engine, keys) in engines {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let mut db = Database::create(&path, &schema(), &options(engine)).unwrap();
         let (mut driver, mut model) = (Driver::new(1, keys), Model::default());
@@ -271,7 +271,7 @@ fn pools_of_every_small_limit_work_or_say_that_they_are_full() {
 }
 
 fn small_limits(engine: EngineKind, schema: &Schema) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let (mut refused, mut created) = (0, 0);
     for pages in 1..60 {
         let path = directory.path().join(format!("db-{pages}"));
@@ -311,7 +311,7 @@ fn small_limits(engine: EngineKind, schema: &Schema) {
 #[test]
 fn what_is_deleted_in_a_full_pool_makes_room() {
     for engine in IN_POOL.into_iter().chain([EngineKind::Inp]) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         // Small runs: most tuples are in frozen ones.
         let options = options(engine).tune("memtable_bytes", 16 << 10).tune("growth", 2);
@@ -369,7 +369,7 @@ fn nvm_log_takes_inserts_again_after_half_of_a_full_pool_was_deleted() {
     for (limit_mb, payload, memtable) in
         [(2, 40, 32 << 10), (8, 900, 32 << 20), (16, 900, 256 << 10), (64, 6000, 32 << 20)]
     {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let schema = Schema::new().table(columns(payload));
         let options = Options::new().engine(EngineKind::NvmLog).domain(Domain::Process);

@@ -62,7 +62,7 @@ fn is_empty(directory: &Path) -> bool {
 
 /// A place in a directory of its own.
 fn place() -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     (directory, path)
 }

@@ -29,7 +29,7 @@ struct Subject {
 
 impl Subject {
     fn new(engine: EngineKind, options: Options) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let options = options.engine(engine).domain(Domain::Process).pool_limit(1 << 30);
         let options = options.volatile_limit(1 << 30).commit(Commit::grouped(1000));
         let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();

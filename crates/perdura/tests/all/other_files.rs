@@ -85,7 +85,7 @@ struct Moments {
 
 impl Moments {
     fn of(engine: EngineKind, checkpoints: bool, closes: bool) -> Self {
-        let place = tempfile::tempdir().unwrap();
+        let place = crate::support::in_memory();
         let mut kept = BTreeMap::new();
         for (name, by) in [("work", "own"), ("other", "other")] {
             let at = place.path().join(name);

@@ -58,7 +58,7 @@ struct Subject {
 
 impl Subject {
     fn new(engine: EngineKind) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = Database::create(&path, &schema(), &options(engine)).unwrap();
         let (mut driver, mut model) = (Driver::new(11, 300), Model::default());
@@ -206,7 +206,7 @@ fn what_is_salvaged_of_damaged_files_is_right() {
 #[test]
 fn the_other_partitions_are_saved() {
     for engine in EngineKind::ALL {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = Database::create(&path, &schema(), &options(engine).partitions(3)).unwrap();
         let tables = Tables::of(&db);
@@ -294,7 +294,7 @@ fn what_has_the_name_of_an_unfinished_repair_is_named() {
 #[test]
 fn a_damaged_log_is_saved_up_to_the_damage() {
     for engine in [EngineKind::Inp, EngineKind::Log] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let options =
             options(engine).tune("wal_reserve_bytes", 2 << 10).tune("memtable_bytes", 1 << 20);

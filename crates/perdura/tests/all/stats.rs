@@ -29,7 +29,7 @@ fn run(db: &Database, model: &mut Model, transactions: usize) {
 }
 
 fn after_run(engine: EngineKind) -> (EngineStats, Model) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let db = Database::create(&path, &schema(), &options(engine)).unwrap();
     assert_eq!(
@@ -87,7 +87,7 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
 /// NVM-InP: a line for an entry; an update of up to two fields, an insert, a delete has one.
 #[test]
 fn the_undo_log_says_how_many_bytes_it_was_given() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {
         let path = directory.path().join(engine.name());
         let options = options(engine).tune("memtable_bytes", 1 << 20);
@@ -113,7 +113,7 @@ fn the_undo_log_says_how_many_bytes_it_was_given() {
 
 #[test]
 fn a_group_of_transactions_is_one_batch() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     for engine in [EngineKind::Cow, EngineKind::NvmCow] {
         let path = directory.path().join(engine.name());
         let options = options(engine).commit(Commit::grouped(10));
@@ -141,7 +141,7 @@ fn checkpoints(db: &Database) -> InpStats {
 
 #[test]
 fn a_checkpoint_counts_what_it_wrote() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let options = options(EngineKind::Inp).tune("checkpoint_bytes", 1 << 20);
     let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
     run(&db, &mut Model::default(), 100);
@@ -156,7 +156,7 @@ fn a_checkpoint_counts_what_it_wrote() {
 /// A reserve of the log does not make a checkpoint due: one would follow the other.
 #[test]
 fn a_reserve_that_is_larger_than_the_log_may_grow_makes_no_checkpoint_due() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let options = options(EngineKind::Inp)
         .tune("checkpoint_bytes", 64 << 10)
         .tune("wal_reserve_bytes", 1 << 20);
@@ -173,7 +173,7 @@ fn a_reserve_that_is_larger_than_the_log_may_grow_makes_no_checkpoint_due() {
 /// CoW's file by components: leaves with tuples, all other nodes, pages that are free.
 #[test]
 fn the_footprint_of_cow_tells_tables_from_indexes() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let db = Database::create(&path, &schema(), &options(EngineKind::Cow)).unwrap();
     let tables = Tables::of(&db);

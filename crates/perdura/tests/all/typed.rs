@@ -144,7 +144,7 @@ fn create(path: &Path, engine: EngineKind) -> Database {
 fn each(test: impl Fn(&Path, Database, TypedTable<Everything>)) {
     for engine in EngineKind::ALL {
         println!("engine {engine}");
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = create(&path, engine);
         let table = db.typed().unwrap();
@@ -289,7 +289,7 @@ fn a_value_that_a_field_cannot_have_is_an_error_and_ends_a_scan() {
 
 #[test]
 fn a_scan_of_typed_rows_that_names_columns_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let db = create(&directory.path().join("db"), EngineKind::NvmInp);
     let table = db.typed::<Everything>().unwrap();
     let some = Scan::all().columns(&["id"]);
@@ -343,7 +343,7 @@ struct Job {
 
 #[test]
 fn a_type_that_declares_the_table_otherwise_is_refused_and_told_how() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let schema = Schema::new().table(Job::schema());
     let db = Database::create(directory.path().join("db"), &schema, &Options::new()).unwrap();
     let jobs = db.typed::<Job>().unwrap();
@@ -383,7 +383,7 @@ fn a_table_that_is_declared_in_json_is_the_one_of_the_struct_if_it_means_the_sam
         {"name": "at", "kind": "timestamp"},
         {"name": "until", "kind": "timestamp", "default": 0}]}]}"#;
     let schema = Schema::from_json(json).unwrap();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let db = Database::create(directory.path().join("db"), &schema, &Options::new()).unwrap();
     let visits = db.typed::<Visit>().unwrap();
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -394,7 +394,7 @@ fn a_table_that_is_declared_in_json_is_the_one_of_the_struct_if_it_means_the_sam
 
 #[test]
 fn the_library_lends_each_book_once_and_counts() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("library");
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let book = |id, title: &str| Book { id, title: title.into(), mark: None, times_lent: 0 };

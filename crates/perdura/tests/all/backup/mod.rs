@@ -118,8 +118,7 @@ struct Place(tempfile::TempDir);
 impl Place {
     fn new() -> Self {
         // Memory, where there is such a file system: what is tested here is not its syncs.
-        let memory = tempfile::tempdir_in("/dev/shm");
-        Self(memory.or_else(|_| tempfile::tempdir()).unwrap())
+        Self(crate::support::in_memory())
     }
 
     fn at(&self, name: &str) -> PathBuf {

@@ -227,7 +227,7 @@ fn what_a_database_says_of_itself() {
 #[test]
 fn opening_or_creating() {
     each_known(|engine| {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let error = Database::open(&path, &small(engine)).unwrap_err();
         assert!(error.to_string().contains("db"), "{error}");

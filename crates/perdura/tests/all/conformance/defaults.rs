@@ -103,7 +103,7 @@ fn a_schema_with_defaults_is_the_same_however_it_is_written() {
         {"name": "must", "kind": "u8"}],
         "key": ["id"], "indexes": [{"name": "by_state", "columns": ["state", "done"]}]}]}"#;
     assert_eq!(Schema::from_json(json).unwrap(), schema());
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let options = small(perdura::EngineKind::NvmInp);
     drop(Database::create(&path, &schema(), &options).unwrap());

@@ -105,7 +105,7 @@ fn values_of_several_chunks_come_back_change_and_go() {
 
 /// As a backup and as lines, into the engine that has other limits.
 fn copies(engine: EngineKind, store: &Store, expected: &[Tuple]) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let at = |name: &str| directory.path().join(name);
     store.db().backup(at("backup")).unwrap();
     let other = if engine == EngineKind::NvmCow { EngineKind::Log } else { EngineKind::NvmCow };
@@ -206,7 +206,7 @@ fn a_table_that_may_have_too_long_tuples_is_refused() {
     let columns = (0..9).fold(TableSchema::new("t").column("k", ColumnType::U64), |table, at| {
         table.column(format!("c{at}"), ColumnType::Bytes { max: MOST as u32 })
     });
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let schema = Schema::new().table(columns.key(&["k"]));
     let error = Database::create(directory.path().join("db"), &schema, &Options::new());
     let error = error.unwrap_err().to_string();

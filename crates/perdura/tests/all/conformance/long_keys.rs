@@ -280,7 +280,7 @@ fn long_keys_go_into_backups_and_dumps_and_come_back() {
         let mut model = Model::new();
         change(store.db(), &mut model, &mut random, 2);
         let options = &store.setup.options;
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let at = |name: &str| directory.path().join(name);
         store.db().backup(at("backup")).unwrap();
         let backup = Backup::open(at("backup")).unwrap();

@@ -203,7 +203,7 @@ struct Store {
 impl Store {
     fn new(schema: &Schema, setup: impl Into<Setup>) -> Self {
         let setup = setup.into();
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = setup.create(&path, schema).unwrap();
         Self { db: Some(db), setup, path, _directory: directory }

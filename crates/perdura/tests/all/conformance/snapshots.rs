@@ -76,7 +76,7 @@ fn model_of(snapshot: &Snapshot, tables: &Tables) -> Model {
 fn a_snapshot_sees_what_was_committed_when_it_was_taken() {
     for engine in engines() {
         for group in [1, 5] {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = crate::support::in_memory();
             let options = options(engine).commit(Commit::grouped(group));
             let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
             let tables = Tables::of(&db);
@@ -121,7 +121,7 @@ fn a_snapshot_sees_what_was_committed_when_it_was_taken() {
 #[test]
 fn what_a_snapshot_kept_is_used_again_after_it() {
     for engine in engines() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = Database::create(&path, &schema(), &options(engine)).unwrap();
         let tables = Tables::of(&db);
@@ -185,7 +185,7 @@ fn check_counters(snapshot: &Snapshot, table: &Table, seen: &mut u64) {
 #[test]
 fn readers_of_snapshots_run_beside_the_writer() {
     for engine in engines() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let options = options(engine).tune("cache_bytes", 16 << 10);
         let db = Database::create(directory.path().join("db"), &counters(), &options).unwrap();
         let table = db.table("counter").unwrap();
@@ -228,7 +228,7 @@ fn readers_of_snapshots_run_beside_the_writer() {
 #[test]
 fn a_snapshot_is_taken_and_read_while_a_transaction_is_open() {
     for engine in engines() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = Arc::new(Database::create(&path, &counters(), &options(engine)).unwrap());
         let table = db.table("counter").unwrap();

@@ -176,7 +176,7 @@ fn tables_of_keys_alone() {
 #[test]
 fn schemas_that_make_no_sense_are_refused_and_leave_nothing() {
     let table = || TableSchema::new("t").column("a", ColumnType::U64);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("db");
     let wide = |bytes| {
         let text = ColumnType::Text { max: bytes };

@@ -119,7 +119,7 @@ fn values_of_every_size_come_back() {
         assert!(error.to_string().contains("at most 16777216 bytes, not 16777217"), "{error}");
     });
     let wrong = blobs(MOST + 1);
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let error = Database::create(directory.path().join("db"), &wrong, &Options::new()).unwrap_err();
     assert!(error.to_string().contains("at most 16777216 bytes"), "{error}");
 }

@@ -111,7 +111,7 @@ impl Left {
         let step = match (thorough(), self.engine) {
             (true, _) => 1,
             (false, EngineKind::NvDisk) => 29,
-            (false, _) => 3,
+            (false, _) => 5,
         };
         for (name, bytes) in &self.files {
             let used = |at: usize| {

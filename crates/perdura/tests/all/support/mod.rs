@@ -6,3 +6,9 @@ pub(crate) use faults::driver::Driver;
 pub(crate) use faults::items::{
     Item, Model, PAIR, Tables, compare, contents, insert_item, item_of, schema, update_item,
 };
+
+/// A directory that is not on a disk, if that can be: for tests that commit often and do not depend on
+/// what the files lie on.
+pub(crate) fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
