@@ -531,6 +531,10 @@ fn not_empty<T>(list: List<T>) -> Result<List<T>, String> {
 }
 
 fn engines(text: &str) -> Result<List<EngineKind>, String> {
+    if text.split(',').any(|word| word.trim() == "paged") {
+        let why = "figures are of one engine: name nv-disk, which `paged` is on a disk, or nv-logging-foc";
+        return Err(why.into());
+    }
     list(text, Some(&EngineKind::ALL))
 }
 
@@ -583,6 +587,7 @@ mod tests {
         assert_eq!(engines(""), Ok(List(Vec::new())));
         assert_eq!(engines("none"), Ok(List(Vec::new())));
         assert!(engines("ipn").is_err());
+        assert!(engines("inp, paged").unwrap_err().contains("name nv-disk"));
         assert!(mixes("").is_err());
     }
 }

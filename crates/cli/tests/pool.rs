@@ -112,6 +112,29 @@ fn what_was_created_is_told_to_programs() {
 }
 
 #[test]
+fn paged_is_the_engine_that_fits_the_medium_and_the_pool_says_which() {
+    let places = [std::env::temp_dir(), "/dev/shm".into(), env!("CARGO_TARGET_TMPDIR").into()];
+    for place in places.iter().filter_map(|place| tempfile::tempdir_in(place).ok()) {
+        let (_directory, schema, _) = directory();
+        let pool = place.path().join("pool");
+        let more = ["--engine", "paged", "--option", "log_bytes=1MiB", "--json", "-"];
+        let ran = create(&pool, &schema, &more);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let json: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let wanted = if json["domain"] == "disk" { "nv-disk" } else { "nv-logging-foc" };
+        assert_eq!(json["engine"], wanted, "{json}");
+        let info = run(&["pool", "info", text(&pool), "--json", "-"]);
+        let info: Value = serde_json::from_str(&info.out).expect("JSON");
+        assert_eq!(info["engine"], wanted, "{info}");
+        let check = run(&["pool", "check", text(&pool)]);
+        assert_eq!(check.code, Some(0), "{check:?}");
+    }
+    let (_directory, schema, pool) = directory();
+    let ran = create(&pool, &schema, &["--engine", "pagd"]);
+    assert!(ran.code == Some(2) && ran.err.contains("nv-logging-foc, paged"), "{ran:?}");
+}
+
+#[test]
 fn looking_at_a_pool_does_not_change_it() {
     let (_directory, schema, pool) = directory();
     assert_eq!(create(&pool, &schema, &[]).code, Some(0));

@@ -64,6 +64,9 @@ pub enum EngineError {
     /// Files of the database could not be reached.
     #[error("the files of the database: {0}")]
     Files(#[from] std::io::Error),
+    /// A thread of the engine's own could not be started.
+    #[error("a thread of the engine could not be started: {0}")]
+    Thread(#[source] std::io::Error),
     /// The pool belongs to a partition layout or engine that this one does not know.
     #[error("the pool has no `{what}`; it was not created by this engine, or is damaged")]
     Missing {

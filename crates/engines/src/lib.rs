@@ -9,6 +9,7 @@
 //! | NVM-CoW, NVM-aware copy-on-write updates | P1 4.2 | `nvm_cow.rs` |
 //! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
 //! | NV-Disk, pages, row locks and ARIES over a central log | P2 3.1 | `nv_disk.rs`, `paged/` |
+//! | NV-Logging, the same over a log in persistent memory, with flush-on-insert or flush-on-commit | P2 4 | `nv_logging.rs`, `paged/` |
 //!
 //! Two engines each are one half of a skeleton: `undo.rs` (NVM-InP, NVM-Log), `shadow.rs` (CoW,
 //! NVM-CoW), `redo.rs` (InP, Log).
@@ -29,6 +30,7 @@ mod kinds;
 mod list;
 mod log;
 mod nv_disk;
+mod nv_logging;
 mod nvm_cow;
 mod nvm_inp;
 mod nvm_log;
@@ -53,7 +55,7 @@ pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
     Sessions, SnapshotSource, Syncer, Write,
 };
-pub use counts::{PageStats, RunStats, STATS_LEVELS};
+pub use counts::{BufferStats, PageStats, RunStats, STATS_LEVELS};
 pub use cow::{Cow, CowOptions, CowStats};
 pub use error::{ConflictReason, EngineError};
 pub use inp::{Inp, InpOptions, InpStats};
@@ -61,6 +63,10 @@ pub use kind::{EngineKind, ParseEngineError};
 pub use kinds::{EngineOptions, create, open};
 pub use log::{Log, LogOptions, LogStats};
 pub use nv_disk::{CentralLog, NvDisk, NvDiskOptions, NvDiskStats};
+pub use nv_logging::{
+    FlushOnCommit, FlushOnInsert, InPool, NvLoggingFoc, NvLoggingFocOptions, NvLoggingFocStats,
+    NvLoggingFoi, NvLoggingFoiOptions, NvLoggingFoiStats,
+};
 pub use nvm_cow::{NvmCow, NvmCowOptions, NvmCowStats};
 pub use nvm_inp::{NvmInp, NvmInpOptions, NvmInpStats};
 pub use nvm_log::{NvmLog, NvmLogOptions, NvmLogStats};
@@ -79,8 +85,8 @@ pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Lanes, Purpose};
     pub use index::Direction;
     pub use pm::{
-        Access, AroundPath, Bad, Counters, CrashPoint, DiskReplay, DiskTrace, Domain, Dram,
-        Emulation, End, Ends, Environment, Epoch, Event, FOREIGN, File, Files, FilesOf,
+        Access, AroundPath, Bad, Counters, CrashPoint, DiskEvent, DiskReplay, DiskTrace, Domain,
+        Dram, Emulation, End, Ends, Environment, Epoch, Event, FOREIGN, File, Files, FilesOf,
         FlushInstruction, GrowError, HeaderDamage, HostFiles, IDENTITY, Killed, Left, Medium,
         Memory, Named, Native, NewFile, NothingMore, Off, POOL_DATA_START, Pairing,
         ParseDomainError, Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded,

@@ -23,6 +23,10 @@ macro_rules! with_engines {
             NvmLog, "nvm-log", NvmLogOptions, NvmLogStats;
             /// Pages behind a buffer pool, row locks, and ARIES over a central log (P2 3.1).
             NvDisk, "nv-disk", NvDiskOptions, NvDiskStats;
+            /// The same over a log in persistent memory, durable record by record (P2 4.3).
+            NvLoggingFoi, "nv-logging-foi", NvLoggingFoiOptions, NvLoggingFoiStats;
+            /// The same, durable when a transaction commits (P2 4.3).
+            NvLoggingFoc, "nv-logging-foc", NvLoggingFocOptions, NvLoggingFocStats;
         }
     };
 }

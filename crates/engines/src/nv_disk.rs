@@ -24,18 +24,18 @@ use crate::contract::Resources;
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::own::OwnStats;
-use crate::paged::{Paged, PagedCounts, PagedLog, prefix};
+use crate::paged::{Paged, PagedCounts, PagedLog, base_options, prefix};
 use crate::traits::DurableIn;
 
 pub use options::NvDiskOptions;
 pub use stats::NvDiskStats;
 
 /// A partition of NV-Disk; see the module's comment.
-pub type NvDisk<E> = Paged<E, CentralLog>;
+pub type NvDisk<E> = Paged<E, CentralLog<E>>;
 
 /// The central log.
 #[derive(Debug)]
-pub struct CentralLog;
+pub struct CentralLog<E: Environment>(Arc<Central<E::Files, Host>>);
 
 /// Number of partitions of the log (P2 6.1).
 const PARTITIONS: u32 = 8;
@@ -67,24 +67,20 @@ fn log_options(options: &NvDiskOptions, page_bytes: usize) -> CentralOptions {
     }
 }
 
-impl<E: Environment> PagedLog<E> for CentralLog {
+impl<E: Environment> PagedLog<E> for CentralLog<E> {
     const KIND: EngineKind = EngineKind::NvDisk;
     const DURABLE_IN: DurableIn = DurableIn::Files;
     type Options = NvDiskOptions;
 
     fn store_options(options: &NvDiskOptions, least_page_bytes: usize) -> StoreOptions {
-        let page_bytes = options.page_bytes.next_power_of_two() as usize;
-        let page_bytes = page_bytes.max(least_page_bytes);
         StoreOptions {
-            page_bytes,
-            frames: (options.buffer_bytes / page_bytes as u64).max(LEAST_FRAMES) as usize,
             restart: if options.full_restart == 0 { Restart::OnDemand } else { Restart::Full },
             locks: LockOptions {
                 inherit_after: (options.inherit_after > 0).then_some(options.inherit_after),
                 ..LockOptions::default()
             },
             early_release: options.early_release > 0,
-            ..StoreOptions::default()
+            ..base_options(options.page_bytes, options.buffer_bytes, least_page_bytes)
         }
     }
 
@@ -92,46 +88,46 @@ impl<E: Environment> PagedLog<E> for CentralLog {
         resources: &Resources<E>,
         options: &NvDiskOptions,
         page_bytes: usize,
-    ) -> Result<Arc<dyn LogManager>, EngineError> {
+    ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let name = format!("{}log-", prefix(resources.partition));
-        let log: Central<_, Host> =
-            Central::create(&files, &name, log_options(options, page_bytes), Arc::default())?;
-        Ok(Arc::new(log))
+        let of = log_options(options, page_bytes);
+        let log = Central::create(&files, &name, of, Arc::default())?;
+        Ok(Self(Arc::new(log)))
     }
 
     fn open(
         resources: &Resources<E>,
         options: &NvDiskOptions,
         page_bytes: usize,
-    ) -> Result<Arc<dyn LogManager>, EngineError> {
+    ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let name = format!("{}log-", prefix(resources.partition));
-        let log: Central<_, Host> =
-            Central::open(&files, &name, log_options(options, page_bytes), Arc::default())?;
-        Ok(Arc::new(log))
+        let of = log_options(options, page_bytes);
+        let log = Central::open(&files, &name, of, Arc::default())?;
+        Ok(Self(Arc::new(log)))
     }
 
     fn replace(
         resources: &Resources<E>,
         options: &NvDiskOptions,
         page_bytes: usize,
-    ) -> Result<Arc<dyn LogManager>, EngineError> {
+    ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let name = format!("{}log-", prefix(resources.partition));
         for file in files.list()?.iter().filter(|file| file.starts_with(&name)) {
             files.remove(file)?;
         }
-        let log: Central<_, Host> = Central::create_behind_all(
-            &files,
-            &name,
-            log_options(options, page_bytes),
-            Arc::default(),
-        )?;
-        Ok(Arc::new(log))
+        let of = log_options(options, page_bytes);
+        let log = Central::create_behind_all(&files, &name, of, Arc::default())?;
+        Ok(Self(Arc::new(log)))
     }
 
-    fn stats(counts: &PagedCounts) -> OwnStats {
+    fn manager(&self) -> Arc<dyn LogManager> {
+        Arc::clone(&self.0) as Arc<dyn LogManager>
+    }
+
+    fn stats(&self, counts: &PagedCounts) -> OwnStats {
         let PagedCounts { pool, locks, log, page_bytes } = counts;
         NvDiskStats {
             hits: pool.hits,
@@ -148,9 +144,6 @@ impl<E: Environment> PagedLog<E> for CentralLog {
         .into()
     }
 }
-
-/// Frames of a buffer pool at least.
-const LEAST_FRAMES: u64 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -381,7 +381,9 @@ fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::po
             | EngineKind::Cow
             | EngineKind::Log
             | EngineKind::NvmLog
-            | EngineKind::NvDisk => {
+            | EngineKind::NvDisk
+            | EngineKind::NvLoggingFoi
+            | EngineKind::NvLoggingFoc => {
                 return None;
             }
         },

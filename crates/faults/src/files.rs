@@ -90,11 +90,13 @@ impl Medium for FileMedium {
             }
             // Eight partitions and their head; pages; staging.
             EngineKind::NvDisk => (0, of("paged-0-log-") == 9 && of("paged-0-") == 11),
+            EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => (0, of("paged-0-") == 2),
         };
         // A segment, and the next one, prepared ahead.
         let others = match db.engine() {
             EngineKind::Log => runs + 1,
             EngineKind::NvDisk => 11,
+            EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => 2,
             EngineKind::Inp
             | EngineKind::Cow
             | EngineKind::NvmInp

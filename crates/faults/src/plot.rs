@@ -126,7 +126,9 @@ impl Plot {
             | EngineKind::NvmInp
             | EngineKind::NvmCow
             | EngineKind::NvmLog
-            | EngineKind::NvDisk => None,
+            | EngineKind::NvDisk
+            | EngineKind::NvLoggingFoi
+            | EngineKind::NvLoggingFoc => None,
         };
         Self {
             workload: Workload::Story,
@@ -138,7 +140,7 @@ impl Plot {
             keys,
             large: match engine {
                 // Half of the log is not enough for more.
-                EngineKind::NvDisk => 10,
+                EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => 10,
                 EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 40,
                 EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => 150,
             },
@@ -188,7 +190,11 @@ impl Plot {
             let transactions = match engine {
                 EngineKind::NvmCow => 1300,
                 EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 400,
-                EngineKind::NvmInp | EngineKind::NvmLog | EngineKind::NvDisk => 240,
+                EngineKind::NvmInp
+                | EngineKind::NvmLog
+                | EngineKind::NvDisk
+                | EngineKind::NvLoggingFoi
+                | EngineKind::NvLoggingFoc => 240,
             };
             return Self::new(engine, 0x5eed, transactions, 60);
         }

@@ -135,7 +135,9 @@ impl Script {
             | EngineKind::Log
             | EngineKind::NvmCow
             | EngineKind::NvmLog
-            | EngineKind::NvDisk => EngineKind::NvmInp,
+            | EngineKind::NvDisk
+            | EngineKind::NvLoggingFoi
+            | EngineKind::NvLoggingFoc => EngineKind::NvmInp,
         };
         let mut script = Self(Arc::new(Known { inputs: Inputs::Tpcc(workload), held: vec![] }));
         let memory = Recording::pool(64 << 10, LIMIT)

@@ -90,6 +90,7 @@ mod any_engine;
 mod background;
 mod batches;
 mod changes;
+mod choice;
 mod closer;
 mod columns;
 mod database;
@@ -127,6 +128,7 @@ pub use administration::{
     examine_parts, inspect, salvage,
 };
 pub use any_engine::Hosted;
+pub use choice::{EngineChoice, ParseChoiceError};
 #[doc(hidden)]
 pub use columns::ColumnList;
 pub use columns::ColumnRef;
@@ -144,9 +146,10 @@ pub use exports::data::{
     Schema, TableSchema, Value,
 };
 pub use exports::engine::{
-    CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn, EngineKind,
-    EngineOption, EngineOptions, EngineStats, EngineTraits, Footprint, InFlight, InpOptions,
-    InpStats, Isolation, Limits, LogFigures, LogOptions, LogStats, NvDiskOptions, NvDiskStats,
+    BufferStats, CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn,
+    EngineKind, EngineOption, EngineOptions, EngineStats, EngineTraits, Footprint, InFlight,
+    InpOptions, InpStats, Isolation, Limits, LogFigures, LogOptions, LogStats, NvDiskOptions,
+    NvDiskStats, NvLoggingFocOptions, NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats,
     NvmCowOptions, NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats,
     OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport,
     RunStats, TxId, Unfinished, WorkDone,

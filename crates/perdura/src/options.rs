@@ -6,6 +6,7 @@ use engines::below::{Domain, Environment, PoolOptions};
 use engines::{EngineKind, EngineOptions, Isolation, NODE_BYTES, OptionError, Setup};
 
 use crate::any_engine::Which;
+use crate::choice::EngineChoice;
 use crate::error::Error;
 
 /// The moment at which a commit returns.
@@ -138,7 +139,7 @@ struct Named {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub(crate) engine: Option<EngineOptions>,
+    pub(crate) engine: Option<EngineChoice>,
     /// Options of engines by their names, in the order in which they were given.
     named: Vec<Named>,
     pub(crate) partitions: Option<u32>,
@@ -178,11 +179,11 @@ impl Options {
         Self::default()
     }
 
-    /// The method of storage and recovery: an [`EngineKind`], or what was chosen about one, such as
-    /// [`crate::InpOptions`]. An existing database has one; naming another, or giving the options of
-    /// another, is an error.
+    /// The method of storage and recovery: an [`EngineKind`], what was chosen about one, such as
+    /// [`crate::InpOptions`], or [`EngineChoice::Paged`]. An existing database has one; naming another,
+    /// or giving the options of another, is an error.
     #[must_use]
-    pub fn engine(mut self, engine: impl Into<EngineOptions>) -> Self {
+    pub fn engine(mut self, engine: impl Into<EngineChoice>) -> Self {
         self.engine = Some(engine.into());
         self
     }
@@ -331,16 +332,22 @@ impl Options {
         self
     }
 
-    /// The engine that was named.
-    pub(crate) fn kind(&self) -> Option<EngineKind> {
-        self.engine.as_ref().map(EngineOptions::kind)
+    /// The engine of a new database on a medium that keeps so much by itself.
+    pub(crate) fn kind_on(&self, natural: Domain) -> EngineKind {
+        match (&self.engine, natural) {
+            (Some(choice), natural) => choice.kind_on(natural),
+            (None, Domain::Disk) => EngineKind::Inp,
+            (None, Domain::Process | Domain::Adr | Domain::Eadr) => EngineKind::NvmInp,
+        }
     }
 
     /// Returns the options that were chosen for the engine `kind`, which is the one that was named
     /// if any was.
     pub(crate) fn engine_options(&self, kind: EngineKind) -> Result<EngineOptions, Error> {
-        let own = self.engine.clone().filter(|own| own.kind() == kind);
-        let mut own = own.unwrap_or_else(|| kind.into());
+        let mut own = match &self.engine {
+            Some(EngineChoice::Known(own)) if own.kind() == kind => own.clone(),
+            _ => kind.into(),
+        };
         for Named { name, value, only_where_known } in &self.named {
             if !only_where_known || own.get(name).is_some() {
                 own.set(name, *value).map_err(|error| refused(&error))?;
@@ -374,7 +381,8 @@ impl Options {
         for named in &self.named {
             EngineKind::check_option_name(&named.name).map_err(|error| refused(&error))?;
         }
-        self.kind().map_or(Ok(()), |kind| self.engine_options(kind).map(drop))
+        let kind = self.engine.as_ref().and_then(EngineChoice::kind);
+        kind.map_or(Ok(()), |kind| self.engine_options(kind).map(drop))
     }
 }
 

@@ -14,6 +14,10 @@ pub trait Environment: Sized + 'static {
     type Durable: Memory;
     /// The files where logs and checkpoints of the traditional engines live.
     type Files: Files;
+
+    /// Engines may start threads of their own. Where what is done is recorded or counted they may not:
+    /// it would depend on when those threads run.
+    const STARTS_THREADS: bool = false;
 }
 
 /// DRAM, a pool file and the host's files: what ships.
@@ -24,6 +28,7 @@ impl Environment for Native {
     type Volatile = Dram;
     type Durable = Pool;
     type Files = HostFiles;
+    const STARTS_THREADS: bool = true;
 }
 
 /// DRAM beside a recording memory and recording files: what crash tests use.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use perdura::{EngineKind, Existing};
+use perdura::{EngineChoice, EngineKind, Existing};
 
 use super::{DomainChoice, List, domain};
 use crate::output::JsonTarget;
@@ -146,10 +146,11 @@ pub(crate) struct CreateArgs {
 /// Options for making a new database.
 #[derive(Debug, Args)]
 pub(crate) struct NewDatabase {
-    /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log [default: that of the backup, if there
-    /// is one; else inp on a disk, nvm-inp on any other medium].
-    #[arg(long, value_parser = EngineKind::from_str)]
-    pub(crate) engine: Option<EngineKind>,
+    /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log, nv-disk, nv-logging-foi, nv-logging-foc; or
+    /// paged, which is nv-disk on a disk and nv-logging-foc on any other medium [default: that of the
+    /// backup, if there is one; else inp on a disk, nvm-inp on any other medium].
+    #[arg(long, value_parser = EngineChoice::from_str)]
+    pub(crate) engine: Option<EngineChoice>,
     /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr, disk
     /// [default: auto].
     #[arg(long, value_name = "DOMAIN", value_parser = domain)]

@@ -80,7 +80,9 @@ fn reference(task: &Task, spec: &Spec) -> Result<Database, Failure> {
             | EngineKind::Log
             | EngineKind::NvmCow
             | EngineKind::NvmLog
-            | EngineKind::NvDisk,
+            | EngineKind::NvDisk
+            | EngineKind::NvLoggingFoi
+            | EngineKind::NvLoggingFoc,
         )
         | Contestant::Peer(_) => EngineKind::NvmInp,
     };

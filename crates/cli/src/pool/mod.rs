@@ -70,8 +70,8 @@ fn not_open(file: &Path, error: &Error) -> Failure {
 /// Returns the options with which a database is created.
 fn options(new: &NewDatabase) -> Options {
     let mut options = Options::new().model(new.model);
-    if let Some(engine) = new.engine {
-        options = options.engine(engine);
+    if let Some(engine) = &new.engine {
+        options = options.engine(engine.clone());
     }
     if let Some(domain) = new.domain.and_then(|choice| choice.0) {
         options = options.domain(domain);

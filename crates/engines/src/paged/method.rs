@@ -1,6 +1,5 @@
 //! How a partition of a paged engine comes to be: a log is chosen, and what it is made of put together.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use paged::lock::LockCounts;
@@ -13,14 +12,15 @@ use storage::Catalog;
 use super::Paged;
 use super::tables::PagedTables;
 use crate::contract::{Method, RecoveryReport, Resources};
+use crate::counts::BufferStats;
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::{OwnOptions, Setup};
 use crate::own::OwnStats;
 use crate::traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
 
-/// A choice of a log, which makes an engine of the partition.
-pub trait PagedLog<E: Environment>: Debug + Send + Sync + 'static {
+/// A log, which makes an engine of the partition.
+pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
     /// The kind of the engine.
     const KIND: EngineKind;
     /// The place of what it makes durable.
@@ -39,7 +39,7 @@ pub trait PagedLog<E: Environment>: Debug + Send + Sync + 'static {
         resources: &Resources<E>,
         options: &Self::Options,
         page_bytes: usize,
-    ) -> Result<Arc<dyn LogManager>, EngineError>;
+    ) -> Result<Self, EngineError>;
 
     /// Opens the log.
     ///
@@ -49,7 +49,7 @@ pub trait PagedLog<E: Environment>: Debug + Send + Sync + 'static {
         resources: &Resources<E>,
         options: &Self::Options,
         page_bytes: usize,
-    ) -> Result<Arc<dyn LogManager>, EngineError>;
+    ) -> Result<Self, EngineError>;
 
     /// Makes an empty log in the place of one that cannot be read, in files that nobody needs
     /// afterwards. Its LSNs are greater than all that pages have.
@@ -60,12 +60,24 @@ pub trait PagedLog<E: Environment>: Debug + Send + Sync + 'static {
         _: &Resources<E>,
         _: &Self::Options,
         _page_bytes: usize,
-    ) -> Result<Arc<dyn LogManager>, EngineError> {
+    ) -> Result<Self, EngineError> {
         Err(EngineError::Unsupported { what: "way to read pages without their log" })
     }
 
+    /// The log's manager.
+    fn manager(&self) -> Arc<dyn LogManager>;
+
+    /// The partition is open: what is counted begins here.
+    fn opened(&self) {}
+
+    /// Ends what does something for the log beside transactions; all of them are over.
+    fn close(&self) {}
+
+    /// Calls `reachable` with the objects of the durable heap that it leads to.
+    fn check(&self, _reachable: &mut dyn FnMut(u64)) {}
+
     /// The counters of the engine.
-    fn stats(counts: &PagedCounts) -> OwnStats;
+    fn stats(&self, counts: &PagedCounts) -> OwnStats;
 }
 
 /// The things that a partition has counted since it was opened.
@@ -120,6 +132,23 @@ impl PagedCounts {
     }
 }
 
+impl From<&PagedCounts> for BufferStats {
+    fn from(counts: &PagedCounts) -> Self {
+        let PagedCounts { pool, locks, page_bytes, .. } = counts;
+        Self {
+            hits: pool.hits,
+            reads: pool.reads,
+            read_ahead: pool.read_ahead,
+            evictions: pool.evictions,
+            page_batches: pool.batches,
+            page_bytes: pool.writes * page_bytes,
+            lock_requests: locks.requests,
+            lock_waits: locks.waits,
+            deadlocks: locks.victims,
+        }
+    }
+}
+
 /// What the names of a partition's files begin with.
 pub(crate) fn prefix(partition: u32) -> String {
     format!("paged-{partition}-")
@@ -135,6 +164,20 @@ const fn traits(durable_in: DurableIn) -> EngineTraits {
         unfinished: Unfinished::Undone,
         larger_than_memory: true,
     }
+}
+
+/// Frames of a buffer pool at least.
+const LEAST_FRAMES: u64 = 16;
+
+/// The options of a store with pages of so many bytes, and so many for the buffer pool.
+pub(crate) fn base_options(
+    page_bytes: u32,
+    buffer_bytes: u64,
+    least_page_bytes: usize,
+) -> StoreOptions {
+    let page_bytes = (page_bytes.next_power_of_two() as usize).max(least_page_bytes);
+    let frames = (buffer_bytes / page_bytes as u64).max(LEAST_FRAMES) as usize;
+    StoreOptions { page_bytes, frames, ..StoreOptions::default() }
 }
 
 /// The options of a partition's store. Its work beside transactions is done by a thread where the
@@ -170,8 +213,9 @@ impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
         let of = store_options::<E, L>(options, &tables, setup);
         let log = L::create(&resources, options, of.page_bytes)?;
         let stamp = stamp(&files, catalog, resources.partition);
-        let store = Store::create(&files, &prefix, stamp, log, of, &tables.trees())?;
-        Ok(Self::root(&resources, setup, tables, (files, prefix), store))
+        let store = Store::create(&files, &prefix, stamp, log.manager(), of, &tables.trees())?;
+        log.opened();
+        Ok(Self::root(&resources, setup, tables, (files, prefix), store, log))
     }
 
     fn open(
@@ -186,16 +230,17 @@ impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
         if setup.salvage {
             let log = L::open(&resources, options, of.page_bytes);
             let log = log.or_else(|_| L::replace(&resources, options, of.page_bytes))?;
-            let store = Store::open_past_damage(&files, &prefix, log, of)?;
-            let root = Self::root(&resources, setup, tables, (files, prefix), store);
+            let store = Store::open_past_damage(&files, &prefix, log.manager(), of)?;
+            let root = Self::root(&resources, setup, tables, (files, prefix), store, log);
             return Ok((root, RecoveryReport::default()));
         }
         // Before the log is opened, which writes: a refused opening changes nothing.
         Store::look(&files, &prefix, stamp(&files, catalog, resources.partition))?;
         let log = L::open(&resources, options, of.page_bytes)?;
-        let (store, restarted) = Store::open(&files, &prefix, log, of)?;
+        let (store, restarted) = Store::open(&files, &prefix, log.manager(), of)?;
+        log.opened();
         let (redone, undone) = (restarted.redone, restarted.undone);
         let report = RecoveryReport { redone, undone, ..RecoveryReport::default() };
-        Ok((Self::root(&resources, setup, tables, (files, prefix), store), report))
+        Ok((Self::root(&resources, setup, tables, (files, prefix), store, log), report))
     }
 }

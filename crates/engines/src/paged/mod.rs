@@ -23,7 +23,6 @@ mod method;
 mod tables;
 
 use std::fmt::{self, Debug};
-use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,8 +42,8 @@ use crate::stats::EngineStats;
 use crate::transaction::{Begin, TxId};
 
 pub use inspect::{LogFigures, PagedFigures, inspect_paged};
-pub(crate) use method::prefix;
 pub use method::{PagedCounts, PagedLog};
+pub(crate) use method::{base_options, prefix};
 
 use check::check_table;
 use tables::{PagedTables, key_of, secondary};
@@ -57,7 +56,7 @@ const FIRST_TREE: TreeNo = TreeNo(16);
 
 /// What the sessions of a partition share.
 #[derive(Debug)]
-struct Shared<E: Environment> {
+struct Shared<E: Environment, L> {
     store: Arc<Store<E::Files>>,
     tables: PagedTables,
     /// Asked whether it, and with it this process, is still good.
@@ -73,12 +72,13 @@ struct Shared<E: Environment> {
     user_bytes: AtomicU64,
     /// The newest commit.
     committed: AtomicU64,
+    log: L,
     /// The counts of what opening did.
     before: PagedCounts,
     stopped: OnceLock<String>,
 }
 
-impl<E: Environment> Shared<E> {
+impl<E: Environment, L> Shared<E, L> {
     fn usable(&self) -> Result<(), EngineError> {
         match self.stopped.get() {
             Some(why) => Err(EngineError::Stopped { why: why.clone() }),
@@ -110,12 +110,11 @@ struct Open<F: Files> {
 /// A session of a partition, or its root, which is one, too; see the module's comment. `L` is the log.
 #[derive(Debug)]
 pub struct Paged<E: Environment, L> {
-    shared: Arc<Shared<E>>,
+    shared: Arc<Shared<E, L>>,
     /// One thread has it at a time: a lock only because reads take the session by shared reference.
     open: Mutex<Open<E::Files>>,
     number: u64,
     new: Vec<u8>,
-    log: PhantomData<fn() -> L>,
 }
 
 impl<E: Environment, L> Paged<E, L> {
@@ -125,6 +124,7 @@ impl<E: Environment, L> Paged<E, L> {
         tables: PagedTables,
         (files, prefix): (E::Files, String),
         store: Arc<Store<E::Files>>,
+        log: L,
     ) -> Self {
         let (committed, before) = (store.log().durable().0, PagedCounts::of(&*store));
         let shared = Shared {
@@ -139,17 +139,18 @@ impl<E: Environment, L> Paged<E, L> {
             ages: AtomicU64::new(1),
             user_bytes: AtomicU64::new(0),
             committed: AtomicU64::new(committed),
+            log,
             before,
             stopped: OnceLock::new(),
         };
         Self::over(Arc::new(shared))
     }
 
-    fn over(shared: Arc<Shared<E>>) -> Self {
+    fn over(shared: Arc<Shared<E, L>>) -> Self {
         let session = shared.store.session();
         let open = Open { session, savepoints: Savepoints::default(), number: 0, statements: 0 };
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        Self { shared, open: Mutex::new(open), number, new: Vec::new(), log: PhantomData }
+        Self { shared, open: Mutex::new(open), number, new: Vec::new() }
     }
 
     fn open_mut(&mut self) -> &mut Open<E::Files> {
@@ -432,8 +433,7 @@ impl<E: Environment, L> Write for Paged<E, L> {
 
 /// Gives sessions.
 struct Source<E: Environment, L> {
-    shared: Arc<Shared<E>>,
-    log: PhantomData<fn() -> L>,
+    shared: Arc<Shared<E, L>>,
 }
 
 impl<E: Environment, L> Debug for Source<E, L> {
@@ -444,7 +444,7 @@ impl<E: Environment, L> Debug for Source<E, L> {
 
 impl<E: Environment, L: PagedLog<E>> Sessions for Source<E, L> {
     fn session(&self) -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(Paged::<E, L>::over(Arc::clone(&self.shared))))
+        Ok(Box::new(Paged::over(Arc::clone(&self.shared))))
     }
 }
 
@@ -524,7 +524,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     }
 
     fn sessions(&self) -> Option<Arc<dyn Sessions>> {
-        Some(Arc::new(Source::<E, L> { shared: Arc::clone(&self.shared), log: PhantomData }))
+        Some(Arc::new(Source { shared: Arc::clone(&self.shared) }))
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
@@ -544,7 +544,9 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.shared.usable()?;
         self.abort()?;
-        self.shared.store.close().map_err(|error| self.shared.stop(error))
+        self.shared.store.close().map_err(|error| self.shared.stop(error))?;
+        self.shared.log.close();
+        Ok(())
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
@@ -566,7 +568,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn stats(&self) -> EngineStats {
         let counts = PagedCounts::of(&*self.shared.store).since(&self.shared.before);
-        let own = L::stats(&counts);
+        let own = self.shared.log.stats(&counts);
         EngineStats {
             user_bytes: self.shared.user_bytes.load(Ordering::Relaxed),
             logged_bytes: counts.log.appended,
@@ -575,8 +577,9 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
         }
     }
 
-    fn check(&self, _: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
+    fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
         self.shared.usable()?;
+        self.shared.log.check(reachable);
         let checked = self.shared.store.check()?;
         if checked.lost > 0 {
             return Err(errors::lost_pages(checked.lost));

@@ -132,7 +132,9 @@ impl BytesStage {
                 | EngineKind::NvmInp
                 | EngineKind::NvmCow
                 | EngineKind::NvmLog
-                | EngineKind::NvDisk => self
+                | EngineKind::NvDisk
+                | EngineKind::NvLoggingFoi
+                | EngineKind::NvLoggingFoc => self
                     .setting
                     .tree_node_bytes(self.engine)
                     .map_or(NODE_BYTES, |bytes| bytes as f64),
@@ -176,7 +178,9 @@ fn merged(own: &OwnStats) -> u64 {
         | OwnStats::Cow(_)
         | OwnStats::NvmInp(_)
         | OwnStats::NvmCow(_)
-        | OwnStats::NvDisk(_) => 0,
+        | OwnStats::NvDisk(_)
+        | OwnStats::NvLoggingFoi(_)
+        | OwnStats::NvLoggingFoc(_) => 0,
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use engines::below::{
-    Bad, Catalog, Description, Environment, Heap, HeapError, HeapOptions, Memory, Schema,
+    Bad, Catalog, Description, Domain, Environment, Heap, HeapError, HeapOptions, Memory, Schema,
 };
 use engines::{DurableIn, EngineKind, EngineOptions, Maker, RecoveryReport, Resources, Setup};
 
@@ -24,7 +24,8 @@ impl<E: Hosted> Database<E> {
     /// As [`Database::create`].
     pub fn create_on(media: Media<E>, schema: &Schema, options: &Options) -> Result<Self, Error> {
         options.check()?;
-        let engine = options.engine_options(options.kind().unwrap_or(EngineKind::NvmInp))?;
+        // A medium that is given as it is stands for persistent memory.
+        let engine = options.engine_options(options.kind_on(Domain::Adr))?;
         Self::create_as(Which::Known(&engine), media, schema, options)
     }
 
@@ -254,13 +255,13 @@ pub(crate) fn agreed_engine(
     name: &str,
 ) -> Result<EngineOptions, Error> {
     let found = description.engine.parse::<EngineKind>().ok();
-    match (found, options.kind()) {
+    match (found, &options.engine) {
         (Some(found), None) => options.engine_options(found),
-        (Some(found), Some(wanted)) if found == wanted => options.engine_options(found),
+        (Some(found), Some(wanted)) if wanted.allows(found) => options.engine_options(found),
         (_, wanted) => Err(Error::WrongEngine {
             path: name.into(),
             found: description.engine.clone(),
-            wanted: wanted.map_or("one that this build has".into(), |kind| kind.to_string()),
+            wanted: wanted.as_ref().map_or("one that this build has".into(), ToString::to_string),
         }),
     }
 }

@@ -3,10 +3,9 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use engines::EngineKind;
 use engines::below::{
-    Access, Catalog, Counters, Domain, Files, HostFiles, Named, Native, Pairing, Place, Pool,
-    PoolError, PoolInfo, Schema, stamp_of,
+    Access, Catalog, Counters, Files, HostFiles, Named, Native, Pairing, Place, Pool, PoolError,
+    PoolInfo, Schema, stamp_of,
 };
 
 use crate::any_engine::Which;
@@ -56,11 +55,7 @@ impl Database<Native> {
     }
 
     pub(super) fn create_in(pool: Pool, schema: &Schema, options: &Options) -> Result<Self, Error> {
-        let natural = pool.info().medium.natural;
-        let kind = options.kind().unwrap_or(match natural {
-            Domain::Disk => EngineKind::Inp,
-            Domain::Process | Domain::Adr | Domain::Eadr => EngineKind::NvmInp,
-        });
+        let kind = options.kind_on(pool.info().medium.natural);
         let engine = options.engine_options(kind)?;
         let header = pool.info().header;
         let files_at = pool.place().beside(FILES);

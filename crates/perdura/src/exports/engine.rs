@@ -264,6 +264,28 @@ pub use engines::NvmLogOptions;
 #[doc(inline)]
 pub use engines::NvDiskOptions;
 
+/// The options of `nv-logging-foi`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = NvLoggingFoiOptions { log_bytes: 64 << 20, ..NvLoggingFoiOptions::default() };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("log_bytes"), Some(64 << 20));
+/// ```
+#[doc(inline)]
+pub use engines::NvLoggingFoiOptions;
+
+/// The options of `nv-logging-foc`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = NvLoggingFocOptions { persister: 0, ..NvLoggingFocOptions::default() };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("persister"), Some(0));
+/// ```
+#[doc(inline)]
+pub use engines::NvLoggingFocOptions;
+
 /// The work that an engine has done since it was opened, and the work that waits.
 ///
 /// ```
@@ -383,6 +405,50 @@ pub use engines::NvmLogStats;
 /// ```
 #[doc(inline)]
 pub use engines::NvDiskStats;
+
+/// The figures of the buffer pool and the locks of NV-Logging.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::NvLoggingFoi));
+/// let OwnStats::NvLoggingFoi(own) = db.stats()?.own else { unreachable!() };
+/// let BufferStats { hits, reads, lock_waits, .. } = own.buffer;
+/// println!("{hits} pages were there, {reads} were read");
+/// assert_eq!(lock_waits, 0);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::BufferStats;
+
+/// The figures of `nv-logging-foi`: its buffer pool and locks, and log objects.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::NvLoggingFoi));
+/// let OwnStats::NvLoggingFoi(own) = db.stats()?.own else { unreachable!() };
+/// let NvLoggingFoiStats { buffer, objects } = own;
+/// assert!(objects > 0 && buffer.lock_requests > 0);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::NvLoggingFoiStats;
+
+/// The figures of `nv-logging-foc`: its buffer pool and locks, log objects, and who has made them
+/// durable.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::NvLoggingFoc));
+/// let OwnStats::NvLoggingFoc(own) = db.stats()?.own else { unreachable!() };
+/// let NvLoggingFocStats { objects, by_persister, by_commits, .. } = own;
+/// assert!((1..=objects).contains(&(by_persister + by_commits)));
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::NvLoggingFocStats;
 
 /// Pages and log of a partition that has a buffer pool, as its files say.
 ///

@@ -298,6 +298,26 @@ pub use engines::below::RecordingFiles;
 #[doc(inline)]
 pub use engines::below::DiskTrace;
 
+/// A thing that was done to files.
+///
+/// ```
+/// # use perdura::*;
+/// # use perdura::recording::*;
+/// # let schema = Schema::new()
+/// #     .table(TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]));
+/// # let memory = Recording::pool(1 << 20, 1 << 26).map_err(Error::user)?;
+/// let files = RecordingFiles::new();
+/// let options = Options::new().engine(EngineKind::Inp);
+/// let db = Database::create_on(Media::recorded(memory, files.clone()), &schema, &options)?;
+/// files.start();
+/// db.insert(&db.table("t")?, &[Value::from(1)])?;
+/// let events = files.stop().events;
+/// assert!(events.iter().any(|record| matches!(record.event, DiskEvent::Sync { .. })));
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::below::DiskEvent;
+
 /// Walks along a trace of files and stops where a crash would matter.
 ///
 /// ```

@@ -75,6 +75,8 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
             OwnStats::Log(own) => assert!(own.flushes > 0 && own.flushed_bytes > 0, "{own:?}"),
             OwnStats::NvmLog(own) => assert!(own.freezes > 0, "{own:?}"),
             OwnStats::NvDisk(own) => assert!(own.hits > 0 && own.lock_requests > 0, "{own:?}"),
+            OwnStats::NvLoggingFoi(own) => assert!(own.objects > 500, "{own:?}"),
+            OwnStats::NvLoggingFoc(own) => assert!(own.objects > 500, "{own:?}"),
             OwnStats::Cow(_) | OwnStats::NvmInp(_) | OwnStats::NvmCow(_) => {}
         }
         let puts_off = runs || engine == EngineKind::Inp;

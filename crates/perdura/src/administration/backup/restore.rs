@@ -171,12 +171,17 @@ impl Backup {
         let old: Option<EngineKind> = described.engine.parse().ok();
         let unknown =
             || BackupError::UnknownEngine { path: path(), engine: described.engine.clone() };
-        let kind = options.kind().or(old).ok_or_else(unknown)?;
         let mut options = options.clone().partitions(wanted);
-        options.engine.get_or_insert_with(|| kind.into());
+        let choice = match options.engine.take() {
+            Some(choice) => choice,
+            None => old.ok_or_else(unknown)?.into(),
+        };
+        // `paged` has files, whichever engine it is.
+        let kind = choice.kind();
+        options = options.engine(choice);
         options = options.tune("node_bytes", described.node_bytes.into());
         let in_pool = |kind: EngineKind| !kind.traits().needs_files();
-        if options.chunk_bytes.is_none() && in_pool(kind) && old.is_some_and(in_pool) {
+        if options.chunk_bytes.is_none() && kind.is_some_and(in_pool) && old.is_some_and(in_pool) {
             options = options.chunk_bytes(described.chunk_bytes);
         }
         Ok((options, wanted))

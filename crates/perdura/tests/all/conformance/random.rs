@@ -194,7 +194,11 @@ fn recording_media_hold_the_same() {
 /// Returns which of the engines that ship have savepoints.
 fn has_savepoints(engine: EngineKind) -> bool {
     match engine {
-        EngineKind::NvmInp | EngineKind::NvmLog | EngineKind::NvDisk => true,
+        EngineKind::NvmInp
+        | EngineKind::NvmLog
+        | EngineKind::NvDisk
+        | EngineKind::NvLoggingFoi
+        | EngineKind::NvLoggingFoc => true,
         EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvmCow => false,
     }
 }

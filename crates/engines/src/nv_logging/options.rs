@@ -1,0 +1,90 @@
+//! The options of NV-Logging.
+
+use paged::log::nv::{NvForm, NvOptions, Persist};
+
+use crate::options::engine_options;
+
+engine_options! {
+    /// The options of NV-Logging with flush-on-insert (P2 4).
+    NvLoggingFoiOptions {
+        /// Size of a page, a power of two (P2 6.1: 8 KB).
+        page_bytes: u32 = 8192, 512 to 32768, "bytes", fixed;
+        /// Memory for the buffer pool of a partition.
+        buffer_bytes: u64 = 256 << 20, 8192 to u64::MAX, "bytes";
+        /// Persistent memory for the log of a partition (P2 6.1: 80 MB), taken when it is created; a
+        /// quarter of the pool at most, for all partitions together.
+        log_bytes: u64 = 80 << 20, 65536 to 1 << 30, "bytes", fixed;
+        /// Entries of the log's ring, a power of two; one for each 512 bytes of the log at most.
+        log_entries: u64 = 1 << 17, 64 to 1 << 21, "entries", fixed;
+        /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
+        /// ring.
+        checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
+    }
+}
+
+engine_options! {
+    /// The options of NV-Logging with flush-on-commit (P2 4).
+    NvLoggingFocOptions {
+        /// Size of a page, a power of two (P2 6.1: 8 KB).
+        page_bytes: u32 = 8192, 512 to 32768, "bytes", fixed;
+        /// Memory for the buffer pool of a partition.
+        buffer_bytes: u64 = 256 << 20, 8192 to u64::MAX, "bytes";
+        /// Persistent memory for the log of a partition (P2 6.1: 80 MB), taken when it is created; a
+        /// quarter of the pool at most, for all partitions together.
+        log_bytes: u64 = 80 << 20, 65536 to 1 << 30, "bytes", fixed;
+        /// Entries of the log's ring, a power of two; one for each 512 bytes of the log at most.
+        log_entries: u64 = 1 << 17, 64 to 1 << 21, "entries", fixed;
+        /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
+        /// ring.
+        checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
+        /// 1: a thread of the partition's own makes log objects durable behind transactions. 0, and in
+        /// recordings and emulated memory: commits do so alone.
+        persister: u32 = 1, 0 to 1, "threads";
+    }
+}
+
+/// The sizes among the options, and from where on a checkpoint is due.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub(super) page_bytes: u32,
+    pub(super) buffer_bytes: u64,
+    log_bytes: u64,
+    log_entries: u64,
+    checkpoint_entries: u64,
+}
+
+const LEAST_RECORD_BYTES: u64 = 1024;
+
+impl Sizes {
+    /// The form of a log that takes at most `most` bytes, if any log fits them, with pages of this size.
+    pub(super) fn form(&self, most: u64, page_bytes: usize) -> NvForm {
+        // The bytes of a page before and afterwards, and what is beside them.
+        let record_bytes = (page_bytes as u64 * 5 / 2).max(LEAST_RECORD_BYTES);
+        NvForm::of_bytes(self.log_bytes.min(most), self.log_entries, record_bytes)
+    }
+
+    pub(super) fn log_options(&self, persist: Persist) -> NvOptions {
+        NvOptions { persist, checkpoint_records: self.checkpoint_entries, ..NvOptions::default() }
+    }
+}
+
+macro_rules! sizes_of {
+    ($options:ident) => {
+        impl From<&$options> for Sizes {
+            fn from(options: &$options) -> Self {
+                let $options {
+                    page_bytes,
+                    buffer_bytes,
+                    log_bytes,
+                    log_entries,
+                    checkpoint_entries,
+                    ..
+                } = *options;
+                Self { page_bytes, buffer_bytes, log_bytes, log_entries, checkpoint_entries }
+            }
+        }
+    };
+}
+
+sizes_of!(NvLoggingFoiOptions);
+sizes_of!(NvLoggingFocOptions);
