@@ -2,6 +2,7 @@
 
 mod driver_and_verifier;
 mod paged_budgets;
+mod row_locks;
 mod shared;
 mod tatp;
 mod tpcb;
