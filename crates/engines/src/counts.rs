@@ -46,6 +46,11 @@ pub(crate) trait EngineCounts: Count {
     fn pages(&self) -> Option<&PageStats> {
         None
     }
+
+    /// Its buffer pool and its locks, if it has them.
+    fn buffer(&self) -> Option<&BufferStats> {
+        None
+    }
 }
 
 /// Declares a struct of counts that are added up field by field.
@@ -106,7 +111,7 @@ engine_stats! {
 }
 
 engine_stats! {
-    /// The counters of the buffer pool and the locks of NV-Logging.
+    /// The counters of the buffer pool and the locks of a paged engine.
     BufferStats {
         /// Pages that were found in the buffer pool.
         hits: u64;

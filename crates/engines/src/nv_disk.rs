@@ -128,20 +128,7 @@ impl<E: Environment> PagedLog<E> for CentralLog<E> {
     }
 
     fn stats(&self, counts: &PagedCounts) -> OwnStats {
-        let PagedCounts { pool, locks, log, page_bytes } = counts;
-        NvDiskStats {
-            hits: pool.hits,
-            reads: pool.reads,
-            read_ahead: pool.read_ahead,
-            evictions: pool.evictions,
-            page_batches: pool.batches,
-            page_bytes: pool.writes * page_bytes,
-            log_groups: log.groups,
-            lock_requests: locks.requests,
-            lock_waits: locks.waits,
-            deadlocks: locks.victims,
-        }
-        .into()
+        NvDiskStats { buffer: counts.into(), log_groups: counts.log.groups }.into()
     }
 }
 

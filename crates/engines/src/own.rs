@@ -1,6 +1,6 @@
 //! The counters of one engine that others do not have.
 
-use crate::counts::{Count, EngineCounts, PageStats, RunStats};
+use crate::counts::{BufferStats, Count, EngineCounts, PageStats, RunStats};
 use crate::kind::EngineKind;
 use crate::list::with_engines;
 
@@ -48,6 +48,13 @@ macro_rules! own_stats {
             pub fn pages(&self) -> Option<&PageStats> {
                 match self {
                     $(Self::$kind(stats) => stats.pages(),)+
+                }
+            }
+
+            /// The counters of a paged engine's buffer pool and locks.
+            pub fn buffer(&self) -> Option<&BufferStats> {
+                match self {
+                    $(Self::$kind(stats) => stats.buffer(),)+
                 }
             }
 

@@ -30,10 +30,18 @@ impl EngineCounts for NvLoggingFoiStats {
     fn written_bytes(&self) -> u64 {
         self.buffer.page_bytes
     }
+
+    fn buffer(&self) -> Option<&BufferStats> {
+        Some(&self.buffer)
+    }
 }
 
 impl EngineCounts for NvLoggingFocStats {
     fn written_bytes(&self) -> u64 {
         self.buffer.page_bytes
+    }
+
+    fn buffer(&self) -> Option<&BufferStats> {
+        Some(&self.buffer)
     }
 }

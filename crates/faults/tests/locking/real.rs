@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use faults::history::Rule::Serializable;
 use faults::racing::Racing;
 use faults::sharing::{Mix, Sharer, schema};
-use perdura::{Database, Domain, EngineKind, Options, OwnStats};
+use perdura::{Database, Domain, EngineKind, Options};
 
 /// Early lock release and lock inheritance.
 const LOCKING: [(u64, u64); 4] = [(1, 1), (1, 0), (0, 1), (0, 0)];
@@ -28,10 +28,9 @@ fn options((early_release, inherit_after): (u64, u64)) -> Options {
 
 /// The deadlocks and the waits that the engine has counted.
 fn counted(db: &Database) -> (u64, u64) {
-    match db.stats().unwrap().own {
-        OwnStats::NvDisk(own) => (own.deadlocks, own.lock_waits),
-        other => panic!("{other:?}"),
-    }
+    let own = db.stats().unwrap().own;
+    let buffer = own.buffer().unwrap();
+    (buffer.deadlocks, buffer.lock_waits)
 }
 
 /// Runs rounds of transactions, each behind the contents that the last one has left, while `more` of

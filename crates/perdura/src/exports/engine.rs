@@ -399,23 +399,23 @@ pub use engines::NvmLogStats;
 /// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
 /// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::NvDisk));
 /// let OwnStats::NvDisk(own) = db.stats()?.own else { unreachable!() };
-/// let NvDiskStats { hits, log_groups, lock_requests, .. } = own;
-/// assert!(hits > 0 && log_groups > 0 && lock_requests > 0);
+/// let NvDiskStats { buffer, log_groups } = own;
+/// assert!(buffer.hits > 0 && log_groups > 0 && buffer.lock_requests > 0);
 /// # Ok::<(), Error>(())
 /// ```
 #[doc(inline)]
 pub use engines::NvDiskStats;
 
-/// The figures of the buffer pool and the locks of NV-Logging.
+/// The figures of the buffer pool and the locks of a paged engine.
 ///
 /// ```
 /// # use perdura::*;
 /// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
 /// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::NvLoggingFoi));
-/// let OwnStats::NvLoggingFoi(own) = db.stats()?.own else { unreachable!() };
-/// let BufferStats { hits, reads, lock_waits, .. } = own.buffer;
+/// let own = db.stats()?.own;
+/// let BufferStats { hits, reads, lock_waits, .. } = own.buffer().expect("a paged engine");
 /// println!("{hits} pages were there, {reads} were read");
-/// assert_eq!(lock_waits, 0);
+/// assert_eq!(*lock_waits, 0);
 /// # Ok::<(), Error>(())
 /// ```
 #[doc(inline)]

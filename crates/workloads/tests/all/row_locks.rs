@@ -1,7 +1,7 @@
 //! Eight workers in one partition of each engine with row locks, with more rows than its buffer pool
 //! has room for: balances, rates and conditions hold.
 
-use perdura::{Concurrency, Database, Domain, EngineKind, Options, OwnStats, Schema};
+use perdura::{Concurrency, Database, Domain, EngineKind, Options, Schema};
 use workloads::tpcc::{self, Condition};
 use workloads::{Check, Commit, Form, RunOptions, contents, tatp, tpcb};
 
@@ -26,12 +26,8 @@ fn create(engine: EngineKind, schema: &Schema) -> (Database, tempfile::TempDir) 
 
 /// Pages had to leave the buffer pool.
 fn has_evicted(database: &Database) -> bool {
-    let buffer = match database.stats().unwrap().own {
-        OwnStats::NvDisk(own) => own.buffer,
-        OwnStats::NvLoggingFoi(own) => own.buffer,
-        OwnStats::NvLoggingFoc(own) => own.buffer,
-        other => panic!("{other:?}"),
-    };
+    let own = database.stats().unwrap().own;
+    let buffer = own.buffer().unwrap();
     buffer.evictions > 0 && buffer.lock_requests > 0
 }
 
