@@ -70,6 +70,7 @@ fn log_options(options: &NvDiskOptions, page_bytes: usize) -> CentralOptions {
 impl<E: Environment> PagedLog<E> for CentralLog<E> {
     const KIND: EngineKind = EngineKind::NvDisk;
     const DURABLE_IN: DurableIn = DurableIn::Files;
+    const GROUPS_COMMITS: bool = true;
     type Options = NvDiskOptions;
 
     fn store_options(options: &NvDiskOptions, least_page_bytes: usize) -> StoreOptions {

@@ -62,6 +62,8 @@ pub trait Policy: Debug + Send + Sync + 'static {
     const KIND: EngineKind;
     /// The moment at which they do.
     const PERSIST: Persist;
+    /// Commits can be grouped.
+    const GROUPS_COMMITS: bool;
     /// The engine's options.
     type Options: OwnOptions;
 
@@ -82,6 +84,7 @@ pub struct FlushOnInsert;
 impl Policy for FlushOnInsert {
     const KIND: EngineKind = EngineKind::NvLoggingFoi;
     const PERSIST: Persist = Persist::OnInsert;
+    const GROUPS_COMMITS: bool = false;
     type Options = NvLoggingFoiOptions;
 
     fn sizes(options: &NvLoggingFoiOptions) -> Sizes {
@@ -104,6 +107,7 @@ pub struct FlushOnCommit;
 impl Policy for FlushOnCommit {
     const KIND: EngineKind = EngineKind::NvLoggingFoc;
     const PERSIST: Persist = Persist::OnCommit;
+    const GROUPS_COMMITS: bool = true;
     type Options = NvLoggingFocOptions;
 
     fn sizes(options: &NvLoggingFocOptions) -> Sizes {
@@ -173,6 +177,7 @@ impl<E: Environment, P: Policy> InPool<E, P> {
 impl<E: Environment, P: Policy> PagedLog<E> for InPool<E, P> {
     const KIND: EngineKind = P::KIND;
     const DURABLE_IN: DurableIn = DurableIn::Both;
+    const GROUPS_COMMITS: bool = P::GROUPS_COMMITS;
     type Options = P::Options;
 
     fn store_options(options: &P::Options, least_page_bytes: usize) -> StoreOptions {

@@ -25,6 +25,8 @@ pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
     const KIND: EngineKind;
     /// The place of what it makes durable.
     const DURABLE_IN: DurableIn;
+    /// Commits can be grouped, so that several become durable at once.
+    const GROUPS_COMMITS: bool;
     /// The engine's options.
     type Options: OwnOptions;
 
@@ -199,7 +201,7 @@ fn stamp<F: Files>(files: &F, catalog: &Catalog, partition: u32) -> u64 {
 impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
     const KIND: EngineKind = L::KIND;
     const TRAITS: EngineTraits = traits(L::DURABLE_IN);
-    const GROUPS_COMMITS: bool = true;
+    const GROUPS_COMMITS: bool = L::GROUPS_COMMITS;
     type Options = L::Options;
 
     fn create(

@@ -13,13 +13,14 @@ use perdura::{
 const BOTH: [EngineKind; 2] = [EngineKind::NvLoggingFoi, EngineKind::NvLoggingFoc];
 
 fn options(engine: EngineKind) -> Options {
-    Options::new().engine(engine).domain(Domain::Process).tune("page_bytes", 512)
+    let options = Options::new().engine(engine).domain(Domain::Process);
+    options.tune("page_bytes", 512).tune("buffer_bytes", 4 << 20)
 }
 
 fn run<E: Environment>(db: &Database<E>, model: &mut Model, transactions: usize) {
     let (tables, mut driver) = (Tables::of(db), Driver::new(3, 100));
     for transaction in 0..transactions {
-        driver.transaction(db, &tables, model, 1 + transaction % 5).unwrap();
+        let _ticket = driver.grouped(db, &tables, model, 1 + transaction % 5).unwrap();
     }
 }
 

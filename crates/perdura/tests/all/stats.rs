@@ -2,8 +2,8 @@
 
 use crate::support::{Driver, Model, Tables, compare, schema};
 use perdura::{
-    Commit, Database, Domain, EngineKind, EngineStats, Footprint, InpStats, Options, OwnStats,
-    Value,
+    Commit, Concurrency, Database, Domain, EngineKind, EngineStats, Footprint, InpStats, Options,
+    OwnStats, Value,
 };
 
 fn options(engine: EngineKind) -> Options {
@@ -13,6 +13,7 @@ fn options(engine: EngineKind) -> Options {
         .tune("checkpoint_bytes", 16 << 10)
         .tune("wal_reserve_bytes", 4 << 10)
         .tune("page_bytes", 512)
+        .tune("buffer_bytes", 4 << 20)
         .tune("memtable_bytes", 8 << 10)
         .tune("growth", 2)
         .tune("level0_runs", 2)
@@ -70,7 +71,7 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
             assert!(levels.merges > 0 && levels.all_merged_bytes() > 0, "{stats:?}");
             assert!(levels.runs.iter().sum::<u32>() > 0, "{stats:?}");
         }
-        let paged = engine.traits().larger_than_memory;
+        let paged = engine.traits().concurrency == Concurrency::Shared;
         assert_eq!(stats.own.buffer().is_some(), paged, "{engine}");
         if let Some(buffer) = stats.own.buffer() {
             assert!(buffer.hits > 0 && buffer.lock_requests > 0, "{stats:?}");

@@ -319,7 +319,7 @@ fn a_sync_beside_a_leaked_transaction_is_a_sync() {
         let counted = db.counters();
         db.count(false);
         // In `process` a file is written, and a pool has stores in order.
-        let synced = counted.file_bytes > 0 || !engine.uses_files();
+        let synced = counted.file_bytes > 0 || !engine.commits_in_files();
         assert!(durable || synced, "{engine}: {counted:?}");
         drop(owned);
         assert_eq!(prefix(db), 1);

@@ -31,8 +31,8 @@ use std::path::{Path, PathBuf};
 
 use optimistic::Optimistic;
 use perdura::{
-    Commit, Concurrency, Database, Domain, EngineKind, Environment, Error, Options, Scan, Schema,
-    Table, Value,
+    Commit, Concurrency, Database, Domain, DurableIn, EngineKind, Environment, Error, Options,
+    Scan, Schema, Table, Value,
 };
 
 /// An engine that tests run on.
@@ -66,9 +66,10 @@ impl Under {
         }
     }
 
-    fn uses_files(self) -> bool {
+    /// Returns whether commits are made durable in files alone.
+    fn commits_in_files(self) -> bool {
         match self {
-            Self::Known(kind) => kind.traits().needs_files(),
+            Self::Known(kind) => kind.traits().durable_in == DurableIn::Files,
             Self::Optimistic => false,
         }
     }
@@ -187,6 +188,9 @@ fn small(engine: impl Into<Under>) -> Setup {
         .tune("block_bytes", 256)
         .tune("checkpoint_bytes", 64 << 10)
         .tune("wal_reserve_bytes", 16 << 10)
+        .tune("buffer_bytes", 256 << 10)
+        // Nothing becomes durable behind a transaction's back.
+        .tune("persister", 0)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30);
     Setup::of(engine.into(), options)

@@ -237,7 +237,7 @@ fn a_thousand_aborts_take_no_more_room_than_two_hundred() {
     const FIRST: u64 = 200;
     each(|engine| {
         for group in [1, 1000] {
-            let setup = small(engine).map(|options| options.tune("log_bytes", 1 << 20));
+            let setup = small(engine).map(|options| options.tune("log_bytes", 256 << 10));
             let mut store = Store::new(&schema(), setup.commit(Commit::grouped(group)));
             let table = store.db().table("t").unwrap();
             let tuples: Vec<Tuple> = (0..20).map(|id| tuple(id, id + 5)).collect();
