@@ -196,11 +196,11 @@ fn the_first_ticket_of_an_open_group_can_be_waited_for() {
                         put(db, &table, next - 1)
                     })
                     .collect();
-                abort(next);
                 let known = matches!(engine, Under::Known(_));
                 if known && grouped {
                     assert!(!db.durable(tickets[0]).unwrap(), "the group is open");
                 }
+                abort(next);
                 db.wait(tickets[0]).unwrap();
                 assert!(db.durable(tickets[0]).unwrap());
                 store.crash();
