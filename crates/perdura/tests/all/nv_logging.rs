@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Driver, Model, Tables, compare, schema};
+use crate::support::{Driver, Model, Tables, compare, in_memory, schema};
 use perdura::recording::{Recording, RecordingFiles, Replay};
 use perdura::{
     Commit, Database, Domain, EngineKind, Environment, Error, Media, NvLoggingFocStats, Options,
@@ -53,7 +53,7 @@ fn the_log_is_as_large_as_the_pool_allows() {
             compare(&db, &model);
         }
         let large = options(engine).set("log_bytes", 1 << 30).pool_limit(32 << 20);
-        let directory = tempfile::tempdir().unwrap();
+        let directory = in_memory();
         let db = Database::create(directory.path().join("db"), &schema(), &large).unwrap();
         let bytes = std::fs::metadata(directory.path().join("db")).unwrap().len();
         assert!((4 << 20..16 << 20).contains(&bytes), "{bytes}");
@@ -65,7 +65,7 @@ fn the_log_is_as_large_as_the_pool_allows() {
 #[test]
 fn every_partition_has_a_log_of_its_own() {
     for engine in BOTH {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = in_memory();
         let path = directory.path().join("db");
         let options = options(engine).partitions(4).pool_limit(64 << 20);
         let db = Database::create(&path, &schema(), &options).unwrap();
@@ -89,7 +89,7 @@ fn every_partition_has_a_log_of_its_own() {
 
 #[test]
 fn a_persister_makes_durable_what_nobody_waits_for() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = in_memory();
     let grouped = options(EngineKind::NvLoggingFoc).commit(Commit::grouped(1_000_000));
     let db = Database::create(directory.path().join("db"), &schema(), &grouped).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
@@ -116,7 +116,7 @@ fn a_persister_makes_durable_what_nobody_waits_for() {
 
 #[test]
 fn without_a_persister_commits_make_everything_durable() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = in_memory();
     let alone = options(EngineKind::NvLoggingFoc).set("persister", 0);
     let db = Database::create(directory.path().join("db"), &schema(), &alone).unwrap();
     let mut model = Model::default();

@@ -20,7 +20,8 @@ fn engines() -> impl Iterator<Item = EngineKind> {
 
 fn create(engine: EngineKind, schema: &Schema) -> (Database, tempfile::TempDir) {
     println!("{engine}");
-    let directory = tempfile::tempdir().unwrap();
+    let in_memory = tempfile::tempdir_in("/dev/shm");
+    let directory = in_memory.or_else(|_| tempfile::tempdir()).unwrap();
     let options = Options::new().engine(engine).domain(Domain::Process);
     let options = options.tune("page_bytes", 1024).tune("buffer_bytes", 64 << 10);
     (Database::create(directory.path().join("db"), schema, &options).unwrap(), directory)
