@@ -1,8 +1,6 @@
 //! The workloads and their verifiers, in one program.
 
 mod driver_and_verifier;
-mod paged_budgets;
-mod row_locks;
 mod shared;
 mod tatp;
 mod tpcb;
