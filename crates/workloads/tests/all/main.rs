@@ -6,3 +6,9 @@ mod tatp;
 mod tpcb;
 mod tpcc;
 mod tpcc_crash;
+
+/// A directory that is not on a disk, if that can be: workloads commit often, and what they leave does
+/// not depend on what the files lie on.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
+}

@@ -22,7 +22,7 @@ fn concurrent(schema: &Schema) -> Database<Recorded> {
 }
 
 fn serial(engine: EngineKind, schema: &Schema) -> (Database, tempfile::TempDir) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let options = Options::new().engine(engine).domain(Domain::Process);
     let database = Database::create(directory.path().join("db"), schema, &options).unwrap();
     (database, directory)

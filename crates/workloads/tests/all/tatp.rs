@@ -46,7 +46,7 @@ fn rates_and_rows_are_right_after_a_run_and_a_kill_with_any_number_of_workers() 
             [(1, 1, Form::Specification), (2, 2, Form::ShoreKits), (1, 3, Form::Specification)]
         {
             println!("{engine}, {partitions} partitions, {workers} workers");
-            let directory = tempfile::tempdir().unwrap();
+            let directory = crate::in_memory();
             let path = directory.path().join("db");
             let spec = Spec { partitions, form, ..spec() };
             let database = loaded(&path, &options(engine), &spec);
@@ -73,7 +73,7 @@ fn rates_and_rows_are_right_after_a_run_and_a_kill_with_any_number_of_workers() 
 /// Many tries on many subscribers: the tolerance is narrow, and each rate within it.
 #[test]
 fn rates_come_close_to_what_the_benchmark_foresees() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let spec = Spec {
         subscribers: 20_000,
         transactions: 60_000,
@@ -108,7 +108,7 @@ fn the_same_seed_leaves_the_same_database_in_every_engine() {
         let spec = Spec { partitions, form, subscribers: 100, transactions: 1500, ..spec() };
         for engine in EngineKind::ALL {
             for commit in [Commit::Durable, Commit::Grouped(7)] {
-                let directory = tempfile::tempdir().unwrap();
+                let directory = crate::in_memory();
                 let options = match commit {
                     Commit::Durable => options(engine),
                     Commit::Grouped(group) => {
@@ -134,7 +134,7 @@ fn the_same_seed_leaves_the_same_database_in_every_engine() {
 
 #[test]
 fn each_check_notices_its_damage() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let spec = spec();
     let database = loaded(&directory.path().join("db"), &options(EngineKind::NvmInp), &spec);
     let ran = run(&database, &Workload::generate(&spec).unwrap(), 1, Commit::Durable);

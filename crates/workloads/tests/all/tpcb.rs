@@ -45,7 +45,7 @@ fn balances_agree_after_loading_a_run_and_a_kill() {
             [(1, Form::Specification, 3), (2, Form::ShoreKits, 2), (2, Form::ShoreKits, 5)]
         {
             println!("{engine}, {partitions} partitions, {workers} workers");
-            let directory = tempfile::tempdir().unwrap();
+            let directory = crate::in_memory();
             let path = directory.path().join("db");
             let spec = Spec { partitions, form, ..spec() };
             let database = loaded(&path, &options(engine), &spec);
@@ -69,7 +69,7 @@ fn balances_agree_after_loading_a_run_and_a_kill() {
 #[test]
 fn the_same_seed_leaves_the_same_database_in_every_engine_by_any_number_of_workers() {
     let digest = |engine, spec: &Spec, workers, commit| {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::in_memory();
         let options = match commit {
             Commit::Durable => options(engine),
             Commit::Grouped(group) => options(engine).commit(perdura::Commit::grouped(group)),
@@ -111,7 +111,7 @@ struct Victim {
 
 impl Victim {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::in_memory();
         let spec = spec();
         let database = loaded(&directory.path().join("db"), &options(EngineKind::NvmInp), &spec);
         let workload = Workload::generate(&spec).unwrap();
@@ -196,7 +196,7 @@ fn the_verifier_notices_what_is_lost_surplus_or_damaged() {
 
 #[test]
 fn a_database_that_does_not_fit_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let small = spec();
     let database = loaded(&directory.path().join("db"), &options(EngineKind::NvmInp), &small);
     let two = Spec { partitions: 2, form: Form::ShoreKits, ..small.clone() };

@@ -58,7 +58,7 @@ fn each_row(database: &Database, table: &str, columns: &[&str], mut visit: impl 
 
 #[test]
 fn the_population_has_the_specified_rows() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let spec = Spec { warehouses: 3, partitions: 2, ..spec() };
     let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec);
     let found = contents(&database).unwrap();
@@ -95,7 +95,7 @@ fn the_population_has_the_specified_rows() {
 
 #[test]
 fn the_population_does_not_depend_on_partitions_or_workers() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let whole = spec();
     let parts = Spec { partitions: 2, ..spec() };
     let one = loaded(&directory.path().join("one"), EngineKind::NvmInp, &whole);
@@ -113,7 +113,7 @@ fn the_population_does_not_depend_on_partitions_or_workers() {
 
 #[test]
 fn last_names_beyond_the_first_thousand_are_drawn() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let spec = Spec { warehouses: 1, items: 1, customers: 1500, transactions: 0, ..spec() };
     let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec);
     let mut names: BTreeMap<_, u32> = BTreeMap::new();
@@ -131,7 +131,7 @@ fn all_conditions_hold_after_loading_a_run_and_a_kill() {
     for engine in EngineKind::ALL {
         for (partitions, remote) in [(1, true), (2, false)] {
             println!("{engine}, {partitions} partitions");
-            let directory = tempfile::tempdir().unwrap();
+            let directory = crate::in_memory();
             let path = directory.path().join("db");
             let spec = Spec { partitions, remote, ..spec() };
             let database = loaded(&path, engine, &spec);
@@ -159,7 +159,7 @@ fn all_conditions_hold_after_loading_a_run_and_a_kill() {
 
 /// The contents after TPC-C, with orders rolled back.
 fn after_tpcc(engine: EngineKind, spec: &Spec, commit: Commit) -> Contents {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let options = match commit {
         Commit::Durable => options(engine),
         Commit::Grouped(group) => options(engine).commit(perdura::Commit::grouped(group)),
@@ -213,7 +213,7 @@ fn ycsb_leaves_the_same_database_in_every_engine() {
     };
     let workload = ycsb::Workload::generate(&spec).unwrap();
     let digest = |engine| {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::in_memory();
         let path = directory.path().join("db");
         let options = options(engine).partitions(2);
         let database = Database::create(&path, &PerduraStore::schema(), &options).unwrap();
@@ -235,7 +235,7 @@ fn ycsb_leaves_the_same_database_in_every_engine() {
 
 #[test]
 fn a_digest_notices_every_change() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec());
     let digest = || contents(&database).unwrap().digest();
     let before = digest();
@@ -269,7 +269,7 @@ struct Victim {
 
 impl Victim {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::in_memory();
         let spec = spec();
         let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec);
         run(&database, &Workload::generate(&spec).unwrap());
@@ -392,7 +392,7 @@ fn what_was_found_is_said() {
 
 #[test]
 fn a_database_that_is_cut_otherwise_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec());
     let workload = Workload::generate(&Spec { partitions: 2, ..spec() }).unwrap();
     let refused = tpcc::run(&database, &workload, &RunOptions::default(), &()).unwrap_err();
@@ -414,7 +414,7 @@ fn options_of_default() -> Options {
 
 /// Returns what verifying finds in a database that has acknowledged so many of its transactions.
 fn verified(database: &Database, workload: &Workload, completed: &[u64]) -> Verification {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let options = options(EngineKind::Inp).partitions(workload.spec().partitions as u32);
     let reference =
         Database::create(directory.path().join("db"), &tpcc::schema(), &options).unwrap();
@@ -424,7 +424,7 @@ fn verified(database: &Database, workload: &Workload, completed: &[u64]) -> Veri
 
 #[test]
 fn the_verifier_notices_what_is_lost_surplus_or_damaged() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let spec = Spec { partitions: 2, transactions: 400, ..spec() };
     let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec);
     let workload = Workload::generate(&spec).unwrap();
@@ -468,7 +468,7 @@ fn the_verifier_notices_what_is_lost_surplus_or_damaged() {
 
 #[test]
 fn the_first_commit_changes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::in_memory();
     let database = loaded(&directory.path().join("db"), EngineKind::NvmInp, &spec());
     let before = contents(&database).unwrap();
     let name = tpcc::first_read(&database).unwrap();
