@@ -4,9 +4,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use perdura::EngineKind;
+use perdura::{DurableIn, EngineKind};
 use serde::Serialize;
 
+use crate::both::BothMedium;
 use crate::catalogue::Fault;
 use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
 use crate::medium::{Medium, Part};
@@ -123,17 +124,21 @@ pub struct Found {
 /// Examines an engine. `done` counts states, for whoever shows the progress.
 pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let started = Instant::now();
-    let mut report = match (settings.workload, settings.engine.traits().needs_files()) {
-        (Workload::Story, true) => {
+    let mut report = match (settings.workload, settings.engine.traits().durable_in) {
+        (Workload::Story, DurableIn::Files) => {
             let short = |number| short_file_story(settings.engine, number);
             run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
         }
-        (Workload::Story, false) => {
+        (Workload::Story, DurableIn::Pool) => {
             let short = |number| short_pool_story(settings.engine, number);
             run(settings, done, &Plot::run_in_pool, &short)
         }
-        (_, true) => run(settings, done, &script::run_in_files, &|_| None),
-        (_, false) => run(settings, done, &script::run_in_pool, &|_| None),
+        (Workload::Story, DurableIn::Both) => {
+            run(settings, done, &Plot::run_on::<BothMedium>, &|_| None)
+        }
+        (_, DurableIn::Files) => run(settings, done, &script::run_in_files, &|_| None),
+        (_, DurableIn::Pool) => run(settings, done, &script::run_in_pool, &|_| None),
+        (_, DurableIn::Both) => run(settings, done, &script::run_on::<BothMedium>, &|_| None),
     };
     report.seconds = started.elapsed().as_secs_f64();
     report
@@ -374,19 +379,8 @@ fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::po
         3 => plot(14, 60, 3).run_in_pool(),
         4 => plot(12, 60, 300).run_in_pool(),
         5 => plot(11, 80, 60).run_in_pool(),
-        6 => match engine {
-            EngineKind::NvmCow => plot(13, 120, 60).groups_of(4).run_in_pool(),
-            EngineKind::NvmInp => statements(engine, 16, 60),
-            EngineKind::Inp
-            | EngineKind::Cow
-            | EngineKind::Log
-            | EngineKind::NvmLog
-            | EngineKind::NvDisk
-            | EngineKind::NvLoggingFoi
-            | EngineKind::NvLoggingFoc => {
-                return None;
-            }
-        },
+        6 if engine == EngineKind::NvmCow => plot(13, 120, 60).groups_of(4).run_in_pool(),
+        6 if engine == EngineKind::NvmInp => statements(engine, 16, 60),
         _ => return None,
     })
 }

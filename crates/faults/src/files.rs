@@ -82,26 +82,16 @@ impl Medium for FileMedium {
         let of = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
         let stats = db.stats().expect("this thread has no transaction open");
         let runs = stats.own.runs().map_or(0, |levels| levels.runs.iter().sum::<u32>()) as usize;
-        let (logs, needed) = match db.engine() {
-            EngineKind::Inp => (of("wal-0-"), of("checkpoint-0-") == 1),
-            EngineKind::Log => (of("wal-0-"), of("sstable-0-") == runs && of("manifest-0") == 1),
-            EngineKind::Cow | EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => {
-                (0, true)
+        let (logs, others, needed) = match db.engine() {
+            EngineKind::Inp => (of("wal-0-"), 1, of("checkpoint-0-") == 1),
+            // A segment, and the next one, prepared ahead.
+            EngineKind::Log => {
+                let all = of("sstable-0-") == runs && of("manifest-0") == 1;
+                (of("wal-0-"), runs + 1, all)
             }
             // Eight partitions and their head; pages; staging.
-            EngineKind::NvDisk => (0, of("paged-0-log-") == 9 && of("paged-0-") == 11),
-            EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => (0, of("paged-0-") == 2),
-        };
-        // A segment, and the next one, prepared ahead.
-        let others = match db.engine() {
-            EngineKind::Log => runs + 1,
-            EngineKind::NvDisk => 11,
-            EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => 2,
-            EngineKind::Inp
-            | EngineKind::Cow
-            | EngineKind::NvmInp
-            | EngineKind::NvmCow
-            | EngineKind::NvmLog => 1,
+            EngineKind::NvDisk => (0, 11, of("paged-0-log-") == 9 && of("paged-0-") == 11),
+            _ => (0, 1, true),
         };
         if needed && logs <= 2 && names.len() == logs + others {
             return Ok(());
@@ -200,13 +190,18 @@ impl Medium for FileMedium {
 /// A number that two images have in common only if they are alike, or by a chance of 2^-64.
 fn fingerprint(image: &Files) -> u64 {
     let mut hash = Xxh3Default::new();
+    hash_files(&mut hash, image);
+    hash.digest()
+}
+
+/// Adds files to a number that two images have in common only if they are alike.
+pub(crate) fn hash_files(hash: &mut Xxh3Default, image: &Files) {
     for (name, bytes) in image {
         hash.update(&(name.len() as u64).to_le_bytes());
         hash.update(name.as_bytes());
         hash.update(&(bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     }
-    hash.digest()
 }
 
 fn kind(event: &DiskEvent) -> &'static str {

@@ -17,7 +17,7 @@
 //! | [`plot`] | which story: the workload, the engine, the sizes |
 //! | [`story`] | what an engine does before it crashes |
 //! | [`script`] | YCSB and TPC-C as stories |
-//! | [`medium`], [`pool`], [`files`] | what survives a crash |
+//! | [`medium`], [`pool`], [`files`], [`both`] | what survives a crash |
 //! | [`explorer`] | the walk over all states, and the verdict |
 //! | [`scheduler`], [`interleaved`] | several partitions whose transactions interleave |
 //! | [`history`] | the oracle for transactions that interleave in one partition |
@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod both;
 pub mod catalogue;
 pub mod driver;
 pub mod examine;

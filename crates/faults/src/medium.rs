@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use perdura::{Database, Error, Recorded};
+use perdura::{Database, Error, Media, Options, Recorded};
 
 use crate::mutation::Mutation;
 
@@ -75,6 +75,24 @@ pub trait Medium: Clone + Send + Sync {
     /// Explains which of the stores done before the crash a state has lost, and who had done them,
     /// for people.
     fn explain(trace: &Self::Trace, position: usize, image: &Self::Image) -> Vec<String>;
+}
+
+/// A medium whose pool a story is told in from its creation on.
+pub trait InPool: Medium {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// The kernel has no addresses left.
+    fn fresh() -> Self::Handle;
+
+    /// What a database is created on.
+    fn media(handle: &Self::Handle) -> Media<Recorded>;
+
+    /// Starts to record.
+    fn start(handle: &Self::Handle);
+
+    /// The medium on which the story's states are opened with these options.
+    fn of(options: Options, handle: Self::Handle) -> Self;
 }
 
 /// Some of a trace's crash points: those with the numbers `from`, `from + stride` and so on, below

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use perdura::{Commit, EngineKind, Options, Schema};
+use perdura::{Commit, Concurrency, DurableIn, EngineKind, Options, Schema};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -104,6 +104,7 @@ pub fn options(engine: EngineKind) -> Options {
             .tune("cache_bytes", 16 << 10)
             .tune("buffer_bytes", 8 << 10)
             .tune("log_bytes", 128 << 10)
+            .tune("checkpoint_entries", 64)
             .tune("log_buffer_bytes", 256 << 10)
     } else {
         options.chunk_bytes(16 << 10).tune("memtable_bytes", 3 << 10).tune("tree_node_bytes", 128)
@@ -122,13 +123,14 @@ impl Plot {
             // The next segment is begun, then there is no room for the checkpoint.
             EngineKind::Inp => Some(6),
             EngineKind::Log => Some(1),
-            EngineKind::Cow
-            | EngineKind::NvmInp
-            | EngineKind::NvmCow
-            | EngineKind::NvmLog
-            | EngineKind::NvDisk
-            | EngineKind::NvLoggingFoi
-            | EngineKind::NvLoggingFoc => None,
+            _ => None,
+        };
+        let traits = engine.traits();
+        let large = match (traits.concurrency, traits.needs_files()) {
+            // Half of the log is not enough for more.
+            (Concurrency::Shared, _) => 10,
+            (Concurrency::Serial, true) => 40,
+            (Concurrency::Serial, false) => 150,
         };
         Self {
             workload: Workload::Story,
@@ -138,12 +140,7 @@ impl Plot {
             transactions,
             group: 1,
             keys,
-            large: match engine {
-                // Half of the log is not enough for more.
-                EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => 10,
-                EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 40,
-                EngineKind::NvmInp | EngineKind::NvmCow | EngineKind::NvmLog => 150,
-            },
+            large,
             failing,
             kills: false,
             nullable: false,
@@ -187,14 +184,11 @@ impl Plot {
     /// The story that `seed` stands for: [`STANDARD`] is long enough to go everywhere.
     pub fn of_seed(engine: EngineKind, seed: u64) -> Self {
         if seed == STANDARD {
-            let transactions = match engine {
-                EngineKind::NvmCow => 1300,
-                EngineKind::Inp | EngineKind::Cow | EngineKind::Log => 400,
-                EngineKind::NvmInp
-                | EngineKind::NvmLog
-                | EngineKind::NvDisk
-                | EngineKind::NvLoggingFoi
-                | EngineKind::NvLoggingFoc => 240,
+            let traits = engine.traits();
+            let transactions = match (traits.concurrency, traits.needs_files()) {
+                (Concurrency::Serial, _) if engine == EngineKind::NvmCow => 1300,
+                (Concurrency::Serial, true) => 400,
+                (Concurrency::Serial, false) | (Concurrency::Shared, _) => 240,
             };
             return Self::new(engine, 0x5eed, transactions, 60);
         }
@@ -203,7 +197,8 @@ impl Plot {
         let plot = Self::new(engine, seed, random.random_range(30..120), keys);
         let group = [1, 1, 4, 30][random.random_range(0..4)];
         let plot = if engine.groups_commits() { plot.groups_of(group) } else { plot };
-        let kills = engine.traits().needs_files() && group == 1 && random.random_bool(0.5);
+        let in_files = engine.traits().durable_in == DurableIn::Files;
+        let kills = in_files && group == 1 && random.random_bool(0.5);
         if kills { plot.with_kills() } else { plot }
     }
 

@@ -7,7 +7,7 @@ use perdura::recording::RecordingFiles;
 use perdura::{Database, Error, Media, Options, Recorded};
 use pm::{Event, LINE_BYTES, Recording, Replay, Site, Trace};
 
-use crate::medium::{Medium, Part, State, Walked};
+use crate::medium::{InPool, Medium, Part, State, Walked};
 use crate::mutation::Mutation;
 
 /// The most that a pool of a crash test may grow to.
@@ -172,6 +172,24 @@ impl Medium for PoolMedium {
             }
         }
         said
+    }
+}
+
+impl InPool for PoolMedium {
+    fn fresh() -> Recording {
+        Recording::pool(64 << 10, LIMIT).expect("address space")
+    }
+
+    fn media(memory: &Recording) -> Media<Recorded> {
+        Media::recorded(memory.clone(), RecordingFiles::new())
+    }
+
+    fn start(memory: &Recording) {
+        memory.start();
+    }
+
+    fn of(options: Options, before: Recording) -> Self {
+        Self { options, before }
     }
 }
 

@@ -23,6 +23,7 @@ use workloads::ycsb::{self, COLUMN_BYTES, COLUMNS};
 use crate::explorer::Story;
 use crate::files::FileMedium;
 use crate::items::checks;
+use crate::medium::InPool;
 use crate::plot::{Plot, Workload};
 use crate::pool::{LIMIT, PoolMedium};
 use crate::work::Work;
@@ -128,17 +129,8 @@ impl Script {
             inputs.iter().any(tpcc::Input::is_rolled_back) && tpcc::Kind::ALL.into_iter().all(has)
         };
         let workload = (seed..).map(generate).find(has_all).expect("one in a few has");
-        let other = match engine {
-            EngineKind::NvmInp => EngineKind::Inp,
-            EngineKind::Inp
-            | EngineKind::Cow
-            | EngineKind::Log
-            | EngineKind::NvmCow
-            | EngineKind::NvmLog
-            | EngineKind::NvDisk
-            | EngineKind::NvLoggingFoi
-            | EngineKind::NvLoggingFoc => EngineKind::NvmInp,
-        };
+        let is_nvm_inp = engine == EngineKind::NvmInp;
+        let other = if is_nvm_inp { EngineKind::Inp } else { EngineKind::NvmInp };
         let mut script = Self(Arc::new(Known { inputs: Inputs::Tpcc(workload), held: vec![] }));
         let memory = Recording::pool(64 << 10, LIMIT)
             .map_err(|source| Error::Io { path: "recording".into(), source })?;
@@ -366,13 +358,7 @@ impl Work for Script {
 }
 
 /// A database of the plot's script with what is there before the first transaction.
-fn loaded(
-    plot: &Plot,
-    script: &Script,
-    memory: &Recording,
-    files: &RecordingFiles,
-) -> Database<Recorded> {
-    let media = Media::recorded(memory.clone(), files.clone());
+fn loaded(plot: &Plot, script: &Script, media: Media<Recorded>) -> Database<Recorded> {
     let options = script.options(plot.engine).commit(plot.commit());
     let db = Database::create_on(media, &script.schema(), &options).expect("a database");
     script.load(&db).expect("it is loaded");
@@ -403,19 +389,24 @@ fn follow(plot: &Plot, script: &Script, db: &Database<Recorded>, note: &dyn Fn(u
     models
 }
 
-/// Runs the script of an engine whose data lie in the pool.
+/// Runs the script of an engine whose data lie in the pool; see [`run_on`].
+pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Script> {
+    run_on(plot)
+}
+
+/// Runs the script of an engine whose data lie in the pool, and in files beside it.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Script> {
+pub fn run_on<M: InPool>(plot: &Plot) -> Story<M, Script> {
     let script = Script::of(plot);
-    let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
-    let db = loaded(plot, &script, &memory, &RecordingFiles::new());
-    memory.start();
-    let models = follow(plot, &script, &db, &|note| memory.note(note));
+    let handle = M::fresh();
+    let db = loaded(plot, &script, M::media(&handle));
+    M::start(&handle);
+    let models = follow(plot, &script, &db, &|note| M::note(&handle, note));
     db.close().expect("it closes");
-    let trace = memory.stop();
-    let medium = PoolMedium { options: script.options(plot.engine), before: memory };
+    let trace = M::stop(&handle);
+    let medium = M::of(script.options(plot.engine), handle);
     let in_flight = plot.group as usize;
     Story { work: script, medium, trace, models, in_flight, created: false }
 }
@@ -428,7 +419,7 @@ pub fn run_in_files(plot: &Plot) -> Story<FileMedium, Script> {
     let script = Script::of(plot);
     let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
     let files = RecordingFiles::new();
-    let db = loaded(plot, &script, &memory, &files);
+    let db = loaded(plot, &script, Media::recorded(memory.clone(), files.clone()));
     let pool = memory.contents();
     files.start();
     let models = follow(plot, &script, &db, &|note| files.note(note));

@@ -16,23 +16,30 @@ use crate::driver::Driver;
 use crate::explorer::Story;
 use crate::files::{self, FileMedium};
 use crate::items::{Item, Model, Tables, compare, contents, insert_item, schema, update_item};
+use crate::medium::InPool;
 use crate::plot::{Plot, options};
 use crate::pool::{self, PoolMedium};
 use crate::work::Items;
 
 impl Plot {
-    /// Runs the story of an engine whose data lie in the pool. Note `n` says that the first `n`
-    /// transactions are acknowledged.
+    /// Runs the story of an engine whose data lie in the pool; see [`Self::run_on`].
+    pub fn run_in_pool(&self) -> Story<PoolMedium> {
+        self.run_on()
+    }
+
+    /// Runs the story of an engine whose data lie in the pool, and in files beside it. Note `n` says
+    /// that the first `n` transactions are acknowledged.
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run_in_pool(&self) -> Story<PoolMedium> {
-        let memory = Recording::pool(64 << 10, pool::LIMIT).expect("address space");
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    pub fn run_on<M: InPool>(&self) -> Story<M> {
+        let handle = M::fresh();
+        let note = |note: usize| M::note(&handle, note as u64);
         let options = self.options.clone().commit(self.commit());
-        memory.start();
+        M::start(&handle);
+        let media = M::media(&handle);
         let db = Database::create_on(media, &self.schema(), &options).expect("a database");
-        memory.note(0);
+        note(0);
         let tables = Tables::of(&db);
         let mut driver = Driver::new(self.seed, self.keys);
         let mut models = vec![Model::default()];
@@ -55,7 +62,7 @@ impl Plot {
                 durable = true;
             }
             if durable {
-                memory.note(models.len() as u64 - 1);
+                note(models.len() - 1);
             }
             match transaction % 9 {
                 2 => snapshots.extend(db.snapshot()),
@@ -64,12 +71,12 @@ impl Plot {
             }
         }
         db.sync().expect("a sync");
-        memory.note(models.len() as u64 - 1);
+        note(models.len() - 1);
         snapshots.clear();
         compare(&db, &models[models.len() - 1]);
         db.close().expect("it closes");
-        let trace = memory.stop();
-        let medium = PoolMedium { options: self.options.clone(), before: memory };
+        let trace = M::stop(&handle);
+        let medium = M::of(self.options.clone(), handle);
         Story { work: Items, medium, trace, models, in_flight: self.group as usize, created: true }
     }
 

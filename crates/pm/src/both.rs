@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::crash::{CrashPoint, CrashStates, Replay};
 use crate::files::{DiskEvent, DiskPoint, DiskReplay, DiskTrace};
 use crate::picks::for_each_pick;
-use crate::recording::{Event, Trace};
+use crate::recording::{Event, Trace, atoms, put};
 
 /// Contents of a memory and of the files beside it.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
@@ -28,6 +28,67 @@ pub struct BothTrace {
     pub memory: Trace,
     /// The files.
     pub files: DiskTrace,
+}
+
+impl BothTrace {
+    /// Calls `visit` with every state that a kill of the process could leave behind: all that was done
+    /// up to some event of either medium, and nothing after it. A copy and a write are also cut in
+    /// half. With it goes the number of events before the kill, and the last note among them.
+    pub fn process_states(&self, mut visit: impl FnMut(usize, Option<u64>, &BothImage)) {
+        let files = self.files.beginning();
+        let mut image = BothImage { memory: self.memory.image.clone(), files: files.image() };
+        let (mut of_memory, mut of_files) =
+            (self.memory.events.iter().peekable(), self.files.events.iter().peekable());
+        let (mut events, mut note) = (0, None);
+        visit(events, note, &image);
+        loop {
+            let in_files = of_files.peek().map_or(u64::MAX, |next| next.number);
+            if let Some(next) = of_memory.next_if(|next| next.number < in_files) {
+                let changed = match &next.event {
+                    Event::Store { at, value } => {
+                        put(&mut image.memory, *at, &value.to_le_bytes());
+                        true
+                    }
+                    Event::Copy { at, bytes } => {
+                        let atoms: Vec<_> = atoms(*at, bytes).collect();
+                        let (first, second) = atoms.split_at(atoms.len() / 2);
+                        first.iter().for_each(|(at, atom)| put(&mut image.memory, *at, atom));
+                        visit(events, note, &image);
+                        second.iter().for_each(|(at, atom)| put(&mut image.memory, *at, atom));
+                        true
+                    }
+                    Event::Grow { to } => {
+                        image.memory.resize(image.memory.len().max(*to as usize), 0);
+                        false
+                    }
+                    Event::Note(next) => {
+                        note = Some(*next);
+                        false
+                    }
+                    Event::Flush { .. } | Event::Fence | Event::Mark(_) => false,
+                };
+                events += 1;
+                if changed {
+                    visit(events, note, &image);
+                }
+            } else if let Some(next) = of_files.next() {
+                if files.redo_half(&next.event) {
+                    image.files = files.image();
+                    visit(events, note, &image);
+                }
+                if let DiskEvent::Note(next) = next.event {
+                    note = Some(next);
+                }
+                events += 1;
+                if files.redo(&next.event) {
+                    image.files = files.image();
+                    visit(events, note, &image);
+                }
+            } else {
+                return;
+            }
+        }
+    }
 }
 
 /// Walks along the traces of both and stops at each crash point.
@@ -207,6 +268,32 @@ mod tests {
             write(10);
         });
         assert_eq!(found, HashSet::from([(0, 9, 0), (7, 9, 0), (0, 10, 0), (7, 10, 0)]));
+    }
+
+    #[test]
+    fn a_kill_loses_nothing_of_either_medium() {
+        let memory = Recording::new(1 << 16).unwrap();
+        memory.grow(4096).unwrap();
+        let files = memory.files([("a".into(), vec![0; 512])].into());
+        memory.start();
+        files.start();
+        memory.store(Off::new(64), 7);
+        files.open("a").unwrap().write_at(0, &[9, 9]).unwrap();
+        memory.note(1);
+        memory.store(Off::new(64), 8);
+        let trace = BothTrace { memory: memory.stop(), files: files.stop() };
+        let mut found = Vec::new();
+        trace.process_states(|events, note, image| {
+            found.push((events, note, image.memory[64], image.files["a"][..2].to_vec()));
+        });
+        let expected = [
+            (0, None, 0, vec![0, 0]),
+            (1, None, 7, vec![0, 0]),
+            (1, None, 7, vec![9, 0]),
+            (2, None, 7, vec![9, 9]),
+            (4, Some(1), 8, vec![9, 9]),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -72,20 +72,8 @@ pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found,
 
 /// An empty database of another engine, that survives nothing but is fast.
 fn reference(task: &Task, spec: &Spec) -> Result<Database, Failure> {
-    let engine = match task.contestant()? {
-        Contestant::Engine(EngineKind::NvmInp) => EngineKind::Inp,
-        Contestant::Engine(
-            EngineKind::Inp
-            | EngineKind::Cow
-            | EngineKind::Log
-            | EngineKind::NvmCow
-            | EngineKind::NvmLog
-            | EngineKind::NvDisk
-            | EngineKind::NvLoggingFoi
-            | EngineKind::NvLoggingFoc,
-        )
-        | Contestant::Peer(_) => EngineKind::NvmInp,
-    };
+    let is_nvm_inp = task.contestant()? == Contestant::Engine(EngineKind::NvmInp);
+    let engine = if is_nvm_inp { EngineKind::Inp } else { EngineKind::NvmInp };
     let path = task.directory.join("reference");
     let options = Options::new().commit(Commit::grouped(1000));
     create_shop(Contestant::Engine(engine), &path, spec, &options, Some(Domain::Process))

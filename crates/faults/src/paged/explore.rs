@@ -12,6 +12,7 @@ use rand::rngs::SmallRng;
 
 use super::stage::{Media, Open};
 use super::tell::{Contents, Story, checks, contents, transaction};
+use crate::both::explain;
 use crate::explorer::{Again, Effort, Explored, Known, Violation, without_panic};
 use crate::history::Recorder;
 use crate::history::Rule::Serializable;
@@ -233,20 +234,4 @@ impl Story {
         }
         checks(&open)
     }
-}
-
-/// The events around a crash, for people.
-fn explain(trace: &BothTrace, position: usize) -> Vec<String> {
-    let memory = trace.memory.events.iter().map(|one| (one.number, one.site));
-    let files = trace.files.events.iter().map(|one| (one.number, one.site));
-    let mut events: Vec<_> = memory.chain(files).collect();
-    events.sort_by_key(|(number, _)| *number);
-    let mut said = Vec::new();
-    if let Some((_, site)) = position.checked_sub(1).and_then(|before| events.get(before)) {
-        said.push(format!("the crash comes behind what {site} does"));
-    }
-    if let Some((_, site)) = events.get(position) {
-        said.push(format!("the crash comes before what {site} does"));
-    }
-    said
 }

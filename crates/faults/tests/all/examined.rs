@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use faults::examine::{Settings, examine};
 use faults::plot::STANDARD;
-use perdura::EngineKind;
+use perdura::{DurableIn, EngineKind};
 
 fn examined(engine: EngineKind, states: u64) {
     examined_again(engine, states, 20_000);
@@ -40,6 +40,33 @@ fn the_first_transactions() {
         assert_eq!(report.violations, 0, "{report:?}");
         assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
     }
+}
+
+/// The log lies in the pool, pages lie in files: both are cut off at the same moment.
+#[test]
+fn the_first_transactions_of_engines_in_both() {
+    let both = |engine: &EngineKind| engine.traits().durable_in == DurableIn::Both;
+    for engine in EngineKind::EVERY.into_iter().filter(both) {
+        let settings = Settings {
+            states: 300,
+            nested: 100,
+            bound: 2,
+            replay: Some(STANDARD),
+            transactions: Some(12),
+            ..Settings::of(engine)
+        };
+        let report = examine(&settings, &AtomicU64::new(0));
+        println!("{report:?}");
+        assert_eq!(report.violations, 0, "{report:?}");
+        assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn long_nv_logging() {
+    examined_again(EngineKind::NvLoggingFoi, 20_000, 2_000);
+    examined_again(EngineKind::NvLoggingFoc, 20_000, 2_000);
 }
 
 #[test]

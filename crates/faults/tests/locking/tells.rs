@@ -5,16 +5,24 @@ use std::path::Path;
 use std::sync::Barrier;
 
 use faults::sharing::{CELL, schema};
-use perdura::{Database, Domain, EngineKind, Options, Scan, Value};
+use perdura::{Concurrency, Database, Domain, EngineKind, Options, Scan, Value};
 
-fn options() -> Options {
+/// The engines with a buffer pool and row locks.
+fn engines() -> impl Iterator<Item = EngineKind> {
+    let shared = |engine: &EngineKind| engine.traits().concurrency == Concurrency::Shared;
+    EngineKind::EVERY.into_iter().filter(shared).inspect(|engine| println!("{engine}"))
+}
+
+fn options(engine: EngineKind) -> Options {
     Options::new()
         .domain(Domain::Process)
-        .engine(EngineKind::NvDisk)
+        .engine(engine)
         .tune("page_bytes", 4096)
         .tune("buffer_bytes", 128 << 10)
         .tune("log_bytes", 32 << 20)
         .tune("log_buffer_bytes", 1 << 20)
+        // Nothing happens while nobody does anything.
+        .tune("persister", 0)
 }
 
 fn row(key: u64, body: &[u8]) -> [Value<'_>; 4] {
@@ -24,9 +32,13 @@ fn row(key: u64, body: &[u8]) -> [Value<'_>; 4] {
 /// All of them are open, with a row of the same page changed, before the first one commits.
 #[test]
 fn rows_of_one_page_are_changed_by_many_threads_at_once() {
+    engines().for_each(rows_of_one_page_by_many_threads);
+}
+
+fn rows_of_one_page_by_many_threads(engine: EngineKind) {
     const THREADS: u64 = 8;
     let directory = tempfile::tempdir().unwrap();
-    let db = Database::create(directory.path().join("db"), &schema(), &options()).unwrap();
+    let db = Database::create(directory.path().join("db"), &schema(), &options(engine)).unwrap();
     let table = db.table(CELL).unwrap();
     db.write(|tx| (0..THREADS).try_for_each(|key| tx.insert(&table, &row(key, b"before"))))
         .unwrap();
@@ -56,8 +68,12 @@ fn rows_of_one_page_are_changed_by_many_threads_at_once() {
 /// ends.
 #[test]
 fn who_has_other_keys_ends_while_a_transaction_is_open() {
+    engines().for_each(other_keys_beside_an_open_transaction);
+}
+
+fn other_keys_beside_an_open_transaction(engine: EngineKind) {
     let directory = tempfile::tempdir().unwrap();
-    let db = Database::create(directory.path().join("db"), &schema(), &options()).unwrap();
+    let db = Database::create(directory.path().join("db"), &schema(), &options(engine)).unwrap();
     let table = db.table(CELL).unwrap();
     db.write(|tx| (0..100).try_for_each(|key| tx.insert(&table, &row(key, b"before")))).unwrap();
     let change = |first: u64| {
@@ -93,10 +109,14 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn a_transaction_may_be_larger_than_the_buffer_pool() {
+    engines().for_each(larger_than_the_buffer_pool);
+}
+
+fn larger_than_the_buffer_pool(engine: EngineKind) {
     const ROWS: u64 = 6_000;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
-    let db = Database::create(&path, &schema(), &options()).unwrap();
+    let db = Database::create(&path, &schema(), &options(engine)).unwrap();
     let table = db.table(CELL).unwrap();
     let fill = |body: &[u8]| {
         let mut tx = db.begin().unwrap();
@@ -115,7 +135,7 @@ fn a_transaction_may_be_larger_than_the_buffer_pool() {
     copy(directory.path(), left.path());
     tx.abort().unwrap();
     db.close().unwrap();
-    let db = Database::open(left.path().join("db"), &options()).unwrap();
+    let db = Database::open(left.path().join("db"), &options(engine)).unwrap();
     let table = db.table(CELL).unwrap();
     let mut rows = 0;
     let all = db.read(|tx| {
@@ -128,4 +148,24 @@ fn a_transaction_may_be_larger_than_the_buffer_pool() {
     all.unwrap();
     assert_eq!((rows, db.check().unwrap().tuples), (ROWS, ROWS));
     db.close().unwrap();
+}
+
+/// Pages are written when frames are needed, and for a checkpoint: a commit needs the log alone.
+#[test]
+fn a_commit_writes_no_page() {
+    for engine in engines() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(engine).tune("buffer_bytes", 8 << 20);
+        let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
+        let table = db.table(CELL).unwrap();
+        let batches = || db.stats().unwrap().own.buffer().unwrap().page_batches;
+        let before = batches();
+        for key in 0..300 {
+            db.write(|tx| tx.insert(&table, &row(key, &[1; 60]))).unwrap();
+        }
+        assert_eq!(batches(), before, "{engine}");
+        db.checkpoint().unwrap();
+        assert!(batches() > before, "{engine}");
+        db.close().unwrap();
+    }
 }

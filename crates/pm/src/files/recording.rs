@@ -141,6 +141,24 @@ impl DiskTrace {
         &self,
         mut visit: impl FnMut(usize, Option<u64>, &BTreeMap<String, Vec<u8>>),
     ) {
+        let files = self.beginning();
+        let mut last_note = None;
+        visit(0, None, &files.image());
+        for (index, record) in self.events.iter().enumerate() {
+            if files.redo_half(&record.event) {
+                visit(index, last_note, &files.image());
+            }
+            if let DiskEvent::Note(note) = record.event {
+                last_note = Some(note);
+            }
+            if files.redo(&record.event) {
+                visit(index + 1, last_note, &files.image());
+            }
+        }
+    }
+
+    /// The files before the first event, under the numbers of the trace.
+    pub(crate) fn beginning(&self) -> RecordingFiles {
         let files = RecordingFiles::from_image(self.image.clone());
         // The numbers of the trace, not those of a new directory.
         let mut state = State { names: self.numbers.clone(), ..State::default() };
@@ -148,20 +166,22 @@ impl DiskTrace {
             state.contents.insert(*number, self.image[name].clone());
         }
         *files.state() = state;
-        let mut last_note = None;
-        visit(0, None, &files.image());
-        for (index, record) in self.events.iter().enumerate() {
-            if let DiskEvent::Write { file, at, bytes } = &record.event {
-                files.state().write(*file, *at, &bytes[..bytes.len() / 2]);
-                visit(index, last_note, &files.image());
-            }
-            if let DiskEvent::Note(note) = record.event {
-                last_note = Some(note);
-            }
-            if files.state().redo(&record.event) {
-                visit(index + 1, last_note, &files.image());
-            }
+        files
+    }
+}
+
+impl RecordingFiles {
+    /// Does an event of a trace again, unrecorded. Returns whether it has changed anything.
+    pub(crate) fn redo(&self, event: &DiskEvent) -> bool {
+        self.state().redo(event)
+    }
+
+    /// The first half of it, if it is a write.
+    pub(crate) fn redo_half(&self, event: &DiskEvent) -> bool {
+        if let DiskEvent::Write { file, at, bytes } = event {
+            self.state().write(*file, *at, &bytes[..bytes.len() / 2]);
         }
+        matches!(event, DiskEvent::Write { .. })
     }
 }
 

@@ -1,0 +1,194 @@
+//! A pool and files beside it, for engines whose data lie in both: they are cut off at the same
+//! moment, and their events have numbers from one counter.
+
+use std::ops::ControlFlow;
+
+use perdura::recording::RecordingFiles;
+use perdura::{Database, Error, Media, Options, Recorded};
+use pm::{BothImage, BothReplay, BothTrace, Recording};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::files::hash_files;
+use crate::medium::{InPool, Medium, Part, State, Walked};
+use crate::mutation::Mutation;
+
+/// The most that the pool may grow to.
+pub const LIMIT: u64 = 2 << 20;
+
+/// A recording pool and recording files.
+#[derive(Clone, Debug)]
+pub struct BothMedium {
+    /// The options with which a database is opened.
+    pub options: Options,
+    /// Kept, so that its address is taken: what recovers lies elsewhere.
+    pub before: Recording,
+}
+
+/// The pool and the files under a database.
+#[derive(Clone, Debug)]
+pub struct BothHandle {
+    memory: Recording,
+    files: RecordingFiles,
+}
+
+impl Medium for BothMedium {
+    type Image = BothImage;
+    type Trace = BothTrace;
+    type Handle = BothHandle;
+    const WHOLE: bool = true;
+
+    fn open(
+        &self,
+        image: &BothImage,
+        record: bool,
+    ) -> Result<(Database<Recorded>, BothHandle), Error> {
+        let io = |source| Error::Io { path: "recording".into(), source };
+        let memory = Recording::pool_from_image(&image.memory, LIMIT).map_err(io)?;
+        assert!(!memory.is_mapped_like(&self.before), "it recovers at another address");
+        let files = memory.files(image.files.clone());
+        let handle = BothHandle { memory, files };
+        if record {
+            Self::start(&handle);
+        }
+        handle.memory.mark_open()?;
+        Ok((Database::open_on(Self::media(&handle), &self.options)?, handle))
+    }
+
+    fn away_from(&self, handle: BothHandle) -> Self {
+        Self { before: handle.memory, ..self.clone() }
+    }
+
+    fn note(handle: &BothHandle, note: u64) {
+        handle.memory.note(note);
+    }
+
+    fn stop(handle: &BothHandle) -> BothTrace {
+        BothTrace { memory: handle.memory.stop(), files: handle.files.stop() }
+    }
+
+    fn now(handle: &BothHandle) -> BothImage {
+        BothImage { memory: handle.memory.contents(), files: handle.files.image() }
+    }
+
+    fn has_no_rest(_: &Database<Recorded>, handle: &BothHandle) -> Result<(), String> {
+        // The database's own check has compared the allocator with what the data lead to. Files are
+        // those of pages, of pages on their way there, and of cold records of the log.
+        let names: Vec<_> = handle.files.image().into_keys().collect();
+        let known = |name: &String| {
+            let part = name.strip_prefix("paged-0-");
+            part.is_some_and(|part| {
+                ["pages", "staging"].contains(&part) || part.starts_with("cold")
+            })
+        };
+        if names.iter().all(known) {
+            return Ok(());
+        }
+        Err(format!("has files that it does not need: {names:?}"))
+    }
+
+    fn points(trace: &BothTrace) -> u64 {
+        let (mut replay, mut points) = (BothReplay::new(trace), 0);
+        while replay.pass_point() {
+            points += 1;
+        }
+        points
+    }
+
+    fn walk(
+        trace: &BothTrace,
+        bound: u64,
+        part: Part,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, BothImage>) -> ControlFlow<()>,
+    ) -> Walked {
+        let (mut replay, mut walked, mut number) = (BothReplay::new(trace), Walked::default(), 0);
+        let mut flow = ControlFlow::Continue(());
+        while flow.is_continue() && number < part.to {
+            number += 1;
+            if !part.has(number - 1) {
+                if replay.pass_point() {
+                    continue;
+                }
+                break;
+            }
+            let Some(point) = replay.next_point() else { break };
+            walked.points += 1;
+            let (position, acknowledged) = (point.position, point.last_note);
+            point.for_each_state(bound, seed, |image| {
+                if flow.is_continue() {
+                    let fingerprint = fingerprint(image);
+                    flow = visit(State { position, acknowledged, image, fingerprint });
+                }
+            });
+        }
+        walked.barriers = replay.barriers();
+        walked
+    }
+
+    fn kills(trace: &BothTrace, visit: &mut dyn FnMut(State<'_, BothImage>) -> ControlFlow<()>) {
+        let mut flow = ControlFlow::Continue(());
+        trace.process_states(|position, acknowledged, image| {
+            if flow.is_continue() {
+                let fingerprint = fingerprint(image);
+                flow = visit(State { position, acknowledged, image, fingerprint });
+            }
+        });
+    }
+
+    fn events(trace: &BothTrace) -> usize {
+        trace.memory.events.len() + trace.files.events.len()
+    }
+
+    fn mutate(trace: &BothTrace, mutation: &Mutation) -> (BothTrace, u64) {
+        mutation.of_both(trace)
+    }
+
+    fn explain(trace: &BothTrace, position: usize, _: &BothImage) -> Vec<String> {
+        explain(trace, position)
+    }
+}
+
+impl InPool for BothMedium {
+    fn fresh() -> BothHandle {
+        let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
+        let files = memory.files(std::collections::BTreeMap::new());
+        BothHandle { memory, files }
+    }
+
+    fn media(handle: &BothHandle) -> Media<Recorded> {
+        Media::recorded(handle.memory.clone(), handle.files.clone())
+    }
+
+    fn start(handle: &BothHandle) {
+        handle.memory.start();
+        handle.files.start();
+    }
+
+    fn of(options: Options, handle: BothHandle) -> Self {
+        Self { options, before: handle.memory }
+    }
+}
+
+fn fingerprint(image: &BothImage) -> u64 {
+    let mut hash = Xxh3Default::new();
+    hash.update(&(image.memory.len() as u64).to_le_bytes());
+    hash.update(&image.memory);
+    hash_files(&mut hash, &image.files);
+    hash.digest()
+}
+
+/// The events around a crash, for people.
+pub(crate) fn explain(trace: &BothTrace, position: usize) -> Vec<String> {
+    let memory = trace.memory.events.iter().map(|one| (one.number, one.site));
+    let files = trace.files.events.iter().map(|one| (one.number, one.site));
+    let mut events: Vec<_> = memory.chain(files).collect();
+    events.sort_by_key(|(number, _)| *number);
+    let mut said = Vec::new();
+    if let Some((_, site)) = position.checked_sub(1).and_then(|before| events.get(before)) {
+        said.push(format!("the crash comes behind what {site} does"));
+    }
+    if let Some((_, site)) = events.get(position) {
+        said.push(format!("the crash comes before what {site} does"));
+    }
+    said
+}
