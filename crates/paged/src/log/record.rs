@@ -3,12 +3,13 @@
 //! ```text
 //! 0      4       8     16   24     32     40            48          56     57        60     64
 //! +------+-------+-----+----+------+------+-------------+-----------+------+---------+------+---------+
-//! | crc  | bytes | LSN | tx | prev | page | page before | undo next | kind | 0 0 0   | mark | payload |
+//! | crc  | bytes | LSN | tx | prev | page | page before | undo next | kind | sure    | mark | payload |
 //! +------+-------+-----+----+------+------+-------------+-----------+------+---------+------+---------+
 //! ```
 //!
 //! `crc` is the CRC-32C of everything behind it, payload included. `bytes` counts the header and
-//! the payload, without the zeros that fill up to a multiple of eight. `mark` belongs to the manager.
+//! the payload, without the zeros that fill up to a multiple of eight. `mark` belongs to the manager,
+//! and so does the unit of `sure`: see [`Placed::sure`].
 
 use super::{Kind, Logged, Record};
 use crate::ids::{Lsn, PageNo, TxNo};
@@ -30,7 +31,14 @@ pub struct Placed {
     pub prev: Lsn,
     /// A number of the log manager's own.
     pub mark: u32,
+    /// The distance back, in the manager's unit, to the place before which everything was durable when
+    /// the record was written; zero if it says nothing. So where a record before that place is not
+    /// sound, no crash has done it.
+    pub sure: u32,
 }
+
+/// The greatest [`Placed::sure`]: it has three bytes.
+pub const MOST_SURE: u32 = (1 << 24) - 1;
 
 /// The bytes that a record with such a payload takes.
 pub const fn record_bytes(payload: usize) -> usize {
@@ -66,7 +74,9 @@ pub fn encode(out: &mut Vec<u8>, placed: &Placed, record: &Record<'_>, code: Opt
         record.page.0,
         record.page_before.0,
         record.undo_next.0,
-        u64::from(code.unwrap_or(record.kind as u8)) | u64::from(placed.mark) << 32,
+        u64::from(code.unwrap_or(record.kind as u8))
+            | u64::from(placed.sure.min(MOST_SURE)) << 8
+            | u64::from(placed.mark) << 32,
     ];
     for word in words {
         out.extend(word.to_le_bytes());
@@ -96,6 +106,11 @@ pub struct Decoded {
 }
 
 impl Decoded {
+    /// The LSN that its page had before.
+    pub fn page_before(&self) -> Lsn {
+        self.page_before
+    }
+
     /// The record for whoever reads the log, unless it is the manager's own.
     pub fn logged(&self, payload: &[u8]) -> Option<Logged> {
         Some(Logged {
@@ -117,7 +132,7 @@ pub fn decode(bytes: &[u8]) -> Option<Decoded> {
         return None;
     }
     let crc = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-    if crc32c::crc32c(&bytes[4..]) != crc || bytes[57..60] != [0; 3] {
+    if crc32c::crc32c(&bytes[4..]) != crc {
         return None;
     }
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -127,6 +142,7 @@ pub fn decode(bytes: &[u8]) -> Option<Decoded> {
             tx: TxNo(word(16)),
             prev: Lsn(word(24)),
             mark: (word(56) >> 32) as u32,
+            sure: (word(56) >> 8) as u32 & MOST_SURE,
         },
         code: bytes[56],
         kind: kind_of(bytes[56]),
@@ -140,8 +156,13 @@ pub fn decode(bytes: &[u8]) -> Option<Decoded> {
 mod tests {
     use super::*;
 
-    const PLACED: Placed =
-        Placed { lsn: Lsn(1 << 32 | 512), tx: TxNo(7), prev: Lsn(3), mark: 0x0102_0304 };
+    const PLACED: Placed = Placed {
+        lsn: Lsn(1 << 32 | 512),
+        tx: TxNo(7),
+        prev: Lsn(3),
+        mark: 0x0102_0304,
+        sure: 0x0005_0607,
+    };
 
     fn record(kind: Kind, payload: &[u8]) -> Record<'_> {
         Record { kind, page: PageNo(5), page_before: Lsn(9), undo_next: Lsn(11), payload }
@@ -195,7 +216,7 @@ mod tests {
             [bytes[16], bytes[24], bytes[32], bytes[40], bytes[48], bytes[56]],
             [7, 3, 5, 9, 11, 2]
         );
-        assert_eq!(bytes[57..64], [0, 0, 0, 4, 3, 2, 1]);
+        assert_eq!(bytes[57..64], [7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(bytes[64..], *b"ab\0\0\0\0\0\0");
     }
 

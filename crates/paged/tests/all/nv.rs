@@ -50,7 +50,7 @@ fn open(memory: &Recording) -> Result<Log> {
 }
 
 fn change(payload: &[u8]) -> Record<'_> {
-    Record { page: PageNo(3), page_before: Lsn(4), payload, ..Record::bare(Kind::Change) }
+    Record { page: PageNo(3), payload, ..Record::bare(Kind::Change) }
 }
 
 /// The bytes of the `number`-th record of a thread.

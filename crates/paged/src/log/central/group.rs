@@ -28,6 +28,14 @@ impl Group {
         self.runs.push(Run { number, offset, at: self.bytes.len() });
     }
 
+    /// The bytes before `offset`, in the newest run, that are written and not synced when a record there
+    /// is written, if so many are synced together. Everything before them is durable by then: groups
+    /// and the pieces of a run are synced one after the other.
+    pub(super) fn unsynced_before(&self, offset: u64, group_bytes: usize) -> u64 {
+        let run = self.runs.last().expect("a record is in a run");
+        (offset - run.offset) % group_bytes as u64
+    }
+
     /// Each run with its bytes.
     pub(super) fn parts(&self) -> impl Iterator<Item = (Run, &[u8])> {
         self.runs.iter().enumerate().map(|(number, run)| {

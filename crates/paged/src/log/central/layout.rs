@@ -13,7 +13,7 @@ pub(super) const SEAL_BYTES: u64 = record::HEADER_BYTES as u64;
 /// The code of a seal.
 pub(super) const SEAL: u8 = 255;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PARTITION_MAGIC: &[u8; 8] = b"PERDPLOG";
 const HEAD_MAGIC: &[u8; 8] = b"PERDPLHD";
 
@@ -101,6 +101,21 @@ pub(super) fn read_partition_header(bytes: &[u8], shape: &Shape) -> Result<(u32,
     if found != *shape { Err(Fault::Other) } else { Ok((number as u32, restart as u32)) }
 }
 
+/// The bytes of log before a record that may have been written with it, as it says itself: see
+/// [`Placed::sure`]. Zero stands for one that says nothing, the unit is that of records' places.
+pub(super) fn sure_of(unsynced_bytes: u64) -> u32 {
+    (unsynced_bytes.div_ceil(record::ALIGN as u64) + 1) as u32
+}
+
+/// The offset before which the partition was durable when a record was written.
+pub(super) fn durable_before(placed: &Placed) -> u64 {
+    let (_, offset) = place_of(placed.lsn);
+    match placed.sure {
+        0 => 0,
+        sure => offset.saturating_sub(u64::from(sure - 1) * record::ALIGN as u64),
+    }
+}
+
 /// The contents of the head file; the newest of its two slots counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
@@ -135,8 +150,8 @@ pub(super) fn read_head_slot(bytes: &[u8]) -> Result<(Shape, Head), Fault> {
 }
 
 /// Appends the seal of a partition: the log goes on in the next one.
-pub(super) fn seal(out: &mut Vec<u8>, at: Lsn, restart: u32) {
-    let placed = Placed { lsn: at, tx: TxNo(0), prev: Lsn::NONE, mark: restart };
+pub(super) fn seal(out: &mut Vec<u8>, at: Lsn, restart: u32, sure: u32) {
+    let placed = Placed { lsn: at, tx: TxNo(0), prev: Lsn::NONE, mark: restart, sure };
     let record = Record {
         kind: Kind::End,
         page: PageNo(0),
@@ -163,7 +178,7 @@ mod tests {
         let slot = head_slot(&SHAPE, &head);
         assert_eq!(read_head_slot(&slot), Ok((SHAPE, head)));
         assert_eq!(read_head_slot(&bytes), Err(Fault::Damaged));
-        assert_eq!(&slot[..12], b"PERDPLHD\x01\0\0\0");
+        assert_eq!(&slot[..12], b"PERDPLHD\x02\0\0\0");
         for bit in 0..SECTOR * 8 {
             let (mut partition, mut slot) = (bytes, slot);
             partition[bit / 8] ^= 1 << (bit % 8);

@@ -11,6 +11,8 @@
 //!   round is not valid, and the number of the restart that wrote it, which never falls along the
 //!   log and was durable before the first record with it, so what lies behind a torn end is not
 //!   valid once anything is appended there.
+//! - Damage is not taken for the end: a record says up to where the log was durable when it was
+//!   written. See `docs/format/paged-log.md`, "Where the log ends".
 //! - The bytes set aside never exceed those that are free. A checkpoint has room of its own.
 //! - A write or a sync that fails stops the log: nothing more is acknowledged.
 //!
@@ -21,6 +23,7 @@
 //! 3. `truncate` writes the head, then lets whole partitions be used again.
 //! 4. `open` follows the records from the checkpoint to the first that is not valid: the end.
 
+mod end;
 mod group;
 mod layout;
 mod open;
@@ -53,6 +56,9 @@ const END_ROOM: u64 = 2 * HEADER_BYTES as u64;
 
 /// Bytes in which space of files is reserved at first.
 const LEAST_RESERVE_BYTES: u64 = 64 << 10;
+
+/// The most bytes that are ever written and not synced.
+const MOST_GROUP_BYTES: usize = 4 << 20;
 
 /// The share of the log that only checkpoints use.
 const CHECKPOINT_SHARE: u64 = 16;
@@ -107,8 +113,8 @@ impl CentralOptions {
             "a partition has room for four records of the largest size"
         );
         assert!(
-            self.group_bytes >= SECTOR && self.reserve_bytes > 0,
-            "a group has at least a sector, and space is reserved in steps"
+            (SECTOR..=MOST_GROUP_BYTES).contains(&self.group_bytes) && self.reserve_bytes > 0,
+            "a group has at least a sector, at most 4 MiB, and space is reserved in steps"
         );
         assert!(
             self.buffer_bytes >= 2 * self.record_bytes + 1024,
@@ -321,6 +327,11 @@ impl<F: Files, T: Threads> Central<F, T> {
         Ok(())
     }
 
+    /// How sure a record at this offset is of the log before it.
+    fn sure(&self, filling: &Group, offset: u64) -> u32 {
+        layout::sure_of(filling.unsynced_before(offset, self.options.group_bytes))
+    }
+
     /// Puts the bytes of a record at the end.
     fn put(&self, state: &mut State, chain: &Chain, record: &Record<'_>) -> Lsn {
         let bytes = record_bytes(record.payload.len()) as u64;
@@ -329,7 +340,9 @@ impl<F: Files, T: Threads> Central<F, T> {
             if state.filling.runs.is_empty() {
                 state.filling.begin_run(number, offset);
             }
-            layout::seal(&mut state.filling.bytes, layout::lsn_of(number, offset), self.restart);
+            let sure = self.sure(&state.filling, offset);
+            let at = layout::lsn_of(number, offset);
+            layout::seal(&mut state.filling.bytes, at, self.restart, sure);
             (state.space.number, state.space.offset) = (number + 1, SECTOR as u64);
             state.header_due = true;
         }
@@ -343,7 +356,8 @@ impl<F: Files, T: Threads> Central<F, T> {
             filling.begin_run(number, offset);
         }
         let lsn = layout::lsn_of(number, offset);
-        let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart };
+        let sure = self.sure(filling, offset);
+        let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart, sure };
         record::encode(&mut filling.bytes, &placed, record, None);
         filling.last = lsn;
         state.newest = lsn;

@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::Mutex;
 use pm::{File, Files};
 
+use super::end::{End, find_end, write_anew};
 use super::group::Group;
 use super::layout::{self, Head, SECTOR, Shape};
 use super::space::Space;
-use super::walk::{Walk, Walked};
 use super::{Central, CentralOptions, State};
 use crate::ids::Lsn;
 use crate::threads::Threads;
@@ -19,19 +19,6 @@ use crate::{PagedError, Result};
 
 /// The number of the first partition that is used. Zero is that of one that never was.
 const FIRST_PARTITION: u32 = 1;
-
-/// The end of a log.
-struct End {
-    number: u32,
-    offset: u64,
-    /// The partition has no header yet.
-    header_due: bool,
-    /// The newest record.
-    newest: Lsn,
-    /// The end of the bytes that were followed: it differs where the log goes on in a partition
-    /// without a header.
-    written: (u32, u64),
-}
 
 fn io(doing: &'static str) -> impl Fn(io::Error) -> PagedError {
     move |source| PagedError::Io { doing, source }
@@ -134,7 +121,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             offset: SECTOR as u64,
             header_due: false,
             newest: Lsn::NONE,
-            written: (first, SECTOR as u64),
+            last: (first, SECTOR as u64..SECTOR as u64),
         };
         Self::assemble(opened, (file, head), shape, options, threads, &end)
     }
@@ -166,7 +153,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             headers.push(found.map_err(|fault| wrong(&name, fault.says()))?);
             opened.push(file);
         }
-        let end = find_end(&opened, &headers, &shape, &head)?;
+        let end = find_end(&opened, &headers, &shape, &head, options.record_bytes)?;
         if end.newest < head.reached {
             let at = layout::lsn_of(end.number, end.offset);
             let what = format!(
@@ -179,7 +166,7 @@ impl<F: Files, T: Threads> Central<F, T> {
         // Before anything is appended: what lies behind the end has a lower restart for ever.
         (head.count, head.restart) = (head.count + 1, head.restart + 1);
         write_head(&head_file, &shape, &head).map_err(io("writing the log's head"))?;
-        write_anew(&opened, &end, &options).map_err(io("making the log's end durable"))?;
+        write_anew(&opened, &end).map_err(io("making the log's end durable"))?;
         files.sync_directory().map_err(io("syncing the log's directory"))?;
         Self::assemble(opened, (head_file, head), shape, options, threads, &end)
     }
@@ -259,67 +246,4 @@ pub fn inspect<F: Files>(files: &F, prefix: &str) -> Result<Inspected> {
     let before = u64::from(number.saturating_sub(head.first)) * partition_bytes;
     let checkpoint = head.start;
     Ok(Inspected { partitions, partition_bytes, checkpoint, kept_bytes: before + offset })
-}
-
-/// Follows the records from the head's start to the first place that has none.
-fn find_end<R: File>(
-    files: &[R],
-    headers: &[(u32, u32)],
-    shape: &Shape,
-    head: &Head,
-) -> Result<End> {
-    let file_of = |number: u32| (number % shape.partitions) as usize;
-    let (mut number, mut offset) = layout::place_of(head.start);
-    let damaged = |at, what: &str| Err(PagedError::DamagedLog { at, what: what.into() });
-    for kept in head.first..=number {
-        if headers[file_of(kept)].0 != kept {
-            return damaged(layout::lsn_of(kept, 0), "the partition is missing");
-        }
-    }
-    let (mut newest, mut restart) = (Lsn::NONE, 0);
-    loop {
-        let mut walk = Walk::at(&files[file_of(number)], number, offset, shape.partition_bytes);
-        let sealed = loop {
-            offset = layout::place_of(walk.place()).1;
-            match walk.next(restart, head.restart)? {
-                Walked::Record(read, _) => (newest, restart) = (read.placed.lsn, read.placed.mark),
-                Walked::Seal(mark) => {
-                    restart = mark;
-                    break true;
-                }
-                Walked::End => break false,
-            }
-        };
-        let (found, begun) = headers[file_of(number + 1)];
-        let written = (number, layout::place_of(walk.place()).1);
-        if !sealed {
-            // A partition is begun when the one before it is durable, with its seal.
-            if headers.iter().any(|(begun, _)| *begun > number) {
-                let at = layout::lsn_of(number, offset);
-                return damaged(at, "there is no sound record, though a later partition was begun");
-            }
-            return Ok(End { number, offset, header_due: false, newest, written });
-        }
-        (number, offset) = (number + 1, SECTOR as u64);
-        if headers.iter().any(|(begun, _)| *begun > number) && found < number {
-            return damaged(layout::lsn_of(number, 0), "the partition is missing");
-        } else if found < number {
-            return Ok(End { number, offset, header_due: true, newest, written });
-        } else if found > number || begun < restart || begun > head.restart {
-            return damaged(layout::lsn_of(number, 0), "the partition is of another time");
-        }
-        restart = begun;
-    }
-}
-
-/// Makes durable what a program that died may have left in the kernel's pages, also after a sync
-/// that failed: the last group, which is all that can be unsynced.
-fn write_anew<R: File>(files: &[R], end: &End, options: &CentralOptions) -> io::Result<()> {
-    let (number, to) = end.written;
-    let file = &files[(number % options.partitions) as usize];
-    let from = to.saturating_sub(options.group_bytes as u64) / SECTOR as u64 * SECTOR as u64;
-    let mut bytes = vec![0; (to - from) as usize];
-    let filled = file.read_at(from, &mut bytes)?;
-    file.write_at(from, &bytes[..filled])?;
-    file.sync()
 }

@@ -2,7 +2,7 @@
 
 use pm::File;
 
-use super::super::record::{self, Decoded, HEADER_BYTES, record_bytes};
+use super::super::record::{self, Decoded, HEADER_BYTES, Placed, record_bytes};
 use super::layout::{self, SEAL};
 use crate::ids::Lsn;
 use crate::{PagedError, Result};
@@ -18,8 +18,8 @@ const NEAR_BYTES: u64 = 64 << 10;
 pub(super) enum Walked<'w> {
     /// A sound record with its payload.
     Record(Decoded, &'w [u8]),
-    /// The seal, with the restart that wrote it: the log goes on in the next partition.
-    Seal(u32),
+    /// The seal: the log goes on in the next partition.
+    Seal(Placed),
     /// Nothing that belongs here.
     End,
 }
@@ -92,7 +92,7 @@ impl<'a, R: File> Walk<'a, R> {
         let payload = from..from + bytes - HEADER_BYTES;
         self.offset += record_bytes(payload.len()) as u64;
         Ok(if read.code == SEAL {
-            Walked::Seal(read.placed.mark)
+            Walked::Seal(read.placed)
         } else {
             Walked::Record(read, &self.window[payload])
         })

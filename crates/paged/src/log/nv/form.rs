@@ -11,7 +11,7 @@ use crate::ids::Lsn;
 use crate::{PagedError, Result};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PERDNVLG");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// The place of a word of the head, in words.
 #[derive(Clone, Copy)]

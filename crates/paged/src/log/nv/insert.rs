@@ -1,18 +1,60 @@
 //! Inserting an object; with flush-on-insert (P2 4.3) it is durable in its place before anything else
 //! happens.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pm::{Memory, Off, Range};
 
-use super::super::record::{self, HEADER_BYTES, Placed};
+use super::super::record::{self, HEADER_BYTES, MOST_SURE, Placed};
 use super::super::{Chain, Kind, Record};
 use super::NvLog;
 use crate::flaw::Flaw;
 use crate::ids::Lsn;
 use crate::threads::Threads;
 
+/// The LSN that each lane may be about to make durable, or a lesser one; the greatest if there is none.
+/// Each has a line of its own.
+#[derive(Debug)]
+pub(super) struct UnderWay(Vec<Line>);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+impl UnderWay {
+    pub(super) fn new(lanes: usize) -> Self {
+        Self((0..lanes).map(|_| Line(AtomicU64::new(u64::MAX))).collect())
+    }
+
+    /// Notes that a lane is about to be given an LSN that is not less than `next`.
+    fn begin(&self, lane: usize, next: u64) {
+        self.0[lane].0.store(next, Ordering::SeqCst);
+    }
+
+    fn end(&self, lane: usize) {
+        self.0[lane].0.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// An LSN up to `lsn`, which was given, such that all that were given before it are durable.
+    fn durable_before(&self, lsn: u64) -> u64 {
+        let oldest = self.0.iter().map(|lane| lane.0.load(Ordering::SeqCst)).min();
+        oldest.map_or(lsn, |oldest| oldest.min(lsn))
+    }
+}
+
 impl<M: Memory, T: Threads> NvLog<M, T> {
+    /// How sure a record with this LSN is of the log before it: see [`Placed::sure`].
+    fn sure(&self, lsn: Lsn, kind: Kind) -> u32 {
+        let durable_before = match &self.slots {
+            Some(slots) => slots.prefix() + 1,
+            // Changes name the records that they rest on.
+            None if matches!(kind, Kind::Change | Kind::Compensation) => return 0,
+            None => self.under_way.durable_before(lsn.0),
+        };
+        let sure = lsn.0 - durable_before.min(lsn.0) + 1;
+        if sure > u64::from(MOST_SURE) { 0 } else { sure as u32 }
+    }
+
     /// Puts a record into the log, for which there is room.
     ///
     /// 1. The object gets its place, then its LSN, and is made in DRAM.
@@ -23,10 +65,12 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     pub(super) fn insert(&self, chain: &Chain, record: &Record<'_>, bytes: u64) -> Lsn {
         let mut lane = self.segments.lane(self.threads.number());
         let place = self.segments.place(&mut lane, bytes);
-        let lsn = Lsn(self.next.fetch_add(1, Ordering::AcqRel));
+        self.under_way.begin(lane.number, self.next.load(Ordering::SeqCst));
+        let lsn = Lsn(self.next.fetch_add(1, Ordering::SeqCst));
         self.threads.point();
         self.segments.placed(&mut lane, lsn);
-        let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart };
+        let sure = self.sure(lsn, record.kind);
+        let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart, sure };
         lane.object.clear();
         record::encode(&mut lane.object, &placed, record, None);
         let used = HEADER_BYTES + record.payload.len();
@@ -47,6 +91,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         self.ring.set(lsn, place);
         self.threads.point();
         self.memory.fence();
+        self.under_way.end(lane.number);
         lsn
     }
 }

@@ -9,9 +9,11 @@
 //! - With flush-on-insert a page changes, and is unlatched, after the fence of its record. So an LSN
 //!   that is missing after a crash is a change that nobody has seen: a hole, which is skipped. With
 //!   flush-on-commit what is durable is a prefix, and the first hole is the end: see `commit`.
+//! - Damage is no hole: records say up to where the log was durable when they were written, and holes
+//!   that a restart has skipped are marked. See `restart`.
 //! - An LSN that a crash has left as a hole at the end is given again. Objects have the number of the
 //!   restart that wrote them, and from the head's `again` on only the newest one's count. Before
-//!   `again` moves past a hole its entry is cleared: it leads to nothing for ever.
+//!   `again` moves past a hole its entry is marked as one: it leads to nothing for ever.
 //! - The head moves first, then the bits behind it are cleared, then their entries and segments are
 //!   used again.
 //!
@@ -27,6 +29,7 @@ mod form;
 mod insert;
 pub mod object;
 mod persister;
+mod restart;
 pub mod ring;
 mod room;
 
@@ -41,6 +44,7 @@ use pm::{Memory, Off};
 use self::cold::Cold;
 use self::commit::Slots;
 use self::form::Head;
+use self::insert::UnderWay;
 use self::object::Segments;
 use self::ring::Ring;
 use self::room::Room;
@@ -112,6 +116,8 @@ pub struct NvLog<M: Memory, T: Threads> {
     segments: Segments,
     /// The objects that are not durable, with flush-on-commit.
     slots: Option<Slots>,
+    /// The LSNs that are not durable, with flush-on-insert.
+    under_way: UnderWay,
     restart: u32,
     /// The next LSN.
     next: AtomicU64,
@@ -182,7 +188,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     ) -> Result<Self> {
         let mut head = Head::read(&memory, at, options.persist, stamp)?;
         let mut log = Self::assemble(memory, at, &head, options, threads);
-        log.find_records();
+        log.find_records()?;
         let next = log.next.load(Ordering::Acquire);
         if next < head.again || next < head.start {
             let what = "there is no sound record, though the log was durable behind it".into();
@@ -212,6 +218,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             // A lane's segment is nobody else's, so one for each lane does not count.
             bytes: Room::new((form.segments - lanes) * (form.segment_bytes - form.record_bytes)),
             segments: Segments::new(&form.segments(at), lanes as usize),
+            under_way: UnderWay::new(lanes as usize),
             slots: (options.persist == Persist::OnCommit)
                 .then(|| Slots::new(form.entries, next - 1)),
             options: NvOptions {
@@ -240,38 +247,6 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             by_persister: self.by_persister.load(Ordering::Relaxed),
             by_commits: self.by_commits.load(Ordering::Relaxed),
         }
-    }
-
-    /// Follows the ring, and makes durable what it finds, which a program that died may have left in the
-    /// caches, and where it finds nothing.
-    fn find_records(&mut self) {
-        let keep = self.kept.get_mut().1.0;
-        // With holes the end may be anywhere, without them it is at the first.
-        let mut next = if self.slots.is_some() { keep } else { keep.max(self.again) };
-        for number in keep..keep + self.ring.len() {
-            let Some(found) = self.at(Lsn(number)) else {
-                if self.slots.is_some() {
-                    break;
-                }
-                // What an older restart, or another log, has left at the place that it leads to would
-                // count when `again` is past it.
-                self.ring.forget(Lsn(number));
-                continue;
-            };
-            self.memory.flush(found.range);
-            self.ring.flush(Lsn(number));
-            self.segments.found(found.range, Lsn(number));
-            next = next.max(number + 1);
-        }
-        self.memory.fence();
-        let bytes = self.segments.sort_out(self.form.record_bytes);
-        self.next = AtomicU64::new(next);
-        if self.slots.is_some() {
-            self.slots = Some(Slots::new(self.ring.len(), next - 1));
-        }
-        (self.at_begin, self.at_checkpoint) = (AtomicU64::new(next), AtomicU64::new(next));
-        self.entries.find_taken(next - keep);
-        self.bytes.find_taken(bytes);
     }
 
     /// The record with this LSN, if there is one.

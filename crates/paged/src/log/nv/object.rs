@@ -56,6 +56,7 @@ struct Lent {
 /// A way for a thread to append beside others.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
+    pub(super) number: usize,
     lent: Option<Lent>,
     /// The object that is made: in DRAM first, and used again.
     pub(super) object: Vec<u8>,
@@ -93,7 +94,9 @@ impl Segments {
         ranges.sort_by_key(|range| range.start);
         let unlent = Unlent { free: (0..ranges.len()).collect(), ..Unlent::default() };
         Self {
-            lanes: std::iter::repeat_with(Mutex::default).take(lanes).collect(),
+            lanes: (0..lanes)
+                .map(|number| Mutex::new(Lane { number, ..Lane::default() }))
+                .collect(),
             unlent: Mutex::new(unlent),
             found: vec![Filled::default(); ranges.len()],
             ranges,

@@ -8,6 +8,8 @@
 //!      +------+----------+--------------------------+
 //! ```
 //!
+//! A pointer of ones leads nowhere: a restart has found a hole there.
+//!
 //! The entry of an LSN follows from it: its round and its number in the ring. Neighbours lie in
 //! different lines, so that threads that append at the same time do not share one.
 
@@ -19,6 +21,8 @@ use crate::ids::Lsn;
 
 const STATE: u64 = 1 << 63;
 const ROUND_BITS: u32 = 31;
+/// The pointer of a hole.
+const NOWHERE: u64 = u32::MAX as u64 * LINE_BYTES;
 const ENTRIES_A_LINE: u64 = LINE_BYTES / 8;
 
 /// The ring in its memory.
@@ -76,6 +80,17 @@ impl<M: Memory> Ring<M> {
             self.memory.store(self.entry(lsn), 0);
             self.memory.flush_word(self.entry(lsn));
         }
+    }
+
+    /// Marks an LSN as a hole for ever. It is durable after the thread's next fence.
+    #[track_caller]
+    pub(super) fn mark_hole(&self, lsn: Lsn) {
+        self.set(lsn, NOWHERE);
+    }
+
+    /// Returns whether an LSN is marked as a hole.
+    pub(super) fn is_hole(&self, lsn: Lsn) -> bool {
+        self.place(lsn) == Some(NOWHERE)
     }
 
     /// Flushes the entry of an LSN.

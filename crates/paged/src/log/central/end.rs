@@ -1,0 +1,143 @@
+//! The end of a log that is opened again: where it is, and whether it is one.
+//!
+//! A crash loses any of the sectors that were written and not synced, and these are all of one group.
+//! So behind the first place that has no record there may be sound ones, but only of its own group.
+//! Each record says where its group begins ([`layout::durable_before`]): one that says that the place
+//! was durable tells damage from an end.
+
+use std::io;
+use std::ops::Range;
+
+use pm::File;
+
+use super::super::record::{self, Decoded, HEADER_BYTES};
+use super::MOST_GROUP_BYTES;
+use super::layout::{self, Head, SECTOR, Shape};
+use super::walk::{Walk, Walked};
+use crate::ids::Lsn;
+use crate::{PagedError, Result};
+
+/// The end of a log.
+pub(super) struct End {
+    pub(super) number: u32,
+    pub(super) offset: u64,
+    /// The partition has no header yet.
+    pub(super) header_due: bool,
+    /// The newest record.
+    pub(super) newest: Lsn,
+    /// The partition that was followed last, and its bytes that may not be durable: those of the last
+    /// group.
+    pub(super) last: (u32, Range<u64>),
+}
+
+fn damaged<V>(at: Lsn, what: impl Into<String>) -> Result<V> {
+    Err(PagedError::DamagedLog { at, what: what.into() })
+}
+
+/// Follows the records from the head's start to the first place that has none.
+///
+/// # Errors
+/// That place is no end, or the medium refuses.
+pub(super) fn find_end<R: File>(
+    files: &[R],
+    headers: &[(u32, u32)],
+    shape: &Shape,
+    head: &Head,
+    record_bytes: usize,
+) -> Result<End> {
+    let file_of = |number: u32| (number % shape.partitions) as usize;
+    let was_begun = |number: u32| headers.iter().any(|(begun, _)| *begun >= number);
+    let (mut number, mut offset) = layout::place_of(head.start);
+    for kept in head.first..=number {
+        if headers[file_of(kept)].0 != kept {
+            return damaged(layout::lsn_of(kept, 0), "the partition is missing");
+        }
+    }
+    let (mut newest, mut restart, mut unsynced) = (Lsn::NONE, 0, offset);
+    loop {
+        let file = &files[file_of(number)];
+        let mut walk = Walk::at(file, number, offset, shape.partition_bytes);
+        let sealed = loop {
+            offset = layout::place_of(walk.place()).1;
+            let (placed, sealed) = match walk.next(restart, head.restart)? {
+                Walked::Record(Decoded { placed, .. }, _) => (placed, false),
+                Walked::Seal(placed) => (placed, true),
+                Walked::End => break false,
+            };
+            (restart, unsynced) = (placed.mark, layout::durable_before(&placed));
+            if sealed {
+                break true;
+            }
+            newest = placed.lsn;
+        };
+        let last = (number, unsynced..layout::place_of(walk.place()).1);
+        if !sealed {
+            let at = layout::lsn_of(number, offset);
+            // A partition is begun when the one before it is durable, with its seal.
+            if was_begun(number + 1) {
+                return damaged(at, "there is no sound record, though a later partition was begun");
+            }
+            if let Some(witness) = find_witness(file, at, head.restart, shape, record_bytes)? {
+                return damaged(
+                    at,
+                    format!("there is no sound record, though {witness} was written behind it"),
+                );
+            }
+            return Ok(End { number, offset, header_due: false, newest, last });
+        }
+        (number, offset) = (number + 1, SECTOR as u64);
+        let (found, begun) = headers[file_of(number)];
+        if found < number && was_begun(number) {
+            return damaged(layout::lsn_of(number, 0), "the partition is missing");
+        } else if found < number {
+            return Ok(End { number, offset, header_due: true, newest, last });
+        } else if found > number || begun < restart || begun > head.restart {
+            return damaged(layout::lsn_of(number, 0), "the partition is of another time");
+        }
+        // With its header a partition begins a group.
+        (restart, unsynced) = (begun, 0);
+    }
+}
+
+/// The first sound record, at a place without one or behind it, that was written when everything before it
+/// and the place was durable, or by a restart that is later than the head's.
+fn find_witness<R: File>(
+    file: &R,
+    place: Lsn,
+    restart: u32,
+    shape: &Shape,
+    record_bytes: usize,
+) -> Result<Option<Lsn>> {
+    let (number, offset) = layout::place_of(place);
+    let left = (shape.partition_bytes - offset) as usize;
+    // The next group begins within the bytes of this one.
+    let mut bytes = vec![0; left.min(MOST_GROUP_BYTES + 2 * record_bytes)];
+    let filled = file
+        .read_at(offset, &mut bytes)
+        .map_err(|source| PagedError::Io { doing: "reading the log", source })?;
+    bytes.truncate(filled);
+    for at in (0..filled.saturating_sub(HEADER_BYTES - 1)).step_by(record::ALIGN) {
+        let (header, lsn) = (&bytes[at..], layout::lsn_of(number, offset + at as u64));
+        if header[8..16] != lsn.0.to_le_bytes() {
+            continue;
+        }
+        let whole = header.get(..record::bytes_of(header));
+        let Some(Decoded { placed, .. }) = whole.and_then(record::decode) else { continue };
+        if placed.mark > restart || layout::durable_before(&placed) > offset {
+            return Ok(Some(lsn));
+        }
+    }
+    Ok(None)
+}
+
+/// Makes durable what a program that died may have left in the kernel's pages, also after a sync
+/// that failed: the last group, which is all that can be unsynced.
+pub(super) fn write_anew<R: File>(files: &[R], end: &End) -> io::Result<()> {
+    let (number, Range { start, end }) = end.last.clone();
+    let file = &files[number as usize % files.len()];
+    let from = start / SECTOR as u64 * SECTOR as u64;
+    let mut bytes = vec![0; (end - from) as usize];
+    let filled = file.read_at(from, &mut bytes)?;
+    file.write_at(from, &bytes[..filled])?;
+    file.sync()
+}

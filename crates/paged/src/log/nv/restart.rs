@@ -1,0 +1,139 @@
+//! Finding the records of a log that is opened again, and telling holes from damage.
+//!
+//! A crash leaves an LSN without a sound record only if that record was not durable. Whether it was
+//! says whoever comes later:
+//! 1. A record that was appended when everything up to the LSN was durable
+//!    ([`Placed::sure`](super::super::record::Placed::sure)). With flush-on-commit each record says it,
+//!    of the prefix; with flush-on-insert those that are no changes.
+//! 2. With flush-on-insert, a record that names it: the record before it of the same transaction, and
+//!    the one before it of the same page, were durable before it was appended.
+//! 3. A restart. Before `again` each LSN had a record, or was a hole and marked as one.
+//!
+//! What nobody says is a hole, or the end.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+
+use pm::Memory;
+
+use super::commit::Slots;
+use super::object::Found;
+use super::NvLog;
+use crate::ids::Lsn;
+use crate::threads::Threads;
+use crate::{PagedError, Result};
+
+/// The things that sound records of one restart say of others.
+#[derive(Default)]
+struct Witnesses {
+    /// Everything before it was durable.
+    durable_before: u64,
+    /// Records that were durable.
+    named: BTreeSet<Lsn>,
+}
+
+impl Witnesses {
+    fn hear(&mut self, found: &Found, names: bool) {
+        let placed = &found.read.placed;
+        if placed.sure > 0 {
+            let before = (placed.lsn.0 + 1).saturating_sub(u64::from(placed.sure));
+            self.durable_before = self.durable_before.max(before);
+        }
+        if names {
+            self.named.extend([placed.prev, found.read.page_before()]);
+        }
+    }
+
+    fn say_durable(&self, lsn: Lsn) -> bool {
+        lsn.0 < self.durable_before || self.named.contains(&lsn)
+    }
+}
+
+fn damaged(at: u64) -> PagedError {
+    let what = "there is no sound record, though it was durable when others were written".into();
+    PagedError::DamagedLog { at: Lsn(at), what }
+}
+
+impl<M: Memory, T: Threads> NvLog<M, T> {
+    /// Follows the ring, and makes durable what it finds, which a program that died may have left in the
+    /// caches, and where it finds nothing.
+    ///
+    /// # Errors
+    /// There was a record where there is none.
+    pub(super) fn find_records(&mut self) -> Result<()> {
+        let keep = self.kept.get_mut().1.0;
+        let all = keep + self.ring.len();
+        let next = if self.slots.is_some() {
+            self.find_prefix(keep, all)?
+        } else {
+            self.find_all(keep, all)?
+        };
+        self.memory.fence();
+        let bytes = self.segments.sort_out(self.form.record_bytes);
+        self.next = AtomicU64::new(next);
+        if self.slots.is_some() {
+            self.slots = Some(Slots::new(self.ring.len(), next - 1));
+        }
+        (self.at_begin, self.at_checkpoint) = (AtomicU64::new(next), AtomicU64::new(next));
+        self.entries.find_taken(next - keep);
+        self.bytes.find_taken(bytes);
+        Ok(())
+    }
+
+    fn note(&mut self, lsn: u64, found: &Found) {
+        self.memory.flush(found.range);
+        self.ring.flush(Lsn(lsn));
+        self.segments.found(found.range, Lsn(lsn));
+    }
+
+    /// Without holes: the end is at the first.
+    fn find_prefix(&mut self, keep: u64, all: u64) -> Result<u64> {
+        let mut next = keep;
+        while next < all
+            && let Some(found) = self.at(Lsn(next))
+        {
+            self.note(next, &found);
+            next += 1;
+        }
+        let mut witnesses = Witnesses::default();
+        for lsn in next + 1..all {
+            if let Some(found) = self.at(Lsn(lsn)) {
+                witnesses.hear(&found, false);
+            }
+        }
+        if witnesses.say_durable(Lsn(next)) { Err(damaged(next)) } else { Ok(next) }
+    }
+
+    /// With holes: the end is behind the last record.
+    fn find_all(&mut self, keep: u64, all: u64) -> Result<u64> {
+        let (mut next, mut holes) = (keep.max(self.again), Vec::new());
+        let mut witnesses = Witnesses::default();
+        for lsn in keep..all {
+            if let Some(found) = self.at(Lsn(lsn)) {
+                self.note(lsn, &found);
+                next = next.max(lsn + 1);
+                if lsn >= self.again {
+                    witnesses.hear(&found, true);
+                }
+            } else if lsn >= self.again {
+                holes.push(Lsn(lsn));
+            } else if self.ring.is_hole(Lsn(lsn)) {
+                self.ring.flush(Lsn(lsn));
+            } else {
+                return Err(damaged(lsn));
+            }
+        }
+        for hole in holes {
+            // What an older restart, or another log, has left at the place that it leads to would count
+            // when `again` is past it.
+            if hole.0 >= next {
+                self.ring.forget(hole);
+            } else if witnesses.say_durable(hole) {
+                return Err(damaged(hole.0));
+            } else {
+                self.ring.mark_hole(hole);
+            }
+        }
+        Ok(next)
+    }
+}
