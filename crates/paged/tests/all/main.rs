@@ -2,6 +2,7 @@
 
 mod central;
 mod central_crash;
+mod damage;
 mod locks;
 mod nv;
 mod recovery;

@@ -16,9 +16,9 @@ use std::sync::atomic::AtomicU64;
 
 use pm::Memory;
 
+use super::NvLog;
 use super::commit::Slots;
 use super::object::Found;
-use super::NvLog;
 use crate::ids::Lsn;
 use crate::threads::Threads;
 use crate::{PagedError, Result};
