@@ -32,6 +32,7 @@ fn options(engine: EngineKind) -> Options {
 /// A database as it was left: its files, its pool, and what was in it after each transaction.
 struct Left {
     engine: EngineKind,
+    closed: bool,
     files: Files,
     pool: Vec<u8>,
     history: Vec<Model>,
@@ -71,7 +72,7 @@ impl Left {
         }
         let sizes: Vec<_> = image.iter().map(|(name, bytes)| (name, bytes.len())).collect();
         println!("{engine}: {sizes:?}");
-        Self { engine, files: image, pool: memory.contents(), history }
+        Self { engine, closed, files: image, pool: memory.contents(), history }
     }
 
     fn open(pool: &[u8], files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
@@ -94,6 +95,8 @@ impl Left {
         let last = self.history.len() - 1;
         match name.split('-').next() {
             Some("wal") if newest("wal").is_some_and(|newest| newest == name) => &self.history,
+            // Behind the last group that was synced nothing was written, and a crash leaves the same.
+            Some("paged") if !self.closed && name.contains("-log-") => &self.history[last - 1..],
             Some("cow") => &self.history[last - 1..],
             _ => &self.history[last..],
         }
@@ -220,7 +223,6 @@ fn log_survives_damage_of_every_byte() {
 }
 
 #[test]
-#[ignore = "fails: there is damage of a byte after which wrong rows are read and nothing says so"]
 fn nv_disk_survives_damage_of_every_byte() {
     every_byte(EngineKind::NvDisk);
 }
