@@ -253,7 +253,7 @@ impl<M: Medium, W: Work> Story<M, W> {
     /// Judges a state. `deep` goes on with it.
     ///
     /// # Errors
-    /// What is wrong; a panic is.
+    /// The thing that is wrong with it; a panic is.
     pub fn verdict(&self, state: &State<'_, M::Image>, deep: bool) -> Result<(), String> {
         without_panic(|| self.judge(state, deep))
     }

@@ -113,7 +113,7 @@ impl Run {
     /// goes on or aborts, a handle that has stopped is given up, and the database opened again.
     ///
     /// # Errors
-    /// What is wrong: a transaction that is missing or surplus, a database that cannot be used again.
+    /// It was not borne: a transaction that is missing or surplus, a database that cannot be used again.
     pub fn go<P: Place>(&self, place: &P) -> Result<Ran, String> {
         let mut at = At {
             place,
@@ -192,7 +192,7 @@ impl Run {
     /// Judges what a process has left that died in [`Self::say`]. `said` is what it has said last.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The thing that is wrong with it.
     pub fn left<P: Place>(&self, place: &P, plan: &Plan, said: Option<u64>) -> Result<(), String> {
         let db = match (place.open(), said) {
             (Ok(db), _) => db,

@@ -435,7 +435,7 @@ fn reads_differ_in<E: Environment>(
 /// The database's own check, which has to find neither damage nor space that leaked or is missing.
 ///
 /// # Errors
-/// What it found.
+/// The damage, or the leak, that it found.
 pub fn checks<E: Environment>(db: &Database<E>) -> Result<CheckReport, String> {
     let report = db.check().map_err(|error| format!("is damaged: {error}"))?;
     if report.leaked != 0 || report.dangling != 0 {

@@ -46,7 +46,7 @@ pub trait Medium: Clone + Send + Sync {
     /// need.
     ///
     /// # Errors
-    /// What is left over.
+    /// The things that are left over.
     fn has_no_rest(db: &Database<Recorded>, handle: &Self::Handle) -> Result<(), String>;
 
     /// Returns the number of crash points in the trace.

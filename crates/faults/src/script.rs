@@ -315,7 +315,7 @@ impl Script {
     /// leaked.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The condition that does not hold.
     pub fn consistent<E: Environment>(&self, db: &Database<E>) -> Result<(), String> {
         if let Inputs::Tpcc(workload) = &self.0.inputs {
             let conditions = tpcc::check(db, workload.spec())

@@ -38,7 +38,7 @@ pub enum Flaw {
     GhostReclaimedEarly,
     /// A transaction that was refused a lock commits.
     DoomedCommits,
-    /// What came after a savepoint stays.
+    /// Changes that came after a savepoint stay.
     SavepointIgnored,
     /// A row is undone on the page where it was changed.
     UndoneByPage,
@@ -54,7 +54,7 @@ pub enum Flaw {
     SegmentsFreedEarly,
     /// A commit makes its own record durable alone.
     OwnRecordAlone,
-    /// What is durable is taken to reach as far as the newest durable record.
+    /// The durable prefix is taken to reach as far as the newest durable record.
     PrefixJumps,
     /// Compensations are not flushed.
     CompensationUnflushed,

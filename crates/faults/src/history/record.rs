@@ -92,7 +92,8 @@ impl Recorder {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Of what a transaction has undone itself nothing may ever be seen, as of one that aborted.
+    /// Ends a transaction. Nothing may ever be seen of changes that it has undone itself, as of one
+    /// that aborted.
     fn end(&self, pending: Pending, ends: impl FnOnce(Transaction) -> Transaction) {
         let Pending { transaction, undone } = pending;
         let transaction = ends(transaction);

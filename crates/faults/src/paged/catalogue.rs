@@ -41,7 +41,7 @@ const CENTRAL: &[LogKind] = &[LogKind::Central];
 const ON_INSERT: &[LogKind] = &[LogKind::OnInsert];
 const ON_COMMIT: &[LogKind] = &[LogKind::OnCommit];
 const NV: &[LogKind] = &[LogKind::OnInsert, LogKind::OnCommit];
-/// Of these, what is durable may end before what was logged.
+/// Those over which the durable log may end before the newest record.
 const LATE: &[LogKind] = &[LogKind::Central, LogKind::OnCommit];
 
 const fn record(

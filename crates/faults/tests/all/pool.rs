@@ -2,7 +2,7 @@
 //! for the fault model.
 
 use crate::common::{Explained, unexplained};
-use crate::points::at_points;
+use crate::points::{at_least, at_points};
 use faults::explorer::{Again, Effort, Story};
 use faults::full::room_is_made_on_a_full_pool;
 use faults::large::large_values_in_a_pool;
@@ -29,7 +29,8 @@ fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {
     let explored = story.explore(None, at_points(effort));
     println!("{what}: {} transactions, {explored:?}", story.models.len() - 1);
     assert_eq!(explored.violation, None, "{what}");
-    assert!(explored.points > 5 && explored.states > 60, "{explored:?}");
+    let (points, states) = (at_least(15, 5), at_least(200, 60));
+    assert!(explored.points > points && explored.states > states, "{explored:?}");
     assert!(effort.again.depth == 0 || explored.nested > 0, "{explored:?}");
 }
 

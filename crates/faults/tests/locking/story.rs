@@ -72,7 +72,7 @@ pub(crate) struct Story {
 /// A story that has been run.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// What the transactions saw; the last one sees all that is there.
+    /// The things that the transactions saw; the last one sees all that is there.
     pub(crate) history: History,
     pub(crate) locks: LockCounts,
     /// The number of tries that ended in a conflict.

@@ -1,5 +1,5 @@
-//! What a database with one big lock, with locks of tables, or without room for more than its buffer
-//! pool could not do.
+//! Things that a database with one big lock, with locks of tables, or without room for more than its
+//! buffer pool could not do.
 
 use std::path::Path;
 use std::sync::Barrier;

@@ -31,7 +31,7 @@ pub struct LockOptions {
     pub timeout: Duration,
     /// Speculative lock inheritance: sessions keep a table's lock that was granted so often.
     pub inherit_after: Option<u64>,
-    /// Who has so many locks and scans a table locks it as a whole, and no more of its rows.
+    /// A session with so many locks that scans a table locks it as a whole, and no more of its rows.
     pub escalate_after: usize,
 }
 

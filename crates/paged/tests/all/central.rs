@@ -457,7 +457,7 @@ fn a_checkpoint_is_due_by_what_was_logged() {
     assert_eq!((log.consumed(), log.is_due(), log.start()), (64 + 264, false, start));
 }
 
-/// What is asked for at opening may be of other sizes than the log was made with.
+/// The options at opening may ask for other sizes than the log was made with.
 #[test]
 fn a_log_that_was_made_small_opens_with_the_options_of_a_large_one() {
     let files = RecordingFiles::new();

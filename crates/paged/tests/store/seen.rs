@@ -1,4 +1,4 @@
-//! What a transaction may tell of what it has seen: nothing that is not durable, though its locks were
+//! A transaction tells of nothing that it has seen and that is not durable, though its locks were
 //! let go early; and nothing at all after a conflict.
 
 use std::time::Duration;
