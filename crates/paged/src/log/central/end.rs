@@ -110,7 +110,7 @@ fn find_witness<R: File>(
 ) -> Result<Option<Lsn>> {
     let (number, offset) = layout::place_of(place);
     let left = (shape.partition_bytes - offset) as usize;
-    // The next group begins within the bytes of this one.
+    // Where the next group begins, unless this one is large.
     let mut bytes = vec![0; left.min(MOST_GROUP_BYTES + 2 * record_bytes)];
     let filled = file
         .read_at(offset, &mut bytes)
@@ -135,6 +135,8 @@ fn find_witness<R: File>(
 pub(super) fn write_anew<R: File>(files: &[R], end: &End) -> io::Result<()> {
     let (number, Range { start, end }) = end.last.clone();
     let file = &files[number as usize % files.len()];
+    // A large group is written and synced in pieces.
+    let start = start.max(end.saturating_sub(MOST_GROUP_BYTES as u64));
     let from = start / SECTOR as u64 * SECTOR as u64;
     let mut bytes = vec![0; (end - from) as usize];
     let filled = file.read_at(from, &mut bytes)?;

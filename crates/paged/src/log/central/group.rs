@@ -28,12 +28,10 @@ impl Group {
         self.runs.push(Run { number, offset, at: self.bytes.len() });
     }
 
-    /// The bytes before `offset`, in the newest run, that are written and not synced when a record there
-    /// is written, if so many are synced together. Everything before them is durable by then: groups
-    /// and the pieces of a run are synced one after the other.
-    pub(super) fn unsynced_before(&self, offset: u64, group_bytes: usize) -> u64 {
-        let run = self.runs.last().expect("a record is in a run");
-        (offset - run.offset) % group_bytes as u64
+    /// The bytes before `offset` in the newest run: they are written with a record there. Everything
+    /// before them is durable by then, since groups and their runs are synced one after the other.
+    pub(super) fn unsynced_before(&self, offset: u64) -> u64 {
+        offset - self.runs.last().expect("a record is in a run").offset
     }
 
     /// Each run with its bytes.

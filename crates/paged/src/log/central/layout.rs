@@ -101,10 +101,11 @@ pub(super) fn read_partition_header(bytes: &[u8], shape: &Shape) -> Result<(u32,
     if found != *shape { Err(Fault::Other) } else { Ok((number as u32, restart as u32)) }
 }
 
-/// The bytes of log before a record that may have been written with it, as it says itself: see
-/// [`Placed::sure`]. Zero stands for one that says nothing, the unit is that of records' places.
+/// Returns what a record says that is written with so many bytes before it: see [`Placed::sure`]. The
+/// unit is that of records' places.
 pub(super) fn sure_of(unsynced_bytes: u64) -> u32 {
-    (unsynced_bytes.div_ceil(record::ALIGN as u64) + 1) as u32
+    let sure = unsynced_bytes / record::ALIGN as u64 + 1;
+    u32::try_from(sure).ok().filter(|sure| *sure <= record::MOST_SURE).unwrap_or(0)
 }
 
 /// The offset before which the partition was durable when a record was written.

@@ -327,11 +327,6 @@ impl<F: Files, T: Threads> Central<F, T> {
         Ok(())
     }
 
-    /// How sure a record at this offset is of the log before it.
-    fn sure(&self, filling: &Group, offset: u64) -> u32 {
-        layout::sure_of(filling.unsynced_before(offset, self.options.group_bytes))
-    }
-
     /// Puts the bytes of a record at the end.
     fn put(&self, state: &mut State, chain: &Chain, record: &Record<'_>) -> Lsn {
         let bytes = record_bytes(record.payload.len()) as u64;
@@ -340,7 +335,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             if state.filling.runs.is_empty() {
                 state.filling.begin_run(number, offset);
             }
-            let sure = self.sure(&state.filling, offset);
+            let sure = layout::sure_of(state.filling.unsynced_before(offset));
             let at = layout::lsn_of(number, offset);
             layout::seal(&mut state.filling.bytes, at, self.restart, sure);
             (state.space.number, state.space.offset) = (number + 1, SECTOR as u64);
@@ -356,7 +351,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             filling.begin_run(number, offset);
         }
         let lsn = layout::lsn_of(number, offset);
-        let sure = self.sure(filling, offset);
+        let sure = layout::sure_of(filling.unsynced_before(offset));
         let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart, sure };
         record::encode(&mut filling.bytes, &placed, record, None);
         filling.last = lsn;
