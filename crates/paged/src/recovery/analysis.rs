@@ -66,7 +66,7 @@ pub fn analyse(
                             places.entry(page).or_default().push(record.lsn);
                         }
                     }
-                });
+                })?;
             }
             Kind::CheckpointEnd if !tables.add(&record.payload, start) => {
                 let what = "the end of a checkpoint is none".into();
@@ -145,7 +145,7 @@ fn note_before(
                 if dirty.get(&page).is_some_and(|first| *first <= record.lsn) {
                     before.entry(page).or_default().push(record.lsn);
                 }
-            });
+            })?;
         }
         Ok(())
     })?;

@@ -37,8 +37,12 @@ pub use self::undo::Loser;
 /// The pages that records change.
 pub trait Target {
     /// Calls `visit` with every page that a record changes.
-    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) {
+    ///
+    /// # Errors
+    /// The record is malformed.
+    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) -> Result<()> {
         visit(record.page);
+        Ok(())
     }
 
     /// Repeats a change or a compensation on those of its pages whose LSN is less; returns whether

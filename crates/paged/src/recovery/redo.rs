@@ -13,7 +13,7 @@ use crate::log::{Kind, LogManager, Logged};
 pub fn redo(log: &dyn LogManager, target: &dyn Target, found: &Analysis) -> Result<u64> {
     let mut redone = 0;
     log.scan(found.redo, &mut |record| {
-        if is_lacked(target, found, &record) {
+        if is_lacked(target, found, &record)? {
             redone += u64::from(target.redo(&record)?);
         }
         Ok(())
@@ -26,7 +26,7 @@ pub fn redo_past_damage(log: &dyn LogManager, target: &dyn Target, found: &Analy
     let mut redone = 0;
     // The log may end earlier than it should.
     let _ = log.scan(found.redo, &mut |record| {
-        if is_lacked(target, found, &record) {
+        if is_lacked(target, found, &record).unwrap_or(false) {
             redone += u64::from(target.redo(&record).unwrap_or(false));
         }
         Ok(())
@@ -35,13 +35,13 @@ pub fn redo_past_damage(log: &dyn LogManager, target: &dyn Target, found: &Analy
 }
 
 /// Returns whether a record is of a change that a page may lack.
-fn is_lacked(target: &dyn Target, found: &Analysis, record: &Logged) -> bool {
+fn is_lacked(target: &dyn Target, found: &Analysis, record: &Logged) -> Result<bool> {
     if !matches!(record.kind, Kind::Change | Kind::Compensation) {
-        return false;
+        return Ok(false);
     }
     let mut may_lack = false;
     target.pages(record, &mut |page| {
         may_lack |= found.dirty.get(&page).is_some_and(|first| *first <= record.lsn);
-    });
-    may_lack
+    })?;
+    Ok(may_lack)
 }

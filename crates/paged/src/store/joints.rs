@@ -36,11 +36,10 @@ impl Appender for Undoing<'_> {
 }
 
 impl<F: Files, T: Latching> Target for Pool<F, T> {
-    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) {
-        // A record that is malformed is an error when it is redone.
-        if let Ok(body) = body_of(record) {
-            body.change.pages(record.page, self.page_bytes()).for_each(|(_, page)| visit(page));
-        }
+    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) -> Result<()> {
+        let body = body_of(record)?;
+        body.change.pages(record.page, self.page_bytes()).for_each(|(_, page)| visit(page));
+        Ok(())
     }
 
     fn redo(&self, record: &Logged) -> Result<bool> {

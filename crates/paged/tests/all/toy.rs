@@ -225,12 +225,13 @@ impl Pages for WithLog<'_> {
 }
 
 impl Target for Toy {
-    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) {
+    fn pages(&self, record: &Logged, visit: &mut dyn FnMut(PageNo)) -> Result<()> {
         visit(record.page);
         let words = words(&record.payload);
         if words[0] == 1 {
             visit(PageNo(words[3]));
         }
+        Ok(())
     }
 
     fn redo(&self, record: &Logged) -> Result<bool> {

@@ -4,13 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use paged::Result;
+use paged::ids::{Lsn, PageNo};
+use paged::log::{Chain, Kind, LogManager, Record};
 use paged::store::{Restart, StoreOptions};
+use paged::{PagedError, Result};
 use pm::{DiskReplay, RecordingFiles};
 
 use super::crash::{FRAMES, PARTITION, run};
 use super::support::{
-    Model, TREES, TestSession, TestStore, check, contents, create, open, open_with, options,
+    Model, TREES, TestSession, TestStore, check, contents, create, open, open_log, open_with,
+    options,
 };
 
 type Image = BTreeMap<String, Vec<u8>>;
@@ -240,4 +243,24 @@ fn a_restart_that_never_ends_changes_nothing() {
     }
     let store = open(&files, FRAMES, 256 << 10).expect("opened");
     check(&store, &model).unwrap();
+}
+
+/// A record with a right checksum that no change has: whoever wrote it, it is not passed over.
+#[test]
+fn a_record_that_is_no_change_is_damage() {
+    for payload in [&b"no change"[..], &[], &[1, 1, 0, 0, 0, 9, 0]] {
+        let files = RecordingFiles::new();
+        drop(create(&files, FRAMES, PARTITION));
+        let log = open_log(&files, PARTITION);
+        let record = Record { page: PageNo(5), payload, ..Record::bare(Kind::Change) };
+        let at = log.append(&mut Chain::default(), &record).unwrap();
+        log.force(Lsn(u64::MAX)).unwrap();
+        drop(log);
+        let opened = [open(&files, FRAMES, PARTITION), open_on_demand(&files)];
+        for error in opened.map(|opened| opened.err()) {
+            let named =
+                matches!(error, Some(PagedError::DamagedLog { at: named, .. }) if named == at);
+            assert!(named, "{error:?}");
+        }
+    }
 }

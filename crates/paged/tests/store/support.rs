@@ -42,6 +42,11 @@ fn log_options(partition_bytes: u64) -> CentralOptions {
     }
 }
 
+/// The log of a store that is not open, which appends for whoever likes.
+pub(crate) fn open_log(files: &RecordingFiles, partition: u64) -> Central<RecordingFiles, Host> {
+    Central::open(files, "log-", log_options(partition), Arc::default()).expect("a log")
+}
+
 pub(crate) fn create(files: &RecordingFiles, frames: usize, partition: u64) -> Arc<TestStore> {
     create_by(Arc::default(), files, frames, partition)
 }
