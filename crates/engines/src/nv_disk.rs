@@ -116,10 +116,13 @@ impl<E: Environment> PagedLog<E> for CentralLog<E> {
     ) -> Result<Self, EngineError> {
         let files = resources.own_files()?;
         let name = format!("{}log-", prefix(resources.partition));
+        let of = log_options(options, page_bytes);
+        if let Ok(log) = Central::open_up_to_damage(&files, &name, of, Arc::default()) {
+            return Ok(Self(Arc::new(log)));
+        }
         for file in files.list()?.iter().filter(|file| file.starts_with(&name)) {
             files.remove(file)?;
         }
-        let of = log_options(options, page_bytes);
         let log = Central::create_behind_all(&files, &name, of, Arc::default())?;
         Ok(Self(Arc::new(log)))
     }

@@ -107,6 +107,28 @@ fn a_damaged_byte_in_the_central_log_is_not_its_end() {
     assert!(noticed > 2500, "{noticed} of {bytes}");
 }
 
+/// Whoever saves what can be saved gets the records before the damage.
+#[test]
+fn a_log_can_be_read_up_to_the_damage() {
+    let files = RecordingFiles::new();
+    let log: Log = Central::create(&files, "log-", options(), Arc::default()).unwrap();
+    write(&log, 0..TRANSACTIONS);
+    drop(log);
+    let image = files.image();
+    let mut lengths = Vec::new();
+    for at in (600..image["log-1"].len()).step_by(400) {
+        let mut image = image.clone();
+        image.get_mut("log-1").unwrap()[at] ^= 1;
+        let files = RecordingFiles::from_image(image);
+        let log: Result<Log, _> =
+            Central::open_up_to_damage(&files, "log-", options(), Arc::default());
+        let found = committed(log).unwrap();
+        assert!(found.iter().copied().eq(0..found.len() as u64), "{found:?}");
+        lengths.push(found.len());
+    }
+    assert!(lengths.is_sorted() && lengths[0] < 3 && lengths[lengths.len() - 1] > 6, "{lengths:?}");
+}
+
 #[test]
 fn a_head_that_has_lost_its_newest_slot_does_not_hide_records() {
     let files = RecordingFiles::new();

@@ -30,6 +30,15 @@ pub(super) struct End {
     pub(super) last: (u32, Range<u64>),
 }
 
+/// The places where a log may end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ends {
+    /// Where a crash can have ended it.
+    Soundly,
+    /// Where the first record is damaged.
+    Anywhere,
+}
+
 fn damaged<V>(at: Lsn, what: impl Into<String>) -> Result<V> {
     Err(PagedError::DamagedLog { at, what: what.into() })
 }
@@ -43,6 +52,7 @@ pub(super) fn find_end<R: File>(
     headers: &[(u32, u32)],
     shape: &Shape,
     head: &Head,
+    ends: Ends,
     record_bytes: usize,
 ) -> Result<End> {
     let file_of = |number: u32| (number % shape.partitions) as usize;
@@ -71,6 +81,9 @@ pub(super) fn find_end<R: File>(
             newest = placed.lsn;
         };
         let last = (number, unsynced..layout::place_of(walk.place()).1);
+        if !sealed && ends == Ends::Anywhere {
+            return Ok(End { number, offset, header_due: false, newest, last });
+        }
         if !sealed {
             let at = layout::lsn_of(number, offset);
             // A partition is begun when the one before it is durable, with its seal.

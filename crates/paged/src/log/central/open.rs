@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::Mutex;
 use pm::{File, Files};
 
-use super::end::{End, find_end, write_anew};
+use super::end::{End, Ends, find_end, write_anew};
 use super::group::Group;
 use super::layout::{self, Head, SECTOR, Shape};
 use super::space::Space;
@@ -135,6 +135,33 @@ impl<F: Files, T: Threads> Central<F, T> {
     /// # Panics
     /// If the options contradict each other.
     pub fn open(files: &F, prefix: &str, options: CentralOptions, threads: Arc<T>) -> Result<Self> {
+        Self::open_at(files, prefix, options, threads, Ends::Soundly)
+    }
+
+    /// Works as [`Self::open`], but where a record is damaged the log ends: for whoever reads what can be
+    /// read, in files that nobody needs afterwards.
+    ///
+    /// # Errors
+    /// A file is missing or belongs to another log, or its header is damaged.
+    ///
+    /// # Panics
+    /// As [`Self::open`].
+    pub fn open_up_to_damage(
+        files: &F,
+        prefix: &str,
+        options: CentralOptions,
+        threads: Arc<T>,
+    ) -> Result<Self> {
+        Self::open_at(files, prefix, options, threads, Ends::Anywhere)
+    }
+
+    fn open_at(
+        files: &F,
+        prefix: &str,
+        options: CentralOptions,
+        threads: Arc<T>,
+        ends: Ends,
+    ) -> Result<Self> {
         let head_name = format!("{prefix}head");
         let (head_file, shape, mut head) = read_head(files, &head_name)?;
         let (partitions, partition_bytes) = (shape.partitions, shape.partition_bytes);
@@ -153,8 +180,8 @@ impl<F: Files, T: Threads> Central<F, T> {
             headers.push(found.map_err(|fault| wrong(&name, fault.says()))?);
             opened.push(file);
         }
-        let end = find_end(&opened, &headers, &shape, &head, options.record_bytes)?;
-        if end.newest < head.reached {
+        let end = find_end(&opened, &headers, &shape, &head, ends, options.record_bytes)?;
+        if end.newest < head.reached && ends == Ends::Soundly {
             let at = layout::lsn_of(end.number, end.offset);
             let what = format!(
                 "{prefix}{} is damaged or of another moment: the log ends here, but was durable up to {}",
