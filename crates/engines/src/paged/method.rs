@@ -53,8 +53,8 @@ pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
         page_bytes: usize,
     ) -> Result<Self, EngineError>;
 
-    /// Makes an empty log in the place of one that cannot be read, in files that nobody needs
-    /// afterwards. Its LSNs are greater than all that pages have.
+    /// Opens what is sound of a log that cannot be opened, or makes an empty one in its place, in files
+    /// that nobody needs afterwards. The LSNs of an empty one are greater than all that pages have.
     ///
     /// # Errors
     /// There is no such way, or the medium refuses.
