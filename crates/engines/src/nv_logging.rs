@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use heap::Purpose;
 use paged::log::LogManager;
-use paged::log::nv::{NvCounts, NvForm, NvLog, Persist, Persister};
+use paged::log::nv::{NvCounts, NvForm, NvLog, NvOptions, Persist, Persister};
 use paged::store::StoreOptions;
 use paged::threads::Host;
 use pm::{Environment, Files, LineSet, Memory};
@@ -136,6 +136,15 @@ pub struct InPool<E: Environment, P> {
     policy: PhantomData<fn() -> P>,
 }
 
+/// A way to open a log.
+type OpenLog<E> = fn(
+    <E as Environment>::Durable,
+    u64,
+    u32,
+    NvOptions,
+    Arc<Host>,
+) -> paged::Result<NvLog<<E as Environment>::Durable, Host>>;
+
 impl<E: Environment, P: Policy> InPool<E, P> {
     fn root_name(partition: u32) -> String {
         format!("{}/{partition}", P::KIND)
@@ -150,6 +159,21 @@ impl<E: Environment, P: Policy> InPool<E, P> {
     fn share(resources: &Resources<E>) -> u64 {
         let (memory, partitions) = (resources.durable.memory(), resources.durable.lanes() - 1);
         (memory.len() + memory.headroom()) / SHARE / u64::from(partitions.max(1))
+    }
+
+    fn open_by(
+        resources: &Resources<E>,
+        options: &P::Options,
+        open: OpenLog<E>,
+    ) -> Result<Self, EngineError> {
+        let name = Self::root_name(resources.partition);
+        let at = resources.durable.root(&name)?.ok_or(EngineError::Missing { what: name })?;
+        // It comes from the medium: nothing is reckoned from it before.
+        resources.durable.has_room(at, NvForm::HEAD_BYTES)?;
+        let (stamp, of) = (Self::stamp(resources)?, P::sizes(options).log_options(P::PERSIST));
+        let memory = resources.durable.memory().clone();
+        let log = open(memory, at, stamp, of, Arc::default())?;
+        Self::over(resources, log, at, options)
     }
 
     fn over(
@@ -206,14 +230,15 @@ impl<E: Environment, P: Policy> PagedLog<E> for InPool<E, P> {
     }
 
     fn open(resources: &Resources<E>, options: &P::Options, _: usize) -> Result<Self, EngineError> {
-        let name = Self::root_name(resources.partition);
-        let at = resources.durable.root(&name)?.ok_or(EngineError::Missing { what: name })?;
-        // It comes from the medium: nothing is reckoned from it before.
-        resources.durable.has_room(at, NvForm::HEAD_BYTES)?;
-        let (stamp, of) = (Self::stamp(resources)?, P::sizes(options).log_options(P::PERSIST));
-        let memory = resources.durable.memory().clone();
-        let log = NvLog::open(memory, at, stamp, of, Arc::default())?;
-        Self::over(resources, log, at, options)
+        Self::open_by(resources, options, NvLog::open)
+    }
+
+    fn replace(
+        resources: &Resources<E>,
+        options: &P::Options,
+        _: usize,
+    ) -> Result<Self, EngineError> {
+        Self::open_by(resources, options, NvLog::open_past_damage)
     }
 
     fn manager(&self) -> Arc<dyn LogManager> {

@@ -186,9 +186,35 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         options: NvOptions,
         threads: Arc<T>,
     ) -> Result<Self> {
+        Self::open_with(memory, at, stamp, options, threads, false)
+    }
+
+    /// Works as [`Self::open`], but takes a damaged record for a hole or the end: for whoever reads what
+    /// can be read, in a memory that nobody needs afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_past_damage(
+        memory: M,
+        at: u64,
+        stamp: u32,
+        options: NvOptions,
+        threads: Arc<T>,
+    ) -> Result<Self> {
+        Self::open_with(memory, at, stamp, options, threads, true)
+    }
+
+    fn open_with(
+        memory: M,
+        at: u64,
+        stamp: u32,
+        options: NvOptions,
+        threads: Arc<T>,
+        past_damage: bool,
+    ) -> Result<Self> {
         let mut head = Head::read(&memory, at, options.persist, stamp)?;
         let mut log = Self::assemble(memory, at, &head, options, threads);
-        log.find_records()?;
+        log.find_records(past_damage)?;
         let next = log.next.load(Ordering::Acquire);
         if next < head.again || next < head.start {
             let what = "there is no sound record, though the log was durable behind it".into();

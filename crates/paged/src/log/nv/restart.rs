@@ -60,13 +60,13 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     ///
     /// # Errors
     /// There was a record where there is none.
-    pub(super) fn find_records(&mut self) -> Result<()> {
+    pub(super) fn find_records(&mut self, past_damage: bool) -> Result<()> {
         let keep = self.kept.get_mut().1.0;
         let all = keep + self.ring.len();
         let next = if self.slots.is_some() {
-            self.find_prefix(keep, all)?
+            self.find_prefix(keep, all, past_damage)?
         } else {
-            self.find_all(keep, all)?
+            self.find_all(keep, all, past_damage)?
         };
         self.memory.fence();
         let bytes = self.segments.sort_out(self.form.record_bytes);
@@ -87,7 +87,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     }
 
     /// Without holes: the end is at the first.
-    fn find_prefix(&mut self, keep: u64, all: u64) -> Result<u64> {
+    fn find_prefix(&mut self, keep: u64, all: u64, past_damage: bool) -> Result<u64> {
         let mut next = keep;
         while next < all
             && let Some(found) = self.at(Lsn(next))
@@ -101,11 +101,12 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 witnesses.hear(&found, false);
             }
         }
-        if witnesses.say_durable(Lsn(next)) { Err(damaged(next)) } else { Ok(next) }
+        let is_damaged = witnesses.say_durable(Lsn(next)) && !past_damage;
+        if is_damaged { Err(damaged(next)) } else { Ok(next) }
     }
 
     /// With holes: the end is behind the last record.
-    fn find_all(&mut self, keep: u64, all: u64) -> Result<u64> {
+    fn find_all(&mut self, keep: u64, all: u64, past_damage: bool) -> Result<u64> {
         let (mut next, mut holes) = (keep.max(self.again), Vec::new());
         let mut witnesses = Witnesses::default();
         for lsn in keep..all {
@@ -119,7 +120,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 holes.push(Lsn(lsn));
             } else if self.ring.is_hole(Lsn(lsn)) {
                 self.ring.flush(Lsn(lsn));
-            } else {
+            } else if !past_damage {
                 return Err(damaged(lsn));
             }
         }
@@ -128,7 +129,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             // when `again` is past it.
             if hole.0 >= next {
                 self.ring.forget(hole);
-            } else if witnesses.say_durable(hole) {
+            } else if witnesses.say_durable(hole) && !past_damage {
                 return Err(damaged(hole.0));
             } else {
                 self.ring.mark_hole(hole);
