@@ -257,7 +257,7 @@ fn a_record_that_is_no_change_is_damage() {
         log.force(Lsn(u64::MAX)).unwrap();
         drop(log);
         let opened = [open(&files, FRAMES, PARTITION), open_on_demand(&files)];
-        for error in opened.map(|opened| opened.err()) {
+        for error in opened.map(Result::err) {
             let named =
                 matches!(error, Some(PagedError::DamagedLog { at: named, .. }) if named == at);
             assert!(named, "{error:?}");
