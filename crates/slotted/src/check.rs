@@ -23,6 +23,8 @@ pub struct Census {
     pub free: u64,
     /// Segments that the heap has given.
     pub segments: u64,
+    /// Objects of the heap that the log is.
+    pub log_objects: u64,
     /// Records of leaves.
     pub records: u64,
     /// The most levels of a tree.
@@ -52,6 +54,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     pub fn check(&mut self) -> Result<Census> {
         self.abort();
         let mut walk = Walk::default();
+        walk.census.log_objects = self.scheme.log_objects();
         for root in self.master.roots.clone() {
             walk.leaf_level = None;
             self.walk(&mut walk, root, 1, (None, None))?;

@@ -3,6 +3,7 @@
 use pm::{LineSet, Memory};
 
 use crate::Result;
+use crate::draft::Draft;
 use crate::header::{Kind, free_word};
 use crate::layout::{FREE_AT, HIGH_AT, LINE, ROOTS_AT, SEGMENT_AT, WORD};
 use crate::scheme::{Change, Scheme};
@@ -17,18 +18,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     pub fn commit(&mut self) -> Result<()> {
         self.usable()?;
         self.memory.healthy()?;
-        let (change, master) = self.change();
+        let (change, master) = self.change()?;
         if change.is_empty() {
             self.abort();
             return Ok(());
         }
-        if S::commits_in_place(&change) {
-            self.scheme.commit_in_place(change);
-        } else {
-            let frames = change.frames();
-            self.grow_log(&frames)?;
-            self.scheme.commit_logged(&frames, change.lines);
-        }
+        self.scheme.commit(&mut self.lane, change)?;
         self.master = master;
         self.abort();
         self.memory.healthy()?;
@@ -37,43 +32,28 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
 
     /// What the transaction changes, and the master behind it. Writes the headers of fresh pages, but for
     /// their first words.
-    fn change(&mut self) -> (Change, Master) {
+    fn change(&mut self) -> Result<(Change, Master)> {
         let mut change = Change::default();
         let mut master = self.work.master.clone();
         let drafts = std::mem::take(&mut self.work.drafts);
-        for (page, draft) in &drafts {
-            let (at, bytes) = draft.header();
-            if draft.fresh {
-                change.words.push((*page, word(&bytes)));
-                self.write(*page, WORD, &bytes[WORD..]);
-                if draft.kind == Kind::Twin {
-                    // No line of an earlier page counts.
-                    self.write(*page, LINE, &[0; WORD]);
-                }
-                for (at, child) in draft.children() {
-                    self.write(*page, usize::from(*at), &child.to_le_bytes());
-                }
-                continue;
+        let gathered = drafts.iter().try_for_each(|(page, draft)| match draft.fresh {
+            true => self.finish_page(*page, draft, &mut change),
+            false => {
+                Self::gather(*page, draft, &mut change);
+                Ok(())
             }
-            if draft.changes_slots() {
-                let runs =
-                    if S::WHOLE_HEADERS { vec![(at, bytes)] } else { draft.changed_header() };
-                change.headers.extend(runs.into_iter().map(|(at, bytes)| (*page, at, bytes)));
-            }
-            change
-                .words
-                .extend(draft.children().iter().map(|(at, child)| (page + u64::from(*at), *child)));
-        }
+        });
         self.work.drafts = drafts;
-        change.words.extend(self.work.overflow.iter().map(|(page, word)| (*page, *word)));
+        gathered?;
+        change.words.extend(self.work.overflow.iter().map(|(page, word)| (*page, 0, *word)));
         for page in self.work.freed.iter().chain(&self.work.spare) {
-            change.words.push((*page, free_word(master.free)));
+            change.words.push((*page, 0, free_word(master.free)));
             master.free = *page;
         }
         let (old, at) = (&self.master, self.at);
         let mut word = |place: u64, new: u64, old: u64| {
             if new != old {
-                change.words.push((at + place, new));
+                change.master.push((at + place, new));
             }
         };
         word(FREE_AT, master.free, old.free);
@@ -83,7 +63,38 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             word(ROOTS_AT + tree * 8, *new, *old);
         }
         change.lines = each_once(&self.work.lines);
-        (change, master)
+        for one in &self.work.written {
+            // What was allocated and given up again is no part of it.
+            if self.work.drafts.contains_key(&one.0) || self.work.overflow.contains_key(&one.0) {
+                change.written.push(*one);
+            }
+        }
+        Ok((change, master))
+    }
+
+    /// Writes the header of a fresh page, but for its first word, which is part of the change.
+    fn finish_page(&mut self, page: u64, draft: &Draft, change: &mut Change) -> Result<()> {
+        let (_, bytes) = draft.header();
+        change.words.push((page, 0, word(&bytes)));
+        self.write(page, WORD, &bytes[WORD..])?;
+        if draft.kind == Kind::Twin {
+            // No line of an earlier page counts.
+            self.write(page, LINE, &[0; WORD])?;
+        }
+        for (at, child) in draft.children() {
+            self.write(page, usize::from(*at), &child.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Gathers what a committed page changes: its header, and single children.
+    fn gather(page: u64, draft: &Draft, change: &mut Change) {
+        if draft.changes_slots() {
+            let runs = if S::WHOLE_HEADERS { vec![draft.header()] } else { draft.changed_header() };
+            change.headers.extend(runs.into_iter().map(|(at, bytes)| (page, at, bytes)));
+        }
+        let children = draft.children().iter();
+        change.words.extend(children.map(|(at, child)| (page, usize::from(*at), *child)));
     }
 }
 

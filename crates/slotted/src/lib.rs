@@ -23,6 +23,7 @@
 //! | how a key is found, comes and goes | [`tree`], [`split`], [`merge`], [`defrag`] |
 //! | where long values lie | [`overflow`] |
 //! | how a transaction commits | [`scheme`], [`log`] |
+//! | pages in ordinary memory, what of them differs, and the log of that | [`cache`], [`diff`], [`blocks`] |
 //! | how all of it is one | [`store`] |
 //! | whether all pages agree | [`check`] |
 //!
@@ -30,9 +31,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocks;
+pub mod cache;
 pub mod check;
 mod commit;
 pub mod defrag;
+pub mod diff;
 pub mod draft;
 mod error;
 pub mod header;
@@ -52,7 +56,7 @@ pub mod tree;
 pub use check::Census;
 pub use error::SlottedError;
 pub use layout::Options;
-pub use scheme::{Fash, Fast, Scheme};
+pub use scheme::{Fash, Fast, Nvwal, Scheme};
 pub use store::Store;
 
 /// The result of an operation of this crate.

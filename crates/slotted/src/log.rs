@@ -14,15 +14,17 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
+use heap::{Lane, Purpose};
 use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
 use zerocopy::IntoBytes;
 
+use crate::Result;
 use crate::layout::{FRAMES_AT, FrameHeader};
 
 /// Frames of a log, in ordinary memory.
 #[derive(Default, Debug)]
 pub struct Frames {
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Frames that stand in the log.
@@ -61,24 +63,37 @@ impl Frames {
         self.add(at, 0, &value.to_le_bytes());
     }
 
-    /// Calls `visit` with the place and the bytes of each frame.
-    ///
-    /// # Errors
-    /// A frame is damaged.
-    fn each(&self, mut visit: impl FnMut(u64, &[u8])) -> Result<(), &'static str> {
+    /// Calls `visit` with the place and the bytes of each frame; `None` if one is damaged.
+    pub(crate) fn each(&self, mut visit: impl FnMut(u64, &[u8])) -> Option<()> {
         let mut rest = &self.bytes[..];
         while let Some((head, behind)) = rest.split_first_chunk::<16>() {
             let header: FrameHeader = zerocopy::transmute!(*head);
-            let (len, padded) =
-                (usize::from(header.len), usize::from(header.len).next_multiple_of(8));
-            let bytes = behind.get(..len).ok_or("frame of the log")?;
+            let len = usize::from(header.len);
+            let bytes = behind.get(..len)?;
             if header.crc != checksum(&header, bytes) {
-                return Err("frame of the log");
+                return None;
             }
-            visit(header.page + u64::from(header.at), bytes);
-            rest = behind.get(padded..).ok_or("frame of the log")?;
+            visit(header.page.checked_add(u64::from(header.at))?, bytes);
+            rest = behind.get(len.next_multiple_of(8)..)?;
         }
-        if rest.is_empty() { Ok(()) } else { Err("frame of the log") }
+        rest.is_empty().then_some(())
+    }
+
+    /// Checks that these frames, which come from the medium, are whole and lie in the memory.
+    pub(crate) fn checked<M: Memory>(&self, memory: &M, log: u64) -> Result<()> {
+        let (mut wild, len) = (None, memory.len());
+        let whole = self.each(|at, bytes| {
+            if pm::checked_range(Range::new(at, bytes.len() as u64), len).is_err() {
+                wild = Some(at);
+            }
+        });
+        match (whole, wild) {
+            (Some(()), None) => Ok(()),
+            (_, wild) => {
+                let at = wild.unwrap_or(log);
+                Err(Bad::Damaged { what: "frame of the log", at }.into())
+            }
+        }
     }
 }
 
@@ -93,15 +108,22 @@ pub struct Log<M> {
     memory: M,
     at: u64,
     bytes: u64,
+    /// The place of the word that leads to the log.
+    link: u64,
     /// The mark was emptied, and the next commit flushes that.
     emptied: bool,
 }
 
 impl<M: Memory> Log<M> {
-    /// The log of `bytes` bytes at `at`, which was found there or made.
-    pub fn new(memory: M, at: u64, bytes: u64) -> Self {
+    /// The log of `bytes` bytes at `at`, which was found there or made; the word at `link` leads there.
+    pub fn new(memory: M, at: u64, bytes: u64, link: u64) -> Self {
         // A process that was killed may have emptied it.
-        Self { memory, at, bytes, emptied: true }
+        Self { memory, at, bytes, link, emptied: true }
+    }
+
+    /// The memory that the log lies in.
+    pub fn memory(&self) -> &M {
+        &self.memory
     }
 
     /// The place of the log.
@@ -109,9 +131,28 @@ impl<M: Memory> Log<M> {
         self.at
     }
 
-    /// Bytes of the log.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// Makes the log, which is empty, large enough for the frames.
+    ///
+    /// # Errors
+    /// The memory is full; nothing has changed then.
+    pub fn grow(&mut self, lane: &mut Lane<M>, frames: &Frames) -> Result<()> {
+        if frames.log_bytes() <= self.bytes {
+            return Ok(());
+        }
+        let bytes = frames.log_bytes().next_power_of_two();
+        let larger = lane.allocate(bytes, Purpose::Log)?;
+        let mut lines = LineSet::new();
+        self.memory.copy(Off::new(larger), [0, bytes, 0, 0, 0, 0, 0, 0].as_bytes());
+        lines.add(Range::new(larger, FRAMES_AT));
+        // Before the old one is anybody's, its mark is durably empty.
+        self.settle(&mut lines);
+        lane.mini_store(Off::new(self.link), larger);
+        lane.mini_persist(larger)?;
+        lane.mini_free(self.at)?;
+        lane.mini_commit(&mut lines);
+        lane.fence_flushed();
+        *self = Self::new(self.memory.clone(), larger, bytes, self.link);
+        Ok(())
     }
 
     fn mark(&self) -> Off<u64> {
@@ -153,7 +194,7 @@ impl<M: Memory> Log<M> {
     #[track_caller]
     pub fn checkpoint(&mut self, _marked: Durable<Marked>, frames: &Frames, lines: &mut LineSet) {
         let applied = frames.each(|at, bytes| apply(&self.memory, at, bytes, lines));
-        assert_eq!(applied, Ok(()), "frames that were just made");
+        assert!(applied.is_some(), "frames that were just made");
         let checkpointed = Flushed::lines(&self.memory, lines, ());
         let () = fence_for(&self.memory, checkpointed).into_inner();
         self.empty();
@@ -165,13 +206,12 @@ impl<M: Memory> Log<M> {
     }
 
     /// Recovers (P3 4.4): does the checkpoint of a valid mark again and empties the log; ignores frames
-    /// without one. `within` says whether bytes of a frame may be stored. Returns whether there was
-    /// a valid mark.
+    /// without one. Returns whether there was a valid mark.
     ///
     /// # Errors
     /// A committed frame leads outside of the memory.
     #[track_caller]
-    pub fn recover(&mut self, within: impl Fn(Range) -> bool) -> Result<bool, Bad> {
+    pub fn recover(&mut self) -> Result<bool> {
         let word = self.memory.load(self.mark(), Acquire)?;
         if word == 0 {
             return Ok(false);
@@ -182,25 +222,13 @@ impl<M: Memory> Log<M> {
             frames.bytes.resize(bytes as usize, 0);
             self.memory.read_into(Off::new(self.at + FRAMES_AT), &mut frames.bytes)?;
         }
-        let sound = frames.bytes.len() as u64 == bytes
-            && crc32c::crc32c(&frames.bytes) == checksum
-            && frames.each(|_, _| ()).is_ok();
+        let sound = frames.bytes.len() as u64 == bytes && crc32c::crc32c(&frames.bytes) == checksum;
         if !sound {
             // Of a log that was emptied, whose frames the next commit has begun to overwrite.
             self.empty();
             return Ok(false);
         }
-        let mut wild = None;
-        let each = frames.each(|at, bytes| {
-            let range = Range::new(at, bytes.len() as u64);
-            if !within(range) {
-                wild = Some(Bad::Damaged { what: "frame of the log", at });
-            }
-        });
-        if let Some(bad) = wild {
-            return Err(bad);
-        }
-        each.map_err(|what| Bad::Damaged { what, at: self.at })?;
+        frames.checked(&self.memory, self.at)?;
         let mut lines = LineSet::new();
         // The mark may be what a killed process had stored: with some of the headers durable it
         // has to be, too.
@@ -214,7 +242,7 @@ impl<M: Memory> Log<M> {
 
 /// Stores the bytes of a frame: by words, as they are whole words at whole words.
 #[track_caller]
-fn apply<M: Memory>(memory: &M, at: u64, bytes: &[u8], lines: &mut LineSet) {
+pub(crate) fn apply<M: Memory>(memory: &M, at: u64, bytes: &[u8], lines: &mut LineSet) {
     lines.add(Range::new(at, bytes.len() as u64));
     if let ([word], []) = bytes.as_chunks::<8>() {
         memory.store(Off::new(at), u64::from_le_bytes(*word));
@@ -231,7 +259,7 @@ mod tests {
     fn log() -> Log<Dram> {
         let memory = Dram::new(1 << 16).unwrap();
         memory.grow(1 << 16).unwrap();
-        Log::new(memory, 4096, 4096)
+        Log::new(memory, 4096, 4096, 0)
     }
 
     #[test]
@@ -246,16 +274,27 @@ mod tests {
         let _ = log.commit(written, &mut lines);
         let word = log.memory.load(log.mark(), Acquire).unwrap();
         log.memory.copy(Off::new(4096 + 64 + 16), &[9]);
-        assert!(!log.recover(|_| true).unwrap());
+        assert!(!log.recover().unwrap());
         assert_eq!(log.memory.load(Off::new(8192), Acquire).unwrap(), 0);
         // As it was, it counts.
         log.memory.copy(Off::new(4096 + 64 + 16), &[7]);
         log.memory.store(log.mark(), word);
-        assert!(log.recover(|range| range.start < 1 << 16).unwrap());
+        assert!(log.recover().unwrap());
         assert_eq!(log.memory.load(Off::new(8192), Acquire).unwrap(), 7);
         assert_eq!(log.memory.load(Off::new(8208), Acquire).unwrap(), 0x0101_0101_0101_0101);
-        assert!(!log.recover(|_| true).unwrap());
-        log.memory.store(log.mark(), word);
-        assert!(log.recover(|_| false).is_err());
+        assert!(!log.recover().unwrap());
+    }
+
+    #[test]
+    fn a_frame_that_leads_outside_of_the_memory_is_damage() {
+        let mut log = log();
+        let mut frames = Frames::default();
+        frames.add_word(1 << 16, 7);
+        let mut lines = LineSet::new();
+        let written = log.append(&frames, &mut lines);
+        let written = fence_for(&log.memory, written);
+        let _ = log.commit(written, &mut lines);
+        let refused = log.recover().unwrap_err().to_string();
+        assert_eq!(refused, "damaged frame of the log at offset 0x10000");
     }
 }

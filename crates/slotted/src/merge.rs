@@ -66,7 +66,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             let Some(at) = draft.in_gap_plainly(record.len(), records.len() - index) else {
                 unreachable!("the gap has room for all of them");
             };
-            self.write(into, at, record);
+            self.write(into, at, record)?;
             self.edit(into)?.add(start + index, at as u16, record.len());
         }
         Ok(true)

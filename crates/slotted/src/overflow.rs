@@ -27,7 +27,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             let mut bytes = Vec::with_capacity(WORD + part.len());
             bytes.extend(u64::to_le_bytes(next));
             bytes.extend(part);
-            self.write(page, WORD, &bytes);
+            self.write(page, WORD, &bytes)?;
             let content = part.len() as u16;
             let header = Header { kind: Kind::Overflow, seq: 0, content, free: 0, count: 0 };
             self.work.overflow.insert(page, header.encode());

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::Purpose;
-use pm::{Bad, LineSet, Memory, Off, Range};
+use pm::{Bad, LineSet, Memory, Off, Range, View};
 use zerocopy::IntoBytes;
 
 use crate::Result;
@@ -27,7 +27,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
 
     /// The page below a page on the free stack; zero: there is none.
     pub(crate) fn below(&self, page: u64) -> Result<u64> {
-        let word = self.memory.load(Off::new(page), Acquire)?;
+        let word = self.view(page)?.word(0);
         Ok(next_free(word).ok_or(Bad::Damaged { what: "free page", at: page })?)
     }
 

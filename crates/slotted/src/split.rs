@@ -48,7 +48,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let node = self.node(page)?;
         let old_len = if replace { node.record_bytes(index)? } else { 0 };
         if let Some(at) = node.room(draft, record.len(), more)? {
-            self.write(page, at, record);
+            self.write(page, at, record)?;
             let draft = self.edit(page)?;
             if replace {
                 draft.swap(index, at as u16, record.len(), old_len);

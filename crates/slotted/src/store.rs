@@ -18,10 +18,10 @@ use crate::layout::{
     Constants, FREE_AT, HIGH_AT, IN_PLACE_AT, LINE, LOG_AT, MAGIC, NEWEST_SEGMENT_AT, Options,
     ROOTS_AT, SEGMENT_AT,
 };
-use crate::log::{Frames, Log};
+use crate::log::Log;
 use crate::page::{Node, committed};
 use crate::record::In;
-use crate::scheme::Scheme;
+use crate::scheme::{Parts, Scheme};
 
 /// The words of the master that transactions change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct Work {
     pub(crate) spare: Vec<u64>,
     /// Lines of records and fresh pages.
     pub(crate) lines: LineSet,
+    /// The bytes that were written, where the scheme logs them: page, where in it, and how many.
+    pub(crate) written: Vec<(u64, usize, usize)>,
     /// An operation failed halfway.
     pub(crate) failed: bool,
 }
@@ -60,6 +62,7 @@ impl Work {
             freed: Vec::new(),
             spare: Vec::new(),
             lines: LineSet::new(),
+            written: Vec::new(),
             failed: false,
         }
     }
@@ -90,7 +93,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let memory = lane.memory().clone();
         let bytes = (ROOTS_AT + u64::from(options.trees) * 8).next_multiple_of(64);
         let at = lane.allocate(bytes, Purpose::Log)?;
-        let log = lane.allocate(options.log_bytes, Purpose::Log)?;
+        let log_bytes = S::LOG_BYTES.unwrap_or(options.log_bytes);
+        let options = Options { log_bytes, ..options };
+        let log = lane.allocate(log_bytes, Purpose::Log)?;
         let segment = lane.allocate(options.segment_bytes, Purpose::Table)?;
         let mut lines = LineSet::new();
         let mut words = vec![0u64; bytes as usize / 8];
@@ -113,9 +118,13 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         }
         lane.mini_commit(&mut lines);
         lane.fence_flushed();
-        let log = Log::new(memory.clone(), log, options.log_bytes);
+        let parts = Parts {
+            log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT),
+            in_place: (at + IN_PLACE_AT, 0),
+            page_bytes: options.page_bytes,
+        };
         let mut store = Self {
-            scheme: S::new(memory.clone(), log, at + IN_PLACE_AT),
+            scheme: S::open(parts)?,
             memory,
             lane,
             at,
@@ -158,10 +167,11 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let log_bytes = memory.load(Off::new(log + 8), Acquire)?;
         lane.heap().has_room(log, log_bytes.max(1024))?;
         let options = Options { log_bytes, ..options };
-        let mut log = Log::new(memory.clone(), log, log_bytes);
-        let len = memory.len();
-        log.recover(|range| pm::checked_range(range, len).is_ok())?;
-        S::settle(&memory, in_place, options.page_bytes);
+        let scheme = S::open(Parts {
+            log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT),
+            in_place: (at + IN_PLACE_AT, in_place),
+            page_bytes: options.page_bytes,
+        })?;
         let roots = (0..u64::from(options.trees)).map(|tree| word(ROOTS_AT + tree * 8));
         let roots = roots.collect::<std::result::Result<Vec<u64>, Bad>>()?;
         let master = Master {
@@ -171,7 +181,6 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             roots,
         };
         lane.recovered();
-        let scheme = S::new(memory.clone(), log, at + IN_PLACE_AT);
         let work = Work::new(master.clone());
         Ok(Self { lane, memory, scheme, at, options, newest, master, work })
     }
@@ -231,7 +240,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         if !page.is_multiple_of(64) {
             return Err(Bad::Misaligned { at: page, align: 64 }.into());
         }
-        Ok(self.scheme.pages().view(Range::new(page, u64::from(self.options.page_bytes)))?)
+        let at = self.scheme.place(page)?;
+        Ok(self.scheme.pages().view(Range::new(at, u64::from(self.options.page_bytes)))?)
     }
 
     /// A page as the transaction sees it.
@@ -254,10 +264,15 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
 
     /// Writes bytes of a page that nothing committed leads to.
     #[track_caller]
-    pub(crate) fn write(&mut self, page: u64, at: usize, bytes: &[u8]) {
-        let range = Range::new(page + at as u64, bytes.len() as u64);
-        self.scheme.pages().copy(Off::new(range.start), bytes);
-        self.work.lines.add(range);
+    pub(crate) fn write(&mut self, page: u64, at: usize, bytes: &[u8]) -> Result<()> {
+        let place = self.scheme.place(page)?;
+        self.scheme.pages().copy(Off::new(place + at as u64), bytes);
+        if S::LOGS_RECORDS {
+            self.work.written.push((page, at, bytes.len()));
+        } else {
+            self.work.lines.add(Range::new(page + at as u64, bytes.len() as u64));
+        }
+        Ok(())
     }
 
     /// Makes a page with these records, to which nothing leads yet.
@@ -269,35 +284,11 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             let at = if roomy { draft.in_gap(record.len(), 1) } else { None };
             let at = at.or_else(|| draft.in_gap_plainly(record.len(), 1));
             let at = at.ok_or(Bad::Damaged { what: "sizes of the records for page", at: page })?;
-            self.write(page, at, record);
+            self.write(page, at, record)?;
             draft.add(index, at as u16, record.len());
         }
         self.work.drafts.insert(page, draft);
         Ok(page)
-    }
-
-    /// Makes the log large enough for the frames.
-    pub(crate) fn grow_log(&mut self, frames: &Frames) -> Result<()> {
-        let bytes = frames.log_bytes();
-        if bytes <= self.scheme.log().bytes() {
-            return Ok(());
-        }
-        let bytes = bytes.next_power_of_two();
-        let larger = self.lane.allocate(bytes, Purpose::Log)?;
-        let mut lines = LineSet::new();
-        self.memory.copy(Off::new(larger), [0, bytes, 0, 0, 0, 0, 0, 0].as_bytes());
-        lines.add(Range::new(larger, 64));
-        // Before the old one is anybody's, its mark is durably empty.
-        self.scheme.log().settle(&mut lines);
-        let old = self.scheme.log().at();
-        self.lane.mini_store(Off::new(self.at + LOG_AT), larger);
-        self.lane.mini_persist(larger)?;
-        self.lane.mini_free(old)?;
-        self.lane.mini_commit(&mut lines);
-        self.lane.fence_flushed();
-        *self.scheme.log() = Log::new(self.memory.clone(), larger, bytes);
-        self.options.log_bytes = bytes;
-        Ok(())
     }
 }
 

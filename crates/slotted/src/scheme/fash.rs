@@ -1,15 +1,16 @@
 //! FASH (P3 4.1): every transaction commits by slot-header logging, even one of a single record.
 
-use pm::{LineSet, Memory};
+use heap::Lane;
+use pm::Memory;
 
-use super::{Scheme, log_headers};
+use super::{Change, Parts, Scheme, log_headers};
+use crate::Result;
 use crate::header::Kind;
-use crate::log::{Frames, Log};
+use crate::log::Log;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
 pub struct Fash<M> {
-    memory: M,
     log: Log<M>,
 }
 
@@ -19,19 +20,17 @@ impl<M: Memory> Scheme<M> for Fash<M> {
     const LEAF: Kind = Kind::Leaf;
     type Pages = M;
 
-    fn new(memory: M, log: Log<M>, _in_place: u64) -> Self {
-        Self { memory, log }
+    fn open(parts: Parts<M>) -> Result<Self> {
+        let mut log = parts.log;
+        log.recover()?;
+        Ok(Self { log })
     }
 
     fn pages(&self) -> &M {
-        &self.memory
+        self.log.memory()
     }
 
-    fn log(&mut self) -> &mut Log<M> {
-        &mut self.log
-    }
-
-    fn commit_logged(&mut self, frames: &Frames, lines: LineSet) {
-        log_headers(&self.memory, &mut self.log, frames, lines);
+    fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
+        log_headers(&mut self.log, lane, change)
     }
 }

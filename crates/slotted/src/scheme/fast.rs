@@ -12,17 +12,18 @@
 //! the line has its old number and does not count. *Behind it:* the line is whole. Where a line's
 //! words persist in any order (aarch64), the others are fenced before the first.
 
-use pm::{Flushed, LineSet, Memory, Off, Range, fence_for};
+use heap::Lane;
+use pm::{Flushed, Memory, Off, Range, fence_for};
 
-use super::{Change, Scheme, log_headers};
+use super::{Change, Parts, Scheme, log_headers};
+use crate::Result;
 use crate::header::Kind;
 use crate::layout::{TWIN_BYTES, WORD};
-use crate::log::{Frames, Log};
+use crate::log::Log;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
 pub struct Fast<M> {
-    memory: M,
     log: Log<M>,
     /// The word that tells the process after a kill which page's header is being stored.
     in_place: Off<u64>,
@@ -35,57 +36,59 @@ impl<M: Memory> Scheme<M> for Fast<M> {
     const WHOLE_HEADERS: bool = false;
     type Pages = M;
 
-    fn new(memory: M, log: Log<M>, in_place: u64) -> Self {
-        Self { memory, log, in_place: Off::new(in_place) }
-    }
-
-    fn settle(memory: &M, in_place: u64, _page_bytes: u32) {
-        let header = Range::new(in_place, TWIN_BYTES as u64);
-        if in_place != 0 && pm::checked_range(header, memory.len()).is_ok() {
+    fn open(parts: Parts<M>) -> Result<Self> {
+        let (in_place, page) = parts.in_place;
+        let mut log = parts.log;
+        log.recover()?;
+        let (memory, header) = (log.memory(), Range::new(page, TWIN_BYTES as u64));
+        if page != 0 && pm::checked_range(header, memory.len()).is_ok() {
+            // A killed process may have stored it.
             memory.flush(header);
             memory.fence();
         }
+        Ok(Self { log, in_place: Off::new(in_place) })
     }
 
     fn pages(&self) -> &M {
-        &self.memory
+        self.log.memory()
     }
 
-    fn log(&mut self) -> &mut Log<M> {
-        &mut self.log
+    fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
+        let one_leaf = change.words.is_empty() && change.master.is_empty();
+        if one_leaf && change.headers.len() == 1 {
+            self.commit_in_place(change);
+            return Ok(());
+        }
+        log_headers(&mut self.log, lane, change)
     }
+}
 
-    fn commits_in_place(change: &Change) -> bool {
-        change.words.is_empty() && change.headers.len() == 1
-    }
-
+impl<M: Memory> Fast<M> {
+    /// Commits the header of one leaf (P3 3.2).
     fn commit_in_place(&mut self, change: Change) {
-        let Change { mut lines, headers, words: _ } = change;
+        let Change { mut lines, headers, .. } = change;
+        let memory = self.log.memory().clone();
         let [(page, at, header)] = &headers[..] else { unreachable!("one header") };
         self.log.settle(&mut lines);
         // A deletion writes no record.
         if !lines.is_empty() {
-            let records = Flushed::lines(&self.memory, &mut lines, ());
-            let () = fence_for(&self.memory, records).into_inner();
+            let records = Flushed::lines(&memory, &mut lines, ());
+            let () = fence_for(&memory, records).into_inner();
         }
-        self.memory.store(self.in_place, *page);
+        memory.store(self.in_place, *page);
         let start = page + *at as u64;
         let (words, _) = header.as_chunks::<WORD>();
         for (at, word) in (start..).step_by(WORD).zip(words).skip(1) {
-            self.memory.store(Off::new(at), u64::from_le_bytes(*word));
+            memory.store(Off::new(at), u64::from_le_bytes(*word));
         }
         lines.add(Range::new(start, header.len() as u64));
         if cfg!(target_arch = "aarch64") {
-            lines.flush(&self.memory);
-            self.memory.fence();
+            lines.flush(&memory);
+            memory.fence();
             lines.add(Range::new(start, header.len() as u64));
         }
-        self.memory.store(Off::new(start), u64::from_le_bytes(words[0]));
-        let committed = Flushed::lines(&self.memory, &mut lines, ());
-        let () = fence_for(&self.memory, committed).into_inner();
-    }
-
-    fn commit_logged(&mut self, frames: &Frames, lines: LineSet) {
-        log_headers(&self.memory, &mut self.log, frames, lines);
+        memory.store(Off::new(start), u64::from_le_bytes(words[0]));
+        let committed = Flushed::lines(&memory, &mut lines, ());
+        let () = fence_for(&memory, committed).into_inner();
     }
 }

@@ -3,13 +3,18 @@
 mod fash;
 mod fast;
 
+mod nvwal;
+
 use std::fmt::Debug;
 
+use heap::Lane;
 use pm::{LineSet, Memory, fence_for};
 
 pub use fash::Fash;
 pub use fast::Fast;
+pub use nvwal::Nvwal;
 
+use crate::Result;
 use crate::header::Kind;
 use crate::log::{Frames, Log};
 
@@ -23,14 +28,19 @@ pub struct Change {
     pub lines: LineSet,
     /// Headers of committed pages.
     pub headers: Vec<NewHeader>,
-    /// Single words: children, first words of pages that come or go, the master's.
-    pub words: Vec<(u64, u64)>,
+    /// Single words of pages: children, first words of pages that come or go. The page, where in it,
+    /// and the value.
+    pub words: Vec<(u64, usize, u64)>,
+    /// Words of the master: their places and values.
+    pub master: Vec<(u64, u64)>,
+    /// The bytes of pages that were written, in schemes that log them: page, where in it, and how many.
+    pub written: Vec<(u64, usize, usize)>,
 }
 
 impl Change {
     /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty() && self.words.is_empty()
+        self.headers.is_empty() && self.words.is_empty() && self.master.is_empty()
     }
 
     /// The change as frames of a log.
@@ -39,7 +49,10 @@ impl Change {
         for (page, at, bytes) in &self.headers {
             frames.add(*page, *at, bytes);
         }
-        for (at, value) in &self.words {
+        for (page, at, value) in &self.words {
+            frames.add(*page, *at, &value.to_le_bytes());
+        }
+        for (at, value) in &self.master {
             frames.add_word(*at, *value);
         }
         frames
@@ -56,37 +69,61 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     const LEAF: Kind;
     /// True if the log has headers as a whole, as in P3; else the words of them that change.
     const WHOLE_HEADERS: bool = true;
+    /// Bytes of the first part of the log, where the scheme knows them.
+    const LOG_BYTES: Option<u64> = None;
+    /// True if the log has the bytes of records, too.
+    const LOGS_RECORDS: bool = false;
     /// The memory in which pages are read and records are written.
     type Pages: Memory;
 
-    /// The scheme of a store with this log. `in_place` is the place of a word that nothing makes
-    /// durable.
-    fn new(memory: M, log: Log<M>, in_place: u64) -> Self;
-    /// Makes what a killed process may have stored durable: `in_place` is what the word has.
-    fn settle(_memory: &M, _in_place: u64, _page_bytes: u32) {}
+    /// The scheme of a store, which is recovered.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    fn open(parts: Parts<M>) -> Result<Self>;
     /// The memory of the pages.
     fn pages(&self) -> &Self::Pages;
-    /// The log.
-    fn log(&mut self) -> &mut Log<M>;
+    /// Returns where a page lies in the memory of the pages.
+    ///
+    /// # Errors
+    /// There is no room for it, or it does not lie in the memory.
+    fn place(&self, page: u64) -> Result<u64> {
+        Ok(page)
+    }
 
-    /// Returns whether the change is committed without the log.
-    fn commits_in_place(_change: &Change) -> bool {
-        false
+    /// The number of objects of the heap that the log is.
+    fn log_objects(&self) -> u64 {
+        1
     }
-    /// Commits such a change, durably.
-    fn commit_in_place(&mut self, _change: Change) {
-        unreachable!("nothing is committed in place");
-    }
-    /// Commits a change by its frames, for which the log has room, durably.
-    fn commit_logged(&mut self, frames: &Frames, lines: LineSet);
+
+    /// Makes a change count, durably.
+    ///
+    /// # Errors
+    /// The memory is full; nothing has changed then.
+    fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()>;
+}
+
+/// What a scheme finds in a store that is opened.
+#[derive(Debug)]
+pub struct Parts<M> {
+    /// The log, which is not recovered.
+    pub log: Log<M>,
+    /// The place of the word that names the page of a commit in place, and what it has.
+    pub in_place: (u64, u64),
+    /// Bytes of a page.
+    pub page_bytes: u32,
 }
 
 /// Slot-header logging (P3 3.3): three fences. The mark that empties the log is flushed by the next
 /// commit.
-fn log_headers<M: Memory>(memory: &M, log: &mut Log<M>, frames: &Frames, mut lines: LineSet) {
-    let written = log.append(frames, &mut lines);
-    let written = fence_for(memory, written);
+fn log_headers<M: Memory>(log: &mut Log<M>, lane: &mut Lane<M>, change: Change) -> Result<()> {
+    let frames = change.frames();
+    let (memory, mut lines) = (log.memory().clone(), change.lines);
+    log.grow(lane, &frames)?;
+    let written = log.append(&frames, &mut lines);
+    let written = fence_for(&memory, written);
     let marked = log.commit(written, &mut lines);
-    let marked = fence_for(memory, marked);
-    log.checkpoint(marked, frames, &mut lines);
+    let marked = fence_for(&memory, marked);
+    log.checkpoint(marked, &frames, &mut lines);
+    Ok(())
 }

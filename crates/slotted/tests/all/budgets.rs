@@ -3,7 +3,7 @@
 use pm::{Counters, Recording};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use slotted::{Fash, Fast, Options, Scheme, Store};
+use slotted::{Fash, Fast, Nvwal, Options, Scheme, Store};
 
 use crate::work::heap_over;
 
@@ -57,5 +57,16 @@ fn an_insert_of_fash_flushes_its_header_twice() {
         println!("fash, {value_bytes} B in {page_bytes}: {lines} lines, {fences} fences");
         assert!(lines <= most_lines, "{value_bytes} bytes: {lines} lines");
         assert!((3.0..3.05).contains(&fences), "{value_bytes} bytes: {fences} fences");
+    }
+}
+
+/// With the checkpoint, which is made every thousand frames.
+#[test]
+fn an_insert_of_nvwal_flushes_what_differs() {
+    for (value_bytes, page_bytes, most_lines) in [(64, 1024, 12.0), (64, 4096, 12.0)] {
+        let (lines, fences, _) = costs::<Nvwal<Recording>>(value_bytes, page_bytes);
+        println!("nvwal, {value_bytes} B in {page_bytes}: {lines} lines, {fences} fences");
+        assert!(lines <= most_lines, "{value_bytes} bytes: {lines} lines");
+        assert!((2.0..2.05).contains(&fences), "{value_bytes} bytes: {fences} fences");
     }
 }

@@ -6,7 +6,7 @@ use heap::Heap;
 use pm::{Access, Domain, Dram, Memory, Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use slotted::{Fash, Fast, Options, Scheme, SlottedError, Store};
+use slotted::{Fash, Fast, Nvwal, Options, Scheme, SlottedError, Store};
 
 use crate::work::{Mix, Model, TREES, contents, heap_over, key, run, small};
 
@@ -68,6 +68,14 @@ fn fast_follows_the_model() {
     for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
         let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
         follows_the_model::<Dram, Fast<Dram>>(dram(), page_bytes, seed, mix);
+    }
+}
+
+#[test]
+fn nvwal_follows_the_model() {
+    for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
+        let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
+        follows_the_model::<Dram, Nvwal<Dram>>(dram(), page_bytes, seed, mix);
     }
 }
 

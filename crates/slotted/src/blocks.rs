@@ -1,0 +1,164 @@
+//! NVWAL's log: frames one behind the other in a chain of blocks of the heap, and one word, the tail, that
+//! says how many bytes of them are committed.
+//!
+//! 1. Copy the frames behind the tail; flush; **fence**.
+//! 2. Store the tail; flush; **fence**. *Committed.*
+//!
+//! A checkpoint stores what the frames have where it belongs; flush; **fence**; zero in the tail; flush;
+//! **fence**. After that the blocks are written again from the first one on.
+//!
+//! A block is *pending* while it is allocated and nothing durable leads to it: after a crash it is free.
+//! Its persisted bit and the word of the block before that leads to it are set together: then it is *in
+//! use*.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::{Lane, Purpose};
+use pm::{Bad, Flushed, LineSet, Memory, Off, Range, fence_for};
+use zerocopy::IntoBytes;
+
+use crate::Result;
+use crate::layout::FRAMES_AT;
+use crate::log::{Frames, apply};
+
+/// Bytes of a block (as NVWAL's).
+pub const BLOCK_BYTES: u64 = 8 << 10;
+/// Bytes of frames in a block.
+const PAYLOAD: u64 = BLOCK_BYTES - FRAMES_AT;
+/// The place in a block of the word that leads to the next one.
+const NEXT_AT: u64 = 16;
+
+/// The log; see the module's comment.
+#[derive(Debug)]
+pub struct Blocks<M> {
+    memory: M,
+    blocks: Vec<u64>,
+    tail: u64,
+}
+
+impl<M: Memory> Blocks<M> {
+    /// Opens the log that begins with this block, and recovers: applies the frames of committed
+    /// transactions and empties the log.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub fn open(memory: M, first: u64) -> Result<Self> {
+        let mut blocks = vec![first];
+        loop {
+            let last = blocks[blocks.len() - 1];
+            let next = memory.load(Off::new(last + NEXT_AT), Acquire)?;
+            if next == 0 {
+                break;
+            }
+            if blocks.contains(&next) {
+                return Err(Bad::Damaged { what: "chain of blocks of the log", at: last }.into());
+            }
+            blocks.push(next);
+        }
+        let tail = memory.load(Off::new(first), Acquire)?;
+        let mut log = Self { memory, blocks, tail };
+        if tail > log.blocks.len() as u64 * PAYLOAD {
+            return Err(Bad::Damaged { what: "tail of the log", at: first }.into());
+        }
+        // It may be what a killed process had stored. A zero, too, has to be durable before frames
+        // are overwritten.
+        let mut lines = LineSet::new();
+        lines.add(log.tail_at().range());
+        lines.flush(&log.memory);
+        log.memory.fence();
+        if tail > 0 {
+            let mut frames = Frames::default();
+            for (range, _) in log.pieces(0, tail) {
+                let start = frames.bytes.len();
+                frames.bytes.resize(start + range.len as usize, 0);
+                log.memory.read_into(Off::new(range.start), &mut frames.bytes[start..])?;
+            }
+            frames.checked(&log.memory, first)?;
+            log.checkpoint(|memory, lines| {
+                frames.each(|at, bytes| apply(memory, at, bytes, lines));
+            });
+        }
+        Ok(log)
+    }
+
+    fn tail_at(&self) -> Off<u64> {
+        Off::new(self.blocks[0])
+    }
+
+    /// The pieces of blocks in which the bytes from `from` to `to` of the log lie, and where each piece
+    /// starts in the log.
+    fn pieces(&self, from: u64, to: u64) -> Vec<(Range, u64)> {
+        let (mut pieces, mut at) = (Vec::new(), from);
+        while at < to {
+            let (block, within) = ((at / PAYLOAD) as usize, at % PAYLOAD);
+            let len = (PAYLOAD - within).min(to - at);
+            pieces.push((Range::new(self.blocks[block] + FRAMES_AT + within, len), at));
+            at += len;
+        }
+        pieces
+    }
+
+    /// Makes room for these many bytes of frames.
+    ///
+    /// # Errors
+    /// The memory is full; what has been committed stays.
+    pub fn reserve(&mut self, lane: &mut Lane<M>, bytes: u64) -> Result<()> {
+        while self.tail + bytes > self.blocks.len() as u64 * PAYLOAD {
+            let block = lane.allocate(BLOCK_BYTES, Purpose::Log)?;
+            let mut lines = LineSet::new();
+            self.memory.copy(Off::new(block), [0, BLOCK_BYTES, 0, 0, 0, 0, 0, 0].as_bytes());
+            lines.add(Range::new(block, FRAMES_AT));
+            let last = self.blocks[self.blocks.len() - 1];
+            lane.mini_store(Off::new(last + NEXT_AT), block);
+            lane.mini_persist(block)?;
+            lane.mini_commit(&mut lines);
+            lane.fence_flushed();
+            self.blocks.push(block);
+        }
+        Ok(())
+    }
+
+    /// Appends frames, for which there is room, and commits them.
+    pub fn commit(&mut self, frames: &Frames) {
+        let (mut lines, from) = (LineSet::new(), self.tail);
+        let to = from + frames.bytes.len() as u64;
+        for (range, at) in self.pieces(from, to) {
+            let start = (at - from) as usize;
+            self.memory
+                .copy(Off::new(range.start), &frames.bytes[start..start + range.len as usize]);
+            lines.add(range);
+        }
+        let written = Flushed::lines(&self.memory, &mut lines, ());
+        let () = fence_for(&self.memory, written).into_inner();
+        self.set_tail(to);
+    }
+
+    /// Stores the tail, durably.
+    fn set_tail(&mut self, tail: u64) {
+        self.memory.store(self.tail_at(), tail);
+        let mut lines = LineSet::new();
+        lines.add(self.tail_at().range());
+        let stored = Flushed::lines(&self.memory, &mut lines, ());
+        let () = fence_for(&self.memory, stored).into_inner();
+        self.tail = tail;
+    }
+
+    /// Lets `store` store what the frames have where it belongs, makes it durable and empties the log.
+    pub fn checkpoint(&mut self, store: impl FnOnce(&M, &mut LineSet)) {
+        let mut lines = LineSet::new();
+        store(&self.memory, &mut lines);
+        let stored = Flushed::lines(&self.memory, &mut lines, ());
+        let () = fence_for(&self.memory, stored).into_inner();
+        self.set_tail(0);
+    }
+
+    /// The number of blocks.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Returns whether no frame is committed.
+    pub fn is_empty(&self) -> bool {
+        self.tail == 0
+    }
+}
