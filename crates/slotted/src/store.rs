@@ -16,7 +16,7 @@ use crate::error::SlottedError;
 use crate::header::Kind;
 use crate::layout::{
     Constants, FREE_AT, HIGH_AT, IN_PLACE_AT, LINE, LOG_AT, MAGIC, NEWEST_SEGMENT_AT, Options,
-    ROOTS_AT, SEGMENT_AT,
+    ROOTS_AT, SEGMENT_AT, SEGMENT_HEADER,
 };
 use crate::log::Log;
 use crate::page::{Node, committed};
@@ -103,7 +103,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         words[..8].copy_from_slice(&fixed);
         words[LOG_AT as usize / 8] = log;
         words[NEWEST_SEGMENT_AT as usize / 8] = segment;
-        let high = segment + crate::layout::SEGMENT_HEADER;
+        let high = segment + SEGMENT_HEADER;
         let master = Master { free: 0, high, segment, roots: vec![0; options.trees as usize] };
         words[HIGH_AT as usize / 8] = high;
         words[SEGMENT_AT as usize / 8] = segment;
@@ -165,7 +165,11 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let word = |behind: u64| memory.load(Off::new(at + behind), Acquire);
         let (log, newest, in_place) = (word(LOG_AT)?, word(NEWEST_SEGMENT_AT)?, word(IN_PLACE_AT)?);
         let log_bytes = memory.load(Off::new(log + 8), Acquire)?;
-        lane.heap().has_room(log, log_bytes.max(1024))?;
+        if log_bytes < 1024 {
+            return Err(Bad::Damaged { what: "log of slotted pages", at: log }.into());
+        }
+        lane.heap().has_room(log, log_bytes)?;
+        lane.heap().has_room(newest, options.segment_bytes)?;
         let options = Options { log_bytes, ..options };
         let scheme = S::open(Parts {
             log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT),
@@ -182,7 +186,15 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         };
         lane.recovered();
         let work = Work::new(master.clone());
-        Ok(Self { lane, memory, scheme, at, options, newest, master, work })
+        let store = Self { lane, memory, scheme, at, options, newest, master, work };
+        let Master { high, segment, .. } = store.master;
+        let start = segment.saturating_add(SEGMENT_HEADER);
+        let in_segment =
+            segment < store.memory.len() && (start..=store.end_of(segment)).contains(&high);
+        if !in_segment || !(high - start).is_multiple_of(u64::from(options.page_bytes)) {
+            return Err(Bad::Damaged { what: "high-water mark", at: at + HIGH_AT }.into());
+        }
+        Ok(store)
     }
 
     /// The place of the master, by which the store is opened.

@@ -2,7 +2,6 @@
 
 mod fash;
 mod fast;
-
 mod nvwal;
 
 use std::fmt::Debug;

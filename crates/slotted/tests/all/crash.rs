@@ -18,7 +18,7 @@ use crate::work::{Mix, Model, contents, heap_over, run, small};
 const LIMIT: u64 = 1 << 20;
 
 /// NVWAL with a checkpoint every few transactions.
-type SmallNvwal = Nvwal<Recording, 60>;
+type SmallNvwal = Nvwal<Recording, 150>;
 const NAME: &str = "slotted";
 
 /// Transactions, what they left, and what the crash finds.
