@@ -11,7 +11,7 @@ use pm::{LineSet, Memory, fence_for};
 
 pub use fash::Fash;
 pub use fast::Fast;
-pub use nvwal::Nvwal;
+pub use nvwal::{CHECKPOINT_FRAMES, Nvwal};
 
 use crate::Result;
 use crate::header::Kind;

@@ -1,6 +1,6 @@
 //! Lines flushed and fences of an insert, splits included: deterministic, so they are tests.
 
-use pm::{Counters, Recording};
+use pm::{Event, Recording};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use slotted::{Fash, Fast, Nvwal, Options, Scheme, Store};
@@ -17,19 +17,22 @@ fn costs<S: Scheme<Recording>>(value_bytes: usize, page_bytes: u32) -> (f64, f64
     let mut store =
         Store::<Recording, S>::create(heap_over(memory.clone()).lane(0), options).unwrap();
     let mut random = SmallRng::seed_from_u64(1);
-    let (mut all, mut in_place) = (Counters::default(), 0);
     for insert in 0..2 * INSERTS {
         let key = random.random_range(0..1u64 << 40).to_be_bytes();
-        if insert >= INSERTS {
+        if insert == INSERTS {
             memory.start();
         }
         store.put(0, &key[3..], &vec![7; value_bytes]).unwrap();
         store.commit().unwrap();
-        if insert >= INSERTS {
-            let counters = memory.stop().counters();
-            all.flushed_lines += counters.flushed_lines;
-            all.fences += counters.fences;
-            in_place += u64::from(counters.fences == 2);
+        memory.note(insert);
+    }
+    let trace = memory.stop();
+    let (all, mut fences, mut in_place) = (trace.counters(), 0, 0);
+    for recorded in &trace.events {
+        match recorded.event {
+            Event::Fence => fences += 1,
+            Event::Note(_) => in_place += u64::from(std::mem::take(&mut fences) == 2),
+            _ => {}
         }
     }
     store.check().unwrap();
