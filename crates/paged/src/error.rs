@@ -94,6 +94,20 @@ pub enum PagedError {
         /// The thing that is wrong with it.
         what: String,
     },
+    /// The archive of the log is not what it should be.
+    #[error("the archive of the log: {what}")]
+    Archive {
+        /// The segment or the range of LSNs, what is wrong with it, and what to do.
+        what: String,
+    },
+    /// The log is full, since what it has cannot be copied to its archive.
+    #[error(
+        "the log is full, and its archive takes nothing ({why}); nothing is lost: let the archive have room, and writers go on"
+    )]
+    ArchiveFails {
+        /// The error of the last attempt.
+        why: String,
+    },
     /// The medium refuses or has failed.
     #[error("{doing}: {source}")]
     Io {

@@ -19,7 +19,7 @@ pub const CATALOG_ROOT: PageNo = PageNo(2);
 /// The catalog's tree.
 pub const CATALOG: TreeNo = TreeNo(0);
 
-const NAME: &str = "pages";
+pub(crate) const NAME: &str = "pages";
 const MAGIC: &[u8; 8] = b"PDPAGES\x01";
 /// The places in the header, from its contents' begin.
 const START: usize = 16;

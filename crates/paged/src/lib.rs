@@ -17,12 +17,14 @@
 //! | whether all pages agree | [`check`] |
 //! | how threads wait for pages | [`latch`] |
 //! | how all of it is one, under transactions | [`store`] |
+//! | how pages are copied meanwhile, and a copy and an archive become a store | [`base`], [`restore`] |
 //! | what is done wrong to see that tests notice | [`flaw`] |
 //!
 //! It knows no engine and no schema: keys and rows are bytes, keys ordered as their bytes are.
 
 #![forbid(unsafe_code)]
 
+pub mod base;
 pub mod catalog;
 pub mod change;
 pub mod check;
@@ -38,6 +40,7 @@ pub mod overflow;
 pub mod page;
 pub mod pool;
 pub mod recovery;
+pub mod restore;
 pub mod space;
 pub mod store;
 pub mod threads;

@@ -212,6 +212,10 @@ impl Page {
         self.u64_at(STAMP)
     }
 
+    pub(crate) fn set_stamp(&mut self, stamp: u64) {
+        self.set_u64(STAMP, stamp);
+    }
+
     /// Its tree.
     #[must_use]
     pub fn tree(&self) -> TreeNo {

@@ -13,6 +13,8 @@
 //! 6. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its file
 //!    why nobody has seen what is missing.
 
+pub mod archive;
+mod archived;
 pub mod central;
 pub mod nv;
 pub mod record;
@@ -23,6 +25,8 @@ use std::sync::Arc;
 use crate::Result;
 use crate::ids::{Lsn, PageNo, TxNo};
 use crate::threads::Waiter;
+
+pub use archived::{Archived, Clock, TIME_RESOLUTION, wall_clock};
 
 /// The kind of a log record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +47,8 @@ pub enum Kind {
     CheckpointBegin = 6,
     /// The end of a checkpoint, with what it found: see `recovery::checkpoint`.
     CheckpointEnd = 7,
+    /// The time of day when it was appended: microseconds since 1970, as eight bytes of payload.
+    Time = 8,
 }
 
 /// A record to be appended. Payloads are the affair of whoever appends.
@@ -222,6 +228,17 @@ pub trait LogManager: Send + Sync + Debug {
     /// last one.
     fn would_free(&self, _keep: Lsn) -> bool {
         true
+    }
+
+    /// The oldest place that is kept.
+    fn kept(&self) -> Lsn {
+        self.start()
+    }
+
+    /// The reason why space of the log cannot be used again for now, if there is one: whoever finds
+    /// the log full is told.
+    fn hindrance(&self) -> Option<crate::PagedError> {
+        None
     }
 
     /// Sets room aside, after a restart, for undoing a transaction with `chain.used` bytes of log.

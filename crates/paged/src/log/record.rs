@@ -55,6 +55,7 @@ fn kind_of(code: u8) -> Option<Kind> {
         Kind::End,
         Kind::CheckpointBegin,
         Kind::CheckpointEnd,
+        Kind::Time,
     ]
     .into_iter()
     .find(|kind| *kind as u8 == code)
@@ -178,6 +179,7 @@ mod tests {
             Kind::End,
             Kind::CheckpointBegin,
             Kind::CheckpointEnd,
+            Kind::Time,
         ];
         for (number, kind) in kinds.into_iter().enumerate() {
             for length in [0, 1, 7, 8, 9, 500] {

@@ -38,7 +38,7 @@ use crate::flaw::Flaw;
 use crate::ids::{Lsn, PageNo, TreeNo};
 use crate::latch::{Exclusive, Latching, Native};
 use crate::log::LogManager;
-use crate::page::PageKind;
+use crate::page::{Page, PageKind};
 use crate::space::{FIRST_MAP, Hint};
 use crate::{PagedError, Result};
 use frame::{Frame, Pin};
@@ -401,7 +401,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.queues.lock().release(claimed);
     }
 
-    fn read_in(&self, number: PageNo, page: &mut crate::page::Page) -> Result<()> {
+    fn read_in(&self, number: PageNo, page: &mut Page) -> Result<()> {
         bump(&self.counts.reads, 1);
         let at = number.0 * self.page_bytes as u64;
         let read = self
@@ -412,6 +412,28 @@ impl<F: Files, T: Latching> Pool<F, T> {
         page.check(number, self.stamp)?;
         if page.kind() == PageKind::Header {
             return Err(PagedError::DamagedPage { page: number, what: "it is the file's header" });
+        }
+        Ok(())
+    }
+
+    /// The number of pages that the file has space for.
+    pub(crate) fn page_count(&self) -> u64 {
+        self.pages_of_file()
+    }
+
+    /// Copies a page as a crash might leave it: the log from the last checkpoint on has what it lacks.
+    /// Nobody has to wait for it.
+    ///
+    /// # Errors
+    /// It is damaged, or the medium refuses.
+    pub(crate) fn copy_page(&self, number: PageNo, into: &mut Page) -> Result<()> {
+        // It may be half written: then from its frame.
+        if self.read_in(number, into).is_err() {
+            let held = self.read(number)?;
+            into.bytes_mut().copy_from_slice(held.bytes());
+            if into.lsn() != Lsn::NONE {
+                Page::seal(into.bytes_mut());
+            }
         }
         Ok(())
     }

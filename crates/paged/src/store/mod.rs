@@ -29,7 +29,7 @@ use pm::Files;
 
 use crate::check::Checked;
 use crate::file::NewFile;
-use crate::ids::{Lsn, TreeNo, TxNo};
+use crate::ids::{Lsn, PageNo, TreeNo, TxNo};
 use crate::latch::Latched;
 use crate::lock::{LockCounts, LockOptions, LockTable};
 use crate::log::LogManager;
@@ -279,7 +279,27 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// # Errors
     /// A medium failed.
     pub fn checkpoint(&self) -> Result<()> {
-        self.upkeep.checkpoint()
+        self.upkeep.checkpoint().map(drop)
+    }
+
+    /// Copies all pages while transactions go on, for a base backup. Returns what the copy needs of the
+    /// log. Behind it the archive of the log, if it has one, has all of that.
+    ///
+    /// # Errors
+    /// A page is damaged, `visit` failed, or a medium, or the archive does.
+    pub fn copy_base(
+        &self,
+        visit: &mut dyn FnMut(PageNo, &[u8]) -> Result<()>,
+    ) -> Result<crate::base::Base> {
+        let taken = self.upkeep.checkpoint()?;
+        let pages = crate::base::copy_pages(&self.upkeep.pool, visit)?;
+        self.sync()?;
+        let end = self.upkeep.log.end();
+        self.checkpoint()?;
+        match self.upkeep.log.hindrance() {
+            Some(error) => Err(error),
+            None => Ok(crate::base::Base { keep: taken.keep, start: taken.start, end, pages }),
+        }
     }
 
     /// The number of pages that may lack changes since a crash, and of transactions to be undone.

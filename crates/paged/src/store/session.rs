@@ -223,6 +223,7 @@ impl<F: Files, T: Latched> Session<F, T> {
                     tries = if now == oldest { tries + 1 } else { 1 };
                     oldest = now;
                     if tries > self.patience(first) {
+                        let full = store.upkeep.log.hindrance().unwrap_or(full);
                         return Err(if first == Lsn::NONE { full } else { self.locks.give_up() });
                     }
                     store.make_room(tries)?;

@@ -239,18 +239,18 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         Ok(true)
     }
 
-    fn take(&self, before: Lsn, checkpoints: &mut Checkpoints) -> Result<()> {
+    fn take(&self, before: Lsn, checkpoints: &mut Checkpoints) -> Result<checkpoint::Taken> {
         let taken = checkpoint::take(&*self.log, &self.pool, &self.transactions, before)?;
         // Others may have appended beside it.
         let cost = self.log.consumed().min(taken.bytes);
         *checkpoints = Checkpoints { before: None, keep: taken.keep, cost };
         // It has redone all pages, to write those that were dirty.
         self.restarting.store(false, Ordering::Release);
-        Ok(())
+        Ok(taken)
     }
 
     /// Takes a whole checkpoint, while transactions go on.
-    pub(super) fn checkpoint(&self) -> Result<()> {
+    pub(super) fn checkpoint(&self) -> Result<checkpoint::Taken> {
         self.take(self.log.end(), &mut self.checkpointing.lock())
     }
 

@@ -46,7 +46,12 @@ pub(crate) fn run() -> (pm::DiskTrace, Vec<[Model; 2]>) {
 }
 
 /// A random transaction on both; without its end.
-fn change(session: &mut TestSession, random: &mut StdRng, model: &mut [Model; 2], number: u64) {
+pub(crate) fn change(
+    session: &mut TestSession,
+    random: &mut StdRng,
+    model: &mut [Model; 2],
+    number: u64,
+) {
     for _ in 0..random.random_range(1..6) {
         let tree = random.random_range(0..2);
         let key = random.random_range(0..60u16).to_be_bytes().to_vec();

@@ -1,6 +1,7 @@
 //! The store as a whole: against a model, with kills, with power cuts, with many threads.
 
 mod abort;
+mod archive;
 mod background;
 mod cold;
 mod crash;

@@ -545,6 +545,10 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         self.head.lock().1.start
     }
 
+    fn kept(&self) -> Lsn {
+        layout::lsn_of(self.lock().space.first, SECTOR as u64)
+    }
+
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()> {
         self.force(Lsn(u64::MAX))?;
         let (first, _) = layout::place_of(keep.min(start));

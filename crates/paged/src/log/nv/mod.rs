@@ -49,7 +49,7 @@ use self::object::Segments;
 use self::ring::Ring;
 use self::room::Room;
 use super::record::HEADER_BYTES;
-use super::{Chain, Kind, LogManager, Logged, OpenRecords, Record};
+use super::{Chain, Kind, LogManager, Logged, OpenRecords, Record, Visit};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, TxNo};
 use crate::threads::{Threads, Waiter};
@@ -510,6 +510,10 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         self.kept.lock().0
     }
 
+    fn kept(&self) -> Lsn {
+        self.kept.lock().1
+    }
+
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()> {
         self.force(start)?;
         let mut kept = self.kept.lock();
@@ -552,8 +556,13 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn scan(&self, from: Lsn, visit: &mut dyn FnMut(Logged) -> Result<()>) -> Result<()> {
-        let next = self.next.load(Ordering::Acquire);
-        for number in from.0.max(self.kept.lock().1.0)..next {
+        self.scan_to(from, Lsn(u64::MAX), visit)
+    }
+
+    fn scan_to(&self, from: Lsn, to: Lsn, visit: Visit<'_>) -> Result<()> {
+        let to = to.0.min(self.next.load(Ordering::Acquire));
+        let from = from.0.max(self.kept.lock().1.0);
+        for number in from..to {
             let Some(found) = self.at(Lsn(number)) else {
                 if self.slots.is_some() {
                     let what = "there is no sound record, though the log goes on".into();
