@@ -357,11 +357,16 @@ fn options(run: &Run, domain: Domain) -> Options {
     options.pool_limit(64 << 20).volatile_limit(64 << 20)
 }
 
+/// A directory that is not on a disk, if that can be: which call fails does not depend on it.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// Visits one in so many points of one way: an odd number, since the run goes on after every second
 /// point. Returns how many points there are.
 fn visit(engine: EngineKind, domain: Domain, way: Way, one_in: u64) -> u64 {
     const MANY: u64 = 1 << 40;
-    let directory = tempfile::tempdir().unwrap();
+    let directory = in_memory();
     let mut run = Run::new(engine);
     run.options = options(&run, domain);
     let go = |run: &Run, left: u64| {
@@ -418,9 +423,9 @@ fn visit(engine: EngineKind, domain: Domain, way: Way, one_in: u64) -> u64 {
 }
 
 /// One in so many calls in every way.
-fn some_calls_of(engine: EngineKind, one_in: u64) {
+fn some_calls_of(engine: EngineKind, domains: &[Domain], one_in: u64) {
     with_stopped_calls(|| {
-        for domain in [Domain::Disk, Domain::Adr] {
+        for &domain in domains {
             let points = visit(engine, domain, Way::Fails, one_in);
             assert!(points >= 60, "{engine}, {domain}: {points}");
             for way in [Way::NoRoom, Way::Interrupted, Way::Half] {
@@ -431,7 +436,7 @@ fn some_calls_of(engine: EngineKind, one_in: u64) {
 }
 
 fn calls_of(engine: EngineKind) {
-    some_calls_of(engine, 9);
+    some_calls_of(engine, &[Domain::Disk, Domain::Adr], 9);
 }
 
 #[test]
@@ -439,7 +444,7 @@ fn calls_of(engine: EngineKind) {
 fn whole_every_call_of_every_engine() {
     std::thread::scope(|scope| {
         for engine in EngineKind::ALL {
-            scope.spawn(move || some_calls_of(engine, 1));
+            scope.spawn(move || some_calls_of(engine, &[Domain::Disk, Domain::Adr], 1));
         }
     });
 }
@@ -450,7 +455,7 @@ fn whole_every_call_of_every_engine() {
 fn a_file_that_was_created_and_never_used_is_no_damage() {
     with_stopped_calls(|| {
         for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = in_memory();
             let mut run = Run::new(engine);
             run.options = options(&run, Domain::Disk);
             let place = OnHost::new(&run, &directory);
@@ -493,7 +498,7 @@ fn a_file_that_was_created_and_never_used_is_no_damage() {
 fn a_sync_that_fails_is_told_at_once() {
     with_stopped_calls(|| {
         for engine in EngineKind::ALL {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = in_memory();
             let mut run = Run::new(engine);
             run.options = options(&run, Domain::Disk);
             let place = OnHost::new(&run, &directory);
@@ -546,7 +551,7 @@ fn a_sync_that_fails_is_told_at_once() {
 fn an_opening_that_fails_when_it_has_begun_a_segment_leaves_no_damage() {
     with_stopped_calls(|| {
         for engine in [EngineKind::Inp, EngineKind::Log] {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = in_memory();
             let mut run = Run::new(engine);
             run.options = options(&run, Domain::Disk);
             let place = OnHost::new(&run, &directory);
@@ -604,7 +609,7 @@ fn an_opening_syncs_its_mark_whatever_the_domain() {
             .into_iter()
             .flat_map(|engine| [Domain::Process, Domain::Adr].map(|domain| (engine, domain)))
         {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = in_memory();
             let mut run = Run::new(engine);
             run.options = options(&run, domain);
             let place = OnHost::new(&run, &directory);
@@ -655,5 +660,7 @@ fn calls_of_nvm_log() {
 
 #[test]
 fn calls_of_nv_disk() {
-    calls_of(EngineKind::NvDisk);
+    // In the other domain, of which its files know nothing, one of the calls is one of those after which
+    // it loses a page: see `every_call_of_nv_disk_that_changes_a_file_fails_in_turn`.
+    some_calls_of(EngineKind::NvDisk, &[Domain::Disk], 9);
 }

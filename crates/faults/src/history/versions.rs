@@ -154,15 +154,17 @@ pub(super) fn lines(
         .map(|key| {
             let (writers, readers) = (&writers[key], &readers[key]);
             let mut behind = in_time(actors, writers, readers, crash);
+            let mut replaced: HashMap<usize, usize> = HashMap::new();
             for (reader, writer) in readers {
                 if actors[*reader].writes.iter().any(|(written, _)| *written == key) {
                     behind.entry(*writer).or_default().push(*reader);
+                    replaced.insert(*writer, *reader);
                 }
             }
             for (_, first, second) in forced.iter().filter(|one| one.0 == key) {
                 behind.entry(*first).or_default().push(*second);
             }
-            line(index, actors, key, writers, behind, tie)
+            line(index, actors, key, writers, (behind, &replaced), tie)
         })
         .collect()
 }
@@ -230,13 +232,14 @@ fn in_time(
 }
 
 /// Puts the versions of one key into an order that has what is known; of those that could be next,
-/// the one with the lowest `tie` is.
+/// the one is that read the version before it, or else the one with the lowest `tie`. `replaced` has who
+/// read whose version and wrote another one.
 fn line<T: Ord>(
     index: &Index,
     actors: &[Actor],
     key: usize,
     writers: &[(usize, Option<Cell>)],
-    behind: HashMap<usize, Vec<usize>>,
+    (behind, replaced): (HashMap<usize, Vec<usize>>, &HashMap<usize, usize>),
     tie: impl Fn(usize) -> T,
 ) -> Line {
     let cells: HashMap<usize, Option<Cell>> = writers.iter().copied().collect();
@@ -249,12 +252,19 @@ fn line<T: Ord>(
     let mut order = Vec::with_capacity(writers.len());
     loop {
         while let Some(Reverse((_, at))) = ready.pop() {
-            waits.remove(&at);
-            order.push(at);
-            for next in behind.get(&at).into_iter().flatten() {
-                if let Some(left) = waits.get_mut(next) {
+            let mut now = Some(at);
+            while let Some(at) = now.take() {
+                waits.remove(&at);
+                order.push(at);
+                for next in behind.get(&at).into_iter().flatten() {
+                    let Some(left) = waits.get_mut(next) else { continue };
                     *left -= 1;
-                    if *left == 0 {
+                    if *left > 0 {
+                        continue;
+                    }
+                    if replaced.get(&at) == Some(next) {
+                        now = Some(*next);
+                    } else {
                         ready.push(Reverse((tie(*next), *next)));
                     }
                 }

@@ -661,6 +661,20 @@ fn on_small_histories_the_verdict_is_that_of_trying_all_orders() {
 }
 
 /// Thousands of transactions, with the engine's own order of commits and, of fewer, without it.
+/// A thread that has committed may hear of it long after others have gone on.
+#[test]
+fn whoever_hears_late_of_its_commit_stands_where_others_have_seen_it() {
+    const BEHIND: u64 = 700;
+    let late = committed(2, 10_000, &[get(0, 11), put(0, 12)]);
+    let mut all = vec![committed(0, 1, &[put(0, 11)]), late, committed(3, 4, &[get(0, 12)])];
+    all.extend((0..BEHIND).map(|number| {
+        let write = if number % 2 == 0 { delete(0) } else { put(0, 20 + number) };
+        committed(5 + 2 * number, 6 + 2 * number, &[write])
+    }));
+    let order = passes(&history(&all), Serializable);
+    assert_eq!(order[..3], [0, 1, 2]);
+}
+
 #[test]
 fn thousands_of_transactions_pass() {
     for (count, hints) in [(8_000, true), (1_500, false)] {
