@@ -657,3 +657,13 @@ fn calls_of_nvm_log() {
 fn calls_of_nv_disk() {
     calls_of(EngineKind::NvDisk);
 }
+
+#[test]
+fn calls_of_nv_logging_foi() {
+    calls_of(EngineKind::NvLoggingFoi);
+}
+
+#[test]
+fn calls_of_nv_logging_foc() {
+    calls_of(EngineKind::NvLoggingFoc);
+}
