@@ -16,6 +16,7 @@
 //!
 //! Invariants: those of [`paged::store`].
 
+mod archive;
 mod check;
 mod errors;
 mod inspect;
@@ -33,6 +34,7 @@ use paged::store::{RowBound, RowRange, Session, Store};
 use pm::{Bytes, Environment, File, Files, Memory};
 use storage::{PrimaryBytes, Row, StoredRow, TableKey, Value, pack_row, user_bytes};
 
+use crate::base::{BasePart, VisitPage};
 use crate::contract::{Engine, Footprint, Read, Resources, Scan, Sessions, Write};
 use crate::error::EngineError;
 use crate::options::Setup;
@@ -41,6 +43,7 @@ use crate::shadow::dangling;
 use crate::stats::EngineStats;
 use crate::transaction::{Begin, TxId};
 
+pub use archive::find_until;
 pub use inspect::{LogFigures, PagedFigures, inspect_paged};
 pub use method::{PagedCounts, PagedLog};
 pub(crate) use method::{base_options, prefix};
@@ -70,10 +73,9 @@ struct Shared<E: Environment, L> {
     next_session: AtomicU64,
     ages: AtomicU64,
     user_bytes: AtomicU64,
-    /// The newest commit.
     committed: AtomicU64,
     log: L,
-    /// The counts of what opening did.
+    archives: bool,
     before: PagedCounts,
     stopped: OnceLock<String>,
 }
@@ -140,6 +142,7 @@ impl<E: Environment, L> Paged<E, L> {
             user_bytes: AtomicU64::new(0),
             committed: AtomicU64::new(committed),
             log,
+            archives: setup.archive.is_some(),
             before,
             stopped: OnceLock::new(),
         };
@@ -529,7 +532,13 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.shared.usable()?;
-        self.shared.store.checkpoint().map_err(|error| self.shared.stop(error))
+        self.shared.store.checkpoint().map_err(|error| self.shared.stop(error))?;
+        self.shared.store.log().hindrance().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn copy_base(&self, visit: VisitPage<'_>) -> Result<BasePart, EngineError> {
+        self.shared.usable()?;
+        archive::copy_base(&self.shared.store, self.shared.archives, visit)
     }
 
     /// The thread of the store does it.
