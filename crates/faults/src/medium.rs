@@ -85,7 +85,7 @@ pub trait InPool: Medium {
     /// The kernel has no addresses left.
     fn fresh() -> Self::Handle;
 
-    /// What a database is created on.
+    /// The media on which a database is created.
     fn media(handle: &Self::Handle) -> Media<Recorded>;
 
     /// Starts to record.

@@ -10,7 +10,7 @@ use crate::page::Page;
 use crate::pool::Pool;
 use crate::{PagedError, Result};
 
-/// What a base backup needs of the log.
+/// The part of the log that a base backup needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Base {
     /// The oldest record that a page or an unfinished transaction of it needs.

@@ -32,7 +32,7 @@ pub type NextPage<'a> = &'a mut dyn FnMut() -> Result<Option<(PageNo, Vec<u8>)>>
 pub struct Made<'a, F> {
     /// Its files, of which there is none yet but perhaps those of its log.
     pub files: &'a F,
-    /// What the names of its pages begin with.
+    /// The beginning of the names of its files of pages.
     pub prefix: &'a str,
     /// Its pages.
     pub new: NewFile,

@@ -30,7 +30,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(())
     }
 
-    /// What the transaction changes, and the master behind it. Writes the headers of fresh pages, but for
+    /// The transaction's change, and the master behind it. Writes the headers of fresh pages, but for
     /// their first words.
     fn change(&mut self) -> Result<(Change, Master)> {
         let mut change = Change::default();

@@ -102,7 +102,7 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()>;
 }
 
-/// What a scheme finds in a store that is opened.
+/// The parts that a scheme finds in a store that is opened.
 #[derive(Debug)]
 pub struct Parts<M> {
     /// The log, which is not recovered.

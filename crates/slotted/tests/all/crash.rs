@@ -1,7 +1,7 @@
 //! The store under power cuts and kills (`docs/format/crash-model.md`): at every fence, in the states
 //! that lines and their stores can be in.
 //!
-//! What was committed is there, the open transaction is there as a whole or not at all, all pages
+//! Each committed transaction is there, the open transaction is there as a whole or not at all, all pages
 //! agree, none is lost, and the store can be used. So it is when the crash comes while another one is
 //! being recovered from. And without one of its flushes or fences the test fails.
 
@@ -24,7 +24,7 @@ const NAME: &str = "slotted";
 /// Transactions, what they left, and what the crash finds.
 struct Story {
     trace: Trace,
-    /// What each note acknowledges.
+    /// The contents that each note acknowledges.
     acknowledged: Vec<Model>,
 }
 

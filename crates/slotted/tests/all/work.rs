@@ -25,7 +25,7 @@ pub(crate) fn heap_over<M: Memory>(memory: M) -> Heap<M> {
     Heap::format(memory, HeapOptions { chunk_bytes: 8 << 10, lanes: 1 }).unwrap()
 }
 
-/// What a transaction is made of.
+/// The operations of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     /// Keys are below this number.

@@ -1,4 +1,4 @@
-//! What the engines with row locks and a buffer pool do under the workloads, in one program.
+//! The engines with row locks and a buffer pool under the workloads, in one program.
 
 mod budgets;
 mod row_locks;

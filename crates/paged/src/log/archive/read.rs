@@ -26,7 +26,7 @@ struct Loaded {
     places: Vec<(Lsn, usize)>,
 }
 
-/// What a partition's archive has, in figures.
+/// The contents of a partition's archive in figures.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stored {
     /// The first LSN.
@@ -73,7 +73,7 @@ impl<F: Files> ArchiveReader<F> {
         Ok(Self { files, prefix: prefix.into(), stamp, known, loaded: Default::default() })
     }
 
-    /// What it has.
+    /// The contents in figures.
     pub fn stored(&self) -> Stored {
         let (first, last) = (self.known[0], self.known[self.known.len() - 1]);
         Stored { from: first.from, to: last.to, segments: self.known.len() as u64 }

@@ -9,7 +9,7 @@
 //!    the one before it of the same page, were durable before it was appended.
 //! 3. A restart. Before `again` each LSN had a record, or was a hole and marked as one.
 //!
-//! What nobody says is a hole, or the end.
+//! A place that nothing speaks for is a hole, or the end.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;

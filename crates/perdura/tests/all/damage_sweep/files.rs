@@ -223,7 +223,7 @@ fn log_survives_damage_of_every_byte() {
 }
 
 #[test]
-#[ignore = "still to be looked at with the log that tells damage from its end"]
+#[ignore = "fails: damage near the end of a killed database's log opens with contents of no moment"]
 fn nv_disk_survives_damage_of_every_byte() {
     every_byte(EngineKind::NvDisk);
 }
