@@ -8,11 +8,15 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::flaw::Flaw;
 use crate::threads::{Baton, Host, Threads};
+
+/// The time for which a thread lets others go on that have no processor.
+const DOZE: Duration = Duration::from_micros(250);
 
 /// A way in which threads wait for latches.
 pub trait Latching: Send + Sync + Debug + 'static {
@@ -24,6 +28,11 @@ pub trait Latching: Send + Sync + Debug + 'static {
 
     /// Lets others go on, because what is needed is held by one of them.
     fn pause();
+
+    /// Lets others go on for longer: who holds what is needed may not have a processor now.
+    fn doze() {
+        Self::pause();
+    }
 
     /// Returns whether a policy is wrong, in a test.
     #[inline]
@@ -47,6 +56,10 @@ impl Latching for Native {
 
     fn pause() {
         std::thread::yield_now();
+    }
+
+    fn doze() {
+        std::thread::sleep(DOZE);
     }
 }
 

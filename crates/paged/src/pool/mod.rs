@@ -54,6 +54,10 @@ pub const LEAST_FRAMES: usize = 8;
 /// The cleaner looks for dirty pages each time when so many have made way for others.
 const CLEAN_EVERY: u64 = 32;
 
+/// How often a thread that finds no frame lets the others go on for longer, until it gives up: half a
+/// second.
+const MOST_DOZES: usize = 2_000;
+
 /// The things that a pool has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolStats {
@@ -440,25 +444,29 @@ impl<F: Files, T: Latching> Pool<F, T> {
 
     /// Finds a frame for another page, and takes the page away that it has. The frame comes pinned.
     fn claim(&self) -> Result<usize> {
-        let tries = 64 + 8 * self.frames.len();
-        for attempt in 0..tries {
+        let quick = 64 + 2 * self.frames.len();
+        let mut with_free = true;
+        for attempt in 0..quick + MOST_DOZES {
             let other_way = attempt / self.frames.len() % 2 == 1;
             let use_up = |frame: usize| self.frames[frame].use_up();
-            let candidate = self.queues.lock().candidate(use_up, other_way);
-            let Some((number, queue)) = candidate else {
-                T::pause();
-                continue;
-            };
-            let is_free = match queue {
-                Queue::Free => Ok(self.frames[number].claim()),
-                Queue::Small | Queue::Main => self.evict(number, queue),
-            };
-            if let Ok(true) = is_free {
-                return Ok(number);
+            let candidate = self.queues.lock().candidate(use_up, other_way, with_free);
+            with_free = true;
+            if let Some((number, queue)) = candidate {
+                let is_free = match queue {
+                    Queue::Free => Ok(self.frames[number].claim()),
+                    Queue::Small | Queue::Main => self.evict(number, queue),
+                };
+                if let Ok(true) = is_free {
+                    return Ok(number);
+                }
+                self.queues.lock().put_back(number, queue);
+                is_free?;
+                // Somebody came for a page that then could not be read. Others may be free.
+                with_free = queue != Queue::Free;
             }
-            self.queues.lock().put_back(number, queue);
-            is_free?;
-            if attempt > self.frames.len() {
+            if attempt >= quick {
+                T::doze();
+            } else if attempt > self.frames.len() || candidate.is_none() {
                 // Pages that are being written are pinned until they are.
                 drop(self.staging.lock());
                 T::pause();
@@ -532,4 +540,35 @@ struct Opened<F: Files> {
 enum Fill {
     Read,
     Blank,
+}
+
+#[cfg(test)]
+mod tests {
+    use pm::RecordingFiles;
+
+    use super::*;
+    use crate::latch::Native;
+    use crate::log::central::{Central, CentralOptions};
+    use crate::threads::Host;
+
+    /// Somebody came for a page that then could not be read: its frame is free, and not to be had.
+    #[test]
+    fn a_free_frame_that_is_pinned_hides_no_other() {
+        let files = RecordingFiles::new();
+        let log: Central<_, Host> =
+            Central::create(&files, "log-", CentralOptions::default(), Arc::default()).unwrap();
+        let new = NewFile { page_bytes: 512, stamp: 7 };
+        let pool: Pool<_, Native> =
+            Pool::create(&files, "", &new, LEAST_FRAMES, Arc::new(log)).unwrap();
+        let free = pool.claim().unwrap();
+        for number in 2..2 + 2 * LEAST_FRAMES as u64 {
+            drop(pool.write_new(PageNo(number)).unwrap());
+        }
+        pool.release(free);
+        pool.frames[free].pin();
+        let other = pool.claim().unwrap();
+        assert_ne!(other, free);
+        pool.frames[free].unpin();
+        assert_eq!(pool.claim().unwrap(), free);
+    }
 }

@@ -84,7 +84,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
 
     /// Claims a frame, if the next one has no page, or one that need not be written.
     fn claim_clean(&self) -> Option<usize> {
-        let candidate = self.queues.lock().candidate(|frame| self.frames[frame].use_up(), false);
+        let candidate =
+            self.queues.lock().candidate(|frame| self.frames[frame].use_up(), false, true);
         let (number, queue) = candidate?;
         let frame = &self.frames[number];
         let is_free = match queue {

@@ -50,13 +50,14 @@ impl Replacement {
 
     /// Takes a frame out of its queue that may be used for another page. `uses` takes one use from a
     /// frame and returns how many it had. `other_way` takes it from the queue whose turn it is not, since
-    /// all frames of this one may be in use.
+    /// all frames of this one may be in use. Without `with_free`, it is one that has a page.
     pub(super) fn candidate(
         &mut self,
         uses: impl Fn(usize) -> u8,
         other_way: bool,
+        with_free: bool,
     ) -> Option<(usize, Queue)> {
-        if let Some(frame) = self.free.pop() {
+        if with_free && let Some(frame) = self.free.pop() {
             return Some((frame, Queue::Free));
         }
         let most = self.small.len() + self.main.len() * usize::from(MOST_USES + 1);
@@ -155,7 +156,7 @@ mod tests {
                 uses[frame] = had.saturating_sub(1);
                 had
             };
-            let (frame, queue) = queues.candidate(taken, false).expect("a frame");
+            let (frame, queue) = queues.candidate(taken, false, true).expect("a frame");
             if let Some(gone) = pages[frame].take() {
                 queues.went(gone, queue);
             }
