@@ -11,13 +11,14 @@ use crate::store::{Master, Store};
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// Makes what was put and deleted since the last commit count, durably. Where it fails, everything is
-    /// as before: the transaction can be aborted.
+    /// as before: the transaction can be aborted. Its savepoints are void then.
     ///
     /// # Errors
     /// An operation has failed halfway, or the memory is full.
     pub fn commit(&mut self) -> Result<()> {
         self.usable()?;
         self.memory.healthy()?;
+        self.work.marks.clear();
         let (change, master) = self.change()?;
         if change.is_empty() {
             self.abort();

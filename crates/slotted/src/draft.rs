@@ -16,6 +16,9 @@ pub struct Draft {
     pub fresh: bool,
     /// The committed record offsets.
     committed: Vec<u16>,
+    /// The record offsets that the draft had at savepoints, and the most of one of them.
+    kept: Vec<u16>,
+    most_kept: usize,
     /// The number of the committed header, and where it stands in the page.
     seq: u8,
     stands_at: usize,
@@ -34,6 +37,8 @@ impl Draft {
             slots: committed.clone(),
             fresh: false,
             committed,
+            kept: Vec::new(),
+            most_kept: 0,
             seq: header.seq,
             stands_at,
             free: usize::from(header.free),
@@ -49,6 +54,8 @@ impl Draft {
             slots: Vec::new(),
             fresh: true,
             committed: Vec::new(),
+            kept: Vec::new(),
+            most_kept: 0,
             seq: 0,
             stands_at: LINE,
             free: page_bytes - kind.header_bytes(0),
@@ -67,14 +74,34 @@ impl Draft {
         self.page_bytes - self.kind.header_bytes(self.slots.len()) - self.free
     }
 
+    /// Keeps the records that the draft has now, whatever is dropped: a savepoint leads to them.
+    pub(crate) fn keep(&mut self) {
+        self.most_kept = self.most_kept.max(self.slots.len());
+        self.kept.extend(&self.slots);
+        self.kept.sort_unstable();
+        self.kept.dedup();
+    }
+
+    /// Keeps only what is committed, beside what the draft has.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.kept.clear();
+        self.most_kept = 0;
+    }
+
+    /// Every offset that may count, whether the transaction commits or not, and some twice.
+    fn possible(&self) -> impl Iterator<Item = u16> + '_ {
+        self.slots.iter().chain(&self.committed).chain(&self.kept).copied()
+    }
+
     /// The start of the content area, whether the transaction commits or not.
     fn high(&self) -> usize {
-        self.slots.iter().chain(&self.committed).copied().min().map_or(self.page_bytes, usize::from)
+        self.possible().min().map_or(self.page_bytes, usize::from)
     }
 
     /// The end of the header with `more` offsets, whether the transaction commits or not.
     fn low(&self, more: usize) -> usize {
-        self.kind.header_bytes(self.committed.len().max(self.slots.len() + more))
+        let most = self.committed.len().max(self.most_kept).max(self.slots.len() + more);
+        self.kind.header_bytes(most)
     }
 
     /// Returns whether the header has room for one more offset.
@@ -113,7 +140,7 @@ impl Draft {
 
     /// Every offset that is taken, whether the transaction commits or not, once.
     pub fn taken(&self) -> Vec<u16> {
-        let mut taken: Vec<u16> = self.slots.iter().chain(&self.committed).copied().collect();
+        let mut taken: Vec<u16> = self.possible().collect();
         taken.sort_unstable();
         taken.dedup();
         taken

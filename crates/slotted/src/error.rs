@@ -26,6 +26,9 @@ pub enum SlottedError {
     /// An operation of the transaction has failed halfway: it can only be aborted.
     #[error("an operation of this transaction failed halfway; it can only be aborted")]
     Failed,
+    /// A savepoint that was asked for is void, or of another transaction.
+    #[error("there is no such savepoint in this transaction")]
+    NoSavepoint,
     /// The memory is full, or holds something impossible.
     #[error(transparent)]
     Heap(#[from] HeapError),

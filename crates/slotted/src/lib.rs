@@ -21,6 +21,8 @@
 //! | the header that a page will have | [`draft`] |
 //! | which pages are in use | [`pages`] |
 //! | how a key is found, comes and goes | [`tree`], [`split`], [`merge`], [`defrag`] |
+//! | how keys are gone through | [`scan`](Direction) |
+//! | how a part of a transaction is undone | [`savepoint`] |
 //! | where long values lie | [`overflow`] |
 //! | how a transaction commits | [`scheme`], [`log`] |
 //! | pages in ordinary memory, what of them differs, and the log of that | [`cache`], [`diff`], [`blocks`] |
@@ -47,6 +49,8 @@ pub mod overflow;
 pub mod page;
 pub mod pages;
 pub mod record;
+pub mod savepoint;
+mod scan;
 pub mod scheme;
 pub mod space;
 pub mod split;
@@ -56,6 +60,8 @@ pub mod tree;
 pub use check::Census;
 pub use error::SlottedError;
 pub use layout::Options;
+pub use savepoint::Savepoint;
+pub use scan::Direction;
 pub use scheme::{Fash, Fast, Nvwal, Scheme};
 pub use store::Store;
 

@@ -30,6 +30,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             self.write(page, WORD, &bytes)?;
             let content = part.len() as u16;
             let header = Header { kind: Kind::Overflow, seq: 0, content, free: 0, count: 0 };
+            self.work.remember_overflow(page);
             self.work.overflow.insert(page, header.encode());
             next = page;
         }
@@ -60,14 +61,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(())
     }
 
-    /// The value of a record whose value lies in overflow pages.
-    pub(crate) fn read_overflow(&self, value: [u8; 16]) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
+    /// Appends the value of a record whose value lies in overflow pages.
+    pub(crate) fn read_overflow(&self, value: [u8; 16], out: &mut Vec<u8>) -> Result<()> {
         self.each_overflow(value, |_, _, part| {
-            part(&mut out);
+            part(out);
             Ok(())
-        })?;
-        Ok(out)
+        })
     }
 
     /// Frees the pages of a value.
@@ -78,9 +77,10 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             Ok(())
         })?;
         for page in pages {
+            self.work.remember_overflow(page);
             match self.work.overflow.remove(&page) {
-                Some(_) => self.work.spare.push(page),
-                None => self.work.freed.push(page),
+                Some(_) if !self.work.is_kept(page) => self.work.spare.push(page),
+                _ => self.work.freed.push(page),
             }
         }
         Ok(())

@@ -103,10 +103,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(page)
     }
 
-    /// Frees a page of a tree: at once if nothing committed leads to it, else by the commit.
+    /// Frees a page of a tree: at once if nothing committed leads to it, and no savepoint does, else
+    /// by the commit.
     pub(crate) fn free_page(&mut self, page: u64) {
+        self.work.remember(page);
         match self.work.drafts.remove(&page) {
-            Some(draft) if draft.fresh => self.work.spare.push(page),
+            Some(draft) if draft.fresh && !self.work.is_kept(page) => self.work.spare.push(page),
             _ => self.work.freed.push(page),
         }
     }

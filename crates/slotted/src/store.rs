@@ -21,6 +21,7 @@ use crate::layout::{
 use crate::log::Log;
 use crate::page::{Node, committed};
 use crate::record::In;
+use crate::savepoint::Mark;
 use crate::scheme::{Parts, Scheme};
 
 /// The words of the master that transactions change.
@@ -51,6 +52,8 @@ pub(crate) struct Work {
     pub(crate) written: Vec<(u64, usize, usize)>,
     /// An operation failed halfway.
     pub(crate) failed: bool,
+    /// The savepoints, oldest first.
+    pub(crate) marks: Vec<Mark>,
 }
 
 impl Work {
@@ -64,6 +67,7 @@ impl Work {
             lines: LineSet::new(),
             written: Vec::new(),
             failed: false,
+            marks: Vec::new(),
         }
     }
 }
@@ -80,6 +84,8 @@ pub struct Store<M: Memory, S: Scheme<M>> {
     pub(crate) newest: u64,
     pub(crate) master: Master,
     pub(crate) work: Work,
+    /// The number of the next savepoint.
+    pub(crate) next_savepoint: u64,
 }
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
@@ -132,6 +138,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             newest: segment,
             work: Work::new(master.clone()),
             master,
+            next_savepoint: 0,
         };
         for tree in 0..options.trees as usize {
             let root = store.allocate_page()?;
@@ -186,7 +193,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         };
         lane.recovered();
         let work = Work::new(master.clone());
-        let store = Self { lane, memory, scheme, at, options, newest, master, work };
+        let store =
+            Self { lane, memory, scheme, at, options, newest, master, work, next_savepoint: 0 };
         let Master { high, segment, .. } = store.master;
         let start = segment.saturating_add(SEGMENT_HEADER);
         let in_segment =
@@ -269,8 +277,10 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             let (header, at) = committed(&view, self.here(page))?;
             let slots = Node::new(view, self.here(page), None)?.slots();
             let draft = Draft::of(header, at, slots, self.page_bytes());
+            self.work.remember(page);
             self.work.drafts.insert(page, draft);
         }
+        self.work.remember(page);
         Ok(self.work.drafts.get_mut(&page).expect("it was just made"))
     }
 
@@ -299,6 +309,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             self.write(page, at, record)?;
             draft.add(index, at as u16, record.len());
         }
+        self.work.remember(page);
         self.work.drafts.insert(page, draft);
         Ok(page)
     }

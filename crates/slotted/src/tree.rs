@@ -1,8 +1,6 @@
 //! The B+tree: a key is found, comes and goes. The record of a child in an inner page has the largest
 //! key that may be in it (P3 4.1); the last one of the rightmost pages has any.
 
-use std::ops::ControlFlow;
-
 use pm::{Bad, Memory};
 
 use crate::Result;
@@ -36,7 +34,7 @@ pub struct Path {
 }
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
-    fn root(&self, tree: u32) -> Result<u64> {
+    pub(crate) fn root(&self, tree: u32) -> Result<u64> {
         let roots = &self.work.master.roots;
         let none = || SlottedError::Options { what: format!("a tree numbered {tree}") };
         roots.get(tree as usize).copied().ok_or_else(none)
@@ -62,10 +60,15 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Err(Bad::Damaged { what: "depth of a tree", at: page }.into())
     }
 
-    fn value_of(&self, leaf: Leaf<'_>) -> Result<Vec<u8>> {
+    /// Puts the value of a record into `out`, whose contents go.
+    pub(crate) fn value_of(&self, leaf: Leaf<'_>, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
         match leaf.value.whole::<16>().filter(|_| leaf.overflow) {
-            Some(value) => self.read_overflow(value),
-            None => Ok(leaf.value.to_vec()),
+            Some(value) => self.read_overflow(value, out),
+            None => {
+                leaf.value.append_to(out);
+                Ok(())
+            }
         }
     }
 
@@ -74,12 +77,22 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// # Errors
     /// A page is damaged.
     pub fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(tree, key, &mut value)?.then_some(value))
+    }
+
+    /// Puts the value of a key into `out`, whose contents go. Returns whether the key is there; `out` is
+    /// as it was where it is not.
+    ///
+    /// # Errors
+    /// A page is damaged.
+    pub fn get_into(&self, tree: u32, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let path = self.descend(tree, key)?;
         let step = path.steps[path.steps.len() - 1];
-        if !path.found {
-            return Ok(None);
+        if path.found {
+            self.value_of(self.node(step.page)?.leaf(step.index)?, out)?;
         }
-        Ok(Some(self.value_of(self.node(step.page)?.leaf(step.index)?)?))
+        Ok(path.found)
     }
 
     /// Gives a key a value (P3 3.2): the record goes where nothing committed leads, and the draft of its
@@ -163,43 +176,5 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             store.rebalance(&mut path, depth)
         })?;
         Ok(true)
-    }
-
-    /// Calls `visit` with each key from `from` on, and its value, in the order of keys, until it breaks.
-    ///
-    /// # Errors
-    /// A page is damaged.
-    pub fn scan(
-        &self,
-        tree: u32,
-        from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let mut steps = self.descend(tree, from)?.steps;
-        let mut key = Vec::new();
-        while let Some(step) = steps.last_mut() {
-            let node = self.node(step.page)?;
-            if step.index == node.count {
-                steps.pop();
-                if let Some(above) = steps.last_mut() {
-                    above.index += 1;
-                }
-            } else if !node.kind.is_leaf() {
-                let page = node.inner(step.index)?.child;
-                if steps.len() == MOST_LEVELS {
-                    return Err(Bad::Damaged { what: "depth of a tree", at: page }.into());
-                }
-                steps.push(Step { page, index: 0 });
-            } else {
-                let leaf = node.leaf(step.index)?;
-                key.clear();
-                leaf.key.append_to(&mut key);
-                if visit(&key, &self.value_of(leaf)?).is_break() {
-                    return Ok(());
-                }
-                step.index += 1;
-            }
-        }
-        Ok(())
     }
 }

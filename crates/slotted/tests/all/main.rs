@@ -3,4 +3,6 @@
 mod budgets;
 mod crash;
 mod model;
+mod savepoints;
+mod scans;
 mod work;

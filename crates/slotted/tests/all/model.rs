@@ -8,15 +8,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use slotted::{Fash, Fast, Nvwal, Options, Scheme, SlottedError, Store};
 
-use crate::work::{Mix, Model, TREES, contents, heap_over, key, run, small};
+use crate::work::{Mix, Model, TREES, contents, dram, heap_over, key, run, small};
 
 const MIX: Mix = Mix { keys: 300, operations: 12, deletions: 35, long: 3, value_bytes: 90 };
-
-fn dram() -> Dram {
-    let memory = Dram::new(64 << 20).unwrap();
-    memory.grow(16 << 10).unwrap();
-    memory
-}
 
 /// Random transactions, of which a third is aborted.
 fn follows_the_model<M: Memory, S: Scheme<M>>(memory: M, page_bytes: u32, seed: u64, mix: Mix) {

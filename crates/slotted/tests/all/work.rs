@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use heap::{Heap, HeapOptions};
-use pm::Memory;
+use pm::{Dram, Memory};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use slotted::{Options, Scheme, Store};
@@ -18,6 +18,13 @@ pub(crate) const TREES: u32 = 2;
 pub(crate) fn small(page_bytes: u32) -> Options {
     let segment_bytes = 16 * u64::from(page_bytes);
     Options { page_bytes, segment_bytes, trees: TREES, log_bytes: 1024 }
+}
+
+/// An empty memory.
+pub(crate) fn dram() -> Dram {
+    let memory = Dram::new(64 << 20).unwrap();
+    memory.grow(16 << 10).unwrap();
+    memory
 }
 
 /// A heap of small chunks over a memory.
@@ -58,8 +65,24 @@ fn value(random: &mut SmallRng, mix: Mix) -> Vec<u8> {
     (0..bytes).map(|at| first.wrapping_add(at as u8)).collect()
 }
 
-/// Runs the operations of a transaction; the caller commits it or not. Checks what each returns.
+/// Runs the operations of a transaction; the caller commits it or not. Checks what each returns. In one
+/// of a few, some operations more are undone.
 pub(crate) fn run<M: Memory, S: Scheme<M>>(
+    store: &mut Store<M, S>,
+    model: &mut Model,
+    random: &mut SmallRng,
+    mix: Mix,
+) {
+    operations(store, model, random, mix);
+    if random.random_range(0..6) == 0 {
+        let savepoint = store.savepoint().unwrap();
+        operations(store, &mut model.clone(), random, mix);
+        store.rollback_to(savepoint).unwrap();
+        operations(store, model, random, mix);
+    }
+}
+
+fn operations<M: Memory, S: Scheme<M>>(
     store: &mut Store<M, S>,
     model: &mut Model,
     random: &mut SmallRng,
