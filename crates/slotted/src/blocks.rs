@@ -152,9 +152,9 @@ impl<M: Memory> Blocks<M> {
         self.set_tail(0);
     }
 
-    /// The number of blocks.
-    pub fn len(&self) -> usize {
-        self.blocks.len()
+    /// The places of the blocks.
+    pub fn places(&self) -> &[u64] {
+        &self.blocks
     }
 
     /// Returns whether no frame is committed.

@@ -53,8 +53,16 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The first thing that is wrong.
     pub fn check(&mut self) -> Result<Census> {
         self.abort();
+        self.census()
+    }
+
+    /// The same, with no transaction open.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn census(&self) -> Result<Census> {
         let mut walk = Walk::default();
-        walk.census.log_objects = self.scheme.log_objects();
+        walk.census.log_objects = self.scheme.log_places().len() as u64;
         for root in self.master.roots.clone() {
             walk.leaf_level = None;
             self.walk(&mut walk, root, 1, (None, None))?;
@@ -69,6 +77,24 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         }
         self.check_segments(&mut walk)?;
         Ok(walk.census)
+    }
+
+    /// Calls `visit` with the place of each object of the heap that the store is made of.
+    ///
+    /// # Errors
+    /// The chain of segments is damaged.
+    pub fn objects(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
+        visit(self.at);
+        self.scheme.log_places().into_iter().for_each(&mut *visit);
+        let (mut segment, mut met) = (self.newest, BTreeSet::new());
+        while segment != 0 {
+            if !met.insert(segment) {
+                return Err(damaged("chain of segments", segment).into());
+            }
+            visit(segment);
+            segment = self.memory.read(pm::Off::<u64>::new(segment))?;
+        }
+        Ok(())
     }
 
     /// Checks that every page below the high-water mark has been met, and no other.

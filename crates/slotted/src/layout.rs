@@ -106,7 +106,7 @@ impl Options {
         {
             return bad(format!("segments of {} bytes", self.segment_bytes));
         }
-        if self.trees == 0 || self.trees > 4096 {
+        if self.trees == 0 || self.trees > 1 << 16 {
             return bad(format!("{} trees", self.trees));
         }
         if !(1024..=1 << 28).contains(&self.log_bytes) {

@@ -62,7 +62,7 @@ pub use error::SlottedError;
 pub use layout::Options;
 pub use savepoint::Savepoint;
 pub use scan::Direction;
-pub use scheme::{Fash, Fast, Nvwal, Scheme};
+pub use scheme::{Commits, Fash, Fast, Nvwal, Scheme};
 pub use store::Store;
 
 /// The result of an operation of this crate.

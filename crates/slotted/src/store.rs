@@ -22,7 +22,7 @@ use crate::log::Log;
 use crate::page::{Node, committed};
 use crate::record::In;
 use crate::savepoint::Mark;
-use crate::scheme::{Parts, Scheme};
+use crate::scheme::{Commits, Parts, Scheme};
 
 /// The words of the master that transactions change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -218,6 +218,11 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The lane that the store allocates from.
     pub fn lane(&mut self) -> &mut Lane<M> {
         &mut self.lane
+    }
+
+    /// The commits since it was opened.
+    pub fn commits(&self) -> Commits {
+        self.scheme.counts()
     }
 
     /// Gives the lane back, and drops what was not committed.

@@ -102,6 +102,30 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// Something is too large, the memory is full, or a page is damaged. Nothing has changed where the
     /// memory is full.
     pub fn put(&mut self, tree: u32, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.checked(key, value)?;
+        let path = self.descend(tree, key)?;
+        let found = path.found;
+        self.put_at(path, key, value)?;
+        Ok(found)
+    }
+
+    /// Gives a key that is not there a value, as [`Self::put`]. Returns whether it was not there; nothing
+    /// has changed where it was.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn insert(&mut self, tree: u32, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.checked(key, value)?;
+        let path = self.descend(tree, key)?;
+        if path.found {
+            return Ok(false);
+        }
+        self.put_at(path, key, value)?;
+        Ok(true)
+    }
+
+    /// Refuses a key or a value that is too large.
+    fn checked(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.usable()?;
         let most = most_inline(self.page_bytes());
         for (what, bytes, most) in
@@ -111,7 +135,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
                 return Err(SlottedError::TooLarge { what, bytes: bytes as u64, most });
             }
         }
-        let mut path = self.descend(tree, key)?;
+        Ok(())
+    }
+
+    /// Puts a record at the end of the way to its key.
+    fn put_at(&mut self, mut path: Path, key: &[u8], value: &[u8]) -> Result<()> {
+        let most = most_inline(self.page_bytes());
         let long = value.len() > most || LEAF_LENGTHS + 2 + key.len() + value.len() > 2 * most;
         if long {
             self.ensure_pages(self.overflow_pages(value.len()) + 2 * path.steps.len() + 1)?;
@@ -131,8 +160,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             }
             store.place(&mut path, depth, &record, found)?;
             old.map_or(Ok(()), |old| store.free_overflow(old))
-        })?;
-        Ok(found)
+        })
     }
 
     /// The record for a value, with no more than its length where it is a long one, and the pages of

@@ -3,7 +3,7 @@
 use heap::Lane;
 use pm::Memory;
 
-use super::{Change, Parts, Scheme, log_headers};
+use super::{Change, Commits, Parts, Scheme, log_headers};
 use crate::Result;
 use crate::header::Kind;
 use crate::log::Log;
@@ -12,6 +12,7 @@ use crate::log::Log;
 #[derive(Debug)]
 pub struct Fash<M> {
     log: Log<M>,
+    commits: Commits,
 }
 
 impl<M: Memory> Scheme<M> for Fash<M> {
@@ -23,14 +24,22 @@ impl<M: Memory> Scheme<M> for Fash<M> {
     fn open(parts: Parts<M>) -> Result<Self> {
         let mut log = parts.log;
         log.recover()?;
-        Ok(Self { log })
+        Ok(Self { log, commits: Commits::default() })
     }
 
     fn pages(&self) -> &M {
         self.log.memory()
     }
 
+    fn log_places(&self) -> Vec<u64> {
+        vec![self.log.at()]
+    }
+
+    fn counts(&self) -> Commits {
+        self.commits
+    }
+
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
-        log_headers(&mut self.log, lane, change)
+        log_headers(&mut self.log, lane, change, &mut self.commits)
     }
 }

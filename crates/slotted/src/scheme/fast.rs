@@ -15,7 +15,7 @@
 use heap::Lane;
 use pm::{Flushed, Memory, Off, Range, fence_for};
 
-use super::{Change, Parts, Scheme, log_headers};
+use super::{Change, Commits, Parts, Scheme, log_headers};
 use crate::Result;
 use crate::header::Kind;
 use crate::layout::{TWIN_BYTES, WORD};
@@ -25,6 +25,7 @@ use crate::log::Log;
 #[derive(Debug)]
 pub struct Fast<M> {
     log: Log<M>,
+    commits: Commits,
     /// The word that tells the process after a kill which page's header is being stored.
     in_place: Off<u64>,
 }
@@ -46,20 +47,29 @@ impl<M: Memory> Scheme<M> for Fast<M> {
             memory.flush(header);
             memory.fence();
         }
-        Ok(Self { log, in_place: Off::new(in_place) })
+        Ok(Self { log, commits: Commits::default(), in_place: Off::new(in_place) })
     }
 
     fn pages(&self) -> &M {
         self.log.memory()
     }
 
+    fn log_places(&self) -> Vec<u64> {
+        vec![self.log.at()]
+    }
+
+    fn counts(&self) -> Commits {
+        self.commits
+    }
+
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
         let one_leaf = change.words.is_empty() && change.master.is_empty();
         if one_leaf && change.headers.len() == 1 {
             self.commit_in_place(change);
+            self.commits.in_place += 1;
             return Ok(());
         }
-        log_headers(&mut self.log, lane, change)
+        log_headers(&mut self.log, lane, change, &mut self.commits)
     }
 }
 

@@ -58,6 +58,28 @@ impl Change {
     }
 }
 
+/// Commits since a store was opened.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Commits {
+    /// Commits in place, by one header.
+    pub in_place: u64,
+    /// Commits by frames of the log.
+    pub logged: u64,
+    /// Bytes of these frames.
+    pub logged_bytes: u64,
+    /// Checkpoints of a log that is not emptied by each commit.
+    pub checkpoints: u64,
+    /// Bytes that these checkpoints have stored in pages.
+    pub checkpoint_bytes: u64,
+}
+
+impl Commits {
+    fn log(&mut self, frames: &Frames) {
+        self.logged += 1;
+        self.logged_bytes += frames.bytes.len() as u64;
+    }
+}
+
 /// A way to commit.
 pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// The name, as in P3.
@@ -90,10 +112,11 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
         Ok(page)
     }
 
-    /// The number of objects of the heap that the log is.
-    fn log_objects(&self) -> u64 {
-        1
-    }
+    /// The places of the objects of the heap that the log is.
+    fn log_places(&self) -> Vec<u64>;
+
+    /// The commits that it has made.
+    fn counts(&self) -> Commits;
 
     /// Makes a change count, durably.
     ///
@@ -115,7 +138,12 @@ pub struct Parts<M> {
 
 /// Slot-header logging (P3 3.3): three fences. The mark that empties the log is flushed by the next
 /// commit.
-fn log_headers<M: Memory>(log: &mut Log<M>, lane: &mut Lane<M>, change: Change) -> Result<()> {
+fn log_headers<M: Memory>(
+    log: &mut Log<M>,
+    lane: &mut Lane<M>,
+    change: Change,
+    commits: &mut Commits,
+) -> Result<()> {
     let frames = change.frames();
     let (memory, mut lines) = (log.memory().clone(), change.lines);
     log.grow(lane, &frames)?;
@@ -124,5 +152,6 @@ fn log_headers<M: Memory>(log: &mut Log<M>, lane: &mut Lane<M>, change: Change) 
     let marked = log.commit(written, &mut lines);
     let marked = fence_for(&memory, marked);
     log.checkpoint(marked, &frames, &mut lines);
+    commits.log(&frames);
     Ok(())
 }

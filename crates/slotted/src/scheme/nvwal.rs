@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use heap::Lane;
 use pm::{Dram, Memory, Off, Range};
 
-use super::{Change, Parts, Scheme};
+use super::{Change, Commits, Parts, Scheme};
 use crate::Result;
 use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::cache::Cache;
@@ -35,6 +35,7 @@ pub struct Nvwal<M, const FRAMES: usize = CHECKPOINT_FRAMES> {
     index: BTreeMap<u64, Vec<Run>>,
     master: BTreeMap<u64, u64>,
     frames: usize,
+    commits: Commits,
 }
 
 impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
@@ -54,6 +55,7 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
             index: BTreeMap::new(),
             master: BTreeMap::new(),
             frames: 0,
+            commits: Commits::default(),
         })
     }
 
@@ -65,8 +67,12 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
         self.cache.place(page)
     }
 
-    fn log_objects(&self) -> u64 {
-        self.log.len() as u64
+    fn log_places(&self) -> Vec<u64> {
+        self.log.places().to_vec()
+    }
+
+    fn counts(&self) -> Commits {
+        self.commits
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
@@ -77,7 +83,14 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
             self.cache.place(*page)?;
             most += runs.iter().map(|run| 24 + run.1 as u64).sum::<u64>();
         }
-        self.log.reserve(lane, most)?;
+        if let Err(full) = self.log.reserve(lane, most) {
+            // There is room in the blocks that the log has: deletes work in a full pool.
+            if self.log.is_empty() {
+                return Err(full);
+            }
+            self.checkpoint()?;
+            self.log.reserve(lane, most)?;
+        }
         for (page, at, bytes) in &change.headers {
             self.put(*page, *at, bytes)?;
         }
@@ -95,6 +108,7 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
             frames.add_word(*at, *value);
         }
         self.log.commit(&frames);
+        self.commits.log(&frames);
         for (page, runs) in runs {
             self.index.entry(page).or_default().extend(runs);
         }
@@ -138,6 +152,8 @@ impl<M: Memory, const FRAMES: usize> Nvwal<M, FRAMES> {
         for (at, value) in std::mem::take(&mut self.master) {
             parts.push((at, value.to_le_bytes().to_vec()));
         }
+        self.commits.checkpoint_bytes +=
+            parts.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
         self.log.checkpoint(|memory, lines| {
             for (at, bytes) in &parts {
                 memory.copy(Off::new(*at), bytes);
@@ -145,6 +161,7 @@ impl<M: Memory, const FRAMES: usize> Nvwal<M, FRAMES> {
             }
         });
         self.frames = 0;
+        self.commits.checkpoints += 1;
         Ok(())
     }
 }

@@ -174,3 +174,61 @@ fn a_full_memory_refuses_and_takes_deletions() {
     }
     store.check().unwrap();
 }
+
+/// Fills half of a memory with pages, and then a log that grows with what it has to say.
+#[test]
+fn nvwal_in_a_full_memory_makes_room_in_its_log_by_a_checkpoint() {
+    let memory = Dram::new(512 << 10).unwrap();
+    memory.grow(16 << 10).unwrap();
+    let mut store =
+        Store::<Dram, Nvwal<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
+    let mut there = 0;
+    let refused = loop {
+        match store.put(0, &key(there), &[1; 60]).and_then(|_| store.commit()) {
+            Ok(()) => there += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&refused, SlottedError::Heap(heap::HeapError::Full(_))), "{refused}");
+    store.abort();
+    let before = store.commits().checkpoints;
+    for number in 0..there {
+        assert!(store.delete(0, &key(number)).unwrap());
+        store.commit().unwrap();
+    }
+    assert!(store.commits().checkpoints > before);
+    assert_eq!(store.check().unwrap().records, 0);
+}
+
+#[test]
+fn a_key_that_is_there_is_not_inserted_again() {
+    let mut store =
+        Store::<Dram, Fast<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+    for value in [&b"first"[..], &[7; 900]] {
+        let key = value.len().to_be_bytes();
+        assert!(store.insert(0, &key, value).unwrap());
+        assert!(!store.insert(0, &key, b"second").unwrap());
+        store.commit().unwrap();
+        assert!(!store.insert(0, &key, b"third").unwrap());
+        assert_eq!(store.get(0, &key).unwrap().unwrap(), value);
+    }
+}
+
+#[test]
+fn commits_are_counted_and_objects_told() {
+    let mut store =
+        Store::<Dram, Fast<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+    let made = store.commits();
+    for number in 0..400 {
+        store.put(0, &key(number), &[1; 40]).unwrap();
+        store.commit().unwrap();
+    }
+    let counts = store.commits();
+    assert_eq!(counts.in_place + counts.logged, made.logged + 400);
+    assert!(counts.in_place > 250 && counts.logged_bytes > made.logged_bytes, "{counts:?}");
+    let census = store.check().unwrap();
+    let mut objects = Vec::new();
+    store.objects(&mut |object| objects.push(object)).unwrap();
+    assert_eq!(objects.len() as u64, 1 + census.log_objects + census.segments);
+    assert!(objects.contains(&store.at()));
+}
