@@ -50,7 +50,8 @@ impl<M: Memory> Blocks<M> {
             if next == 0 {
                 break;
             }
-            if blocks.contains(&next) {
+            let wild = pm::checked_range(Range::new(next, BLOCK_BYTES), memory.len()).is_err();
+            if wild || !next.is_multiple_of(64) || blocks.contains(&next) {
                 return Err(Bad::Damaged { what: "chain of blocks of the log", at: last }.into());
             }
             blocks.push(next);

@@ -103,6 +103,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let (mut segment, mut used) = (self.newest, false);
         loop {
             walk.census.segments += 1;
+            if walk.census.segments > self.memory.len() / self.options.segment_bytes + 1 {
+                return Err(damaged("chain of segments", segment).into());
+            }
             self.lane.heap().has_room(segment, self.options.segment_bytes)?;
             if M::DURABLE && !self.lane.heap().is_persisted(segment)? {
                 return Err(damaged("segment that is not persisted", segment).into());

@@ -71,7 +71,8 @@ impl Draft {
 
     /// Bytes of records.
     pub fn record_bytes(&self) -> usize {
-        self.page_bytes - self.kind.header_bytes(self.slots.len()) - self.free
+        let header = self.kind.header_bytes(self.slots.len());
+        self.page_bytes.saturating_sub(header + self.free)
     }
 
     /// Keeps the records that the draft has now, whatever is dropped: a savepoint leads to them.
@@ -150,24 +151,29 @@ impl Draft {
         if self.kind == Kind::Twin { 0 } else { SLOT }
     }
 
+    /// Keeps the sum within the page, though the header of a damaged page may have said anything.
+    fn set_free(&mut self, before: usize, taken: usize) {
+        self.free = before.saturating_sub(taken).min(self.page_bytes);
+    }
+
     /// Adds the offset of a record of `len` bytes.
     pub fn add(&mut self, index: usize, at: u16, len: usize) {
         self.slots.insert(index, at);
-        self.free -= len + self.slot_bytes();
+        self.set_free(self.free, len + self.slot_bytes());
     }
 
     /// Drops the offset of a record of `len` bytes.
     pub fn drop_slot(&mut self, index: usize, len: usize) {
         let at = self.slots.remove(index);
         self.forget_child(at);
-        self.free += len + self.slot_bytes();
+        self.set_free(self.free + len + self.slot_bytes(), 0);
     }
 
     /// Puts the offset of a record of `len` bytes in the place of that of one of `old_len` bytes.
     pub fn swap(&mut self, index: usize, at: u16, len: usize, old_len: usize) {
         let old = std::mem::replace(&mut self.slots[index], at);
         self.forget_child(old);
-        self.free = self.free + old_len - len;
+        self.set_free(self.free + old_len, len);
     }
 
     /// Gives the committed record at `at` another child.

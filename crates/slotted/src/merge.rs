@@ -1,10 +1,11 @@
 //! Pages that have become small: below a quarter, a page's records go into the gap of a neighbour under
 //! the same parent, if they fit. Nothing is allocated, so that deletes work in a full pool.
 
-use pm::Memory;
+use pm::{Bad, Memory};
 
 use crate::Result;
 use crate::header::Kind;
+use crate::layout::MOST_LEVELS;
 use crate::scheme::Scheme;
 use crate::store::Store;
 use crate::tree::{Path, Step};
@@ -74,7 +75,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
 
     /// Makes the only child of a root the root.
     fn lower_root(&mut self, tree: u32) -> Result<()> {
-        loop {
+        for _ in 0..MOST_LEVELS {
             let root = self.work.master.roots[tree as usize];
             let node = self.node(root)?;
             if node.kind != Kind::Inner || node.count != 1 {
@@ -85,5 +86,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             self.edit(root)?;
             self.free_page(root);
         }
+        Err(Bad::Damaged { what: "root of a tree", at: self.work.master.roots[tree as usize] }
+            .into())
     }
 }

@@ -44,6 +44,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         mut visit: impl FnMut(u64, usize, &mut dyn FnMut(&mut Vec<u8>)) -> Result<()>,
     ) -> Result<()> {
         let [mut left, mut page]: [u64; 2] = zerocopy::transmute!(value);
+        if left > self.memory.len() {
+            return Err(Bad::Damaged { what: "length of a long value", at: page }.into());
+        }
         while left > 0 {
             let damaged = Bad::Damaged { what: "overflow page", at: page };
             let view = self.view(page)?;

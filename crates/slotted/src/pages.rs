@@ -18,11 +18,29 @@ use crate::scheme::Scheme;
 use crate::store::Store;
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
+    /// The number of pages in a segment.
+    fn segment_pages(&self) -> u64 {
+        (self.options.segment_bytes - SEGMENT_HEADER) / u64::from(self.options.page_bytes)
+    }
+
     /// The end of the pages of a segment.
     pub(crate) fn end_of(&self, segment: u64) -> u64 {
-        let page = u64::from(self.options.page_bytes);
-        let pages = (self.options.segment_bytes - SEGMENT_HEADER) / page;
-        segment + SEGMENT_HEADER + pages * page
+        let bytes = self.segment_pages() * u64::from(self.options.page_bytes);
+        segment.saturating_add(SEGMENT_HEADER + bytes)
+    }
+
+    /// The segments behind that of the high-water mark, the newest one first.
+    pub(crate) fn unused_segments(&self) -> Result<Vec<u64>> {
+        let (mut unused, mut segment) = (Vec::new(), self.newest);
+        while segment != self.work.master.segment {
+            unused.push(segment);
+            segment = self.before(segment)?;
+            // More than the memory has room for lie in a circle.
+            if unused.len() as u64 > self.memory.len() / self.options.segment_bytes {
+                return Err(Bad::Damaged { what: "chain of segments", at: segment }.into());
+            }
+        }
+        Ok(unused)
     }
 
     /// The page below a page on the free stack; zero: there is none.
@@ -37,11 +55,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let master = &self.work.master;
         let mut there = self.work.spare.len() as u64;
         there += (self.end_of(master.segment) - master.high) / page;
-        let mut segment = self.newest;
-        while segment != self.work.master.segment {
-            there += (self.end_of(segment) - segment - SEGMENT_HEADER) / page;
-            segment = self.before(segment)?;
-        }
+        there += self.unused_segments()?.len() as u64 * self.segment_pages();
         let (mut free, pages) = (self.work.master.free, pages as u64);
         while there < pages && free != 0 {
             there += 1;
@@ -49,7 +63,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         }
         while there < pages {
             self.add_segment()?;
-            there += (self.end_of(self.newest) - self.newest - SEGMENT_HEADER) / page;
+            there += self.segment_pages();
         }
         Ok(())
     }
@@ -91,10 +105,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             if self.newest == self.work.master.segment {
                 self.add_segment()?;
             }
-            let mut next = self.newest;
-            while self.before(next)? != self.work.master.segment {
-                next = self.before(next)?;
-            }
+            let next = self.unused_segments()?.pop().unwrap_or(self.newest);
             self.work.master.segment = next;
             self.work.master.high = next + SEGMENT_HEADER;
         }

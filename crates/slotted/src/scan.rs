@@ -49,6 +49,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         // In each page the number of records, or children, on the lower side of where the scan is.
         let mut steps = self.bound(tree, bound, forward)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut last = None::<Vec<u8>>;
         while let Some(step) = steps.last_mut() {
             let node = self.node(step.page)?;
             let end = if forward { node.count } else { 0 };
@@ -58,10 +59,17 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
                     let leaf = node.leaf(step.index)?;
                     key.clear();
                     leaf.key.append_to(&mut key);
+                    // Pages that are damaged may lead in circles.
+                    let order =
+                        last.as_ref().map(|last| if forward { last < &key } else { &key < last });
+                    if order == Some(false) {
+                        return Err(Bad::Damaged { what: "order of keys", at: step.page }.into());
+                    }
                     self.value_of(leaf, &mut value)?;
                     if visit(&key, &value).is_break() {
                         return Ok(());
                     }
+                    std::mem::swap(last.get_or_insert_default(), &mut key);
                     step.index += usize::from(forward);
                 }
             } else if step.index != end {

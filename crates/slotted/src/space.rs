@@ -20,7 +20,8 @@ pub fn hole(used: &mut [Used], page: usize, len: usize, align: usize) -> Option<
     holes
         .filter_map(|(start, end)| {
             let at = end.checked_sub(len)? / align * align;
-            (at >= start).then_some((end - start, at))
+            // Records that overlap, of a damaged page, have no hole between them.
+            (at >= start).then(|| (end - start, at))
         })
         .min()
         .map(|(_, at)| at)

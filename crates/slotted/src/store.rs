@@ -171,6 +171,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         }
         let word = |behind: u64| memory.load(Off::new(at + behind), Acquire);
         let (log, newest, in_place) = (word(LOG_AT)?, word(NEWEST_SEGMENT_AT)?, word(IN_PLACE_AT)?);
+        lane.heap().has_room(log, 1024)?;
         let log_bytes = memory.load(Off::new(log + 8), Acquire)?;
         if log_bytes < 1024 {
             return Err(Bad::Damaged { what: "log of slotted pages", at: log }.into());
