@@ -1,0 +1,171 @@
+//! A look at everything: whether rows, versions, dictionaries, indexes and the allocator agree.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::Ordering::Acquire;
+
+use pm::{Bad, Memory};
+
+use crate::Result;
+use crate::error::ColumnError;
+use crate::slots::Fate;
+use crate::stamps::{is_mark, parts};
+use crate::store::{Shared, Store};
+use crate::table::Table;
+
+/// The things that were counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Versions that were committed.
+    pub versions: u64,
+    /// Versions without an end.
+    pub rows: u64,
+    /// Objects of the heap that the store leads to.
+    pub objects: u64,
+}
+
+fn damaged<T>(what: &'static str, at: u64) -> Result<T> {
+    Err(Bad::Damaged { what, at }.into())
+}
+
+impl<M: Memory> Shared<M> {
+    /// The objects that the store leads to.
+    fn objects(&self) -> Result<BTreeSet<u64>> {
+        let memory = &self.memory;
+        let mut objects = BTreeSet::from([self.at, self.slots.line(0).start]);
+        for slot in 0..self.slots.count as u16 {
+            objects.extend(self.slots.segments(slot)?);
+        }
+        for table in &self.tables {
+            objects.insert(table.at);
+            objects.extend(table.rows.pages(memory)?);
+            let shape = table.rows.shape;
+            for (segment, at) in (0..).zip(table.rows.segments(memory)?) {
+                let place = table.place(shape.start(segment))?;
+                objects.extend(place.objects(at));
+            }
+            for column in &table.columns {
+                for array in [&column.values, &column.bytes.words] {
+                    objects.extend(array.pages(memory)?);
+                    objects.extend(array.segments(memory)?);
+                }
+                objects.extend(column.long_values()?);
+            }
+        }
+        Ok(objects)
+    }
+
+    /// The end of a version: a commit's number, if it has one.
+    fn stamp_of(&self, stamp: u64) -> Option<u64> {
+        if !is_mark(stamp) {
+            return (stamp != 0).then_some(stamp);
+        }
+        match self.slots.fate(stamp) {
+            Fate::Committed(number) => Some(number),
+            Fate::Open | Fate::Over => None,
+        }
+    }
+
+    fn check_table(&self, table: &Table<M>, census: &mut Census) -> Result<()> {
+        let now = self.clock.now();
+        let mut newest: HashMap<Vec<u8>, u64> = HashMap::new();
+        let mut live: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for row in 1..table.ids.next() {
+            let place = table.place(row)?;
+            let begin = self.memory.load(place.begin(), Acquire)?;
+            let end = self.memory.load(place.end(), Acquire)?;
+            let Some(begin) = self.stamp_of(begin) else { continue };
+            let at = place.begin().get();
+            if begin > now || self.stamp_of(end).is_some_and(|end| end > now || end < begin) {
+                return damaged("stamp of a version", at);
+            }
+            if !self.is_sound(table, row)? {
+                return damaged("values of a version", at);
+            }
+            let key = table.key(row)?;
+            census.versions += 1;
+            if self.stamp_of(end).is_none() {
+                census.rows += 1;
+                if !live.insert(key.clone()) {
+                    return damaged("second version of a row", at);
+                }
+            }
+            newest.insert(key, row);
+        }
+        self.check_keys(table, &newest)
+    }
+
+    fn is_sound(&self, table: &Table<M>, row: u64) -> Result<bool> {
+        for (column, id) in table.columns.iter().zip(table.ids_of(row)?) {
+            if !column.is_whole(id)? {
+                return Ok(false);
+            }
+        }
+        let prev = table.prev(row)?;
+        Ok(prev == 0 || table.key(prev)? == table.key(row)?)
+    }
+
+    /// The index leads to the newest committed version of every key, or to one behind it.
+    fn check_keys(&self, table: &Table<M>, newest: &HashMap<Vec<u8>, u64>) -> Result<()> {
+        let keys = table.keys.read();
+        for (key, row) in newest {
+            let found = keys.get(key);
+            if found.is_none_or(|found| found < *row) && *row >= keys.unbuilt {
+                return damaged("index of keys", table.at);
+            }
+        }
+        for (key, row) in keys.some_from(std::ops::Bound::Unbounded, usize::MAX) {
+            if table.key(row)? != key {
+                return damaged("index of keys", table.at);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memory> Shared<M> {
+    /// Every version that a transaction in flight has made or replaced has its mark.
+    fn check_marks(&self) -> Result<()> {
+        for found in self.in_flight.read().values() {
+            let (mark, statements) = (found.id.0, found.statements);
+            for index in 0..statements {
+                let at = self.slots.entry_at(parts(mark).0, index).get();
+                let Some(statement) = self.slots.statement(mark, index)? else {
+                    return damaged("statement of a transaction in flight", at);
+                };
+                let table = self.table(usize::from(statement.table))?;
+                let marked =
+                    |stamp| Ok::<bool, ColumnError>(self.memory.load(stamp, Acquire)? == mark);
+                if statement.new != 0 && !marked(table.place(statement.new)?.begin())?
+                    || statement.old != 0 && !marked(table.place(statement.old)?.end())?
+                {
+                    return damaged("mark of a transaction in flight", at);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memory> Store<M> {
+    /// Looks at everything. Nobody changes anything meanwhile.
+    ///
+    /// # Errors
+    /// Something does not agree.
+    pub fn check(&self) -> Result<Census> {
+        let shared = &self.0;
+        let mut census = Census::default();
+        for table in &shared.tables {
+            shared.check_table(table, &mut census)?;
+        }
+        shared.check_marks()?;
+        let objects = shared.objects()?;
+        census.objects = objects.len() as u64;
+        let lane = shared.lane.write();
+        for object in &objects {
+            if M::DURABLE && !lane.heap().is_persisted(*object)? {
+                return damaged("object that the heap takes for free", *object);
+            }
+        }
+        Ok(census)
+    }
+}

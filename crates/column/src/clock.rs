@@ -1,0 +1,42 @@
+//! The clock: commit numbers, and up to which of them everything is published.
+//!
+//! Numbers are published in their order. A snapshot is the last published one, so nobody sees a
+//! transaction without those that come before it.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use crate::latch::Waiting;
+
+#[derive(Debug)]
+pub(crate) struct Clock {
+    taken: AtomicU64,
+    published: AtomicU64,
+    waiting: Waiting,
+}
+
+impl Clock {
+    /// A clock behind whose `number` nothing was committed.
+    pub(crate) fn new(number: u64, waiting: &Waiting) -> Self {
+        let (taken, published) = (AtomicU64::new(number), AtomicU64::new(number));
+        Self { taken, published, waiting: waiting.clone() }
+    }
+
+    /// The snapshot of a transaction that begins now.
+    pub(crate) fn now(&self) -> u64 {
+        self.published.load(Acquire)
+    }
+
+    /// A number for a commit; it has to be published, whatever becomes of the commit.
+    pub(crate) fn take(&self) -> u64 {
+        self.taken.fetch_add(1, AcqRel) + 1
+    }
+
+    /// Publishes a number, when all before it are.
+    pub(crate) fn publish(&self, number: u64) {
+        while self.published.load(Acquire) != number - 1 {
+            self.waiting.pause();
+        }
+        self.published.store(number, Release);
+    }
+}

@@ -1,0 +1,306 @@
+//! The dictionary of a column: a value for each id, in the order in which they came (P4 3).
+//!
+//! - Id 0 is the number zero, or no bytes; it has no element. [`NULL`] is no value.
+//! - An element is a word, or, of bytes, where they are and how many, with a checksum. Zero is no value
+//!   yet. So an element says for itself whether it is whole.
+//! - Whoever puts an id into a row makes its value durable first, or with the row: the finder of an id
+//!   that nobody is known to have fenced flushes it once more.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::Lane;
+use pm::{Bad, LineSet, Memory, Off, Range, View};
+
+use crate::Result;
+use crate::array::{Array, Shape};
+use crate::bytes::{Bytes, add_sized};
+use crate::dictionary_index::DictionaryIndex;
+use crate::error::ColumnError;
+use crate::ids::Ids;
+use crate::latch::{Latch, Waiting};
+use crate::layout::{ARRAY_BYTES, Kind};
+use crate::value::{Field, Value};
+
+/// The id of no value.
+pub(crate) const NULL: u32 = u32::MAX;
+/// The low bit of the first word of an element: it is there.
+const THERE: u64 = 1;
+
+/// The dictionary of a column.
+#[derive(Debug)]
+pub(crate) struct Dictionary<M> {
+    memory: M,
+    kind: Kind,
+    pub(crate) values: Array<u64>,
+    pub(crate) ids: Ids,
+    pub(crate) bytes: Bytes,
+    pub(crate) index: Latch<DictionaryIndex>,
+}
+
+/// An id that a row may be given, when what `lines` has got is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) id: u32,
+    /// Nobody is known to have fenced its value.
+    pub(crate) fresh: bool,
+}
+
+impl<M: Memory> Dictionary<M> {
+    /// The dictionary whose arrays' headers are at `at`.
+    pub(crate) fn open(
+        memory: &M,
+        at: u64,
+        kind: Kind,
+        shape: Shape,
+        reserve: u32,
+        waiting: &Waiting,
+    ) -> Result<Self> {
+        let values = Array::new(at, shape);
+        let words = Array::new(at + ARRAY_BYTES, shape);
+        let ids = Ids::open(memory, values.reserved_at(), 1, reserve, waiting)?;
+        let of_bytes = Ids::open(memory, words.reserved_at(), 0, reserve, waiting)?;
+        let index = Latch::new(DictionaryIndex::new(ids.opened), waiting);
+        let bytes = Bytes { words, ids: of_bytes };
+        Ok(Self { memory: memory.clone(), kind, values, ids, bytes, index })
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn element_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Word => 8,
+            Kind::Bytes => 16,
+        }
+    }
+
+    fn element(&self, id: u32) -> Result<Off<u64>> {
+        let shape = self.values.shape;
+        let segment = shape.segment(u64::from(id));
+        let place = *self.values.segment(&self.memory, segment, Ok)?;
+        Ok(Off::new(place + (u64::from(id) - shape.start(segment)) * self.element_bytes()))
+    }
+
+    /// The words of an element: of bytes, their place, and their length and checksum.
+    fn words(&self, id: u32) -> Result<(u64, u64)> {
+        let at = self.element(id)?;
+        let first = self.memory.load(at, Acquire)?;
+        match self.kind {
+            Kind::Word => Ok((first, 0)),
+            Kind::Bytes => Ok((first, self.memory.load(at.plus(8), Acquire)?)),
+        }
+    }
+
+    /// The bytes that an element leads to.
+    fn range(first: u64, second: u64) -> Range {
+        Range::new(first & !THERE, second >> 32)
+    }
+
+    /// The value of an id that a row has.
+    pub(crate) fn value(&self, id: u32) -> Result<Field> {
+        match (id, self.kind) {
+            (NULL, _) => return Ok(Field::Null),
+            (0, Kind::Word) => return Ok(Field::Word(0)),
+            (0, Kind::Bytes) => return Ok(Field::Bytes(Vec::new())),
+            _ => {}
+        }
+        let (first, second) = self.words(id)?;
+        if first == 0 {
+            return Err(Bad::Damaged { what: "value of a row", at: self.element(id)?.get() }.into());
+        }
+        if self.kind == Kind::Word {
+            return Ok(Field::Word(first));
+        }
+        let range = Self::range(first, second);
+        let mut bytes = vec![0; range.len as usize];
+        self.memory.view(range)?.bytes(0, bytes.len()).copy_to(&mut bytes);
+        Ok(Field::Bytes(bytes))
+    }
+
+    /// Returns whether the value of an id is there as a whole: a crash may have left a part.
+    pub(crate) fn is_whole(&self, id: u32) -> Result<bool> {
+        if id == NULL || id == 0 {
+            return Ok(true);
+        }
+        if u64::from(id) >= self.ids.next() {
+            return Ok(false);
+        }
+        let (first, second) = self.words(id)?;
+        if first == 0 || self.kind == Kind::Word {
+            return Ok(first != 0);
+        }
+        let range = Self::range(first, second);
+        let Ok(view) = self.memory.view(range) else { return Ok(false) };
+        let mut bytes = vec![0; range.len as usize];
+        view.bytes(0, bytes.len()).copy_to(&mut bytes);
+        Ok(crc32c::crc32c(&bytes) == second as u32)
+    }
+
+    /// Adds the lines of a value that is whole.
+    pub(crate) fn add_lines(&self, id: u32, lines: &mut LineSet) -> Result<()> {
+        if id == NULL || id == 0 {
+            return Ok(());
+        }
+        lines.add(Range::new(self.element(id)?.get(), self.element_bytes()));
+        if self.kind == Kind::Bytes {
+            let (first, second) = self.words(id)?;
+            lines.add(Self::range(first, second));
+        }
+        Ok(())
+    }
+
+    fn hash(value: Value<'_>) -> u64 {
+        match value {
+            Value::Null => 0,
+            Value::Word(word) => word,
+            Value::Bytes(bytes) => BuildHasherDefault::<DefaultHasher>::new().hash_one(bytes),
+        }
+    }
+
+    fn has(&self, id: u32, value: Value<'_>) -> Result<bool> {
+        match value {
+            Value::Word(word) => Ok(self.words(id)?.0 == word),
+            Value::Bytes(bytes) => {
+                let (first, second) = self.words(id)?;
+                let range = Self::range(first, second);
+                // Before the bytes: of most that are looked at in a scan this is all that is read.
+                if first == 0 || second != second_word(bytes) {
+                    return Ok(false);
+                }
+                let view = self.memory.view(range)?;
+                Ok(view.bytes(0, bytes.len()).equal(bytes))
+            }
+            Value::Null => Ok(false),
+        }
+    }
+
+    /// The id of a value, if it has one: what is indexed, and a scan of the rest (P4 4.4).
+    pub(crate) fn find(&self, value: Value<'_>) -> Result<Option<u32>> {
+        let (hit, unbuilt) = {
+            let index = self.index.read();
+            let hit = index.find(Self::hash(value), |id| self.has(id, value))?;
+            (hit, index.unbuilt)
+        };
+        if hit.is_some() {
+            return Ok(hit);
+        }
+        for id in 1..unbuilt as u32 {
+            if self.has(id, value)? {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The id of a value for a row: one that is there, or a new one. What has to become durable with the
+    /// row is added to `lines`.
+    #[track_caller]
+    pub(crate) fn id_of(
+        &self,
+        value: Value<'_>,
+        lane: &Latch<Lane<M>>,
+        lines: &mut LineSet,
+    ) -> Result<Found> {
+        match value {
+            Value::Null => return Ok(Found { id: NULL, fresh: false }),
+            Value::Word(0) | Value::Bytes(&[]) => return Ok(Found { id: 0, fresh: false }),
+            _ => {}
+        }
+        if let Some(id) = self.find(value)? {
+            return self.found(id, lines);
+        }
+        let mut index = self.index.write();
+        // Somebody may have added it meanwhile.
+        if let Some(id) = index.find(Self::hash(value), |id| self.has(id, value))? {
+            drop(index);
+            return self.found(id, lines);
+        }
+        let found = self.add(value, lane, lines)?;
+        index.add(Self::hash(value), found.id);
+        if !found.fresh {
+            index.set_durable(found.id);
+        }
+        Ok(found)
+    }
+
+    fn found(&self, id: u32, lines: &mut LineSet) -> Result<Found> {
+        let fresh = !self.index.read().is_durable(id);
+        if fresh {
+            self.add_lines(id, lines)?;
+        }
+        Ok(Found { id, fresh })
+    }
+
+    #[track_caller]
+    fn add(&self, value: Value<'_>, lane: &Latch<Lane<M>>, lines: &mut LineSet) -> Result<Found> {
+        let bytes = self.element_bytes();
+        let grow = |segment| add_sized(&mut lane.write(), &self.values, segment, bytes);
+        if self.ids.next() >= u64::from(NULL) {
+            return Err(ColumnError::Unfit { what: "one more value in a column" });
+        }
+        let id = self.ids.take(&self.memory, self.values.shape, 1, grow)? as u32;
+        let at = self.element(id)?;
+        let fresh = match value {
+            Value::Bytes(bytes) if self.bytes.is_short(bytes.len()) => {
+                let place = self.bytes.put(lane, &self.memory, bytes, lines)?;
+                self.memory.store(at.plus(8), second_word(bytes));
+                self.memory.store(at, place | THERE);
+                true
+            }
+            Value::Bytes(bytes) => {
+                Bytes::put_long(&mut lane.write(), bytes, |place| {
+                    [(at.plus(8), second_word(bytes)), (at, place | THERE)]
+                })?;
+                false
+            }
+            Value::Word(word) => {
+                self.memory.store(at, word);
+                true
+            }
+            Value::Null => unreachable!("NULL has its id"),
+        };
+        if fresh {
+            lines.add(Range::new(at.get(), bytes));
+        }
+        Ok(Found { id, fresh })
+    }
+
+    /// The objects of values that are too long to lie beside others.
+    pub(crate) fn long_values(&self) -> Result<Vec<u64>> {
+        let mut long = Vec::new();
+        for id in 1..self.ids.next() as u32 {
+            if self.kind == Kind::Bytes && self.is_whole(id)? {
+                let (first, second) = self.words(id)?;
+                let range = Self::range(first, second);
+                long.extend((!self.bytes.is_short(range.len as usize)).then_some(range.start));
+            }
+        }
+        Ok(long)
+    }
+
+    /// Indexes up to `many` values that were there when the store was opened, newest first. Returns
+    /// whether there are more.
+    pub(crate) fn build(&self, many: u64) -> Result<bool> {
+        let mut index = self.index.write();
+        let end = index.unbuilt;
+        let start = end.saturating_sub(many).max(1);
+        for id in (start as u32..end as u32).rev() {
+            if !self.is_whole(id)? {
+                continue;
+            }
+            let field = self.value(id)?;
+            let hash = Self::hash(field.value());
+            // Where a crash has left a value twice, the lower id counts.
+            index.add(hash, id);
+        }
+        index.unbuilt = start;
+        Ok(start > 1)
+    }
+}
+
+/// The length and the checksum of bytes.
+fn second_word(bytes: &[u8]) -> u64 {
+    (bytes.len() as u64) << 32 | u64::from(crc32c::crc32c(bytes))
+}

@@ -1,0 +1,58 @@
+//! Errors of the store.
+
+use heap::HeapError;
+use pm::Bad;
+
+/// An operation failed. The transaction is as it was before it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ColumnError {
+    /// Another transaction has changed the row, and is open or has committed after this one began.
+    #[error("another transaction has changed the row; run this one again")]
+    Conflict,
+    /// There is a row with this key.
+    #[error("there is a row with this key")]
+    DuplicateKey,
+    /// There is no row with this key.
+    #[error("there is no row with this key")]
+    MissingKey,
+    /// There are as many transactions as there are slots.
+    #[error("all {slots} transaction slots are taken")]
+    Busy {
+        /// The number of slots.
+        slots: u32,
+    },
+    /// An open transaction has this name.
+    #[error("an open transaction has this name")]
+    NameTaken,
+    /// No transaction in flight has this number.
+    #[error("no transaction in flight has this number")]
+    NotInFlight,
+    /// The session has, or does not have, a transaction.
+    #[error("{what}")]
+    State {
+        /// The thing that is not as it has to be.
+        what: &'static str,
+    },
+    /// A value, a row or a name does not fit.
+    #[error("{what} does not fit")]
+    Unfit {
+        /// The thing that does not fit.
+        what: &'static str,
+    },
+    /// The store was asked for with impossible parameters.
+    #[error("a column store cannot have {what}")]
+    Options {
+        /// The thing that is impossible.
+        what: String,
+    },
+    /// The memory is full, or holds something impossible.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+}
+
+impl From<Bad> for ColumnError {
+    fn from(bad: Bad) -> Self {
+        Self::Heap(HeapError::Bad(bad))
+    }
+}

@@ -1,0 +1,68 @@
+//! Latches: short locks, and the seam through which whoever waits lets others go on.
+//!
+//! Where a test says who runs when, a thread that finds a latch taken calls its [`Pause`] and tries
+//! again; else it waits as threads of the operating system do.
+
+use std::fmt::Debug;
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
+
+/// A test's way of letting other threads run.
+pub trait Pause: Send + Sync + Debug {
+    /// Lets another thread run: the calling one cannot go on.
+    fn pause(&self);
+}
+
+/// A way of waiting.
+#[derive(Clone, Default, Debug)]
+pub struct Waiting(Option<Arc<dyn Pause>>);
+
+impl Waiting {
+    /// A test's.
+    pub fn through(pause: Arc<dyn Pause>) -> Self {
+        Self(Some(pause))
+    }
+
+    /// Lets another thread run.
+    pub(crate) fn pause(&self) {
+        match &self.0 {
+            Some(pause) => pause.pause(),
+            None => std::thread::yield_now(),
+        }
+    }
+
+    fn until<G>(&self, mut attempt: impl FnMut() -> TryLockResult<G>) -> Option<G> {
+        let pause = self.0.as_ref()?;
+        loop {
+            match attempt() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+                Err(TryLockError::WouldBlock) => pause.pause(),
+            }
+        }
+    }
+}
+
+/// A value behind a latch.
+#[derive(Debug)]
+pub(crate) struct Latch<T> {
+    inner: RwLock<T>,
+    waiting: Waiting,
+}
+
+impl<T> Latch<T> {
+    pub(crate) fn new(value: T, waiting: &Waiting) -> Self {
+        Self { inner: RwLock::new(value), waiting: waiting.clone() }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        let taken = self.waiting.until(|| self.inner.try_read());
+        taken.unwrap_or_else(|| self.inner.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let taken = self.waiting.until(|| self.inner.try_write());
+        taken.unwrap_or_else(|| self.inner.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,232 @@
+//! The layout of what the store keeps in memory: `docs/format/column.md` draws it.
+
+use pm::Bad;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::Result;
+use crate::error::ColumnError;
+
+/// The first word of a store.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PDCOLM01");
+/// The place of the slot area, and behind it those of the tables, in the master.
+pub(crate) const SLOTS_AT: u64 = 64;
+pub(crate) const TABLES_AT: u64 = 72;
+/// The most tables: one mini-transaction of the heap makes all of them.
+pub(crate) const MOST_TABLES: usize = 64;
+/// The most columns of a table: one mini-transaction makes a chunk with all of them.
+pub(crate) const MOST_COLUMNS: usize = 128;
+
+/// The fixed part of the master, written once when the store is created.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug)]
+#[repr(C)]
+pub(crate) struct Constants {
+    pub(crate) magic: u64,
+    pub(crate) tables: u32,
+    pub(crate) slots: u32,
+    pub(crate) first_rows: u32,
+    pub(crate) most_rows: u32,
+    pub(crate) reserve: u32,
+    pub(crate) checksum: u32,
+    pub(crate) spare: [u64; 4],
+}
+
+/// A table begins with the number of its columns and a byte for the kind of each; its rows' array is
+/// behind that, then for each column the array of its values and that of their bytes.
+pub(crate) const KINDS_AT: u64 = 8;
+/// Bytes of an array's header: how many elements are reserved, and the pages of its directory.
+pub(crate) const ARRAY_BYTES: u64 = 192;
+/// The pages of a directory: page `n` has `2^n` segments.
+pub(crate) const LEVELS: usize = 16;
+pub(crate) const LEVELS_AT: u64 = 8;
+
+/// Words of a chunk's header: its columns' places behind those of begin, end and prev.
+pub(crate) const CHUNK_FIXED: u64 = 3;
+
+/// Bytes of a slot: a line each of state and name, and the first entries.
+pub(crate) const SLOT_BYTES: u64 = 1024;
+pub(crate) const SEQUENCE_AT: u64 = 0;
+pub(crate) const FLOOR_AT: u64 = 8;
+pub(crate) const NUMBER_AT: u64 = 16;
+pub(crate) const SNAPSHOT_AT: u64 = 24;
+pub(crate) const OPENINGS_AT: u64 = 32;
+pub(crate) const STATE_AT: u64 = 40;
+pub(crate) const NAME_AT: u64 = 64;
+/// The most bytes of a transaction's name.
+pub const MOST_NAME: usize = 48;
+pub(crate) const NAME_CHECK_AT: u64 = NAME_AT + MOST_NAME as u64;
+/// The first segment of further entries.
+pub(crate) const CHAIN_AT: u64 = NAME_CHECK_AT + 8;
+pub(crate) const ENTRIES_AT: u64 = 128;
+pub(crate) const ENTRY_BYTES: u64 = 32;
+pub(crate) const SLOT_ENTRIES: u64 = (SLOT_BYTES - ENTRIES_AT) / ENTRY_BYTES;
+/// A segment of entries: the next one's place, then entries.
+pub(crate) const SEGMENT_BYTES: u64 = 4096;
+pub(crate) const SEGMENT_ENTRIES: u64 = SEGMENT_BYTES / ENTRY_BYTES - 1;
+
+/// The first line of a slot.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Header {
+    /// Counts the transactions of the slot.
+    pub(crate) sequence: u64,
+    /// No commit number of an earlier transaction of the slot is higher.
+    pub(crate) floor: u64,
+    /// The commit number; it counts if the state says committed.
+    pub(crate) number: u64,
+    /// The transaction sees what has a number up to this one.
+    pub(crate) snapshot: u64,
+    /// Counts how often the transaction was found when the store was opened.
+    pub(crate) openings: u64,
+    /// The state in the low byte; in a committed one, the number of its statements above.
+    pub(crate) state: u64,
+    pub(crate) spare: [u64; 2],
+}
+
+/// A statement of a transaction.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Entry {
+    /// The kind of the statement (8 bits), its table (16), 8 bits that are zero, its number (32).
+    pub(crate) what: u64,
+    /// The version that it replaces or deletes; zero: none.
+    pub(crate) old: u64,
+    /// The version that it makes; zero: none.
+    pub(crate) new: u64,
+    /// A checksum of the words above and the transaction (32), and of the new version (32).
+    pub(crate) check: u64,
+}
+
+const _: () = assert!(size_of::<Constants>() == 64);
+const _: () = assert!(size_of::<Header>() == 64);
+const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES as usize);
+const _: () = assert!(CHAIN_AT == 120 && SLOT_ENTRIES == 28 && SEGMENT_ENTRIES == 127);
+const _: () = assert!((1 + LEVELS as u64) * 8 <= ARRAY_BYTES);
+
+/// The kind of a column's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Words, ordered as unsigned numbers.
+    Word = 1,
+    /// Bytes of any length, ordered as bytes.
+    Bytes = 2,
+}
+
+impl Kind {
+    pub(crate) fn of(number: u8, at: u64) -> Result<Self> {
+        match number {
+            1 => Ok(Self::Word),
+            2 => Ok(Self::Bytes),
+            _ => Err(Bad::Damaged { what: "kind of a column", at }.into()),
+        }
+    }
+}
+
+/// The place of a table's first array, behind the kinds.
+pub(crate) const fn rows_at(columns: u64) -> u64 {
+    (KINDS_AT + columns).next_multiple_of(64)
+}
+
+/// The place in a table of the array of a column's values; that of their bytes is behind it.
+pub(crate) const fn values_at(columns: u64, column: u64) -> u64 {
+    rows_at(columns) + ARRAY_BYTES * (1 + 2 * column)
+}
+
+/// Bytes of a table of so many columns.
+pub(crate) const fn table_bytes(columns: u64) -> u64 {
+    values_at(columns, columns)
+}
+
+/// The parameters of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Transaction slots: 2 to 256. An open transaction has one, and one that has just committed keeps
+    /// its own until the next statement of its session.
+    pub slots: u32,
+    /// Rows of the first chunk; each has twice those of the last one, up to `most_rows`. Both are powers
+    /// of two from 64 to 32,768.
+    pub first_rows: u32,
+    /// Rows of a large chunk.
+    pub most_rows: u32,
+    /// The number of ids that are reserved at once: from 1 to `first_rows`.
+    pub reserve: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { slots: 256, first_rows: 1024, most_rows: 32 << 10, reserve: 1024 }
+    }
+}
+
+impl Options {
+    pub(crate) fn validate(&self) -> Result<()> {
+        let bad = |what: String| Err(ColumnError::Options { what });
+        if !(2..=256).contains(&self.slots) {
+            return bad(format!("{} slots", self.slots));
+        }
+        for rows in [self.first_rows, self.most_rows] {
+            if !rows.is_power_of_two() || !(64..=32 << 10).contains(&rows) {
+                return bad(format!("chunks of {rows} rows"));
+            }
+        }
+        if self.first_rows > self.most_rows {
+            return bad("first chunks that are larger than the last".into());
+        }
+        if self.reserve == 0 || self.reserve > self.first_rows {
+            return bad(format!("a reserve of {} ids", self.reserve));
+        }
+        Ok(())
+    }
+
+    /// The fixed part of the master.
+    pub(crate) fn constants(self, tables: u32) -> Constants {
+        let Self { slots, first_rows, most_rows, reserve } = self;
+        let mut constants = Constants {
+            magic: MAGIC,
+            tables,
+            slots,
+            first_rows,
+            most_rows,
+            reserve,
+            checksum: 0,
+            spare: [0; 4],
+        };
+        constants.checksum = crc32c::crc32c(constants.as_bytes());
+        constants
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers once more, as literals: `docs/format/column.md` has them.
+    #[test]
+    fn the_format_is_as_documented() {
+        assert_eq!(MAGIC.to_le_bytes(), *b"PDCOLM01");
+        assert_eq!((SLOTS_AT, TABLES_AT, KINDS_AT), (64, 72, 8));
+        assert_eq!((ARRAY_BYTES, LEVELS_AT, LEVELS), (192, 8, 16));
+        assert_eq!((rows_at(3), values_at(3, 0), values_at(3, 1)), (64, 256, 640));
+        assert_eq!((SLOT_BYTES, NAME_AT, NAME_CHECK_AT, CHAIN_AT), (1024, 64, 112, 120));
+        assert_eq!((ENTRIES_AT, ENTRY_BYTES, SEGMENT_BYTES), (128, 32, 4096));
+        let header = [SEQUENCE_AT, FLOOR_AT, NUMBER_AT, SNAPSHOT_AT, OPENINGS_AT, STATE_AT];
+        assert_eq!(header, [0, 8, 16, 24, 32, 40]);
+    }
+
+    #[test]
+    fn impossible_options_are_refused() {
+        let sound = Options::default();
+        assert!(sound.validate().is_ok());
+        for wrong in [
+            Options { slots: 1, ..sound },
+            Options { slots: 257, ..sound },
+            Options { first_rows: 100, ..sound },
+            Options { most_rows: 512, ..sound },
+            Options { most_rows: 64 << 10, ..sound },
+            Options { reserve: 0, ..sound },
+            Options { reserve: 2048, ..sound },
+        ] {
+            assert!(matches!(wrong.validate(), Err(ColumnError::Options { .. })), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A column store in persistent memory whose transactions go on after a crash (P4, SOFORT): tables of
+//! dictionary-encoded columns, versions of rows, no log.
+//!
+//! Invariants, after every crash:
+//! - A statement that was acknowledged is durable, and nobody else sees it before its transaction has
+//!   committed. A transaction that was open is open, behind its last statement.
+//! - A row keeps its id; its values, and which version it replaces, never change.
+//! - A stamp is the number of a commit that is durable. Every number is at most the clock's.
+//! - What an id leads to was durable before, or with, the row that has the id.
+//! - An element below what its array has reserved lies in a segment; zero is an element that is not
+//!   there.
+//!
+//! | question | module |
+//! |---|---|
+//! | how all of it lies in memory | [`layout`], `docs/format/column.md` |
+//! | arrays that grow and never move, and ids of their elements | `array`, `ids` |
+//! | which value has which id | `dictionary`, `dictionary_index`, `bytes` |
+//! | rows, column by column | `chunk`, `table` |
+//! | when a version begins and ends, and who sees it | `stamps`, `version`, `clock` |
+//! | transactions in memory | `slots` |
+//! | a transaction: begin and end, changes, reads | [`session`], `statement`, `read` |
+//! | who may change a key | `stripes` |
+//! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
+//! | opening after a crash | `recover` |
+//! | whether all of it agrees | [`check`] |
+//!
+//! It knows no engine and no schema: a value is a word or bytes, the first column of a table is its
+//! key.
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod bytes;
+pub mod check;
+mod chunk;
+mod clock;
+mod dictionary;
+mod dictionary_index;
+mod error;
+mod ids;
+mod latch;
+pub mod layout;
+mod read;
+pub mod rebuild;
+mod recover;
+mod secondary;
+pub mod session;
+mod slots;
+mod stamps;
+mod statement;
+mod store;
+mod stripes;
+mod table;
+mod value;
+mod version;
+
+pub use check::Census;
+pub use error::ColumnError;
+pub use latch::{Pause, Waiting};
+pub use layout::{Kind, MOST_NAME, Options};
+pub use rebuild::Built;
+pub use session::Session;
+pub use store::{InFlight, Recovered, Store, TxId};
+pub use value::{Field, Value};
+
+/// The result of an operation of this crate.
+pub type Result<T> = std::result::Result<T, ColumnError>;

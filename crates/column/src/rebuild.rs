@@ -1,0 +1,92 @@
+//! Rebuilding of the indexes in ordinary memory (P4 4.3, 4.4), beside transactions: step by step, the
+//! newest rows first. What is not built yet is found by scans of the rest.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use pm::Memory;
+
+use crate::Result;
+use crate::stamps::is_mark;
+use crate::store::{Shared, Store};
+use crate::table::Table;
+
+/// The part of the indexes that is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Built {
+    /// Rows and values that were there when the store was opened and are not in an index yet.
+    pub waiting: u64,
+    /// Keys and values in indexes.
+    pub built: u64,
+}
+
+impl<M: Memory> Shared<M> {
+    /// Indexes up to `many` rows of a table; returns whether there are more.
+    fn build_keys(&self, table: &Table<M>, many: u64) -> Result<bool> {
+        let end = table.keys.read().unbuilt;
+        let start = end.saturating_sub(many).max(1);
+        let mut found = Vec::new();
+        for row in (start..end).rev() {
+            if self.counts(table, row)? {
+                found.push((table.key(row)?, row));
+                continue;
+            }
+            // A statement that a crash cut off has left it. Its transaction may go on, with the same
+            // mark: nobody must take the row for one of its own.
+            let begin = table.place(row)?.begin();
+            let stamp = self.memory.load(begin, Acquire)?;
+            if is_mark(stamp) && self.recovered.contains_key(&stamp) {
+                self.memory.store(begin, 0);
+            }
+        }
+        let mut keys = table.keys.write();
+        // Somebody else may have built some of them.
+        if keys.unbuilt == end {
+            found.into_iter().for_each(|(key, row)| keys.raise(key, row));
+            keys.unbuilt = start;
+        }
+        Ok(keys.unbuilt > 1)
+    }
+}
+
+impl<M: Memory> Store<M> {
+    /// Indexes up to `many` rows or values that were there when the store was opened: of the tables of
+    /// transactions in flight first. Returns whether there are more.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn rebuild(&self, many: u64) -> Result<bool> {
+        let wanted: Vec<u64> =
+            self.0.recovered.values().flatten().map(|(table, _)| *table).collect();
+        let mut tables: Vec<&Table<M>> = self.0.tables.iter().collect();
+        tables.sort_by_key(|table| !wanted.contains(&table.at));
+        for table in tables {
+            for column in &table.columns {
+                if column.index.read().unbuilt > 1 {
+                    column.build(many)?;
+                    return Ok(true);
+                }
+            }
+            if table.keys.read().unbuilt > 1 {
+                self.0.build_keys(table, many)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns how much of the indexes is built.
+    pub fn built(&self) -> Built {
+        let mut all = Built::default();
+        for table in &self.0.tables {
+            let keys = table.keys.read();
+            all.waiting += keys.unbuilt - 1;
+            all.built += keys.len() as u64;
+            for column in &table.columns {
+                let index = column.index.read();
+                all.waiting += index.unbuilt - 1;
+                all.built += index.len() as u64;
+            }
+        }
+        all
+    }
+}

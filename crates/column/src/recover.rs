@@ -1,0 +1,186 @@
+//! Recovery of a store (P4 4.1): steps 1 and 2, the memory and its structures, are behind it when it
+//! starts; this is step 3, the slots. Step 4 is [`crate::rebuild`].
+//!
+//! For each slot:
+//! - *Committed*: its versions are stamped again, if its entries are there. The first one is not if the
+//!   next transaction had begun to overwrite it, and then the stamps are durable. The last one is not,
+//!   or its row is not, if it was to be durable with the commit and is not: the statement and the commit
+//!   never happened.
+//! - *Active*: its statements are the entries that match. Of the last one the row has to be there, too;
+//!   the marks of the last two are set again, since their lines ride on later fences. Without a
+//!   statement, or with one and without the name that it was given, it never began.
+//! - All else is over. The sequence goes up by two, since rows may have marks of a transaction that
+//!   began and left no line.
+//!
+//! What a killed process had stored may not be durable. Everything that is gone by is flushed before
+//! anything that follows from it is stored where another crash would find it: the rows first, fenced,
+//! then the slots.
+
+use std::collections::HashSet;
+
+use pm::{Bad, LineSet, Memory};
+
+use crate::Result;
+use crate::clock::Clock;
+use crate::latch::Waiting;
+use crate::layout::{FLOOR_AT, Header, NUMBER_AT, OPENINGS_AT, SEQUENCE_AT, STATE_AT};
+use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED, Statement};
+use crate::stamps::mark;
+use crate::store::{InFlight, Recovered, Shared, TxId};
+
+/// The end of a slot's transaction, as a crash left it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    Over,
+    Committed,
+    InFlight(u64),
+}
+
+/// Looks at every slot and repairs what it leads to.
+///
+/// # Errors
+/// Damage.
+#[track_caller]
+pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Result<Recovered> {
+    let slots = shared.slots.count as u16;
+    let (mut report, mut lines) = (Recovered::default(), LineSet::new());
+    let (mut clock, mut ends) = (0, Vec::new());
+    for slot in 0..slots {
+        let header = shared.slots.header(slot)?;
+        clock = clock.max(header.number).max(header.floor).max(header.snapshot);
+        lines.add(shared.slots.line(slot));
+        let found = look_at(shared, slot, &header, &mut lines)?;
+        report.stamped += u64::from(found == Found::Committed);
+        ends.push((header, found));
+    }
+    lines.flush(&shared.memory);
+    shared.memory.fence();
+    for (slot, (header, found)) in (0..).zip(ends) {
+        match found {
+            Found::InFlight(statements) => {
+                keep(shared, slot, &header, statements)?;
+                report.in_flight += 1;
+            }
+            Found::Over | Found::Committed => end(shared, slot, &header),
+        }
+        lines.add(shared.slots.line(slot));
+    }
+    lines.flush(&shared.memory);
+    shared.memory.fence();
+    shared.clock = Clock::new(clock, waiting);
+    Ok(report)
+}
+
+/// Finds out how a slot's transaction ended, and repairs its versions.
+#[track_caller]
+fn look_at<M: Memory>(
+    shared: &Shared<M>,
+    slot: u16,
+    header: &Header,
+    lines: &mut LineSet,
+) -> Result<Found> {
+    let mark = mark(slot, header.sequence);
+    let at = shared.slots.line(slot).start;
+    let (state, named) = (header.state & 0x7f, header.state & NAMED != 0);
+    let most = match state {
+        FREE | ABORTED => return Ok(Found::Over),
+        ACTIVE => u64::from(u32::MAX),
+        COMMITTED => header.state >> 8,
+        _ => return Err(Bad::Damaged { what: "state of a transaction slot", at }.into()),
+    };
+    let statements = whole_statements(shared, mark, most)?;
+    // The name is durable with the first statement.
+    let nameless = named && shared.slots.name(slot, header.sequence)?.is_empty();
+    if statements == 0 || nameless && statements == 1 {
+        return Ok(Found::Over);
+    }
+    lines.add(shared.slots.name_line(slot));
+    if state == COMMITTED && statements + 1 < most {
+        return Err(Bad::Damaged { what: "statements of a transaction slot", at }.into());
+    }
+    let committed = state == COMMITTED && statements == most;
+    for index in 0..statements {
+        let statement = statement(shared, mark, index)?;
+        let last = index + 2 >= statements;
+        if committed {
+            shared.stamp(&statement, header.number, lines)?;
+        } else if last {
+            shared.stamp(&statement, mark, lines)?;
+        }
+        if last {
+            lines.add(shared.slots.entry_at(slot, index).range());
+            if statement.new != 0 {
+                let table = shared.table(usize::from(statement.table))?;
+                table.add_lines(statement.new, lines)?;
+            }
+        }
+    }
+    Ok(if committed { Found::Committed } else { Found::InFlight(statements) })
+}
+
+fn statement<M: Memory>(shared: &Shared<M>, mark: u64, index: u64) -> Result<Statement> {
+    let damaged = Bad::Damaged { what: "statement of a transaction", at: shared.at };
+    shared.slots.statement(mark, index)?.ok_or_else(|| damaged.into())
+}
+
+/// The number of statements of the transaction with this mark, up to `most`: entries that match, of
+/// which the last one's row is there.
+fn whole_statements<M: Memory>(shared: &Shared<M>, mark: u64, most: u64) -> Result<u64> {
+    let mut statements = 0;
+    while statements < most && shared.slots.statement(mark, statements)?.is_some() {
+        statements += 1;
+    }
+    if statements == 0 {
+        return Ok(0);
+    }
+    let last = statement(shared, mark, statements - 1)?;
+    let table = shared.table(usize::from(last.table))?;
+    let whole = last.new == 0 || table.is_whole(last.new, last.sum)?;
+    Ok(if whole { statements } else { statements - 1 })
+}
+
+/// Keeps a transaction in flight: its rows count, and its keys are in the index at once.
+#[track_caller]
+fn keep<M: Memory>(
+    shared: &mut Shared<M>,
+    slot: u16,
+    header: &Header,
+    statements: u64,
+) -> Result<()> {
+    let mark = mark(slot, header.sequence);
+    let mut rows = HashSet::new();
+    for index in 0..statements {
+        let statement = statement(shared, mark, index)?;
+        if statement.new != 0 {
+            let table = shared.table(usize::from(statement.table))?;
+            rows.insert((table.at, statement.new));
+            table.raise(table.key(statement.new)?, statement.new);
+        }
+    }
+    shared.recovered.insert(mark, rows);
+    shared.memory.store(shared.slots.word(slot, OPENINGS_AT), header.openings + 1);
+    shared.memory.store(shared.slots.word(slot, STATE_AT), ACTIVE);
+    shared.slots.set_open(slot, header.sequence);
+    let name = shared.slots.name(slot, header.sequence)?;
+    if !name.is_empty() {
+        shared.names.write().insert(name.clone());
+    }
+    let openings = header.openings + 1;
+    let snapshot = header.snapshot;
+    let found = InFlight { id: TxId(mark), name, statements, openings, snapshot };
+    shared.in_flight.write().insert(mark, found);
+    Ok(())
+}
+
+/// Ends a slot's transaction. No row has a mark with the sequence that is next.
+#[track_caller]
+fn end<M: Memory>(shared: &Shared<M>, slot: u16, header: &Header) {
+    let store = |at, value| shared.memory.store(shared.slots.word(slot, at), value);
+    let sequence = header.sequence + 2;
+    store(STATE_AT, FREE);
+    store(FLOOR_AT, header.floor.max(header.number));
+    store(NUMBER_AT, 0);
+    store(SEQUENCE_AT, sequence);
+    shared.slots.set_over(slot, sequence);
+    shared.slots.give(slot);
+}

@@ -1,0 +1,219 @@
+//! A session: one transaction at a time, its begin and its end.
+//!
+//! A transaction takes a slot with its first statement. The slot of one that has committed stays the
+//! session's until its stamps are durable, which they are with the session's next fence: two slots in
+//! turn.
+
+use std::sync::Arc;
+
+use pm::{LineSet, Memory};
+
+use crate::Result;
+use crate::error::ColumnError;
+use crate::layout::MOST_NAME;
+use crate::slots::ABORTED;
+use crate::stamps::parts;
+use crate::store::{InFlight, Shared, TxId};
+use crate::version::Sight;
+
+/// An open transaction.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) snapshot: u64,
+    pub(crate) name: Vec<u8>,
+    /// Its slot, from the first statement on.
+    pub(crate) slot: Option<u16>,
+    /// Its mark; zero: it has no statement.
+    pub(crate) mark: u64,
+    pub(crate) statements: u64,
+    openings: u64,
+}
+
+/// A session of a store; see the module's comment. One that is dropped aborts its transaction.
+#[derive(Debug)]
+pub struct Session<M: Memory> {
+    pub(crate) shared: Arc<Shared<M>>,
+    pub(crate) open: Option<Open>,
+    /// The slot of the last transaction, whose stamps may not be durable.
+    lagging: Option<u16>,
+    /// Lines that the next fence has to cover.
+    pub(crate) lines: LineSet,
+    /// Values among them: table, column, id.
+    pub(crate) fresh: Vec<(usize, usize, u32)>,
+}
+
+const NONE_OPEN: ColumnError = ColumnError::State { what: "the session has no transaction" };
+
+impl<M: Memory> Session<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>) -> Self {
+        Self { shared, open: None, lagging: None, lines: LineSet::new(), fresh: Vec::new() }
+    }
+
+    pub(crate) fn resumed(shared: Arc<Shared<M>>, found: InFlight) -> Self {
+        let mut session = Self::new(shared);
+        let (mark, slot) = (found.id.0, Some(parts(found.id.0).0));
+        let InFlight { name, statements, openings, snapshot, .. } = found;
+        session.open = Some(Open { snapshot, name, slot, mark, statements, openings });
+        session
+    }
+
+    /// Begins a transaction. It sees what has committed until now.
+    ///
+    /// # Errors
+    /// The session has one.
+    pub fn begin(&mut self) -> Result<()> {
+        self.begin_named(b"")
+    }
+
+    /// Begins a transaction with a name of up to 48 bytes, by which it is found after a crash. No other
+    /// open transaction has it.
+    ///
+    /// # Errors
+    /// The session has a transaction; the name is taken, or too long.
+    pub fn begin_named(&mut self, name: &[u8]) -> Result<()> {
+        if self.open.is_some() {
+            return Err(ColumnError::State { what: "the session has a transaction" });
+        }
+        if name.len() > MOST_NAME {
+            return Err(ColumnError::Unfit { what: "a transaction's name" });
+        }
+        if !name.is_empty() && !self.shared.names.write().insert(name.to_vec()) {
+            return Err(ColumnError::NameTaken);
+        }
+        let snapshot = self.shared.clock.now();
+        let name = name.to_vec();
+        self.open = Some(Open { snapshot, name, slot: None, mark: 0, statements: 0, openings: 0 });
+        Ok(())
+    }
+
+    /// The open transaction.
+    pub(crate) fn open(&self) -> Result<&Open> {
+        self.open.as_ref().ok_or(NONE_OPEN)
+    }
+
+    /// The view of the open transaction; without one, of what has committed until now.
+    pub(crate) fn sight(&self) -> Sight {
+        match &self.open {
+            Some(open) => Sight { mark: open.mark, snapshot: open.snapshot },
+            None => Sight { mark: 0, snapshot: self.shared.clock.now() },
+        }
+    }
+
+    /// The number of the open transaction, if it has a statement, and how many it has.
+    pub fn transaction(&self) -> Option<(TxId, u64)> {
+        let open = self.open.as_ref().filter(|open| open.mark != 0)?;
+        Some((TxId(open.mark), open.statements))
+    }
+
+    /// Flushes what is left over, and fences: the last transaction's slot can be used again.
+    #[track_caller]
+    pub(crate) fn fence(&mut self) {
+        self.lines.flush(&self.shared.memory);
+        self.shared.memory.fence();
+        for (table, column, id) in self.fresh.drain(..) {
+            self.shared.tables[table].columns[column].index.write().set_durable(id);
+        }
+        if let Some(slot) = self.lagging.take() {
+            self.shared.slots.give(slot);
+        }
+    }
+
+    /// Commits: all statements are seen, by transactions that begin from now on.
+    ///
+    /// # Errors
+    /// There is no transaction; the medium is not sound.
+    pub fn commit(&mut self) -> Result<()> {
+        let open = self.open.take().ok_or(NONE_OPEN)?;
+        if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
+            let number = self.shared.clock.take();
+            self.shared.slots.store_commit(slot, number, open.statements);
+            self.lines.add(self.shared.slots.line(slot));
+            self.fence();
+            self.finish_commit(&open, number)?;
+        } else if let Some(slot) = open.slot {
+            self.shared.slots.give(slot);
+        }
+        self.forget(&open.name);
+        Ok(self.shared.memory.healthy()?)
+    }
+
+    /// Publishes a commit that is durable, and stamps its versions.
+    #[track_caller]
+    pub(crate) fn finish_commit(&mut self, open: &Open, number: u64) -> Result<()> {
+        let slot = parts(open.mark).0;
+        self.shared.slots.set_committed(slot, number);
+        self.shared.clock.publish(number);
+        let shared = Arc::clone(&self.shared);
+        for index in 0..open.statements {
+            let statement = shared.slots.statement(open.mark, index)?;
+            if let Some(statement) = statement {
+                shared.stamp(&statement, number, &mut self.lines)?;
+            }
+        }
+        self.lagging = Some(slot);
+        Ok(())
+    }
+
+    /// Aborts. Nothing is undone: what was written is nobody's (P4 4.2).
+    ///
+    /// # Errors
+    /// There is no transaction; the medium is not sound.
+    pub fn abort(&mut self) -> Result<()> {
+        let open = self.open.take().ok_or(NONE_OPEN)?;
+        if let Some(slot) = open.slot {
+            if open.statements > 0 {
+                self.shared.slots.store_state(slot, ABORTED);
+                self.lines.add(self.shared.slots.line(slot));
+                self.fence();
+                self.shared.slots.set_aborted(slot);
+            }
+            self.shared.slots.give(slot);
+        }
+        self.forget(&open.name);
+        Ok(self.shared.memory.healthy()?)
+    }
+
+    /// Leaves the transaction open, for [`crate::Store::resume`]; every statement of it is durable.
+    ///
+    /// # Errors
+    /// There is no transaction, or it has no statement.
+    pub fn detach(&mut self) -> Result<TxId> {
+        let open = self.open.take().ok_or(NONE_OPEN)?;
+        if open.statements == 0 {
+            self.open = Some(open);
+            return Err(ColumnError::State { what: "a transaction without a statement" });
+        }
+        let Open { snapshot, name, mark, statements, openings, .. } = open;
+        let found = InFlight { id: TxId(mark), name, statements, openings, snapshot };
+        // Another session, in another thread, goes on: what it relies on is durable.
+        self.fence();
+        self.shared.in_flight.write().insert(mark, found);
+        Ok(TxId(mark))
+    }
+
+    /// Ends the transaction, whose commit is durable.
+    pub(crate) fn end_committed(&mut self, number: u64) -> Result<()> {
+        let open = self.open.take().ok_or(NONE_OPEN)?;
+        self.finish_commit(&open, number)?;
+        self.forget(&open.name);
+        Ok(self.shared.memory.healthy()?)
+    }
+
+    fn forget(&self, name: &[u8]) {
+        if !name.is_empty() {
+            self.shared.names.write().remove(name);
+        }
+    }
+}
+
+impl<M: Memory> Drop for Session<M> {
+    fn drop(&mut self) {
+        if self.open.is_some() {
+            // The medium says for itself that it is not sound.
+            let _ = self.abort();
+        }
+        if self.lagging.is_some() || !self.lines.is_empty() {
+            self.fence();
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Transaction slots (P4 4.1: the transaction control block array) and their mirrors.
+//!
+//! A slot has the state of a transaction in one line, its name in the next, and an entry for each of
+//! its statements. What of the line persists is a prefix of the stores to it, so the state is stored
+//! last, and first when it is taken back.
+//!
+//! - An entry counts if its checksum matches it, the slot's sequence and its number: what an earlier
+//!   transaction has left there does not.
+//! - The mirror, in ordinary memory, says of the slot's current transaction whether it is open. A mark
+//!   with another sequence is that of a transaction that is over: if it committed, its stamps were
+//!   stored before the sequence went on.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use heap::{Lane, Purpose};
+use pm::{LineSet, Memory, Off, Range};
+use zerocopy::IntoBytes;
+
+use crate::Result;
+use crate::error::ColumnError;
+use crate::latch::{Latch, Waiting};
+use crate::layout::{
+    CHAIN_AT, ENTRIES_AT, ENTRY_BYTES, Entry, FLOOR_AT, Header, MOST_NAME, NAME_AT, NAME_CHECK_AT,
+    NUMBER_AT, OPENINGS_AT, SEGMENT_BYTES, SEGMENT_ENTRIES, SEQUENCE_AT, SLOT_BYTES, SLOT_ENTRIES,
+    SNAPSHOT_AT, STATE_AT,
+};
+use crate::stamps::parts;
+
+/// The states of a slot's transaction.
+pub(crate) const FREE: u64 = 0;
+pub(crate) const ACTIVE: u64 = 1;
+pub(crate) const COMMITTED: u64 = 2;
+pub(crate) const ABORTED: u64 = 3;
+/// Beside [`ACTIVE`]: the transaction has a name, in a line of its own, so its first statement counts
+/// only with that.
+pub(crate) const NAMED: u64 = 1 << 7;
+
+/// The kinds of statements.
+pub(crate) const INSERT: u8 = 1;
+pub(crate) const UPDATE: u8 = 2;
+pub(crate) const DELETE: u8 = 3;
+
+/// The state of a transaction, in its mirror: open, aborted, or its commit number.
+const OPEN: u64 = 0;
+const GONE: u64 = u64::MAX;
+
+/// A statement, as its entry has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Statement {
+    pub(crate) kind: u8,
+    pub(crate) table: u16,
+    pub(crate) old: u64,
+    pub(crate) new: u64,
+    /// The checksum of the new version.
+    pub(crate) sum: u32,
+}
+
+/// The fate of the transaction with a mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Open,
+    Committed(u64),
+    /// It is over. If the mark still stands where it was read, it aborted.
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Mirror {
+    sequence: AtomicU64,
+    fate: AtomicU64,
+}
+
+/// The slots of a store.
+#[derive(Debug)]
+pub(crate) struct Slots<M> {
+    memory: M,
+    at: u64,
+    pub(crate) count: u32,
+    mirrors: Box<[Mirror]>,
+    free: Latch<Vec<u16>>,
+    /// The segments of further entries that each slot has.
+    chains: Box<[Latch<Vec<u64>>]>,
+}
+
+impl<M: Memory> Slots<M> {
+    pub(crate) fn open(memory: &M, at: u64, count: u32, waiting: &Waiting) -> Result<Self> {
+        pm::checked_range(Range::new(at, u64::from(count) * SLOT_BYTES), memory.len())?;
+        Ok(Self {
+            memory: memory.clone(),
+            at,
+            count,
+            mirrors: (0..count).map(|_| Mirror::default()).collect(),
+            free: Latch::new(Vec::new(), waiting),
+            chains: (0..count).map(|_| Latch::new(Vec::new(), waiting)).collect(),
+        })
+    }
+
+    pub(crate) fn word(&self, slot: u16, at: u64) -> Off<u64> {
+        Off::new(self.at + u64::from(slot) * SLOT_BYTES + at)
+    }
+
+    pub(crate) fn header(&self, slot: u16) -> Result<Header> {
+        Ok(self.memory.read(Off::new(self.word(slot, 0).get()))?)
+    }
+
+    /// Takes a slot that nobody has.
+    pub(crate) fn take(&self) -> Result<u16> {
+        self.free.write().pop().ok_or(ColumnError::Busy { slots: self.count })
+    }
+
+    /// Gives a slot back whose transaction is over, durably.
+    pub(crate) fn give(&self, slot: u16) {
+        self.free.write().push(slot);
+    }
+
+    /// The sequence of the slot's last transaction.
+    pub(crate) fn sequence(&self, slot: u16) -> u64 {
+        self.mirrors[usize::from(slot)].sequence.load(Acquire)
+    }
+
+    /// Sets the mirror to an open transaction.
+    pub(crate) fn set_open(&self, slot: u16, sequence: u64) {
+        let mirror = &self.mirrors[usize::from(slot)];
+        mirror.sequence.store(sequence, Release);
+        mirror.fate.store(OPEN, Release);
+    }
+
+    /// Sets the mirror of a slot that has no transaction; the last one had this sequence.
+    pub(crate) fn set_over(&self, slot: u16, sequence: u64) {
+        self.mirrors[usize::from(slot)].sequence.store(sequence, Release);
+        self.set_aborted(slot);
+    }
+
+    pub(crate) fn set_committed(&self, slot: u16, number: u64) {
+        self.mirrors[usize::from(slot)].fate.store(number, Release);
+    }
+
+    pub(crate) fn set_aborted(&self, slot: u16) {
+        self.mirrors[usize::from(slot)].fate.store(GONE, Release);
+    }
+
+    pub(crate) fn fate(&self, mark: u64) -> Fate {
+        let (slot, sequence) = parts(mark);
+        let Some(mirror) = self.mirrors.get(usize::from(slot)) else { return Fate::Over };
+        if mirror.sequence.load(Acquire) != sequence {
+            return Fate::Over;
+        }
+        let fate = mirror.fate.load(Acquire);
+        if mirror.sequence.load(Acquire) != sequence {
+            return Fate::Over;
+        }
+        match fate {
+            OPEN => Fate::Open,
+            GONE => Fate::Over,
+            number => Fate::Committed(number),
+        }
+    }
+
+    /// Stores the line of a transaction that begins, and its name; no statement of it is durable yet.
+    #[track_caller]
+    pub(crate) fn store_begin(
+        &self,
+        slot: u16,
+        sequence: u64,
+        snapshot: u64,
+        name: &[u8],
+    ) -> Result<()> {
+        let before = self.header(slot)?;
+        let store = |at, value| self.memory.store(self.word(slot, at), value);
+        store(STATE_AT, FREE);
+        store(FLOOR_AT, before.floor.max(before.number));
+        store(NUMBER_AT, 0);
+        store(SEQUENCE_AT, sequence);
+        store(SNAPSHOT_AT, snapshot);
+        store(OPENINGS_AT, 0);
+        store(STATE_AT, if name.is_empty() { ACTIVE } else { ACTIVE | NAMED });
+        if !name.is_empty() {
+            self.store_name(slot, sequence, name);
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    pub(crate) fn store_commit(&self, slot: u16, number: u64, statements: u64) {
+        self.memory.store(self.word(slot, NUMBER_AT), number);
+        self.memory.store(self.word(slot, STATE_AT), COMMITTED | statements << 8);
+    }
+
+    #[track_caller]
+    pub(crate) fn store_state(&self, slot: u16, state: u64) {
+        self.memory.store(self.word(slot, STATE_AT), state);
+    }
+
+    /// Stores the name of the transaction that begins.
+    #[track_caller]
+    fn store_name(&self, slot: u16, sequence: u64, name: &[u8]) {
+        let mut padded = [0; MOST_NAME];
+        padded[..name.len()].copy_from_slice(name);
+        self.memory.copy(Off::new(self.word(slot, NAME_AT).get()), &padded);
+        self.memory
+            .store(self.word(slot, NAME_CHECK_AT), name_check(&padded, name.len(), sequence));
+    }
+
+    /// The name of the transaction with this sequence; empty: it has none.
+    pub(crate) fn name(&self, slot: u16, sequence: u64) -> Result<Vec<u8>> {
+        let padded: [u8; MOST_NAME] = self.memory.read(Off::new(self.word(slot, NAME_AT).get()))?;
+        let check = self.memory.load(self.word(slot, NAME_CHECK_AT), Acquire)?;
+        let length = check as u8 as usize;
+        if length > MOST_NAME || check != name_check(&padded, length, sequence) {
+            return Ok(Vec::new());
+        }
+        Ok(padded[..length].to_vec())
+    }
+
+    pub(crate) fn line(&self, slot: u16) -> Range {
+        Range::new(self.word(slot, 0).get(), 64)
+    }
+
+    pub(crate) fn name_line(&self, slot: u16) -> Range {
+        Range::new(self.word(slot, NAME_AT).get(), 64)
+    }
+
+    /// The place of an entry that there is room for.
+    pub(crate) fn entry_at(&self, slot: u16, index: u64) -> Off<Entry> {
+        if index < SLOT_ENTRIES {
+            return Off::new(self.word(slot, ENTRIES_AT).get() + index * ENTRY_BYTES);
+        }
+        let further = index - SLOT_ENTRIES;
+        let chain = self.chains[usize::from(slot)].read();
+        let segment = chain[(further / SEGMENT_ENTRIES) as usize];
+        Off::new(segment + (further % SEGMENT_ENTRIES + 1) * ENTRY_BYTES)
+    }
+
+    /// Returns whether there is room for an entry in what the slot is known to have.
+    fn has_room(&self, slot: u16, index: u64) -> bool {
+        let segments = self.chains[usize::from(slot)].read().len() as u64;
+        index < SLOT_ENTRIES + segments * SEGMENT_ENTRIES
+    }
+
+    /// The word that leads to the segment behind those that the slot is known to have.
+    fn link(&self, slot: u16) -> Off<u64> {
+        let chain = self.chains[usize::from(slot)].read();
+        chain.last().map_or(self.word(slot, CHAIN_AT), |last| Off::new(*last))
+    }
+
+    /// Looks for the next segment of a slot; returns whether there is one.
+    fn learn(&self, slot: u16) -> Result<bool> {
+        let next = self.memory.load(self.link(slot), Acquire)?;
+        if next != 0 {
+            pm::checked_range(Range::new(next, SEGMENT_BYTES), self.memory.len())?;
+            self.chains[usize::from(slot)].write().push(next);
+        }
+        Ok(next != 0)
+    }
+
+    /// Makes room for an entry. Segments stay with their slot.
+    #[track_caller]
+    pub(crate) fn make_room(&self, slot: u16, index: u64, lane: &Latch<Lane<M>>) -> Result<()> {
+        while !self.has_room(slot, index) {
+            if self.learn(slot)? {
+                continue;
+            }
+            let mut lane = lane.write();
+            let segment = lane.allocate(SEGMENT_BYTES, Purpose::Log)?;
+            self.memory.copy(Off::new(segment), &[0; ENTRY_BYTES as usize]);
+            let mut lines = LineSet::new();
+            lines.add(Range::new(segment, ENTRY_BYTES));
+            lane.mini_persist(segment)?;
+            lane.mini_store(self.link(slot), segment);
+            lane.mini_commit(&mut lines);
+            lane.fence_flushed();
+            self.chains[usize::from(slot)].write().push(segment);
+        }
+        Ok(())
+    }
+
+    /// Stores an entry.
+    #[track_caller]
+    pub(crate) fn store_entry(&self, mark: u64, index: u64, statement: Statement) -> Range {
+        let at = self.entry_at(parts(mark).0, index);
+        let entry = encode(mark, index, statement);
+        self.memory.copy(Off::new(at.get()), entry.as_bytes());
+        at.range()
+    }
+
+    /// A statement of the transaction with this mark, if there is such an entry.
+    pub(crate) fn statement(&self, mark: u64, index: u64) -> Result<Option<Statement>> {
+        let slot = parts(mark).0;
+        while !self.has_room(slot, index) {
+            if !self.learn(slot)? {
+                return Ok(None);
+            }
+        }
+        let entry: Entry = self.memory.read(self.entry_at(slot, index))?;
+        let found = Statement {
+            kind: entry.what as u8,
+            table: (entry.what >> 8) as u16,
+            old: entry.old,
+            new: entry.new,
+            sum: (entry.check >> 32) as u32,
+        };
+        Ok((encode(mark, index, found) == entry).then_some(found))
+    }
+
+    /// All segments of further entries.
+    pub(crate) fn segments(&self, slot: u16) -> Result<Vec<u64>> {
+        while self.learn(slot)? {}
+        Ok(self.chains[usize::from(slot)].read().clone())
+    }
+}
+
+fn encode(mark: u64, index: u64, statement: Statement) -> Entry {
+    let Statement { kind, table, old, new, sum } = statement;
+    let what = u64::from(kind) | u64::from(table) << 8 | index << 32;
+    let head = crc32c::crc32c([what, old, new, u64::from(sum), mark].as_bytes());
+    Entry { what, old, new, check: u64::from(head) | u64::from(sum) << 32 }
+}
+
+fn name_check(padded: &[u8; MOST_NAME], length: usize, sequence: u64) -> u64 {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(padded), sequence.as_bytes());
+    u64::from(sum) << 32 | length as u64
+}

@@ -1,0 +1,195 @@
+//! A store: tables of columns in one memory, its transactions, and how all of it is made and opened.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use heap::{Lane, Purpose};
+use pm::{Bad, LineSet, Memory, Off, Range};
+use zerocopy::IntoBytes;
+
+use crate::Result;
+use crate::array::zeroed;
+use crate::clock::Clock;
+use crate::error::ColumnError;
+use crate::latch::{Latch, Waiting};
+use crate::layout::{
+    Constants, Kind, MAGIC, MOST_COLUMNS, MOST_TABLES, Options, SLOT_BYTES, SLOTS_AT, TABLES_AT,
+    table_bytes,
+};
+use crate::recover;
+use crate::session::Session;
+use crate::slots::Slots;
+use crate::stripes::Stripes;
+use crate::table::{Table, store_header};
+
+/// The number of a transaction that can be continued: it stays the same over crashes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TxId(pub(crate) u64);
+
+/// A transaction that is open and that no session has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InFlight {
+    /// Its number.
+    pub id: TxId,
+    /// Its name; empty: it has none.
+    pub name: Vec<u8>,
+    /// The statements that are done, durably.
+    pub statements: u64,
+    /// Counts how often the store was opened since it began.
+    pub openings: u64,
+    pub(crate) snapshot: u64,
+}
+
+/// The state that all sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared<M: Memory> {
+    pub(crate) memory: M,
+    pub(crate) at: u64,
+    pub(crate) lane: Latch<Lane<M>>,
+    pub(crate) slots: Slots<M>,
+    pub(crate) tables: Vec<Table<M>>,
+    pub(crate) clock: Clock,
+    pub(crate) stripes: Stripes,
+    /// Transactions that are open and that no session has, by their marks.
+    pub(crate) in_flight: Latch<BTreeMap<u64, InFlight>>,
+    /// The names of open transactions.
+    pub(crate) names: Latch<BTreeSet<Vec<u8>>>,
+    /// The rows in entries of each transaction that was in flight when the store was opened, by its
+    /// mark: table and row.
+    pub(crate) recovered: HashMap<u64, HashSet<(u64, u64)>>,
+}
+
+impl<M: Memory> Shared<M> {
+    pub(crate) fn table(&self, number: usize) -> Result<&Table<M>> {
+        self.tables.get(number).ok_or(ColumnError::Unfit { what: "a table of this number" })
+    }
+}
+
+/// A store. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Store<M: Memory>(pub(crate) Arc<Shared<M>>);
+
+/// The work of an opening.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Recovered {
+    /// Transactions that had committed and were stamped again.
+    pub stamped: u64,
+    /// Transactions that are in flight.
+    pub in_flight: u64,
+}
+
+impl<M: Memory> Store<M> {
+    /// Makes a store of tables with these columns, durably; the first column of each is its primary
+    /// key. Who makes it gives [`Self::at`] a name; until then a crash leaves objects that nothing leads
+    /// to.
+    ///
+    /// # Errors
+    /// The options or tables are impossible, or the memory is full.
+    pub fn create(mut lane: Lane<M>, options: Options, tables: &[&[Kind]]) -> Result<Self> {
+        options.validate()?;
+        if tables.is_empty() || tables.len() > MOST_TABLES {
+            return Err(ColumnError::Options { what: format!("{} tables", tables.len()) });
+        }
+        if let Some(kinds) = tables.iter().find(|kinds| !(1..=MOST_COLUMNS).contains(&kinds.len()))
+        {
+            return Err(ColumnError::Options { what: format!("{} columns", kinds.len()) });
+        }
+        let memory = lane.memory().clone();
+        let bytes = (TABLES_AT + tables.len() as u64 * 8).next_multiple_of(64);
+        let at = lane.allocate(bytes, Purpose::Table)?;
+        let mut words = vec![0u64; bytes as usize / 8];
+        let constants = options.constants(tables.len() as u32);
+        let fixed: [u64; 8] = zerocopy::transmute!(constants);
+        words[..8].copy_from_slice(&fixed);
+        let slots = zeroed(&mut lane, u64::from(options.slots) * SLOT_BYTES)?;
+        words[SLOTS_AT as usize / 8] = slots;
+        lane.mini_persist(at)?;
+        lane.mini_persist(slots)?;
+        for (number, kinds) in tables.iter().enumerate() {
+            let table = zeroed(&mut lane, table_bytes(kinds.len() as u64))?;
+            store_header(&memory, table, kinds);
+            words[TABLES_AT as usize / 8 + number] = table;
+            lane.mini_persist(table)?;
+        }
+        memory.copy(Off::new(at), words.as_bytes());
+        let mut lines = LineSet::new();
+        lines.add(Range::new(at, bytes));
+        lane.mini_commit(&mut lines);
+        lane.fence_flushed();
+        Ok(Self::open(lane, at, &Waiting::default())?.0)
+    }
+
+    /// Opens the store whose master is at `at`, as a crash or its last process left it (P4 4.1). No step
+    /// depends on how many rows there are: indexes are built by [`Self::rebuild`], and what is not in
+    /// them yet is found by scans.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn open(lane: Lane<M>, at: u64, waiting: &Waiting) -> Result<(Self, Recovered)> {
+        let memory = lane.memory().clone();
+        let fixed: Constants = memory.read(Off::new(at))?;
+        let options = Options {
+            slots: fixed.slots,
+            first_rows: fixed.first_rows,
+            most_rows: fixed.most_rows,
+            reserve: fixed.reserve,
+        };
+        let tables = fixed.tables as usize;
+        let made = options.constants(fixed.tables);
+        if fixed.magic != MAGIC
+            || fixed.as_bytes() != made.as_bytes()
+            || options.validate().is_err()
+            || !(1..=MOST_TABLES).contains(&tables)
+        {
+            return Err(Bad::Damaged { what: "master of a column store", at }.into());
+        }
+        let word = |behind: u64| memory.load(Off::new(at + behind), Acquire);
+        let slots = Slots::open(&memory, word(SLOTS_AT)?, options.slots, waiting)?;
+        let mut found = Vec::with_capacity(tables);
+        for number in 0..tables as u64 {
+            let place = word(TABLES_AT + number * 8)?;
+            found.push(Table::open(&memory, place, &options, waiting)?);
+        }
+        let mut shared = Shared {
+            memory: memory.clone(),
+            at,
+            lane: Latch::new(lane, waiting),
+            slots,
+            tables: found,
+            clock: Clock::new(0, waiting),
+            stripes: Stripes::new(waiting),
+            in_flight: Latch::new(BTreeMap::new(), waiting),
+            names: Latch::new(BTreeSet::new(), waiting),
+            recovered: HashMap::new(),
+        };
+        let report = recover::run(&mut shared, waiting)?;
+        shared.lane.write().recovered();
+        Ok((Self(Arc::new(shared)), report))
+    }
+
+    /// The place of the master, by which the store is opened.
+    pub fn at(&self) -> u64 {
+        self.0.at
+    }
+
+    /// A session: one transaction at a time.
+    pub fn session(&self) -> Session<M> {
+        Session::new(Arc::clone(&self.0))
+    }
+
+    /// The transactions that are open and that no session has: those that a crash cut off, and those
+    /// that were detached.
+    pub fn in_flight(&self) -> Vec<InFlight> {
+        self.0.in_flight.read().values().cloned().collect()
+    }
+
+    /// A session that continues a transaction in flight, behind its last statement.
+    ///
+    /// # Errors
+    /// [`ColumnError::NotInFlight`].
+    pub fn resume(&self, id: TxId) -> Result<Session<M>> {
+        let found = self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
+        Ok(Session::resumed(Arc::clone(&self.0), found))
+    }
+}

@@ -1,0 +1,201 @@
+//! Random statements, and the model that says what they do.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use column::{ColumnError, Field, Kind, Options, Session, Store, Value, Waiting};
+use heap::{Heap, HeapOptions, Lane, Purpose};
+use pm::{Memory, Off, Range};
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// Rows by table and key.
+pub(crate) type Model = BTreeMap<(usize, Field), Vec<Field>>;
+
+/// A table whose keys are words, and one whose keys are bytes.
+pub(crate) const TABLES: [&[Kind]; 2] =
+    [&[Kind::Word, Kind::Word, Kind::Bytes], &[Kind::Bytes, Kind::Bytes, Kind::Word, Kind::Word]];
+
+/// The parameters of small stores, in which everything happens soon.
+pub(crate) fn small() -> Options {
+    Options { slots: 4, first_rows: 64, most_rows: 128, reserve: 16 }
+}
+
+pub(crate) const NAME: &str = "column";
+
+/// A store of small parts over a memory, with its name.
+pub(crate) fn create<M: Memory>(memory: M, options: Options) -> Store<M> {
+    let heap = Heap::format(memory, HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
+    let mut lane = heap.lane(0);
+    scribble(&mut lane);
+    let store = Store::create(lane, options, &TABLES).unwrap();
+    heap.set_root(NAME, store.at()).unwrap();
+    store
+}
+
+/// Leaves free slots of all sizes that are full of what is no zero, durably.
+fn scribble<M: Memory>(lane: &mut Lane<M>) {
+    for step in 0..12 {
+        let bytes = 64 << (step / 2);
+        let bytes = bytes + bytes / 2 * (step % 2);
+        let objects: Vec<u64> =
+            (0..4096 / bytes + 2).map(|_| lane.allocate(bytes, Purpose::Table).unwrap()).collect();
+        for object in objects {
+            lane.memory().copy(Off::new(object), &vec![0x5a; bytes as usize]);
+            lane.memory().flush(Range::new(object, bytes));
+            lane.memory().fence();
+            lane.release(object);
+        }
+    }
+}
+
+/// The store that a crash has left, its indexes not built, and its heap.
+pub(crate) fn open<M: Memory>(memory: M, waiting: &Waiting) -> Result<(Store<M>, Heap<M>), String> {
+    let heap = Heap::open(memory).map_err(|error| error.to_string())?;
+    let at = heap.root(NAME).map_err(|error| error.to_string())?.ok_or("no name")?;
+    let store = Store::open(heap.lane(0), at, waiting).map_err(|error| error.to_string())?;
+    Ok((store.0, heap))
+}
+
+/// A statement.
+#[derive(Clone, Debug)]
+pub(crate) enum Statement {
+    Insert(usize, Vec<Field>),
+    Update(usize, Field, Vec<(usize, Field)>),
+    Delete(usize, Field),
+}
+
+fn field(random: &mut SmallRng, kind: Kind) -> Field {
+    match (kind, random.random_range(0..20)) {
+        (_, 0) => Field::Null,
+        (Kind::Word, 1) => Field::Word(0),
+        (Kind::Word, _) => Field::Word(random.random_range(1..60) * 1_000_003),
+        (Kind::Bytes, 1) => Field::Bytes(Vec::new()),
+        (Kind::Bytes, 2) => Field::Bytes(vec![random.random(); random.random_range(257..900)]),
+        (Kind::Bytes, _) => {
+            let first: u8 = random.random_range(0..40);
+            Field::Bytes((0..1 + first % 30).map(|at| first.wrapping_add(at)).collect())
+        }
+    }
+}
+
+pub(crate) fn key(kind: Kind, number: u64) -> Field {
+    match kind {
+        Kind::Word => Field::Word(number),
+        Kind::Bytes => Field::Bytes(format!("key {number}").into_bytes()),
+    }
+}
+
+impl Statement {
+    /// A random statement on one of `keys` keys of each table.
+    pub(crate) fn random(random: &mut SmallRng, keys: u64) -> Self {
+        let table = random.random_range(0..TABLES.len());
+        let kinds = TABLES[table];
+        let key = key(kinds[0], random.random_range(0..keys));
+        match random.random_range(0..10) {
+            0..4 => {
+                let rest = kinds[1..].iter().map(|kind| field(random, *kind));
+                Self::Insert(table, std::iter::once(key).chain(rest).collect())
+            }
+            4..8 => {
+                let column = random.random_range(1..kinds.len());
+                let mut changes = vec![(column, field(random, kinds[column]))];
+                if random.random_range(0..3) == 0 && column + 1 < kinds.len() {
+                    changes.push((column + 1, field(random, kinds[column + 1])));
+                }
+                Self::Update(table, key, changes)
+            }
+            _ => Self::Delete(table, key),
+        }
+    }
+
+    /// Whether the statement is about a row that is there.
+    pub(crate) fn at(&self) -> (usize, Field) {
+        match self {
+            Self::Insert(table, row) => (*table, row[0].clone()),
+            Self::Update(table, key, _) | Self::Delete(table, key) => (*table, key.clone()),
+        }
+    }
+
+    /// Runs the statement.
+    pub(crate) fn run<M: Memory>(&self, session: &mut Session<M>) -> Result<(), ColumnError> {
+        match self {
+            Self::Insert(table, row) => {
+                let row: Vec<Value<'_>> = row.iter().map(Field::value).collect();
+                session.insert(*table, &row)
+            }
+            Self::Update(table, key, changes) => {
+                session.update(*table, key.value(), &values(changes))
+            }
+            Self::Delete(table, key) => session.delete(*table, key.value()),
+        }
+    }
+
+    /// Does the same to the model; returns whether it can be done.
+    pub(crate) fn model(&self, model: &mut Model) -> bool {
+        let at = self.at();
+        match self {
+            Self::Insert(_, row) if !model.contains_key(&at) => {
+                model.insert(at, row.clone());
+                true
+            }
+            Self::Insert(..) => false,
+            Self::Update(_, _, changes) => {
+                let Some(row) = model.get_mut(&at) else { return false };
+                for (column, value) in changes {
+                    row[*column] = value.clone();
+                }
+                true
+            }
+            Self::Delete(..) => model.remove(&at).is_some(),
+        }
+    }
+
+    /// Runs the statement, and checks that the model says the same. Returns whether it did something.
+    pub(crate) fn both<M: Memory>(
+        &self,
+        session: &mut Session<M>,
+        model: &mut Model,
+    ) -> Result<bool, String> {
+        match (self.run(session), self.model(model)) {
+            (Ok(()), true) => Ok(true),
+            (Err(ColumnError::DuplicateKey), false) if matches!(self, Self::Insert(..)) => {
+                Ok(false)
+            }
+            (Err(ColumnError::MissingKey), false) if !matches!(self, Self::Insert(..)) => Ok(false),
+            (found, can) => Err(format!("{self:?}: {found:?}, {can}")),
+        }
+    }
+}
+
+pub(crate) fn values(changes: &[(usize, Field)]) -> Vec<(usize, Value<'_>)> {
+    changes.iter().map(|(column, value)| (*column, value.value())).collect()
+}
+
+/// All that a session sees, by scans.
+pub(crate) fn contents<M: Memory>(session: &Session<M>) -> Result<Model, String> {
+    let mut found = Model::new();
+    for table in 0..TABLES.len() {
+        let mut last = None;
+        let mut wrong = None;
+        session
+            .scan(table, None, |row| {
+                let key = row[0].clone();
+                if last.as_ref().is_some_and(|last| *last >= key) {
+                    wrong = Some(format!("{key:?} comes behind {last:?}"));
+                }
+                last = Some(key.clone());
+                found.insert((table, key), row);
+                ControlFlow::Continue(())
+            })
+            .map_err(|error| error.to_string())?;
+        wrong.map_or(Ok(()), Err)?;
+    }
+    Ok(found)
+}
+
+/// Builds all indexes.
+pub(crate) fn rebuild<M: Memory>(store: &Store<M>) -> Result<(), String> {
+    while store.rebuild(50).map_err(|error| error.to_string())? {}
+    Ok(())
+}
