@@ -1,10 +1,10 @@
 //! The proof: the transactions run one after the other, and each read sees what it saw.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use super::digest::Actor;
-use super::graph::{Graph, Placed};
+use super::graph::{Edge, Graph, Placed};
 use super::versions::Line;
 
 /// A run of all transactions in an order of the graph.
@@ -118,26 +118,32 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns true if a node has to come before another one.
-    fn leads(&self, from: u32, to: u32) -> bool {
+    /// Returns the edges by which a node has to come before another one, if it has to.
+    fn path(&self, from: u32, to: u32) -> Option<Vec<Edge>> {
         let (mut open, mut met) = (vec![from], vec![from]);
+        let mut by: HashMap<u32, Edge> = HashMap::new();
         while let Some(node) = open.pop() {
             for edge in self.graph.from(node) {
                 if edge.to == to {
-                    return true;
+                    let mut path = vec![*edge];
+                    while let Some(edge) = by.get(&path[path.len() - 1].from) {
+                        path.push(*edge);
+                    }
+                    return Some(path);
                 }
                 if self.when[edge.to as usize] < self.when[to as usize] && !met.contains(&edge.to) {
                     met.push(edge.to);
                     open.push(edge.to);
+                    by.insert(edge.to, *edge);
                 }
             }
         }
-        false
+        None
     }
 
-    /// Returns where a misplaced read may have been instead; and whether that is a guess: then
-    /// `back` says which way.
-    pub(super) fn narrowed(&self, number: usize, now: usize, back: bool) -> (Placed, bool) {
+    /// Returns where a misplaced read may have been instead, and the edges by which it can be nowhere
+    /// else; none, if that is a guess: then `back` says which way.
+    pub(super) fn narrowed(&self, number: usize, now: usize, back: bool) -> (Placed, Vec<Edge>) {
         let one = self.placed[number];
         let line = &self.lines[one.key];
         let is = |at: &usize| line.is(*at, &self.actors[one.actor].reads[one.read]);
@@ -147,13 +153,13 @@ impl<'a> Run<'a> {
         let (earlier, later) = (Placed { high: before, ..one }, Placed { low: after, ..one });
         let start = self.graph.start(one.actor);
         let commit = |at: usize| line.versions[at].actor.map(|actor| self.graph.commit(actor));
-        if commit(before + 1).is_some_and(|replaced| self.leads(replaced, start)) {
-            return (later, false);
+        if let Some(path) = commit(before + 1).and_then(|replaced| self.path(replaced, start)) {
+            return (later, path);
         }
-        if commit(after).is_some_and(|made| self.leads(start, made)) {
-            return (earlier, false);
+        if let Some(path) = commit(after).and_then(|made| self.path(start, made)) {
+            return (earlier, path);
         }
-        (if back { earlier } else { later }, true)
+        (if back { earlier } else { later }, Vec::new())
     }
 
     /// The transactions, as they wrote.

@@ -130,6 +130,10 @@ struct Search<'a> {
     crash: Option<usize>,
 }
 
+/// The reads whose places were narrowed, by their numbers, each with the edges that say so; none, if its
+/// place was guessed.
+type Narrowed = HashMap<usize, Vec<Edge>>;
+
 /// The reason why an order of versions does not do.
 struct Failed {
     violation: Box<Violation>,
@@ -183,6 +187,7 @@ impl Search<'_> {
             forced.push((key, second, first));
         }
         forced.truncate(before);
+        failed.violation.guessed |= failed.guessed;
         Err(failed.violation)
     }
 
@@ -191,16 +196,16 @@ impl Search<'_> {
     fn run(&self, lines: &[Line], back: bool, tries: &mut usize) -> Result<Vec<usize>, Failed> {
         let mut placed = self.place(lines)?;
         let mut guessed = false;
-        let mut narrow: Vec<usize> = Vec::new();
+        let mut narrow: Narrowed = HashMap::new();
         loop {
             *tries = tries.saturating_sub(1);
             let graph = Graph::of(self.rule, self.actors, lines, &placed, self.crash);
             let cycles = cycle::worst(&graph);
             if !cycles.is_empty() {
-                let mut failed = self.failed(&graph, lines, &placed, &cycles);
+                let mut failed = self.failed(&graph, lines, &placed, &cycles, &narrow);
                 if failed.choices.is_empty() && failed.implied.is_empty() {
                     let choices = &mut failed.choices;
-                    narrow.iter().for_each(|at| self.around(lines, &placed[*at], choices));
+                    narrow.keys().for_each(|at| self.around(lines, &placed[*at], choices));
                 }
                 return Err(Failed { guessed, ..failed });
             }
@@ -218,13 +223,13 @@ impl Search<'_> {
                 });
             }
             let narrowed = misplaced.into_iter().map(|(number, now)| {
-                let (narrowed, guess) = run.narrowed(number, now, back);
-                guessed |= guess;
-                (number, narrowed)
+                let (narrowed, path) = run.narrowed(number, now, back);
+                guessed |= path.is_empty();
+                (number, narrowed, path)
             });
-            for (number, narrowed) in narrowed.collect::<Vec<_>>() {
+            for (number, narrowed, path) in narrowed.collect::<Vec<_>>() {
                 placed[number] = narrowed;
-                narrow.push(number);
+                narrow.entry(number).or_default().extend(path);
             }
         }
     }
@@ -236,6 +241,7 @@ impl Search<'_> {
         lines: &[Line],
         placed: &[Placed],
         cycles: &[Vec<Edge>],
+        narrow: &Narrowed,
     ) -> Failed {
         let mut failed: Option<Failed> = None;
         let mut implied = Vec::new();
@@ -247,7 +253,7 @@ impl Search<'_> {
             (count(Kind::Time), count(Kind::Rw), count(Kind::Wr), cycle.len())
         });
         for cycle in cycles {
-            let choices = self.choices(lines, placed, cycle);
+            let choices = self.choices(lines, placed, cycle, narrow);
             if let [choice] = choices[..] {
                 implied.push(choice);
             }
@@ -306,17 +312,30 @@ impl Search<'_> {
     }
 
     /// Orders of two versions that would undo the cycle, where nothing says that they are not so.
-    fn choices(&self, lines: &[Line], placed: &[Placed], cycle: &[Edge]) -> Vec<Forced> {
+    fn choices(
+        &self,
+        lines: &[Line],
+        placed: &[Placed],
+        cycle: &[Edge],
+        narrow: &Narrowed,
+    ) -> Vec<Forced> {
         let mut choices = Vec::new();
-        for edge in cycle {
+        let mut met: Vec<usize> = Vec::new();
+        let mut edges = cycle.to_vec();
+        while let Some(edge) = edges.pop() {
             let (line, at) = (&lines[edge.key as usize], edge.at as usize);
             match edge.kind {
                 Kind::Time | Kind::Inner => {}
-                Kind::Ww => self.choice(line, edge, (at + 1, at), &mut choices),
+                Kind::Ww => self.choice(line, &edge, (at + 1, at), &mut choices),
                 Kind::Rw | Kind::Wr => {
                     let read = &placed[at];
                     for pair in self.other_places(line, read, edge.kind) {
-                        self.choice(line, edge, pair, &mut choices);
+                        self.choice(line, &edge, pair, &mut choices);
+                    }
+                    // The read is where it is because of these, which hang on choices, too.
+                    if !met.contains(&at) {
+                        met.push(at);
+                        edges.extend(narrow.get(&at).into_iter().flatten());
                     }
                 }
             }
