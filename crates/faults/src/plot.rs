@@ -93,7 +93,8 @@ pub struct Plot {
 /// Returns sizes so small that a few transactions go everywhere.
 pub fn options(engine: EngineKind) -> Options {
     let options = Options::new().engine(engine).tune("growth", 2);
-    if engine.traits().needs_files() {
+    let traits = engine.traits();
+    if traits.needs_files() {
         options
             .tune("checkpoint_bytes", 12 << 10)
             .tune("wal_reserve_bytes", 3 << 10)
@@ -103,7 +104,11 @@ pub fn options(engine: EngineKind) -> Options {
             .tune("page_bytes", 512)
             .tune("cache_bytes", 16 << 10)
             .tune("buffer_bytes", 8 << 10)
-            .tune("log_bytes", 128 << 10)
+            // Every thread that appends to a log in a pool has a segment of it.
+            .tune(
+                "log_bytes",
+                if traits.durable_in == DurableIn::Both { 512 << 10 } else { 128 << 10 },
+            )
             .tune("checkpoint_entries", 64)
             .tune("log_buffer_bytes", 256 << 10)
     } else {
