@@ -66,6 +66,24 @@ fn the_info_of_an_engine_with_a_buffer_pool_has_its_pages_and_its_log() {
 }
 
 #[test]
+fn the_info_of_an_engine_with_its_log_in_the_pool_has_the_entries_of_the_log() {
+    for engine in ["nv-logging-foi", "nv-logging-foc"] {
+        let (_directory, schema, pool) = directory();
+        let more = ["--engine", engine, "--domain", "process", "--option", "log_bytes=1MiB"];
+        assert_eq!(create(&pool, &schema, &more).code, Some(0));
+        let info = run(&["pool", "info", text(&pool)]);
+        for said in ["32,768 frames", "of 2,048 entries kept", "in the pool; recovery begins at"] {
+            assert_eq!(info.out.matches(said).count(), 1, "no `{said}` in:\n{}", info.out);
+        }
+        let json = run(&["pool", "info", text(&pool), "--json", "-"]);
+        let json: Value = serde_json::from_str(&json.out).expect("JSON");
+        let log = &json["paged"][0]["log"];
+        assert_eq!((&log["entries"], &log["partitions"]), (&2048.into(), &1.into()));
+        assert!(log["kept_bytes"].is_null() && log["kept_entries"].as_u64() < Some(64), "{log}");
+    }
+}
+
+#[test]
 fn a_pool_says_what_it_was_created_as() {
     for engine in ["inp", "nvm-inp"] {
         let (_directory, schema, pool) = directory();
@@ -415,7 +433,7 @@ fn pool_options_lists_what_each_engine_has_and_create_takes_it() {
     };
     let refused = create("page_bytes=8KiB");
     assert_eq!(refused.code, Some(1), "{}", refused.err);
-    let expected = "nvm-inp has no option `page_bytes`, only cow; it has node_bytes";
+    let expected = "nvm-inp has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc; it has node_bytes";
     assert!(refused.err.contains(expected), "{}", refused.err);
     for wrong in ["page_bits=1", "page_bytes", "page_bytes=many"] {
         assert_eq!(create(wrong).code, Some(2), "{wrong}");

@@ -36,7 +36,7 @@ use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::OwnOptions;
 use crate::own::OwnStats;
-use crate::paged::{Paged, PagedCounts, PagedLog, base_options, prefix};
+use crate::paged::{Paged, PagedCounts, PagedLog, base_options, prefix, root_name};
 use crate::traits::DurableIn;
 
 use options::Sizes;
@@ -146,10 +146,6 @@ type OpenLog<E> = fn(
 ) -> paged::Result<NvLog<<E as Environment>::Durable, Host>>;
 
 impl<E: Environment, P: Policy> InPool<E, P> {
-    fn root_name(partition: u32) -> String {
-        format!("{}/{partition}", P::KIND)
-    }
-
     /// Tells the logs of the partitions of this database, and those of others, apart.
     fn stamp(resources: &Resources<E>) -> Result<u32, EngineError> {
         Ok(resources.own_files()?.stamp().wrapping_add(resources.partition))
@@ -166,7 +162,7 @@ impl<E: Environment, P: Policy> InPool<E, P> {
         options: &P::Options,
         open: OpenLog<E>,
     ) -> Result<Self, EngineError> {
-        let name = Self::root_name(resources.partition);
+        let name = root_name(P::KIND, resources.partition);
         let at = resources.durable.root(&name)?.ok_or(EngineError::Missing { what: name })?;
         // It comes from the medium: nothing is reckoned from it before.
         resources.durable.has_room(at, NvForm::HEAD_BYTES)?;
@@ -225,7 +221,7 @@ impl<E: Environment, P: Policy> PagedLog<E> for InPool<E, P> {
         lane.mark_persisted(at, &mut lines);
         lines.flush(memory);
         memory.fence();
-        resources.durable.set_root(&Self::root_name(resources.partition), at)?;
+        resources.durable.set_root(&root_name(P::KIND, resources.partition), at)?;
         Self::over(resources, log, at, options)
     }
 

@@ -39,7 +39,7 @@ use crate::traits::EngineTraits;
 /// contract, with an engine of their own.
 pub trait Maker<E: Environment>: Send + Sync {
     /// The engine's name, as the description of a database has it. None of
-    /// [`crate::EngineKind::EVERY`] has it.
+    /// [`crate::EngineKind::ALL`] has it.
     fn name(&self) -> &str;
 
     /// The engine's properties.

@@ -85,7 +85,7 @@ impl std::ops::AddAssign for EngineStats {
 mod tests {
     use super::{EngineStats, WorkDone};
     use crate::counts::RunStats;
-    use crate::{CowStats, EngineKind, InpStats, LogStats, OwnStats, PageStats};
+    use crate::{Concurrency, CowStats, EngineKind, InpStats, LogStats, OwnStats, PageStats};
 
     #[test]
     fn partitions_add_up_field_by_field() {
@@ -139,6 +139,8 @@ mod tests {
             let pages = matches!(kind, EngineKind::Cow | EngineKind::NvmCow);
             let own = stats.own;
             assert_eq!((own.runs().is_some(), own.pages().is_some()), (runs, pages), "{kind}");
+            let paged = kind.traits().concurrency == Concurrency::Shared;
+            assert_eq!(own.buffer().is_some(), paged, "{kind}");
         }
         let pages = PageStats { batches: 1, made_pages: 2, page_bytes: 3 };
         let own: OwnStats = CowStats { pages }.into();

@@ -11,7 +11,7 @@ const MAX: u64 = u64::MAX;
 type Listed = (&'static str, u64, u64, u64, bool);
 
 /// All there is to choose: a default that changes has to change here, too.
-const LISTED: [(EngineKind, &[Listed]); 6] = [
+const LISTED: [(EngineKind, &[Listed]); 9] = [
     (
         EngineKind::Inp,
         &[
@@ -49,6 +49,40 @@ const LISTED: [(EngineKind, &[Listed]); 6] = [
             ("level0_runs", 4, 1, 12, false),
         ],
     ),
+    (
+        EngineKind::NvDisk,
+        &[
+            ("page_bytes", 8192, 512, 32_768, true),
+            ("buffer_bytes", 268_435_456, 8192, MAX, false),
+            ("log_bytes", 3_221_225_472, 65_536, 34_359_738_368, true),
+            ("log_buffer_bytes", 83_886_080, 262_144, 4_294_967_296, false),
+            ("checkpoint_bytes", 16_777_216, 4096, MAX, false),
+            ("full_restart", 0, 0, 1, false),
+            ("early_release", 1, 0, 1, false),
+            ("inherit_after", 0, 0, MAX, false),
+        ],
+    ),
+    (EngineKind::NvLoggingFoi, NV_LOGGING),
+    (
+        EngineKind::NvLoggingFoc,
+        &[
+            NV_LOGGING[0],
+            NV_LOGGING[1],
+            NV_LOGGING[2],
+            NV_LOGGING[3],
+            NV_LOGGING[4],
+            ("persister", 1, 0, 1, false),
+        ],
+    ),
+];
+
+/// Those of NV-Logging in either form.
+const NV_LOGGING: &[Listed] = &[
+    ("page_bytes", 8192, 512, 32_768, true),
+    ("buffer_bytes", 268_435_456, 8192, MAX, false),
+    ("log_bytes", 83_886_080, 65_536, 1_073_741_824, true),
+    ("log_entries", 131_072, 64, 2_097_152, true),
+    ("checkpoint_entries", 80_000, 16, MAX, false),
 ];
 
 #[test]
@@ -87,7 +121,7 @@ fn every_option_can_be_set_by_its_name_and_nothing_else_changes() {
             let mut options = EngineOptions::from(kind);
             assert_eq!(options.kind(), kind);
             assert_eq!(options.get(option.name), Some(option.default));
-            for value in [option.least, option.default + 1, option.most] {
+            for value in [option.least, (option.default + 1).min(option.most), option.most] {
                 options.set(option.name, value).unwrap();
                 assert_eq!(options.get(option.name), Some(value), "{kind}, {}", option.name);
             }
@@ -124,7 +158,7 @@ fn what_is_beyond_the_limits_or_another_engines_is_refused_with_the_way_out() {
     );
     assert_eq!(
         options.set("page_bytes", 512).unwrap_err().to_string(),
-        "nvm-log has no option `page_bytes`, only cow; it has node_bytes, memtable_bytes, growth, level0_runs"
+        "nvm-log has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc; it has node_bytes, memtable_bytes, growth, level0_runs"
     );
     assert_eq!(
         options.set("memtable_byte", 512).unwrap_err().to_string(),

@@ -664,3 +664,13 @@ fn calls_of_nv_disk() {
     // it loses a page: see `every_call_of_nv_disk_that_changes_a_file_fails_in_turn`.
     some_calls_of(EngineKind::NvDisk, &[Domain::Disk], 9);
 }
+
+#[test]
+fn calls_of_nv_logging_foi() {
+    calls_of(EngineKind::NvLoggingFoi);
+}
+
+#[test]
+fn calls_of_nv_logging_foc() {
+    calls_of(EngineKind::NvLoggingFoc);
+}

@@ -58,7 +58,11 @@ struct Paged {
 struct Log {
     partitions: u32,
     capacity_bytes: u64,
-    kept_bytes: u64,
+    /// `null` in persistent memory, where entries are counted.
+    kept_bytes: Option<u64>,
+    /// Entries of the ring, and those in use, in persistent memory.
+    entries: Option<u64>,
+    kept_entries: Option<u64>,
     checkpoint_lsn: u64,
 }
 
@@ -75,6 +79,8 @@ impl Paged {
                 partitions: log.partitions,
                 capacity_bytes: log.capacity_bytes,
                 kept_bytes: log.kept_bytes,
+                entries: log.entries.map(|(all, _)| all),
+                kept_entries: log.entries.map(|(_, kept)| kept),
                 checkpoint_lsn: log.checkpoint_lsn,
             }),
         }
@@ -86,14 +92,24 @@ impl Paged {
             text += &format!("; a buffer pool has {} frames by default", grouped(frames));
         }
         text.push('\n');
-        if let Some(log) = &self.log {
+        let Some(log) = &self.log else { return text };
+        if let Some(kept) = log.kept_bytes {
             text += &format!(
                 "log         {} of {} kept, in {} partitions; recovery begins at {}:{}\n",
-                bytes(log.kept_bytes),
+                bytes(kept),
                 bytes(log.capacity_bytes),
                 log.partitions,
                 log.checkpoint_lsn >> 32,
                 log.checkpoint_lsn & u64::from(u32::MAX),
+            );
+        }
+        if let (Some(all), Some(kept)) = (log.entries, log.kept_entries) {
+            text += &format!(
+                "log         {} of {} entries kept, {} in the pool; recovery begins at {}\n",
+                grouped(kept),
+                grouped(all),
+                bytes(log.capacity_bytes),
+                log.checkpoint_lsn,
             );
         }
         text

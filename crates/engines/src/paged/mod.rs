@@ -41,6 +41,7 @@ use crate::shadow::dangling;
 use crate::stats::EngineStats;
 use crate::transaction::{Begin, TxId};
 
+pub(crate) use inspect::root_name;
 pub use inspect::{LogFigures, PagedFigures, inspect_paged};
 pub use method::{PagedCounts, PagedLog};
 pub(crate) use method::{base_options, prefix};

@@ -26,7 +26,7 @@ fn examined_again(engine: EngineKind, states: u64, nested: u64) {
 
 #[test]
 fn the_first_transactions() {
-    for engine in EngineKind::ALL {
+    for engine in EngineKind::P1 {
         let settings = Settings {
             states: 1000,
             nested: 300,
@@ -46,7 +46,7 @@ fn the_first_transactions() {
 #[test]
 fn the_first_transactions_of_engines_in_both() {
     let both = |engine: &EngineKind| engine.traits().durable_in == DurableIn::Both;
-    for engine in EngineKind::EVERY.into_iter().filter(both) {
+    for engine in EngineKind::ALL.into_iter().filter(both) {
         let settings = Settings {
             states: 300,
             nested: 100,

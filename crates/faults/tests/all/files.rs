@@ -12,7 +12,7 @@ use perdura::EngineKind;
 use pm::{DiskEvent, DiskTrace, Site};
 
 fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files())
+    EngineKind::P1.into_iter().filter(|engine| engine.traits().needs_files())
 }
 
 /// The story has been where it was to go.

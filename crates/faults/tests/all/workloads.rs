@@ -5,14 +5,15 @@
 
 use std::sync::atomic::AtomicU64;
 
+use faults::both::BothMedium;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort, Explored, Story};
 use faults::medium::{Medium, Part};
 use faults::mutation::{Code, How, Mutation, Where};
 use faults::plot::Workload;
 use faults::plot::{Plot, STANDARD};
-use faults::script::{Script, run_in_files, run_in_pool};
-use perdura::EngineKind;
+use faults::script::{Script, run_in_files, run_in_pool, run_on};
+use perdura::{DurableIn, EngineKind};
 
 /// Returns an effort of one in so many of a story's crash points, and from one in so many of the
 /// states.
@@ -39,10 +40,10 @@ fn every_engine_survives(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
-        if engine.traits().needs_files() {
-            survives(&name, &run_in_files(&plot), workload);
-        } else {
-            survives(&name, &run_in_pool(&plot), workload);
+        match engine.traits().durable_in {
+            DurableIn::Files => survives(&name, &run_in_files(&plot), workload),
+            DurableIn::Pool => survives(&name, &run_in_pool(&plot), workload),
+            DurableIn::Both => survives(&name, &run_on::<BothMedium>(&plot), workload),
         }
     }
 }
@@ -122,12 +123,14 @@ fn faults_are_noticed(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
-        if engine.traits().needs_files() {
-            let hows = [How::EarlyAcknowledgement, How::NoSync];
-            notices(&name, &run_in_files(&plot), &hows);
-        } else {
-            let hows = [How::EarlyAcknowledgement, How::NoFence, How::NoFlush];
-            notices(&name, &run_in_pool(&plot), &hows);
+        let in_pool = [How::EarlyAcknowledgement, How::NoFence, How::NoFlush];
+        match engine.traits().durable_in {
+            DurableIn::Files => {
+                let hows = [How::EarlyAcknowledgement, How::NoSync];
+                notices(&name, &run_in_files(&plot), &hows);
+            }
+            DurableIn::Pool => notices(&name, &run_in_pool(&plot), &in_pool),
+            DurableIn::Both => notices(&name, &run_on::<BothMedium>(&plot), &in_pool),
         }
     }
 }

@@ -10,7 +10,7 @@ use perdura::{Concurrency, Database, Domain, EngineKind, Options, Scan, Value};
 /// The engines with a buffer pool and row locks.
 fn engines() -> impl Iterator<Item = EngineKind> {
     let shared = |engine: &EngineKind| engine.traits().concurrency == Concurrency::Shared;
-    EngineKind::EVERY.into_iter().filter(shared).inspect(|engine| println!("{engine}"))
+    EngineKind::ALL.into_iter().filter(shared).inspect(|engine| println!("{engine}"))
 }
 
 fn options(engine: EngineKind) -> Options {

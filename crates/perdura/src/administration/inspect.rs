@@ -97,7 +97,8 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
                     stored_bytes += files.stored_bytes().map_err(error)?;
                     // What is damaged is told when the database is opened, or checked.
                     let partitions = 0..description.partitions;
-                    paged.extend(partitions.filter_map(|one| inspect_paged(&files, one).ok()?));
+                    let look = |one| inspect_paged(&files, &heap, kind, one).ok()?;
+                    paged.extend(partitions.filter_map(look));
                 }
                 others.map(|error| error.to_string())
             }

@@ -36,7 +36,7 @@ fn engines() -> impl Iterator<Item = EngineKind> {
 struct Store {
     db: Option<Database<Recorded>>,
     files: RecordingFiles,
-    pool: Vec<u8>,
+    memory: Recording,
     engine: EngineKind,
 }
 
@@ -46,7 +46,7 @@ impl Store {
         let files = RecordingFiles::new();
         let media = Media::recorded(memory.clone(), files.clone());
         let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
-        Self { db: Some(db), files, pool: memory.contents(), engine }
+        Self { db: Some(db), files, memory, engine }
     }
 
     fn db(&self) -> &Database<Recorded> {
@@ -60,8 +60,8 @@ impl Store {
     /// As after a kill, whether the partition has stopped or not.
     fn reopen(&mut self) {
         self.db.take().unwrap().abandon();
-        let memory = Recording::from_image(&self.pool, 1 << 20).unwrap();
-        let media = Media::recorded(memory, self.files.clone());
+        self.memory = Recording::from_image(&self.memory.contents(), 1 << 20).unwrap();
+        let media = Media::recorded(self.memory.clone(), self.files.clone());
         self.db = Some(Database::open_on(media, &options(self.engine)).unwrap());
     }
 

@@ -13,9 +13,7 @@ fn by(workers: usize) -> RunOptions {
 
 /// The engines with row locks.
 fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::EVERY
-        .into_iter()
-        .filter(|engine| engine.traits().concurrency == Concurrency::Shared)
+    EngineKind::ALL.into_iter().filter(|engine| engine.traits().concurrency == Concurrency::Shared)
 }
 
 fn create(engine: EngineKind, schema: &Schema) -> (Database, tempfile::TempDir) {

@@ -220,6 +220,18 @@ impl Head {
         persist: Persist,
         stamp: u32,
     ) -> Result<Self> {
+        let (head, found, policy) = Self::look(memory, at)?;
+        if found != named(stamp) || policy != persist {
+            return Err(wrong("it belongs to another database, or has another form"));
+        }
+        Ok(head)
+    }
+
+    /// Reads the head of a log, whose it is, and its policy.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn look<M: Memory>(memory: &M, at: u64) -> Result<(Self, u64, Persist)> {
         let load = |number| memory.load(word(at, number), Ordering::Acquire).map_err(bad);
         let (found, shape) = (load(Word::Named)?, load(Word::Shape)?);
         if load(Word::Magic)? != MAGIC || load(Word::Sum)? != sum(found, shape) {
@@ -228,9 +240,8 @@ impl Head {
         if found & u64::from(u32::MAX) != VERSION {
             return Err(wrong(format!("it has format version {}", found as u32)));
         }
-        let same = |form: &(NvForm, Persist)| found == named(stamp) && form.1 == persist;
-        let Some((form, _)) = NvForm::of_shape(shape).filter(same) else {
-            return Err(wrong("it belongs to another database, or has another form"));
+        let Some((form, persist)) = NvForm::of_shape(shape) else {
+            return Err(wrong("its head is damaged"));
         };
         // Everything that it leads to has to be there.
         memory.view(Range::new(at, form.bytes())).map_err(bad)?;
@@ -245,7 +256,7 @@ impl Head {
         let end = keep.checked_add(form.entries);
         let is_sound =
             keep >= 1 && keep <= start && end.is_some_and(|end| start <= end && head.again <= end);
-        if is_sound { Ok(head) } else { Err(wrong("its head is damaged")) }
+        if is_sound { Ok((head, found, persist)) } else { Err(wrong("its head is damaged")) }
     }
 
     /// Begins the next restart, durably: from `again` on objects of it alone count.

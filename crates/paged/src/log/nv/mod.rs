@@ -147,6 +147,32 @@ pub struct NvLog<M: Memory, T: Threads> {
     by_commits: AtomicU64,
 }
 
+/// The figures of a log that is not open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NvInspected {
+    /// The form of the log.
+    pub form: NvForm,
+    /// The place where the last checkpoint lets recovery begin.
+    pub checkpoint: Lsn,
+    /// Entries of the ring that lead to records.
+    pub kept_entries: u64,
+}
+
+/// Looks at the log at a place, whosever it is, without a change.
+///
+/// # Errors
+/// It is no log, or its head is damaged.
+pub fn inspect<M: Memory>(memory: &M, at: u64) -> Result<NvInspected> {
+    let (head, ..) = Head::look(memory, at)?;
+    let ring = Ring::new(memory.clone(), head.form.ring(at));
+    let kept = (head.keep..head.keep + head.form.entries).filter(|lsn| {
+        let lsn = Lsn(*lsn);
+        ring.place(lsn).is_some()
+    });
+    let kept_entries = kept.count() as u64;
+    Ok(NvInspected { form: head.form, checkpoint: Lsn(head.start), kept_entries })
+}
+
 fn unsound(at: Lsn) -> PagedError {
     PagedError::DamagedLog { at, what: "there is no sound record".into() }
 }

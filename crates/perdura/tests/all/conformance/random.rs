@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use optimistic::Optimistic;
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Commit, Database, EngineKind, Environment, Media};
+use perdura::{Commit, Concurrency, Database, EngineKind, Environment, Media};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -193,14 +193,8 @@ fn recording_media_hold_the_same() {
 
 /// Returns which of the engines that ship have savepoints.
 fn has_savepoints(engine: EngineKind) -> bool {
-    match engine {
-        EngineKind::NvmInp
-        | EngineKind::NvmLog
-        | EngineKind::NvDisk
-        | EngineKind::NvLoggingFoi
-        | EngineKind::NvLoggingFoc => true,
-        EngineKind::Inp | EngineKind::Cow | EngineKind::Log | EngineKind::NvmCow => false,
-    }
+    use EngineKind::{NvmInp, NvmLog};
+    engine.traits().concurrency == Concurrency::Shared || [NvmInp, NvmLog].contains(&engine)
 }
 
 #[test]
