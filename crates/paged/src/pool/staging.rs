@@ -12,8 +12,9 @@ use std::io;
 
 use pm::{File, Files};
 
+use crate::PagedError;
 use crate::file;
-use crate::ids::PageNo;
+use crate::ids::{Lsn, PageNo};
 use crate::page::Page;
 
 /// The most pages of a batch.
@@ -25,6 +26,26 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PDSTAGED");
 const NUMBERS: usize = 32;
 const HEADER_BYTES: usize = 1024;
 const _: () = assert!(NUMBERS + 8 * BATCH_PAGES <= HEADER_BYTES);
+
+/// Refuses copies of pages that are newer than a log which ends here, before anything is done with
+/// them: no page is written before its log is durable.
+///
+/// # Errors
+/// There are some; or the files are missing, or damaged, or the medium refuses.
+pub(crate) fn check<F: Files>(files: &F, prefix: &str, end: Lsn) -> crate::Result<()> {
+    let (_, new, _) = file::open(files, prefix)?;
+    let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes)?;
+    let io = |source| PagedError::Io { doing: "opening the file of pages", source };
+    match staging.newest().map_err(io)? {
+        Some(newest) if newest > end => {
+            let what = format!(
+                "it is of another moment than the log: it has changes up to {newest}, and the log ends at {end}"
+            );
+            Err(PagedError::WrongPages { name: format!("{prefix}{NAME}"), what })
+        }
+        _ => Ok(()),
+    }
+}
 
 /// The staging file, and the batch that is being collected: 64 pages of memory at most.
 #[derive(Debug)]
@@ -97,6 +118,13 @@ impl<F: Files> Staging<F> {
         self.batch[24..28].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(0, &self.batch)?;
         self.file.sync()
+    }
+
+    /// Returns the newest LSN of the pages of the last batch, if there is a whole one. Nothing is changed.
+    pub(super) fn newest(&mut self) -> io::Result<Option<Lsn>> {
+        let is_whole = self.read()?;
+        let newest = self.pages().map(|(_, page)| Page::lsn_of(page)).max();
+        Ok(newest.filter(|_| is_whole))
     }
 
     /// Writes the last batch once more, durably: it may have been torn in place, or a sync of it have

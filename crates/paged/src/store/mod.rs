@@ -201,6 +201,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         log: Arc<dyn LogManager>,
         options: StoreOptions,
     ) -> Result<(Arc<Self>, Restarted)> {
+        crate::pool::staging::check(files, prefix, log.end())?;
         let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
         pool.check_noted(prefix)?;
         let transactions = Transactions::new();

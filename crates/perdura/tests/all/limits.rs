@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use perdura::{
-    ColumnType, Database, Domain, EngineKind, Error, Options, Schema, Table, TableSchema, Value,
+    ColumnType, Database, Domain, DurableIn, EngineKind, Error, Options, Schema, Table,
+    TableSchema, Value,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -99,11 +100,20 @@ fn a_schema_has_1024_tables_in_every_engine() {
     }
 }
 
+/// A log in the pool has its space from the beginning.
+fn small_log(options: Options, engine: EngineKind) -> Options {
+    match engine.traits().durable_in {
+        DurableIn::Both => options.tune("log_bytes", 512 << 10).tune("log_entries", 1024),
+        DurableIn::Pool | DurableIn::Files => options,
+    }
+}
+
 #[test]
 fn many_partitions_reserve_little_each() {
     for engine in EngineKind::ALL {
         let (_directory, path) = place();
         let options = Options::new().engine(engine).domain(Domain::Process).partitions(256);
+        let options = small_log(options, engine);
         let db = Database::create(&path, &one_table(), &options).unwrap();
         let stored = db.stored_bytes().unwrap();
         println!("{engine}: {stored} bytes");
@@ -193,6 +203,7 @@ fn a_limit_of_bytes_in_a_file_is_an_error_and_no_signal() {
             .tune("memtable_bytes", 64 << 10)
             .tune("checkpoint_bytes", 128 << 10)
             .tune("wal_reserve_bytes", 64 << 10);
+        let options = small_log(options, engine);
         limit(Resource::Fsize, Some(16 << 10));
         let error = Database::create(&path, &one_table(), &options).unwrap_err().to_string();
         assert!(error.contains("RLIMIT_FSIZE"), "{engine}: {error}");

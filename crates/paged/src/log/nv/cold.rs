@@ -89,11 +89,14 @@ impl<F: Files> ColdFile<F> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut header = [0; FILE_HEADER_BYTES as usize];
         let read = file.read_at(0, &mut header).map_err(failed)?;
-        // Its creation was cut off.
-        if read < header.len() || header == [0; FILE_HEADER_BYTES as usize] {
+        let same = header.iter().zip(self.header()).take_while(|(one, own)| **one == *own).count();
+        // Its creation was cut off, or had no space for all of the header.
+        if read < header.len()
+            || header[same..].iter().all(|byte| *byte == 0) && same < header.len()
+        {
             return Ok(());
         }
-        if header != self.header() {
+        if same < header.len() {
             let what = "it belongs to another database, or has another format".into();
             return Err(PagedError::WrongLog { name: self.name.clone(), what });
         }

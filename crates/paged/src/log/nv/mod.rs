@@ -49,7 +49,7 @@ use self::object::Segments;
 use self::ring::Ring;
 use self::room::Room;
 use super::record::HEADER_BYTES;
-use super::{Chain, Kind, LogManager, Logged, OpenRecords, Record, Visit};
+use super::{Chain, Kind, LogCounts, LogManager, Logged, OpenRecords, Record, Visit};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, TxNo};
 use crate::threads::{Threads, Waiter};
@@ -525,6 +525,10 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
 
     fn attend(&self, checkpointer: Arc<Waiter>) {
         *self.checkpointer.lock() = Some(checkpointer);
+    }
+
+    fn counts(&self) -> LogCounts {
+        LogCounts { appended: self.segments.appended(), groups: 0 }
     }
 
     fn is_due(&self) -> bool {

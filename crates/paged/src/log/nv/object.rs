@@ -58,6 +58,8 @@ struct Lent {
 pub(super) struct Lane {
     pub(super) number: usize,
     lent: Option<Lent>,
+    /// Bytes of objects that were placed since the log was opened.
+    appended: u64,
     /// The object that is made: in DRAM first, and used again.
     pub(super) object: Vec<u8>,
 }
@@ -150,8 +152,14 @@ impl Segments {
         free.unwrap_or_else(|| self.lanes[own].lock())
     }
 
+    /// Returns the bytes of objects that were placed since the log was opened.
+    pub(super) fn appended(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.lock().appended).sum()
+    }
+
     /// The place of a new object. There is room: it was set aside.
     pub(super) fn place(&self, lane: &mut Lane, bytes: u64) -> u64 {
+        lane.appended += bytes;
         let full = lane.lent.is_none_or(|lent| self.ranges[lent.segment].len - lent.used < bytes);
         if full {
             let mut unlent = self.unlent.lock();

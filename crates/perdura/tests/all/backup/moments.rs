@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Options, Row, Schema, TableSchema, Tx, Value,
+    ColumnType, Concurrency, Database, EngineKind, Error, Options, Row, Schema, TableSchema, Tx,
+    Value,
 };
 
 use super::{Place, contents, each, restored, small};
@@ -296,7 +297,8 @@ fn with_snapshots_writers_do_not_wait_for_the_copy() {
 /// is, and readers never wait.
 #[test]
 fn partitions_are_given_back_one_by_one() {
-    each(|engine| {
+    // Paged engines are still while they are copied, for readers, too.
+    for engine in EngineKind::P1 {
         let place = Place::new();
         let options = small(engine).partitions(2);
         let db = replayed(&place.at("db"), &options, &[20, 20]);
@@ -321,7 +323,7 @@ fn partitions_are_given_back_one_by_one() {
         std::fs::write(place.at("backup"), bytes).unwrap();
         let copy = restored(&place.at("backup"), &place.at("copy"), &options);
         assert_eq!(contents(&copy), before);
-    });
+    }
 }
 
 /// A writer waits while a partition is copied, and readers do not wait behind it: not the thread that
@@ -392,9 +394,12 @@ fn one_can_read_within_a_read_whoever_waits() {
                     std::thread::yield_now();
                 }
                 std::thread::sleep(std::time::Duration::from_millis(20));
-                // In engines with snapshots the outer read keeps no writer waiting.
+                // In engines with snapshots or many transactions the outer read, which has locked
+                // nothing, keeps no writer waiting.
                 let now = seen(&db, 0);
-                assert!(now == 20 || now == 21 && db.snapshot().is_ok(), "{engine}: {now}");
+                let waits = engine.traits().concurrency == Concurrency::Serial;
+                let may = db.snapshot().is_ok() || !waits;
+                assert!(now == 20 || now == 21 && may, "{engine}: {now}");
                 Ok(())
             })
             .unwrap();

@@ -2,7 +2,9 @@
 //! nothing behind, and what was there stays.
 
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Backup, Database, EngineKind, Error, Media, Options, PoolError, Recorded, Value};
+use perdura::{
+    Backup, Database, DurableIn, EngineKind, Error, Media, Options, PoolError, Recorded, Value,
+};
 
 use super::{Place, contents, each, every_type, filled, insert_both, restore, small};
 
@@ -57,7 +59,10 @@ fn a_pool_that_is_too_small_for_a_backup_leaves_nothing() {
     each(|engine| {
         let options = small(engine).pool_limit(512 << 10).chunk_bytes(64 << 10);
         if let Err(error) = restore(&place.at("backup"), &place.at("copy"), &options) {
-            assert!(matches!(error, Error::Full(_)), "{error}");
+            // A log in the pool is made as small as the pool, and no batch fits into it.
+            let small_log = engine.traits().durable_in == DurableIn::Both
+                && error.to_string().contains("bytes of log; at most");
+            assert!(matches!(error, Error::Full(_)) || small_log, "{error}");
             assert_eq!(place.names(), names);
         } else {
             assert!(engine.traits().needs_files(), "{engine}: it fits");
