@@ -87,9 +87,9 @@ impl Place for OnRecord<'_> {
     }
 }
 
-/// Visits every point; returns how many there are, and what failed without anybody being told: no
-/// error, and nothing in the statistics.
-fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> (u64, Vec<String>) {
+/// Visits one in so many points; returns how many there are, and what failed without anybody being
+/// told: no error, and nothing in the statistics.
+fn some_fail_in_turn(engine: EngineKind, resource: Resource, one_in: usize) -> (u64, Vec<String>) {
     const MANY: u64 = 1 << 40;
     let mut run = Run::new(engine);
     let place = OnRecord::new(&run);
@@ -101,7 +101,9 @@ fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> (u64, Vec<
     assert_eq!((whole.errors, whole.reopened), (0, 0), "{engine}");
     let points = MANY - counted.get();
     let (mut errors, mut reopened, mut unheard) = (0, 0, BTreeSet::new());
-    for (point, goes_on) in (0..points).flat_map(|point| [(point, false), (point, true)]) {
+    for (point, goes_on) in
+        (0..points).step_by(one_in).flat_map(|point| [(point, false), (point, true)])
+    {
         run.goes_on = goes_on;
         let place = OnRecord::new(&run);
         place.fail_after(resource, point);
@@ -123,6 +125,10 @@ fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> (u64, Vec<
     println!("{engine}, {resource:?}: {points} points, {errors} errors, {reopened} reopened");
     let unheard = unheard.into_iter().collect();
     (points, unheard)
+}
+
+fn every_one_fails_in_turn(engine: EngineKind, resource: Resource) -> (u64, Vec<String>) {
+    some_fail_in_turn(engine, resource, 1)
 }
 
 /// A place that says at the end how much was left.
@@ -191,8 +197,8 @@ const AHEAD: Explained = (
     "where there is no room to reserve ahead, what is needed is reserved",
 );
 
-fn every_call_fails_in_turn(engine: EngineKind, explained: &[Explained]) {
-    let (points, unheard) = every_one_fails_in_turn(engine, Resource::Files { once: true });
+fn calls_fail_in_turn(engine: EngineKind, one_in: usize, explained: &[Explained]) {
+    let (points, unheard) = some_fail_in_turn(engine, Resource::Files { once: true }, one_in);
     assert!(points >= 100, "{engine}: {points}");
     let (open, stale) = unexplained(unheard, explained);
     assert_eq!((open, stale), (vec![], vec![]), "{engine}");
@@ -200,15 +206,20 @@ fn every_call_fails_in_turn(engine: EngineKind, explained: &[Explained]) {
 
 #[test]
 fn every_call_that_changes_a_file_fails_in_turn() {
-    every_call_fails_in_turn(EngineKind::Inp, &[SEAL]);
-    every_call_fails_in_turn(EngineKind::Cow, &[AHEAD]);
-    every_call_fails_in_turn(EngineKind::Log, &[SEAL, INPUT]);
+    calls_fail_in_turn(EngineKind::Inp, 1, &[SEAL]);
+    calls_fail_in_turn(EngineKind::Cow, 1, &[AHEAD]);
+    calls_fail_in_turn(EngineKind::Log, 1, &[SEAL, INPUT]);
 }
 
 #[test]
-#[ignore = "fails: where a call fails once and the handle goes on, a page can be marked as used that nothing leads to"]
-fn every_call_of_nv_disk_that_changes_a_file_fails_in_turn() {
-    every_call_fails_in_turn(EngineKind::NvDisk, &[]);
+fn calls_of_nv_disk_that_change_a_file_fail_in_turn() {
+    calls_fail_in_turn(EngineKind::NvDisk, 9, &[]);
+}
+
+#[test]
+#[ignore = "takes twenty seconds; CI runs it"]
+fn whole_every_call_of_nv_disk_that_changes_a_file_fails_in_turn() {
+    calls_fail_in_turn(EngineKind::NvDisk, 1, &[]);
 }
 
 #[test]

@@ -469,8 +469,8 @@ impl<F: Files, T: Latched> Session<F, T> {
     /// [`Store::wait`] before it acknowledges anything, what was only read included.
     ///
     /// # Errors
-    /// The transaction was refused a lock: it can only be aborted. Or the log has stopped; whether the
-    /// transaction is committed shows after a restart.
+    /// The transaction was refused a lock: it can only be aborted. Or the store has stopped, and nothing
+    /// is committed. Or the log has stopped; whether the transaction is committed shows after a restart.
     pub fn commit(&mut self) -> Result<Lsn> {
         if !T::Latching::has(Flaw::DoomedCommits) {
             self.locks.check()?;
@@ -486,7 +486,11 @@ impl<F: Files, T: Latched> Session<F, T> {
             self.held_back.clear();
             return Ok(depends);
         }
-        let committed = match transaction.commit(&*store.upkeep.log) {
+        // A part of a statement that failed may still be there: then the pool has stopped, or undo had
+        // taken it back.
+        let committed = store.upkeep.check_running();
+        let committed = committed.and_then(|()| transaction.commit(&*store.upkeep.log));
+        let committed = match committed {
             Ok(committed) => committed,
             Err(error) => {
                 self.open = Some(transaction);

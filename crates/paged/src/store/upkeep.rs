@@ -154,11 +154,11 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         self.unfinished.load(Ordering::Acquire)
     }
 
-    /// Checks that no error has stopped the work.
+    /// Checks that no error has stopped the work, or the pool.
     pub(super) fn check_running(&self) -> Result<()> {
         match self.stopped.get() {
             Some(why) => Err(PagedError::Stopped { why: why.clone() }),
-            None => Ok(()),
+            None => self.pool.check_running(),
         }
     }
 
