@@ -323,6 +323,12 @@ pub(crate) struct TpcbArgs {
     /// and with the history.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Peers to compare with, by comma: lmdb, sqlite, postgres (its package has to be installed: a
+    /// server of its own is started, and pgbench runs the transactions); they have one partition, and
+    /// commits that are durable. Peers alone with `--engine none`.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
+          value_parser = tpcb_peers)]
+    pub(crate) peer: List<PeerKind>,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -547,7 +553,22 @@ fn domains(text: &str) -> Result<List<Domain>, String> {
 }
 
 fn peer_list(text: &str) -> Result<List<PeerKind>, String> {
-    list(text, None)
+    let peers: List<PeerKind> = list(text, None)?;
+    match peers.0.iter().find(|peer| !PeerKind::ALL.contains(peer)) {
+        Some(peer) => Err(format!("{peer} runs TPC-B alone: perdura bench tpcb --peer {peer}")),
+        None => Ok(peers),
+    }
+}
+
+fn tpcb_peers(text: &str) -> Result<List<PeerKind>, String> {
+    let peers: List<PeerKind> = list(text, None)?;
+    match peers.0.iter().find(|peer| !PeerKind::TPCB.contains(peer)) {
+        Some(peer) => {
+            let all = PeerKind::TPCB.map(PeerKind::name).join(", ");
+            Err(format!("{peer} does not run TPC-B: use one of {all}"))
+        }
+        None => Ok(peers),
+    }
 }
 
 fn mixes(text: &str) -> Result<List<Mix>, String> {

@@ -120,7 +120,13 @@ impl Plan {
         form: Form,
         transactions: u64,
     ) -> Result<tpcb::Spec, Failure> {
-        self.refuse_peers("TPC-B")?;
+        if let Some(peer) = self.contestants.iter().find_map(|one| one.peer())
+            && (self.partitions != 1 || self.run.commit != Commit::Durable)
+        {
+            let why = "peers run TPC-B in one partition, with durable commits: leave out";
+            let why = format!("--peer {peer}: {why} --partitions and --commit");
+            return Err(Failure::Usage(why));
+        }
         let Self { partitions, seed, .. } = *self;
         let spec = tpcb::Spec { branches, accounts, transactions, partitions, form, seed };
         spec.validate()?;

@@ -43,6 +43,11 @@ impl FootprintBytes {
         parts.iter().flatten().sum::<u64>() + self.other
     }
 
+    /// Returns that of a peer, of which only the sum is known.
+    pub(crate) fn of_peer(bytes: u64) -> Self {
+        Self { table: None, index: None, log: None, checkpoint: None, other: bytes }
+    }
+
     /// Returns that of a database.
     ///
     /// # Errors
@@ -380,7 +385,7 @@ impl Serve<'_> {
             return FootprintBytes::of_database(database);
         }
         let other = store.footprint_bytes()?;
-        Ok(FootprintBytes { table: None, index: None, log: None, checkpoint: None, other })
+        Ok(FootprintBytes::of_peer(other))
     }
 }
 

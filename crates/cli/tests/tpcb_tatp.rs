@@ -106,6 +106,34 @@ fn tpcb_reports_the_documented_keys_and_all_engines_agree_with_many_workers() {
     assert_eq!(again[0]["workers"], 1);
 }
 
+/// Peers run the same transactions with three workers, and their balances agree.
+#[test]
+fn tpcb_has_peers() {
+    let few = ["--accounts", "100", "--branches", "2", "--txns", "60", "--workers", "3"];
+    let more = ["--engine", "nvm-inp", "--peer", "sqlite,lmdb", "--check", "--json", "-"];
+    let runs = runs(&bench("tpcb", &[&few[..], &more[..]].concat()));
+    let names: Vec<_> = runs.iter().map(|run| (&run["engine"], &run["peer"])).collect();
+    assert_eq!(names[0], (&Value::from("nvm-inp"), &Value::Null));
+    assert_eq!(names[1], (&Value::Null, &Value::from("sqlite")));
+    assert_eq!(names[2], (&Value::Null, &Value::from("lmdb")));
+    for run in &runs {
+        all_hold(run, &BALANCES);
+        assert_eq!(run["tuples"], runs[0]["tuples"]);
+        assert_eq!(run["digest"].is_null(), run["engine"].is_null());
+    }
+    for (arguments, says) in [
+        (["tpcb", "--peer", "redb"], "redb does not run TPC-B: use one of lmdb, sqlite, postgres"),
+        (["ycsb", "--peer", "postgres"], "postgres runs TPC-B alone"),
+    ] {
+        let ran = bench(arguments[0], &arguments[1..]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(says), "{ran:?}");
+    }
+    let ran = bench("tpcb", &["--peer", "lmdb", "--commit", "grouped"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("durable commits"), "{ran:?}");
+}
+
 #[test]
 fn tatp_reports_rates_of_success_and_all_engines_agree() {
     let scale = ["--subscribers", "300", "--txns", "2000", "--partitions", "2", "--workers", "2"];

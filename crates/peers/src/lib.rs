@@ -1,10 +1,10 @@
 //! The peers: what a user would pick instead of Perdura, behind the same trait.
 //!
-//! Every peer implements [`workloads::Store`], so it does the same work in the same loop as
-//! Perdura. Three kinds:
+//! Every peer but one implements [`workloads::Store`], so it does the same work of YCSB in the same loop
+//! as Perdura; some run TPC-B, see [`workloads::tpcb::Bank`]. Three kinds:
 //!
-//! - *Databases* (LMDB, SQLite, redb, fjall, and RocksDB behind the feature `rocksdb`), each as its
-//!   own documentation advises and at its durable setting: `docs/peers.md` says which. On tmpfs
+//! - *Databases* (LMDB, SQLite, redb, fjall, RocksDB behind the feature `rocksdb`, and of TPC-B
+//!   PostgreSQL as it is installed), each as its own documentation advises and at its durable setting: `docs/peers.md` says which. On tmpfs
 //!   their `fsync` costs nothing, so their figures there are upper bounds.
 //! - *Maps* (hash map, B-tree map): no durability at all. What remains of the time is the workload.
 //! - *Floors*: the least that each way of being durable on NVM can cost. An index in DRAM, one flat
@@ -28,6 +28,7 @@ mod registry;
 mod rocksdb;
 mod shared;
 mod sqlite;
+mod tpcb;
 
 pub use self::fjall::FjallStore;
 pub use self::redb::RedbStore;
@@ -40,3 +41,4 @@ pub use maps::{BTreeMapStore, HashMapStore};
 pub use pin::pin_to_core;
 pub use registry::{Access, ParsePeerError, PeerKind, Visitor, with_store};
 pub use sqlite::SqliteStore;
+pub use tpcb::{LmdbBank, PostgresBank, SqliteBank};

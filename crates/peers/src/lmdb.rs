@@ -56,7 +56,7 @@ impl LmdbStore {
         let map_bytes = tuples * MAP_BYTES_PER_TUPLE + MAP_BYTES_MORE;
         let create = |number| {
             let directory = create_directory(directory, NAME, number)?;
-            let env = open_env(&directory, Some(map_bytes))?;
+            let env = open_env(&directory, Some(map_bytes), 0)?;
             let mut tx = env.write_txn().map_err(StoreError::engine)?;
             let table = env
                 .database_options()
@@ -82,7 +82,7 @@ impl LmdbStore {
     ) -> Result<Self, StoreError> {
         let open = |number| {
             let directory = existing_directory(directory, NAME, number, FILE)?;
-            let env = open_env(&directory, None)?;
+            let env = open_env(&directory, None, 0)?;
             let tx = env.read_txn().map_err(StoreError::engine)?;
             let table = env
                 .database_options()
@@ -103,9 +103,17 @@ impl LmdbStore {
     }
 }
 
-/// Opens an environment; without `map_bytes`, at the size with which it was created.
-fn open_env(directory: &Path, map_bytes: Option<usize>) -> Result<Env, StoreError> {
+/// Opens an environment for so many tables with names; without `map_bytes`, at the size with which it
+/// was created.
+pub(crate) fn open_env(
+    directory: &Path,
+    map_bytes: Option<usize>,
+    tables: u32,
+) -> Result<Env, StoreError> {
     let mut options = EnvOpenOptions::new();
+    if tables > 0 {
+        options.max_dbs(tables);
+    }
     if let Some(bytes) = map_bytes {
         options.map_size(bytes.next_multiple_of(1 << 20));
     }

@@ -39,10 +39,15 @@ pub enum PeerKind {
     FloorRedo,
     /// DRAM hash, 1 KB copy and pointer, 2 fences an update.
     FloorCopy,
+    /// PostgreSQL, a server of its own over a local socket, `synchronous_commit` on; TPC-B alone.
+    Postgres,
 }
 
 impl PeerKind {
-    /// All peers, in the order of the command line's help.
+    /// The peers that run TPC-B.
+    pub const TPCB: [Self; 3] = [Self::Lmdb, Self::Sqlite, Self::Postgres];
+
+    /// The peers that run YCSB, in the order of the command line's help.
     pub const ALL: [Self; 10] = [
         Self::Lmdb,
         Self::Sqlite,
@@ -70,6 +75,7 @@ impl PeerKind {
             Self::FloorUndo => "floor-undo",
             Self::FloorRedo => "floor-redo",
             Self::FloorCopy => "floor-copy",
+            Self::Postgres => "postgres",
         }
     }
 
@@ -90,7 +96,9 @@ impl PeerKind {
     #[must_use]
     pub const fn cache_bytes(self) -> Option<u64> {
         match self {
-            Self::Sqlite | Self::Redb | Self::Fjall | Self::RocksDb => Some(CACHE_BYTES),
+            Self::Sqlite | Self::Redb | Self::Fjall | Self::RocksDb | Self::Postgres => {
+                Some(CACHE_BYTES)
+            }
             _ => None,
         }
     }
@@ -110,7 +118,11 @@ impl fmt::Display for PeerKind {
 
 /// A name that no peer has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown peer '{given}': use one of {}", PeerKind::ALL.map(PeerKind::name).join(", "))]
+#[error(
+    "unknown peer '{given}': use one of {}, or for TPC-B {}",
+    PeerKind::ALL.map(PeerKind::name).join(", "),
+    PeerKind::TPCB.map(PeerKind::name).join(", ")
+)]
 pub struct ParsePeerError {
     given: String,
 }
@@ -120,7 +132,11 @@ impl FromStr for PeerKind {
 
     fn from_str(given: &str) -> Result<Self, ParsePeerError> {
         let unknown = || ParsePeerError { given: given.to_owned() };
-        Self::ALL.into_iter().find(|kind| kind.name() == given).ok_or_else(unknown)
+        Self::ALL
+            .into_iter()
+            .chain(Self::TPCB)
+            .find(|kind| kind.name() == given)
+            .ok_or_else(unknown)
     }
 }
 
@@ -190,6 +206,7 @@ pub fn with_store<V: Visitor>(
         PeerKind::FloorUndo => files!(UndoFloor,; tuples),
         PeerKind::FloorRedo => files!(RedoFloor,; tuples),
         PeerKind::FloorCopy => files!(CopyFloor,; tuples),
+        PeerKind::Postgres => Err(StoreError::Unsupported(format!("{kind} runs TPC-B alone"))),
         PeerKind::HashMap => map!(HashMapStore),
         PeerKind::BTreeMap => map!(BTreeMapStore),
     }

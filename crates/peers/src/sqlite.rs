@@ -80,7 +80,11 @@ impl SqliteStore {
 }
 
 /// Opens a database with all settings, each of which is read back.
-fn connect(directory: &Path, create: bool, partitions: usize) -> Result<Connection, StoreError> {
+pub(crate) fn connect(
+    directory: &Path,
+    create: bool,
+    partitions: usize,
+) -> Result<Connection, StoreError> {
     let path = directory.join(FILE);
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
@@ -325,7 +329,7 @@ impl Session for SqliteSession<'_> {
 }
 
 /// A key as SQLite takes it: keys are below 2^44.
-fn number(key: u64) -> i64 {
+pub(crate) fn number(key: u64) -> i64 {
     key.cast_signed()
 }
 

@@ -156,11 +156,12 @@ fn floor_copy_conforms() {
 
 #[test]
 fn names_are_those_of_the_command_line() {
-    for kind in PeerKind::ALL {
+    for kind in PeerKind::ALL.into_iter().chain(PeerKind::TPCB) {
         assert_eq!(kind.to_string().parse::<PeerKind>(), Ok(kind));
     }
-    let error = "postgres".parse::<PeerKind>().expect_err("not a peer").to_string();
-    assert!(error.starts_with("unknown peer 'postgres': use one of lmdb, sqlite"), "{error}");
+    let error = "mysql".parse::<PeerKind>().expect_err("not a peer").to_string();
+    assert!(error.starts_with("unknown peer 'mysql': use one of lmdb, sqlite"), "{error}");
+    assert!(error.ends_with("or for TPC-B lmdb, sqlite, postgres"), "{error}");
 }
 
 #[test]

@@ -42,6 +42,16 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// The figures of a run of one kind of transactions that another program has measured: all of them
+    /// committed, with these latencies in nanoseconds.
+    #[must_use]
+    pub fn of_one_kind(seconds: f64, latencies_ns: impl Iterator<Item = u64>) -> Self {
+        let mut sums = Sums::new(1);
+        latencies_ns.for_each(|latency| sums.latency_ns[0].saturating_record(latency));
+        let Sums { latency_ns, failed, .. } = sums;
+        Self { seconds, latency_ns, failed, retries: 0, conflicts: 0 }
+    }
+
     /// Committed transactions of a kind.
     #[must_use]
     pub fn committed(&self, kind: usize) -> u64 {
@@ -95,17 +105,77 @@ pub(crate) trait Perform {
     /// Runs transaction `number` of the partition.
     ///
     /// # Errors
-    /// The database's; nothing of the transaction is left then.
-    fn perform(&mut self, number: usize) -> Result<Outcome, Error>;
+    /// The store's; nothing of the transaction is left then.
+    fn perform(&mut self, number: usize) -> Result<Outcome, StoreError>;
 
     /// Makes everything committed so far in the partition durable.
     ///
     /// # Errors
     /// The medium failed.
-    fn sync(&mut self) -> Result<(), Error>;
+    fn sync(&mut self) -> Result<(), StoreError>;
 
     /// The conflicts of its transactions so far.
     fn tries(&self) -> Tries;
+}
+
+/// A store with a workload, as the driver sees both: it asks for a terminal for each lane.
+pub(crate) trait Hall: Sync {
+    /// The place at which the transactions of a lane are entered.
+    type Terminal<'a>: Perform
+    where
+        Self: 'a;
+
+    /// The number of kinds of transactions.
+    const KINDS: usize;
+
+    /// The store's name in errors.
+    fn name(&self) -> &str;
+
+    /// Transactions of a partition.
+    fn transactions(&self, partition: usize) -> usize;
+
+    /// The kind of a transaction, and whether it changes nothing.
+    fn kind(&self, partition: usize, number: usize) -> (usize, bool);
+
+    /// A terminal for a lane.
+    ///
+    /// # Errors
+    /// The store's.
+    fn terminal(&self, lane: Lane) -> Result<Self::Terminal<'_>, StoreError>;
+}
+
+/// A database of ours with a script.
+struct Ours<'a, E: Environment, S> {
+    database: &'a Database<E>,
+    script: &'a S,
+}
+
+impl<E: Environment, S: Script<E>> Hall for Ours<'_, E, S> {
+    type Terminal<'a>
+        = S::Terminal<'a>
+    where
+        Self: 'a;
+
+    const KINDS: usize = S::KINDS;
+
+    fn name(&self) -> &str {
+        self.database.engine().name()
+    }
+
+    fn transactions(&self, partition: usize) -> usize {
+        self.script.transactions(partition)
+    }
+
+    #[inline]
+    fn kind(&self, partition: usize, number: usize) -> (usize, bool) {
+        self.script.kind(partition, number)
+    }
+
+    fn terminal(&self, lane: Lane) -> Result<S::Terminal<'_>, StoreError> {
+        Seat::take(self.database, lane.partition, lane.step == 1)
+            .and_then(|seat| self.script.terminal(self.database, seat, lane.partition))
+            .map_err(StoreError::engine)
+    }
 }
 
 /// Refuses a database that is not cut as the workload is; returns the number of its partitions.
@@ -146,13 +216,29 @@ pub(crate) fn run<E: Environment, S: Script<E>, O: Observer>(
     observer: &O,
 ) -> Result<Measured, RunError> {
     let partitions = check_partitions(database, partitions, options.workers)?;
+    drive(&Ours { database, script }, partitions, options, observer)
+}
+
+/// As [`run`], of any store that is populated.
+///
+/// # Errors
+/// The first error of any worker.
+pub(crate) fn drive<H: Hall, O: Observer>(
+    hall: &H,
+    partitions: usize,
+    options: &RunOptions,
+    observer: &O,
+) -> Result<Measured, RunError> {
+    if options.workers == 0 {
+        return Err(RunError::NoWorkers);
+    }
     let lanes = Lanes::new(options.workers, partitions);
-    let shared = Shared { database, script, options, observer, lanes };
+    let shared = Shared { hall, options, observer, lanes };
     let workers = options.workers.min(lanes.count());
     let outcomes = crew(workers, |number, barrier| shared.work(number, barrier))?;
     let started = outcomes.iter().map(|outcome| outcome.started).min();
     let ended = outcomes.iter().map(|outcome| outcome.ended).max();
-    let mut sum = Sums::new(S::KINDS);
+    let mut sum = Sums::new(H::KINDS);
     for outcome in &outcomes {
         sum.add(&outcome.sums);
     }
@@ -166,9 +252,8 @@ pub(crate) fn run<E: Environment, S: Script<E>, O: Observer>(
 }
 
 /// The state that all workers share.
-struct Shared<'a, E: Environment, S, O> {
-    database: &'a Database<E>,
-    script: &'a S,
+struct Shared<'a, H, O> {
+    hall: &'a H,
     options: &'a RunOptions,
     observer: &'a O,
     lanes: Lanes,
@@ -210,25 +295,24 @@ impl Sums {
     }
 }
 
-impl<E: Environment, S: Script<E>, O: Observer> Shared<'_, E, S, O> {
+impl<H: Hall, O: Observer> Shared<'_, H, O> {
     fn work(&self, worker: usize, barrier: &Barrier) -> Result<WorkerOutcome, RunError> {
         if let Some(pin) = self.options.pin {
             pin(worker);
         }
         let lanes: Result<Vec<_>, _> =
             self.lanes.of_worker(worker).map(|number| self.lane(number)).collect();
-        let mut sums = Sums::new(S::KINDS);
+        let mut sums = Sums::new(H::KINDS);
         // Before the error is looked at: the other workers wait here too.
         barrier.wait();
         let mut lanes = lanes?;
         let started = Instant::now();
-        let kind = |partition, number| self.script.kind(partition, number);
+        let kind = |partition, number| self.hall.kind(partition, number);
         let mut running = lanes.len();
         while running > 0 {
             for lane in lanes.iter_mut().filter(|lane| !lane.finished) {
-                lane.block(&mut sums, kind, self.observer).map_err(|error| {
-                    failed(self.database, lane.lane.partition, lane.next as u64, error)
-                })?;
+                lane.block(&mut sums, kind, self.observer)
+                    .map_err(|source| self.failed(lane.lane.partition, lane.next as u64, source))?;
                 running -= usize::from(lane.finished);
             }
         }
@@ -241,16 +325,20 @@ impl<E: Environment, S: Script<E>, O: Observer> Shared<'_, E, S, O> {
         Ok(WorkerOutcome { started, ended, sums })
     }
 
-    fn lane(&self, number: usize) -> Result<Running<S::Terminal<'_>>, RunError> {
+    #[cold]
+    fn failed(&self, partition: usize, transaction: u64, source: StoreError) -> RunError {
+        RunError::Store { store: self.hall.name().to_owned(), partition, transaction, source }
+    }
+
+    fn lane(&self, number: usize) -> Result<Running<H::Terminal<'_>>, RunError> {
         let lane = self.lanes.lane(number);
-        let terminal = Seat::take(self.database, lane.partition, lane.step == 1)
-            .and_then(|seat| self.script.terminal(self.database, seat, lane.partition))
-            .map_err(|error| failed(self.database, lane.partition, 0, error))?;
+        let terminal =
+            self.hall.terminal(lane).map_err(|source| self.failed(lane.partition, 0, source))?;
         let group = match self.options.commit {
             Commit::Durable => None,
             Commit::Grouped(updates) => Some(updates as usize),
         };
-        let end = self.script.transactions(lane.partition);
+        let end = self.hall.transactions(lane.partition);
         Ok(Running {
             terminal,
             number,
@@ -290,7 +378,7 @@ impl<T: Perform> Running<T> {
         sums: &mut Sums,
         kind: impl Fn(usize, usize) -> (usize, bool),
         observer: &O,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         for _ in 0..BLOCK {
             if self.next >= self.end {
                 break;
@@ -323,7 +411,11 @@ impl<T: Perform> Running<T> {
 
     /// Makes everything so far durable and says so.
     #[cold]
-    fn close_group<O: Observer>(&mut self, sums: &mut Sums, observer: &O) -> Result<(), Error> {
+    fn close_group<O: Observer>(
+        &mut self,
+        sums: &mut Sums,
+        observer: &O,
+    ) -> Result<(), StoreError> {
         // Others are in a partition that is shared: their commits are durable by themselves.
         if self.group.is_some() || self.lane.step == 1 {
             self.terminal.sync()?;

@@ -1,5 +1,6 @@
 //! The benchmarks, and what their reports share.
 
+mod bank;
 mod beside;
 mod fifths;
 pub(crate) mod figures;
@@ -7,6 +8,7 @@ mod growth;
 pub(crate) mod recovery;
 pub(crate) mod tatp;
 pub(crate) mod terminals;
+mod terminals_run;
 pub(crate) mod tpcb;
 pub(crate) mod tpcc;
 pub(crate) mod ycsb;

@@ -6,7 +6,8 @@ use perdura::{Database, Schema};
 use workloads::tatp::{self, Rate, SUBSCRIBERS_OF_SCALE, Spec};
 use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 
-use super::terminals::{self, Success, Workload};
+use super::terminals::{self, Workload};
+use super::terminals_run::Success;
 use crate::args::TatpArgs;
 use crate::failure::Failure;
 use crate::plan::Plan;

@@ -13,12 +13,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use perdura::{Database, Schema};
-use serde::Serialize;
+use peers::PeerKind;
+use perdura::{Database, Medium, Schema};
 use workloads::{Check, Form, Lanes, Measured, Progress, RunError, RunOptions, contents};
 
 use super::Report;
-use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
+use super::bank::Populated;
+use super::figures::{Counted, LatencyUs, PerTxn, Spread};
+use super::terminals_run::{Run, Success, row, transaction_rows, violations};
 use crate::args::CommonArgs;
 use crate::contestant::{Contestant, Promise, create_database, pool_path};
 use crate::failure::{Failure, say};
@@ -94,6 +96,19 @@ pub(super) trait Workload: Sync {
         options: &RunOptions,
         progress: &Progress,
     ) -> Result<Measured, RunError>;
+    /// Creates and populates a peer in an empty directory.
+    ///
+    /// # Errors
+    /// The peer's, or it does not run this workload.
+    fn peer(
+        &self,
+        kind: PeerKind,
+        _: &Path,
+        _: &Plan,
+        _: &Progress,
+    ) -> Result<Box<dyn Populated<Self::Piece>>, Failure> {
+        Err(Failure::about(kind, format!("peers do not run {}", Self::TITLE)))
+    }
     /// Checks a database on which these runs have ended.
     ///
     /// # Errors
@@ -109,70 +124,30 @@ pub(super) trait Workload: Sync {
     }
 }
 
-/// The successes of one kind of transaction, in all rounds and the counted piece.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Success {
-    pub(super) tries: u64,
-    pub(super) succeeded: u64,
-    /// `None` without tries.
-    pub(super) percent: Option<f64>,
-    pub(super) expected_min_percent: f64,
-    pub(super) expected_max_percent: f64,
-    pub(super) tolerance_percent: f64,
+/// A store in which the workload runs.
+enum Subject<W: Workload> {
+    Engine(Box<Database>),
+    Peer(PeerKind, Box<dyn Populated<W::Piece>>),
 }
 
-/// A run as programs read it; others rely on the keys to the letter.
-#[derive(Debug, Clone, Serialize)]
-struct Run {
-    engine: &'static str,
-    workload: &'static str,
-    mix: Option<()>,
-    skew: Option<()>,
-    #[serde(flatten)]
-    sizes: BTreeMap<&'static str, u64>,
-    #[serde(rename = "as")]
-    form: &'static str,
-    txns: u64,
-    partitions: usize,
-    workers: usize,
-    domain: Option<&'static str>,
-    modelled: bool,
-    commit: &'static str,
-    background: &'static str,
-    group: Option<u32>,
-    seed: u64,
-    emulated: Option<()>,
-    seconds: f64,
-    throughput_txn_s: f64,
-    throughput_spread: Spread,
-    latency_us: LatencyUs,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    latency_us_by_transaction: BTreeMap<&'static str, LatencyUs>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    success: Option<BTreeMap<&'static str, Success>>,
-    per_txn: PerTxn,
+/// The contents of a store behind its runs.
+struct Found {
     footprint_bytes: FootprintBytes,
-    user_bytes: u64,
+    user_bytes: Option<u64>,
     tuples: u64,
-    aborted: u64,
-    conflicts: u64,
-    retries: u64,
+    digest: Option<String>,
     /// `None` without `--check`.
-    consistency: Option<BTreeMap<&'static str, bool>>,
-    /// The digest of all that the database holds.
-    digest: String,
-    #[serde(skip)]
-    violations: Vec<String>,
-    #[serde(skip)]
+    checks: Option<Vec<Check>>,
     promise: Promise,
 }
 
-/// An open, populated database and what was measured on it.
+/// An open, populated store and what was measured on it.
 struct Loaded<'a, W: Workload> {
     contestant: Contestant,
-    database: Database,
+    subject: Subject<W>,
     rounds: Vec<(&'a W::Piece, Measured)>,
-    counted: Counted,
+    /// `None` of a peer: nothing of it can be counted.
+    counted: Option<Counted>,
 }
 
 /// The benchmark of one workload.
@@ -181,6 +156,7 @@ struct Bench<'a, W: Workload> {
     plan: &'a Plan,
     lanes: Lanes,
     check: bool,
+    medium: &'a Medium,
 }
 
 /// Runs the benchmark.
@@ -201,7 +177,7 @@ pub(super) fn run<W: Workload>(
     let needed = kept.saturating_mul(needed_bytes(plan, workload));
     scratch.require(needed, Some(W::SMALLER))?;
     let lanes = Lanes::new(plan.run.workers, plan.partitions());
-    let bench = Bench { workload, plan, lanes, check };
+    let bench = Bench { workload, plan, lanes, check, medium: scratch.medium() };
     let mut bar = Bar::new();
     let pieces = bench.pieces()?;
     let mut runs = Vec::new();
@@ -239,7 +215,7 @@ pub(crate) fn create(
     domain: Option<perdura::Domain>,
 ) -> Result<Database, Failure> {
     let Contestant::Engine(kind) = contestant else {
-        return Err(Failure::about(contestant, "peers have YCSB only"));
+        return Err(Failure::about(contestant, "peers do not run this"));
     };
     let options = options.clone().engine(kind).partitions(partitions as u32);
     Ok(create_database(path, schema, &options, domain)?)
@@ -266,9 +242,16 @@ impl<'a, W: Workload> Bench<'a, W> {
         bar: &mut Bar,
     ) -> Result<Loaded<'a, W>, Failure> {
         let plan = self.plan;
+        let partitions = plan.partitions();
+        if let Contestant::Peer(kind) = contestant {
+            bar.phase(format!("{contestant}: loading"), self.workload.tuples());
+            let progress = Progress::new(partitions);
+            let peer = || self.workload.peer(kind, directory, plan, &progress);
+            let subject = Subject::Peer(kind, bar.watch(|| progress.total(), peer)?);
+            return Ok(Loaded { contestant, subject, rounds: Vec::new(), counted: None });
+        }
         let options = database_options(plan.run.commit, plan.background);
         let path = pool_path(directory);
-        let partitions = plan.partitions();
         let schema = W::schema();
         let database = create(contestant, &path, &schema, partitions, &options, plan.domain)?;
         bar.phase(format!("{contestant}: loading"), self.workload.tuples());
@@ -278,7 +261,8 @@ impl<'a, W: Workload> Bench<'a, W> {
         // What an engine logged meanwhile must not bring a checkpoint into the first run on the
         // clock.
         database.checkpoint()?;
-        Ok(Loaded { contestant, database, rounds: Vec::new(), counted: Counted::default() })
+        let subject = Subject::Engine(Box::new(database));
+        Ok(Loaded { contestant, subject, rounds: Vec::new(), counted: None })
     }
 
     /// Runs all rounds, and counts in the last one.
@@ -296,23 +280,49 @@ impl<'a, W: Workload> Bench<'a, W> {
             };
             bar.phase(format!("{}: {what}", loaded.contestant), transactions);
             let progress = Progress::new(self.lanes.count());
-            let database = &loaded.database;
-            database.count(counts);
-            let before = Counted::of(database);
-            let work = || W::run(database, piece, &self.plan.run, &progress);
-            let measured = bar.watch(|| progress.total(), work)?;
-            loaded.counted = Counted::of(database).since(&before);
-            database.count(false);
+            let options = &self.plan.run;
+            let measured = match &loaded.subject {
+                Subject::Engine(database) => {
+                    database.count(counts);
+                    let before = Counted::of(database);
+                    let work = || W::run(database, piece, options, &progress);
+                    let measured = bar.watch(|| progress.total(), work)?;
+                    loaded.counted = Some(Counted::of(database).since(&before));
+                    database.count(false);
+                    measured
+                }
+                Subject::Peer(_, peer) => {
+                    bar.watch(|| progress.total(), || peer.run(piece, options, &progress))?
+                }
+            };
             loaded.rounds.push((piece, measured));
         }
         Ok(())
     }
 
-    fn summary(&self, loaded: &Loaded<'_, W>, bar: &mut Bar) -> Result<Run, Failure> {
-        let Loaded { contestant, database, rounds, counted } = loaded;
-        let plan = self.plan;
-        let footprint_bytes = FootprintBytes::of_database(database)?;
+    /// Looks at all that a store holds.
+    fn find(&self, loaded: &Loaded<'_, W>, bar: &mut Bar) -> Result<Found, Failure> {
+        let Loaded { contestant, subject, rounds, .. } = loaded;
         bar.phase(format!("{contestant}: reading it all"), 1);
+        let database = match subject {
+            Subject::Engine(database) => database,
+            Subject::Peer(kind, peer) => {
+                let fail = |error| Failure::about(*kind, error);
+                let transactions = rounds.iter().map(|(_, measured)| measured.transactions()).sum();
+                let (tuples, checks) =
+                    bar.watch(|| 0, || peer.check(transactions).map_err(fail))?;
+                let medium = self.medium;
+                return Ok(Found {
+                    footprint_bytes: FootprintBytes::of_peer(peer.footprint_bytes().map_err(fail)?),
+                    user_bytes: None,
+                    tuples,
+                    digest: None,
+                    checks: self.check.then_some(checks),
+                    promise: Promise::of_peer(*kind, medium),
+                });
+            }
+        };
+        let footprint_bytes = FootprintBytes::of_database(database)?;
         let held = bar.watch(|| 0, || contents(database))?;
         let runs: Vec<_> = rounds.iter().map(|(piece, measured)| (*piece, measured)).collect();
         let checks = match self.check {
@@ -322,16 +332,33 @@ impl<'a, W: Workload> Bench<'a, W> {
             }
             false => None,
         };
+        Ok(Found {
+            footprint_bytes,
+            user_bytes: Some(held.user_bytes()),
+            tuples: held.tuples(),
+            digest: Some(format!("{:016x}", held.digest())),
+            checks,
+            promise: Promise::of_database(database),
+        })
+    }
+
+    fn summary(&self, loaded: &Loaded<'_, W>, bar: &mut Bar) -> Result<Run, Failure> {
+        let found = self.find(loaded, bar)?;
+        let Loaded { contestant, rounds, counted, .. } = loaded;
+        let plan = self.plan;
+        let runs: Vec<_> = rounds.iter().map(|(piece, measured)| (*piece, measured)).collect();
         // All but the counted one.
         let timed: Vec<&Measured> =
             rounds[..rounds.len() - 1].iter().map(|(_, measured)| measured).collect();
         let throughputs: Vec<f64> = timed.iter().map(|round| round.throughput_txn_s()).collect();
         let (throughput_txn_s, throughput_spread, median) = Spread::of(&throughputs);
         let of = |kind: usize| timed.iter().map(move |round| &round.latency_ns[kind]);
-        let promise = Promise::of_database(database);
+        let Found { checks, promise, .. } = found;
         let kinds = W::KINDS.iter().enumerate().filter(|_| W::KINDS.len() > 1);
         Ok(Run {
-            engine: contestant.name(),
+            engine: contestant.engine(),
+            peer: contestant.peer(),
+            name: contestant.name(),
             workload: W::NAME,
             mix: None,
             skew: None,
@@ -355,17 +382,17 @@ impl<'a, W: Workload> Bench<'a, W> {
                 .map(|(kind, name)| (*name, LatencyUs::of(of(kind))))
                 .collect(),
             success: W::success(&runs),
-            per_txn: PerTxn::new(Some(counted), self.workload.transactions().min(COUNTED_TXNS)),
-            footprint_bytes,
-            user_bytes: held.user_bytes(),
-            tuples: held.tuples(),
+            per_txn: PerTxn::new(counted.as_ref(), self.workload.transactions().min(COUNTED_TXNS)),
+            footprint_bytes: found.footprint_bytes,
+            user_bytes: found.user_bytes,
+            tuples: found.tuples,
             aborted: timed[median].failed[W::READ_ONLY..].iter().sum(),
             conflicts: timed[median].conflicts,
             retries: timed[median].retries,
             violations: violations(checks.as_deref().unwrap_or_default()),
             consistency: checks
                 .map(|checks| checks.iter().map(|check| (check.name, check.holds())).collect()),
-            digest: format!("{:016x}", held.digest()),
+            digest: found.digest,
             promise,
         })
     }
@@ -380,11 +407,13 @@ impl<'a, W: Workload> Bench<'a, W> {
         let mut found = false;
         for run in runs {
             for violation in &run.violations {
-                say(format_args!("perdura: {}: {violation}", run.engine));
+                say(format_args!("perdura: {}: {violation}", run.name));
                 found = true;
             }
-            if self.is_decided() && run.digest != runs[0].digest {
-                let (one, other) = (runs[0].engine, run.engine);
+            let first = runs.iter().find(|run| run.digest.is_some());
+            let Some(first) = first.filter(|_| run.digest.is_some()) else { continue };
+            if self.is_decided() && run.digest != first.digest {
+                let (one, other) = (first.name, run.name);
                 let what = "did the same and hold different contents";
                 say(format_args!("perdura: {one} and {other} {what}"));
                 found = true;
@@ -454,71 +483,22 @@ impl<'a, W: Workload> Bench<'a, W> {
                 0 => "hold".to_owned(),
                 many => format!("{many} of {} do not hold", checks.len()),
             };
-            text += &format!("Checks of {} ({}): {holds}.\n", run.engine, names.join(", "));
+            text += &format!("Checks of {} ({}): {holds}.\n", run.name, names.join(", "));
         }
+        let ours: Vec<&Run> = runs.iter().filter(|run| run.digest.is_some()).collect();
+        if ours.is_empty() {
+            return text;
+        }
+        let first = ours[0];
         if !self.is_decided() {
             text += "Contents depend on the order in which workers met, and are not compared.\n";
-        } else if runs.iter().all(|run| run.digest == first.digest) {
-            let what = if runs.len() > 1 { "Contents are alike" } else { "Contents" };
+        } else if let Some(digest) = &first.digest
+            && ours.iter().all(|run| run.digest == first.digest)
+        {
+            let what = if ours.len() > 1 { "Contents are alike" } else { "Contents" };
             let tuples = grouped(first.tuples);
-            text += &format!("{what}: {tuples} tuples, digest {}.\n", first.digest);
+            text += &format!("{what}: {tuples} tuples, digest {digest}.\n");
         }
         text
-    }
-}
-
-/// The contradictions to the checks, as people read them.
-fn violations(checks: &[Check]) -> Vec<String> {
-    let violation = |Check { name, what, violation }: &Check| {
-        let found = violation.as_ref()?;
-        Some(format!("check {name} ({what}) does not hold: {found}"))
-    };
-    checks.iter().filter_map(violation).collect()
-}
-
-fn row(run: &Run) -> Vec<String> {
-    vec![
-        run.engine.to_owned(),
-        run.promise.text(),
-        whole(run.throughput_txn_s),
-        run.throughput_spread.text(),
-        fine(Some(run.latency_us.p50)),
-        fine(Some(run.latency_us.p99)),
-        fine(run.per_txn.flushed_lines),
-        fine(run.per_txn.fences),
-        grouped(run.conflicts),
-        grouped(run.retries),
-    ]
-}
-
-/// A row for each kind of transaction, if there are several.
-fn transaction_rows(run: &Run) -> Vec<Vec<String>> {
-    let row = |(name, latency): (&&str, &LatencyUs)| {
-        let LatencyUs { p50, p95, p99, max } = *latency;
-        let figures = [p50, p95, p99, max].map(|value| fine(Some(value)));
-        let success = run.success.as_ref().and_then(|all| all.get(*name));
-        let percent = success.and_then(|one| one.percent);
-        let rates = [
-            percent.map_or("-".into(), |percent| format!("{percent:.2}%")),
-            success.map_or("-".into(), Success::expected),
-        ];
-        let words = [run.engine.to_owned(), (*name).to_owned()];
-        words.into_iter().chain(figures).chain(rates).collect()
-    };
-    run.latency_us_by_transaction.iter().map(row).collect()
-}
-
-impl Success {
-    /// The rates that are as they should be.
-    fn expected(&self) -> String {
-        let Self { expected_min_percent: low, expected_max_percent: high, .. } = *self;
-        let tolerance = self.tolerance_percent;
-        if tolerance == 0.0 {
-            format!("{low:.0}%")
-        } else if low == high {
-            format!("{low:.2} +- {tolerance:.2}%")
-        } else {
-            format!("{low:.1} to {high:.1} +- {tolerance:.2}%")
-        }
     }
 }

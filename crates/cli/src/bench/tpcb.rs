@@ -1,11 +1,14 @@
 //! `perdura bench tpcb`: what TPC-B is to the [benchmark](super::terminals).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use peers::PeerKind;
 use perdura::{Database, Schema};
 use workloads::tpcb::{self, Spec};
 use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 
+use super::bank::{self, Populated};
 use super::terminals::{self, Workload};
 use crate::args::TpcbArgs;
 use crate::failure::Failure;
@@ -16,7 +19,7 @@ use crate::plan::Plan;
 /// # Errors
 /// As [`terminals::run`].
 pub(crate) fn run(args: &TpcbArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common, &[])?;
+    let plan = Plan::new(&args.common, &args.peer.0)?;
     let form = args.form.unwrap_or_default();
     let spec = plan.tpcb(args.branches, args.accounts, form, args.txns)?;
     terminals::run(&spec, &plan, &args.common, args.check)
@@ -84,6 +87,17 @@ impl Workload for Spec {
         progress: &Progress,
     ) -> Result<Measured, RunError> {
         tpcb::run(database, piece, options, progress)
+    }
+
+    fn peer(
+        &self,
+        kind: PeerKind,
+        directory: &Path,
+        plan: &Plan,
+        progress: &Progress,
+    ) -> Result<Box<dyn Populated<tpcb::Workload>>, Failure> {
+        let transactions = self.transactions.saturating_mul(u64::from(plan.repeat) + 1);
+        bank::of_tpcb(kind, directory, self, (transactions, plan.run.workers), progress)
     }
 
     fn check(

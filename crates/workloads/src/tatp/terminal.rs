@@ -13,6 +13,7 @@ use super::schema::{
 };
 use crate::reads::{Reads, missing};
 use crate::seat::{Seat, Tries};
+use crate::store::StoreError;
 use crate::terminals::{Outcome, Perform};
 
 /// A facility is not there whose calls are to be forwarded: as a foreign key would refuse it.
@@ -206,12 +207,12 @@ fn delete_forwarding<E: Environment>(
 
 impl<E: Environment> Perform for Terminal<'_, E> {
     #[inline]
-    fn perform(&mut self, number: usize) -> Result<Outcome, Error> {
-        self.run(number)
+    fn perform(&mut self, number: usize) -> Result<Outcome, StoreError> {
+        self.run(number).map_err(StoreError::engine)
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
-        self.seat.sync()
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.seat.sync().map_err(StoreError::engine)
     }
 
     fn tries(&self) -> Tries {

@@ -10,7 +10,16 @@ use crate::checks::Check;
 use crate::reads::Reads;
 
 /// Balances by number.
-type Balances = BTreeMap<u64, i64>;
+pub(super) type Balances = BTreeMap<u64, i64>;
+
+/// The demands, by their names.
+pub(super) const DEMANDS: [(&str, &str); 5] = [
+    ("branches_tellers", "a branch's balance is the sum of its tellers'"),
+    ("branches_history", "a branch's balance is the sum of its history"),
+    ("tellers_history", "a teller's balance is the sum of its history"),
+    ("accounts_history", "an account's balance is the sum of its history"),
+    ("population", "branches, tellers and accounts are those that were loaded"),
+];
 
 /// Checks a whole database: in each partition every balance of a branch is the sum of those of its
 /// tellers and of its history, that of a teller and of an account the sum of its history, and the rows
@@ -20,14 +29,7 @@ type Balances = BTreeMap<u64, i64>;
 /// The database's own. A check that does not hold is no error but the result.
 pub fn check<E: Environment>(database: &Database<E>, spec: &Spec) -> Result<Vec<Check>, Error> {
     let tables = Tables::of(database)?;
-    let checks = [
-        ("branches_tellers", "a branch's balance is the sum of its tellers'"),
-        ("branches_history", "a branch's balance is the sum of its history"),
-        ("tellers_history", "a teller's balance is the sum of its history"),
-        ("accounts_history", "an account's balance is the sum of its history"),
-        ("population", "branches, tellers and accounts are those that were loaded"),
-    ];
-    let mut checks = checks.map(|(name, what)| Check { name, what, violation: None });
+    let mut checks = DEMANDS.map(|(name, what)| Check { name, what, violation: None });
     for partition in 0..database.partition_count() {
         let found = database.partition(partition).read(|tx| look(tx, &tables, spec, partition))?;
         for (check, found) in checks.iter_mut().zip(found) {
@@ -102,7 +104,7 @@ fn look<T: Reads>(
 }
 
 /// The first balance that is not the sum of something else.
-fn differs<'a>(
+pub(super) fn differs<'a>(
     what: &str,
     balances: &Balances,
     of: &str,
@@ -115,7 +117,7 @@ fn differs<'a>(
 }
 
 /// History of something that does not exist.
-fn stray<'a>(
+pub(super) fn stray<'a>(
     what: &str,
     balances: &Balances,
     ids: impl Iterator<Item = &'a u64>,

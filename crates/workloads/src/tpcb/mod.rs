@@ -11,6 +11,7 @@
 //! | `load` | 4.2: the population |
 //! | `check` | 2.3: balances that must agree |
 //! | `drive`, `verify` | running it, and what a kill must have left |
+//! | `bank` | running it on other databases than ours |
 //!
 //! **Decided here**, where the specification leaves room:
 //! - HISTORY has no key in the specification; here it is the transaction's number. Its time stamp is
@@ -19,6 +20,7 @@
 //!   contents behind a run are the same.
 //! - A transaction covers one partition, so remote accounts need a database of one.
 
+mod bank;
 mod check;
 mod drive;
 mod inputs;
@@ -28,6 +30,7 @@ mod spec;
 mod terminal;
 mod verify;
 
+pub use bank::{Bank, Books, Entry, Pages, Till};
 pub use check::check;
 pub use drive::run;
 pub use inputs::{Input, Workload};

@@ -7,6 +7,7 @@ use super::inputs::{Input, Workload};
 use super::schema::{A_BALANCE, B_BALANCE, HISTORY_FILLER, T_BALANCE, Tables, fill};
 use crate::reads::missing;
 use crate::seat::{Seat, Tries};
+use crate::store::StoreError;
 use crate::terminals::{Outcome, Perform};
 
 /// Runs the transactions of a partition.
@@ -99,13 +100,13 @@ fn add<E: Environment>(
 
 impl<E: Environment> Perform for Terminal<'_, E> {
     #[inline]
-    fn perform(&mut self, number: usize) -> Result<Outcome, Error> {
-        std::hint::black_box(self.run(number)?);
+    fn perform(&mut self, number: usize) -> Result<Outcome, StoreError> {
+        std::hint::black_box(self.run(number).map_err(StoreError::engine)?);
         Ok(Outcome::Committed)
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
-        self.seat.sync()
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.seat.sync().map_err(StoreError::engine)
     }
 
     fn tries(&self) -> Tries {

@@ -7,6 +7,7 @@ use super::inputs::{Kind, Workload};
 use super::terminal::{Outcome, Terminal};
 use crate::measure::{Observer, RunError, RunOptions};
 use crate::seat::{Seat, Tries};
+use crate::store::StoreError;
 use crate::terminals::{self, Perform, Script};
 
 /// The figures of a run.
@@ -113,15 +114,16 @@ pub(crate) struct At<'a, E: Environment> {
 
 impl<E: Environment> Perform for At<'_, E> {
     #[inline]
-    fn perform(&mut self, number: usize) -> Result<terminals::Outcome, Error> {
-        Ok(match self.terminal.run(self.inputs, number)? {
+    fn perform(&mut self, number: usize) -> Result<terminals::Outcome, StoreError> {
+        let outcome = self.terminal.run(self.inputs, number).map_err(StoreError::engine)?;
+        Ok(match outcome {
             Outcome::Committed => terminals::Outcome::Committed,
             Outcome::RolledBack => terminals::Outcome::Failed,
         })
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
-        self.terminal.sync()
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.terminal.sync().map_err(StoreError::engine)
     }
 
     fn tries(&self) -> Tries {
