@@ -140,7 +140,7 @@ pub fn restore<F: Files, A: Files>(
     let pool = Pool::<F, Native>::open(files, prefix, frames, Arc::clone(&past))?;
     let restarted = recovery::restart(&*past, &Transactions::new(), &pool)?;
     pool.clean_all()?;
-    pool.forget_batch()?;
+    pool.forget_batch_durably()?;
     drop(pool);
     forget_lsns(&file, &new)?;
     let noted = Noted { start: log_start, pages: file.len().map_err(io)? / new.page_bytes as u64 };

@@ -80,6 +80,16 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.staging.lock().forget().map_err(|source| self.stop(io(source)))
     }
 
+    /// As [`Self::forget_batch`], durably: pages that get another log must not get the old LSNs again.
+    ///
+    /// # Errors
+    /// The medium failed; the pool has stopped.
+    pub fn forget_batch_durably(&self) -> Result<()> {
+        self.forget_batch()?;
+        let io = |source| PagedError::Io { doing: "forgetting staged pages", source };
+        self.staging.lock().sync().map_err(|source| self.stop(io(source)))
+    }
+
     /// Writes pages that make way for others next, if many of them would have to be written then.
     /// Returns how many it wrote.
     ///

@@ -7,6 +7,10 @@
 //! overwrites the staging file, so a page that it has was not written in place since. When the file of
 //! pages is opened, `Staging::restore` does step 2 once more. It begins with step 1: after a sync that
 //! failed, what a program reads need not be what the medium has.
+//!
+//! With each batch comes the newest LSN that any page was written with, in a sector of its own. The log
+//! was durable up to there, so a log that ends before it has lost its end. There are two such sectors
+//! that take turns: a crash that tears one leaves the other, and no page of the batch in place.
 
 use std::io;
 
@@ -26,9 +30,15 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PDSTAGED");
 const NUMBERS: usize = 32;
 const HEADER_BYTES: usize = 1024;
 const _: () = assert!(NUMBERS + 8 * BATCH_PAGES <= HEADER_BYTES);
+const NEWEST_MAGIC: u64 = u64::from_le_bytes(*b"PDNEWEST");
+/// A medium writes a sector whole.
+const SECTOR_BYTES: usize = 512;
+/// Magic, stamp and LSN, and behind them their checksum.
+const NEWEST_BYTES: usize = 24;
 
-/// Refuses copies of pages that are newer than a log which ends here, before anything is done with
-/// them: no page is written before its log is durable.
+/// Refuses pages that are newer than a log which ends here, before anything is done with them: no page is
+/// written before its log is durable, so no crash leaves them. The log has lost its end, or is of another
+/// moment.
 ///
 /// # Errors
 /// There are some; or the files are missing, or damaged, or the medium refuses.
@@ -36,15 +46,15 @@ pub(crate) fn check<F: Files>(files: &F, prefix: &str, end: Lsn) -> crate::Resul
     let (_, new, _) = file::open(files, prefix)?;
     let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes)?;
     let io = |source| PagedError::Io { doing: "opening the file of pages", source };
-    match staging.newest().map_err(io)? {
-        Some(newest) if newest > end => {
-            let what = format!(
-                "it is of another moment than the log: it has changes up to {newest}, and the log ends at {end}"
-            );
-            Err(PagedError::WrongPages { name: format!("{prefix}{NAME}"), what })
-        }
-        _ => Ok(()),
+    // One of the sectors may be damaged.
+    let newest = staging.newest().max(staging.newest_of_batch().map_err(io)?);
+    if newest < end {
+        return Ok(());
     }
+    let what = format!(
+        "it is of another moment than the log, or the log has lost its end: pages have changes up to {newest}, and the log ends at {end}"
+    );
+    Err(PagedError::WrongPages { name: format!("{prefix}{NAME}"), what })
 }
 
 /// The staging file, and the batch that is being collected: 64 pages of memory at most.
@@ -55,6 +65,8 @@ pub(super) struct Staging<F: Files> {
     page_bytes: usize,
     batch: Vec<u8>,
     numbers: Vec<PageNo>,
+    /// The newest LSN that a page was written with, as each of the two sectors has it.
+    newest: [Lsn; 2],
 }
 
 impl<F: Files> Staging<F> {
@@ -66,8 +78,9 @@ impl<F: Files> Staging<F> {
     ) -> io::Result<Self> {
         let file = files.create(&format!("{prefix}{NAME}"))?;
         // Durable with the first batch.
-        file.reserve((HEADER_BYTES + BATCH_PAGES * page_bytes) as u64)?;
-        Ok(Self::new(file, stamp, page_bytes))
+        let staging = Self::new(file, stamp, page_bytes);
+        staging.file.reserve(staging.place_of_newest(2))?;
+        Ok(staging)
     }
 
     pub(super) fn open(
@@ -76,11 +89,25 @@ impl<F: Files> Staging<F> {
         stamp: u64,
         page_bytes: usize,
     ) -> crate::Result<Self> {
-        Ok(Self::new(file::open_named(files, prefix, NAME)?, stamp, page_bytes))
+        let mut staging = Self::new(file::open_named(files, prefix, NAME)?, stamp, page_bytes);
+        let io = |source| PagedError::Io { doing: "opening the staging file", source };
+        staging.read_newest().map_err(io)?;
+        Ok(staging)
     }
 
     fn new(file: F::File, stamp: u64, page_bytes: usize) -> Self {
-        Self { file, stamp, page_bytes, batch: Vec::new(), numbers: Vec::new() }
+        Self {
+            file,
+            stamp,
+            page_bytes,
+            batch: Vec::new(),
+            numbers: Vec::new(),
+            newest: [Lsn::NONE; 2],
+        }
+    }
+
+    fn place_of_newest(&self, sector: usize) -> u64 {
+        (HEADER_BYTES + BATCH_PAGES * self.page_bytes + sector * SECTOR_BYTES) as u64
     }
 
     pub(super) fn begin(&mut self) {
@@ -117,14 +144,61 @@ impl<F: Files> Staging<F> {
         let sum = crc32c::crc32c(&self.batch);
         self.batch[24..28].copy_from_slice(&sum.to_le_bytes());
         self.file.write_at(0, &self.batch)?;
+        self.write_newest()?;
         self.file.sync()
     }
 
-    /// Returns the newest LSN of the pages of the last batch, if there is a whole one. Nothing is changed.
-    pub(super) fn newest(&mut self) -> io::Result<Option<Lsn>> {
+    /// The newest LSN that a page was written with since the batches were forgotten.
+    fn newest(&self) -> Lsn {
+        self.newest[0].max(self.newest[1])
+    }
+
+    /// The newest LSN of the pages of the last batch, if there is a whole one.
+    fn newest_of_batch(&mut self) -> io::Result<Lsn> {
         let is_whole = self.read()?;
-        let newest = self.pages().map(|(_, page)| Page::lsn_of(page)).max();
-        Ok(newest.filter(|_| is_whole))
+        let newest = self.newest_to_write();
+        Ok(if is_whole { newest } else { Lsn::NONE })
+    }
+
+    fn newest_to_write(&self) -> Lsn {
+        self.pages().map(|(_, page)| Page::lsn_of(page)).max().unwrap_or_default()
+    }
+
+    /// Writes the sector that says less, if the batch has something newer.
+    fn write_newest(&mut self) -> io::Result<()> {
+        let newest = self.newest_to_write();
+        if newest <= self.newest() {
+            return Ok(());
+        }
+        let sector = usize::from(self.newest[1] < self.newest[0]);
+        let mut bytes = [0; SECTOR_BYTES];
+        bytes[..8].copy_from_slice(&NEWEST_MAGIC.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+        bytes[16..NEWEST_BYTES].copy_from_slice(&newest.0.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[..NEWEST_BYTES]);
+        bytes[NEWEST_BYTES..NEWEST_BYTES + 4].copy_from_slice(&sum.to_le_bytes());
+        self.file.write_at(self.place_of_newest(sector), &bytes)?;
+        self.newest[sector] = newest;
+        Ok(())
+    }
+
+    /// Reads both sectors; one that is not sound says nothing.
+    fn read_newest(&mut self) -> io::Result<()> {
+        for sector in 0..2 {
+            let mut bytes = [0; NEWEST_BYTES + 4];
+            self.file.read_at(self.place_of_newest(sector), &mut bytes)?;
+            let (said, sum) = bytes.split_at(NEWEST_BYTES);
+            let word = |at: usize| {
+                let mut word = [0; 8];
+                word.copy_from_slice(&said[at..at + 8]);
+                u64::from_le_bytes(word)
+            };
+            let is_ours = word(0) == NEWEST_MAGIC && word(8) == self.stamp;
+            if is_ours && crc32c::crc32c(said).to_le_bytes() == *sum {
+                self.newest[sector] = Lsn(word(16));
+            }
+        }
+        Ok(())
     }
 
     /// Writes the last batch once more, durably: it may have been torn in place, or a sync of it have
@@ -151,10 +225,18 @@ impl<F: Files> Staging<F> {
         Ok(torn)
     }
 
-    /// Forgets the last batch, which is durable in place. Nothing depends on whether this becomes durable.
+    /// Forgets the last batch, which is durable in place, and the newest LSN. For pages that keep
+    /// their log nothing depends on whether this becomes durable.
     pub(super) fn forget(&mut self) -> io::Result<()> {
         self.begin();
-        self.file.write_at(0, &self.batch)
+        self.file.write_at(0, &self.batch)?;
+        self.newest = [Lsn::NONE; 2];
+        self.file.write_at(self.place_of_newest(0), &[0; 2 * SECTOR_BYTES])
+    }
+
+    /// Makes durable that the batches are forgotten.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync()
     }
 
     /// Reads the batch that the file has; returns whether there is a whole one of this file of pages.

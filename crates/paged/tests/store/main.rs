@@ -7,6 +7,7 @@ mod cold;
 mod crash;
 mod failed_call;
 mod failed_sync;
+mod lost_end;
 mod model;
 mod restart;
 mod room;
