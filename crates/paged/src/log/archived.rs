@@ -194,6 +194,10 @@ impl<F: Files> LogManager for Archived<F> {
         self.log.is_due()
     }
 
+    fn threshold(&self) -> u64 {
+        self.log.threshold()
+    }
+
     fn start(&self) -> Lsn {
         self.log.start()
     }

@@ -203,6 +203,11 @@ pub trait LogManager: Send + Sync + Debug {
     /// Returns whether a checkpoint is due.
     fn is_due(&self) -> bool;
 
+    /// The amount of log after which a checkpoint is due, in the unit of [`Self::consumed`].
+    fn threshold(&self) -> u64 {
+        u64::MAX
+    }
+
     /// The place where analysis begins: that of the last [`Self::truncate`].
     fn start(&self) -> Lsn;
 

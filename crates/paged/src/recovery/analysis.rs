@@ -125,21 +125,22 @@ pub fn analyse(
     if let Some(places) = places
         && redo < start
     {
-        note_before(log, target, &dirty, (redo, start), places)?;
+        records += note_before(log, target, &dirty, (redo, start), places)?;
     }
     Ok(Analysis { losers, dirty, redo, greatest, records })
 }
 
-/// Notes the records before the checkpoint that a page may lack.
+/// Notes the records before the checkpoint that a page may lack. Returns how many it read.
 fn note_before(
     log: &dyn LogManager,
     target: &dyn Target,
     dirty: &BTreeMap<PageNo, Lsn>,
     (redo, start): (Lsn, Lsn),
     places: &mut Places,
-) -> Result<()> {
-    let mut before = Places::new();
+) -> Result<u64> {
+    let (mut before, mut records) = (Places::new(), 0);
     log.scan_to(redo, start, &mut |record| {
+        records += 1;
         if matches!(record.kind, Kind::Change | Kind::Compensation) {
             target.pages(&record, &mut |page| {
                 if dirty.get(&page).is_some_and(|first| *first <= record.lsn) {
@@ -154,5 +155,5 @@ fn note_before(
         first.append(later);
         *later = first;
     }
-    Ok(())
+    Ok(records)
 }

@@ -42,7 +42,7 @@ pub use session::{RowBound, RowRange, Session, Visit};
 
 use background::Worker;
 use joints::FreeRows;
-use upkeep::Upkeep;
+use upkeep::{Upkeep, is_of_the_moment};
 
 /// The first pause of a writer that finds no room in the log, and how often it is doubled.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
@@ -222,6 +222,12 @@ impl<F: Files, T: Latched> Store<F, T> {
         if !options.background {
             store.upkeep.undo_rest()?;
         }
+        // Programs that die again and again before their checkpoint would make it longer and longer.
+        if store.upkeep.is_overdue() {
+            store
+                .checkpoint()
+                .or_else(|error| if is_of_the_moment(&error) { Ok(()) } else { Err(error) })?;
+        }
         Ok((Self::begun(store)?, restarted))
     }
 
@@ -338,7 +344,10 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// Does a part of the work beside transactions, if nobody else is there to do it.
     fn take_part(&self) -> Result<()> {
         self.upkeep.check_running()?;
-        if !self.options.background && self.upkeep.has_work() {
+        if self.options.background {
+            return if self.upkeep.is_overdue() { self.upkeep.help() } else { Ok(()) };
+        }
+        if self.upkeep.has_work() {
             self.upkeep.take_part()?;
         }
         Ok(())

@@ -9,6 +9,10 @@
 //! 4. Pages are redone that nobody has asked for since the crash. Behind the last one comes a
 //!    checkpoint, so that the next restart has nothing of this to do.
 //!
+//! So that a restart has a bounded log to read, whatever the data and whenever the kill: a transaction
+//! that finds a checkpoint overdue does a part of it, also where a thread does the work, before it
+//! appends; and a store whose log is that long when it is opened takes one first.
+//!
 //! Every part leaves the store as a crash may find it. An error stops the store: it says why to
 //! everybody who changes something afterwards.
 
@@ -215,26 +219,54 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         Ok(())
     }
 
+    /// Returns whether a checkpoint is so late that a restart would read more than twice the log after
+    /// which one is due.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.log.consumed() >= self.log.threshold().saturating_mul(2)
+    }
+
     /// Returns whether a checkpoint would free nothing, because of a transaction that is still open, and
     /// the last one was just now.
     fn is_useless(&self, last: &Checkpoints) -> bool {
         let keep = self.transactions.oldest().unwrap_or_else(|| self.log.end());
-        let frees = keep > last.keep && self.log.would_free(keep);
-        !frees && self.log.consumed() < COSTS * last.cost
+        let (moves, consumed) = (keep > last.keep, self.log.consumed());
+        // What it does not free now the next one will.
+        let shortens = moves && consumed >= self.log.threshold().max(2 * last.cost);
+        let frees = moves && self.log.would_free(keep);
+        !frees && !shortens && consumed < COSTS * last.cost
     }
 
     /// Does a part of a checkpoint, if one is due or under way and nobody else does.
     fn checkpoint_some(&self) -> Result<bool> {
-        let Some(mut checkpoints) = self.checkpointing.try_lock() else { return Ok(false) };
+        match self.checkpointing.try_lock() {
+            Some(mut checkpoints) => self.checkpoint_part(&mut checkpoints),
+            None => Ok(false),
+        }
+    }
+
+    /// Does a part of a checkpoint that is overdue, behind whoever else does one: so writers are not
+    /// faster than those who write pages.
+    pub(super) fn help(&self) -> Result<()> {
+        let mut checkpoints = self.checkpointing.lock();
+        if !self.is_overdue() {
+            return Ok(());
+        }
+        match self.checkpoint_part(&mut checkpoints) {
+            Err(error) if !is_of_the_moment(&error) => Err(self.stop(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn checkpoint_part(&self, checkpoints: &mut Checkpoints) -> Result<bool> {
         let before = match checkpoints.before {
             Some(before) => before,
-            None if self.log.is_due() && !self.is_useless(&checkpoints) => {
+            None if self.log.is_due() && !self.is_useless(checkpoints) => {
                 *checkpoints.before.insert(self.log.end())
             }
             None => return Ok(false),
         };
         if self.pool.redo_some(REDO_PAGES)? == 0 && self.pool.clean_some(before)?.1 == 0 {
-            self.take(before, &mut checkpoints)?;
+            self.take(before, checkpoints)?;
         }
         Ok(true)
     }

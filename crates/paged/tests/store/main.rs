@@ -3,6 +3,7 @@
 mod abort;
 mod archive;
 mod background;
+mod bounded;
 mod cold;
 mod crash;
 mod failed_call;

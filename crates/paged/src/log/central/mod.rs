@@ -27,11 +27,13 @@ mod end;
 mod group;
 mod layout;
 mod open;
+mod options;
 mod read;
 mod space;
 mod walk;
 
 pub use open::{Inspected, inspect};
+pub use options::CentralOptions;
 
 use std::collections::VecDeque;
 use std::io;
@@ -65,63 +67,6 @@ const CHECKPOINT_SHARE: u64 = 16;
 
 /// The time after which a writer that waits for room asks for a checkpoint again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-
-/// The options with which a central log is made and used.
-#[derive(Clone, Copy, Debug)]
-pub struct CentralOptions {
-    /// Number of partitions (P2 6.1: 8). Counts when the log is created.
-    pub partitions: u32,
-    /// Bytes of a partition (P2 6.1: 3 GB in all). Counts when the log is created.
-    pub partition_bytes: u64,
-    /// Bytes of the buffer (P2 6.1: 80 MB).
-    pub buffer_bytes: usize,
-    /// The most bytes that are written before they are synced.
-    pub group_bytes: usize,
-    /// Bytes of the largest record.
-    pub record_bytes: usize,
-    /// Bytes in which the space of files is reserved ahead, at most.
-    pub reserve_bytes: u64,
-    /// Bytes of log after which a checkpoint is due.
-    pub checkpoint_bytes: u64,
-    /// The longest time that a writer waits for a checkpoint to make room.
-    pub room_wait: Duration,
-}
-
-impl Default for CentralOptions {
-    fn default() -> Self {
-        Self {
-            partitions: 8,
-            partition_bytes: 384 << 20,
-            buffer_bytes: 80 << 20,
-            group_bytes: 4 << 20,
-            record_bytes: 64 << 10,
-            reserve_bytes: 16 << 20,
-            checkpoint_bytes: 16 << 20,
-            room_wait: Duration::from_secs(10),
-        }
-    }
-}
-
-impl CentralOptions {
-    fn check(&self) {
-        assert!(self.partitions >= 2, "a log has at least two partitions");
-        assert!(self.partition_bytes < 1 << 32, "an offset has 32 bits");
-        assert!(self.partition_bytes.is_multiple_of(8), "records begin at multiples of eight");
-        let largest = self.record_bytes as u64;
-        assert!(
-            largest >= 1024 && largest.is_multiple_of(8) && self.partition_bytes >= 4 * largest,
-            "a partition has room for four records of the largest size"
-        );
-        assert!(
-            (SECTOR..=MOST_GROUP_BYTES).contains(&self.group_bytes) && self.reserve_bytes > 0,
-            "a group has at least a sector, at most 4 MiB, and space is reserved in steps"
-        );
-        assert!(
-            self.buffer_bytes >= 2 * self.record_bytes + 1024,
-            "the buffer has room for a record while another is written"
-        );
-    }
-}
 
 #[derive(Debug)]
 struct State {
@@ -168,6 +113,8 @@ pub struct Central<F: Files, T: Threads> {
     /// last one that was completed.
     appended: AtomicU64,
     at_checkpoint: AtomicU64,
+    /// Bytes of log from its start on that the log had when it was opened, until there is a checkpoint.
+    found: AtomicU64,
     /// The number of threads that wait for room.
     waiting: AtomicU64,
     checkpointer: Mutex<Option<Arc<Waiter>>>,
@@ -473,7 +420,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         if of_transaction && matches!(record.kind, Kind::Commit | Kind::End) {
             self.give_back(&mut state, chain);
         }
-        let before = state.appended - self.at_checkpoint.load(Ordering::Acquire);
+        let before = self.consumed();
         state.appended += bytes;
         self.appended.store(state.appended, Ordering::Release);
         let threshold = self.options.checkpoint_bytes;
@@ -522,7 +469,8 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     fn consumed(&self) -> u64 {
         // In this order: the second never overtakes the first.
         let checkpointed = self.at_checkpoint.load(Ordering::Acquire);
-        self.appended.load(Ordering::Acquire) - checkpointed
+        let appended = self.appended.load(Ordering::Acquire) - checkpointed;
+        self.found.load(Ordering::Acquire) + appended
     }
 
     fn counts(&self) -> LogCounts {
@@ -539,6 +487,10 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
 
     fn is_due(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0 || self.consumed() >= self.options.checkpoint_bytes
+    }
+
+    fn threshold(&self) -> u64 {
+        self.options.checkpoint_bytes
     }
 
     fn start(&self) -> Lsn {
@@ -570,6 +522,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         Self::check(&state)?;
         state.space.first = state.space.first.max(first);
         self.at_checkpoint.store(state.at_begin, Ordering::Release);
+        self.found.store(0, Ordering::Release);
         self.wake_for_room(&mut state);
         Ok(())
     }

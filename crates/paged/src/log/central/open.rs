@@ -214,6 +214,8 @@ impl<F: Files, T: Threads> Central<F, T> {
             number: end.number,
             offset: end.offset,
         };
+        let (from, since) = layout::place_of(head.1.start);
+        let found = u64::from(end.number - from) * shape.partition_bytes + end.offset - since;
         let reserved: io::Result<Vec<u64>> = files.iter().map(File::len).collect();
         let state = State {
             space,
@@ -242,6 +244,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             end: AtomicU64::new(layout::lsn_of(end.number, end.offset).0),
             appended: AtomicU64::new(0),
             at_checkpoint: AtomicU64::new(0),
+            found: AtomicU64::new(found),
             waiting: AtomicU64::new(0),
             checkpointer: Mutex::new(None),
             groups: AtomicU64::new(0),

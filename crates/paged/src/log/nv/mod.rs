@@ -536,6 +536,10 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
             || self.consumed() >= self.options.checkpoint_records
     }
 
+    fn threshold(&self) -> u64 {
+        self.options.checkpoint_records
+    }
+
     fn start(&self) -> Lsn {
         self.kept.lock().0
     }
