@@ -116,6 +116,7 @@ impl<S> Array<S> {
             return Ok(None);
         }
         let place = memory.load(Off::new(page.saturating_add(within * 8)), Acquire)?;
+        pm::checked_range(Range::new(place, 8), memory.len())?;
         Ok((place != 0).then_some(place))
     }
 

@@ -1,11 +1,12 @@
 //! A look at everything: whether rows, versions, dictionaries, indexes and the allocator agree.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering::Acquire;
 
 use pm::{Bad, Memory};
 
 use crate::Result;
+use crate::dictionary::Dictionary;
 use crate::error::ColumnError;
 use crate::slots::Fate;
 use crate::stamps::{is_mark, parts};
@@ -94,6 +95,17 @@ impl<M: Memory> Shared<M> {
         self.check_keys(table, &newest)
     }
 
+    /// Every value of a column has one id.
+    fn check_values(column: &Dictionary<M>) -> Result<()> {
+        let mut values = HashSet::new();
+        for id in 0..column.ids.next() as u32 {
+            if column.is_whole(id)? && !values.insert(column.value(id)?) {
+                return damaged("second id of a value", u64::from(id));
+            }
+        }
+        Ok(())
+    }
+
     fn is_sound(&self, table: &Table<M>, row: u64) -> Result<bool> {
         for (column, id) in table.columns.iter().zip(table.ids_of(row)?) {
             if !column.is_whole(id)? {
@@ -129,9 +141,7 @@ impl<M: Memory> Shared<M> {
             let (mark, statements) = (found.id.0, found.statements);
             for index in 0..statements {
                 let at = self.slots.entry_at(parts(mark).0, index).get();
-                let Some(statement) = self.slots.statement(mark, index)? else {
-                    return damaged("statement of a transaction in flight", at);
-                };
+                let statement = self.statement(mark, index)?;
                 let table = self.table(usize::from(statement.table))?;
                 let marked =
                     |stamp| Ok::<bool, ColumnError>(self.memory.load(stamp, Acquire)? == mark);
@@ -156,6 +166,7 @@ impl<M: Memory> Store<M> {
         let mut census = Census::default();
         for table in &shared.tables {
             shared.check_table(table, &mut census)?;
+            table.columns.iter().try_for_each(Shared::check_values)?;
         }
         shared.check_marks()?;
         let objects = shared.objects()?;

@@ -146,7 +146,9 @@ impl<M: Memory> Dictionary<M> {
         lines.add(Range::new(self.element(id)?.get(), self.element_bytes()));
         if self.kind == Kind::Bytes {
             let (first, second) = self.words(id)?;
-            lines.add(Self::range(first, second));
+            let range = Self::range(first, second);
+            pm::checked_range(range, self.memory.len())?;
+            lines.add(range);
         }
         Ok(())
     }
@@ -280,7 +282,8 @@ impl<M: Memory> Dictionary<M> {
         Ok(long)
     }
 
-    /// Indexes up to `many` values that were there when the store was opened, newest first. Returns
+    /// Indexes up to `many` values that were there when the store was opened, newest first. None is there
+    /// twice: whoever adds one has looked through all of them. Returns
     /// whether there are more.
     pub(crate) fn build(&self, many: u64) -> Result<bool> {
         let mut index = self.index.write();
@@ -292,7 +295,6 @@ impl<M: Memory> Dictionary<M> {
             }
             let field = self.value(id)?;
             let hash = Self::hash(field.value());
-            // Where a crash has left a value twice, the lower id counts.
             index.add(hash, id);
         }
         index.unbuilt = start;

@@ -28,6 +28,9 @@ pub enum ColumnError {
     /// No transaction in flight has this number.
     #[error("no transaction in flight has this number")]
     NotInFlight,
+    /// A transaction that is replayed did something else the first time.
+    #[error("the transaction did something else before it was cut off")]
+    Diverged,
     /// The session has, or does not have, a transaction.
     #[error("{what}")]
     State {

@@ -45,12 +45,13 @@ pub(crate) const CHUNK_FIXED: u64 = 3;
 /// Bytes of a slot: a line each of state and name, and the first entries.
 pub(crate) const SLOT_BYTES: u64 = 1024;
 pub(crate) const SEQUENCE_AT: u64 = 0;
-pub(crate) const FLOOR_AT: u64 = 8;
-pub(crate) const NUMBER_AT: u64 = 16;
-pub(crate) const SNAPSHOT_AT: u64 = 24;
-pub(crate) const OPENINGS_AT: u64 = 32;
-pub(crate) const STATE_AT: u64 = 40;
+pub(crate) const NUMBER_AT: u64 = 8;
+pub(crate) const SNAPSHOT_AT: u64 = 16;
+pub(crate) const OPENINGS_AT: u64 = 24;
+pub(crate) const STATE_AT: u64 = 32;
 pub(crate) const NAME_AT: u64 = 64;
+/// A transaction that has been found so often when the store was opened, and has not gone on, is over.
+pub const MOST_OPENINGS: u64 = 16;
 /// The most bytes of a transaction's name.
 pub const MOST_NAME: usize = 48;
 pub(crate) const NAME_CHECK_AT: u64 = NAME_AT + MOST_NAME as u64;
@@ -69,17 +70,15 @@ pub(crate) const SEGMENT_ENTRIES: u64 = SEGMENT_BYTES / ENTRY_BYTES - 1;
 pub(crate) struct Header {
     /// Counts the transactions of the slot.
     pub(crate) sequence: u64,
-    /// No commit number of an earlier transaction of the slot is higher.
-    pub(crate) floor: u64,
-    /// The commit number; it counts if the state says committed.
+    /// The number of the slot's last commit; it stays when the next transaction begins.
     pub(crate) number: u64,
     /// The transaction sees what has a number up to this one.
     pub(crate) snapshot: u64,
-    /// Counts how often the transaction was found when the store was opened.
+    /// Counts how often the transaction was found when the store was opened, since its last statement.
     pub(crate) openings: u64,
     /// The state in the low byte; in a committed one, the number of its statements above.
     pub(crate) state: u64,
-    pub(crate) spare: [u64; 2],
+    pub(crate) spare: [u64; 3],
 }
 
 /// A statement of a transaction.
@@ -209,8 +208,8 @@ mod tests {
         assert_eq!((rows_at(3), values_at(3, 0), values_at(3, 1)), (64, 256, 640));
         assert_eq!((SLOT_BYTES, NAME_AT, NAME_CHECK_AT, CHAIN_AT), (1024, 64, 112, 120));
         assert_eq!((ENTRIES_AT, ENTRY_BYTES, SEGMENT_BYTES), (128, 32, 4096));
-        let header = [SEQUENCE_AT, FLOOR_AT, NUMBER_AT, SNAPSHOT_AT, OPENINGS_AT, STATE_AT];
-        assert_eq!(header, [0, 8, 16, 24, 32, 40]);
+        let header = [SEQUENCE_AT, NUMBER_AT, SNAPSHOT_AT, OPENINGS_AT, STATE_AT];
+        assert_eq!(header, [0, 8, 16, 24, 32]);
     }
 
     #[test]

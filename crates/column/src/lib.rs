@@ -21,7 +21,7 @@
 //! | a transaction: begin and end, changes, reads | [`session`], `statement`, `read` |
 //! | who may change a key | `stripes` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
-//! | opening after a crash | `recover` |
+//! | opening after a crash; going on by running everything once more | `recover`, `replay` |
 //! | whether all of it agrees | [`check`] |
 //!
 //! It knows no engine and no schema: a value is a word or bytes, the first column of a table is its
@@ -43,6 +43,7 @@ pub mod layout;
 mod read;
 pub mod rebuild;
 mod recover;
+mod replay;
 mod secondary;
 pub mod session;
 mod slots;
@@ -57,7 +58,7 @@ mod version;
 pub use check::Census;
 pub use error::ColumnError;
 pub use latch::{Pause, Waiting};
-pub use layout::{Kind, MOST_NAME, Options};
+pub use layout::{Kind, MOST_NAME, MOST_OPENINGS, Options};
 pub use rebuild::Built;
 pub use session::Session;
 pub use store::{InFlight, Recovered, Store, TxId};

@@ -11,7 +11,6 @@ use crate::session::Session;
 use crate::store::Shared;
 use crate::table::Table;
 use crate::value::{Field, Value};
-use crate::version::Sight;
 
 /// Keys that are taken from an index at a time.
 const BATCH: usize = 64;
@@ -79,7 +78,7 @@ impl<M: Memory> Session<M> {
         let table = self.shared.table(table)?;
         let bytes = key.key(table.columns[0].kind())?;
         let newest = self.shared.newest(table, &bytes, key)?;
-        let seen = self.shared.seen(table, newest, self.sight())?;
+        let seen = self.shared.seen(table, newest, &self.sight())?;
         seen.map(|row| table.fields(row)).transpose()
     }
 
@@ -95,9 +94,9 @@ impl<M: Memory> Session<M> {
     ) -> Result<()> {
         let table = self.shared.table(table)?;
         let start = start.map(|start| start.key(table.columns[0].kind())).transpose()?;
-        let sight: Sight = self.sight();
+        let sight = self.sight();
         self.shared.for_each_key(table, &start.unwrap_or_default(), |_, newest| {
-            Ok(match self.shared.seen(table, newest, sight)? {
+            Ok(match self.shared.seen(table, newest, &sight)? {
                 Some(row) => visit(table.fields(row)?),
                 None => ControlFlow::Continue(()),
             })

@@ -12,9 +12,9 @@
 //! - All else is over. The sequence goes up by two, since rows may have marks of a transaction that
 //!   began and left no line.
 //!
-//! What a killed process had stored may not be durable. Everything that is gone by is flushed before
-//! anything that follows from it is stored where another crash would find it: the rows first, fenced,
-//! then the slots.
+//! What a killed process had stored may not be durable. Three fences: what is gone by, before anything
+//! that follows from it is stored (a stamp is that of a durable commit, a mark is in a durable entry);
+//! stamps and marks, before a slot says that nobody needs them; the slots.
 
 use std::collections::HashSet;
 
@@ -23,8 +23,8 @@ use pm::{Bad, LineSet, Memory};
 use crate::Result;
 use crate::clock::Clock;
 use crate::latch::Waiting;
-use crate::layout::{FLOOR_AT, Header, NUMBER_AT, OPENINGS_AT, SEQUENCE_AT, STATE_AT};
-use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED, Statement};
+use crate::layout::{Header, MOST_OPENINGS};
+use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED};
 use crate::stamps::mark;
 use crate::store::{InFlight, Recovered, Shared, TxId};
 
@@ -32,7 +32,8 @@ use crate::store::{InFlight, Recovered, Shared, TxId};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     Over,
-    Committed,
+    /// With so many statements.
+    Committed(u64),
     InFlight(u64),
 }
 
@@ -40,29 +41,35 @@ enum Found {
 ///
 /// # Errors
 /// Damage.
-#[track_caller]
 pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Result<Recovered> {
     let slots = shared.slots.count as u16;
-    let (mut report, mut lines) = (Recovered::default(), LineSet::new());
+    let mut lines = LineSet::new();
     let (mut clock, mut ends) = (0, Vec::new());
     for slot in 0..slots {
         let header = shared.slots.header(slot)?;
-        clock = clock.max(header.number).max(header.floor).max(header.snapshot);
+        clock = clock.max(header.number).max(header.snapshot);
         lines.add(shared.slots.line(slot));
-        let found = look_at(shared, slot, &header, &mut lines)?;
-        report.stamped += u64::from(found == Found::Committed);
-        ends.push((header, found));
+        ends.push((header, look_at(shared, slot, &header, &mut lines)?));
     }
+    // What is gone by.
     lines.flush(&shared.memory);
     shared.memory.fence();
+    for (slot, (header, found)) in (0..).zip(&ends) {
+        repair(shared, slot, header, *found, &mut lines)?;
+    }
+    // What follows from it: behind this fence nobody needs the slots' entries.
+    lines.flush(&shared.memory);
+    shared.memory.fence();
+    let mut report = Recovered::default();
     for (slot, (header, found)) in (0..).zip(ends) {
         match found {
             Found::InFlight(statements) => {
                 keep(shared, slot, &header, statements)?;
                 report.in_flight += 1;
             }
-            Found::Over | Found::Committed => end(shared, slot, &header),
+            Found::Over | Found::Committed(_) => end(shared, slot, &header),
         }
+        report.stamped += u64::from(matches!(found, Found::Committed(_)));
         lines.add(shared.slots.line(slot));
     }
     lines.flush(&shared.memory);
@@ -71,8 +78,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
     Ok(report)
 }
 
-/// Finds out how a slot's transaction ended, and repairs its versions.
-#[track_caller]
+/// Finds out how a slot's transaction ended. Adds the lines that say so.
 fn look_at<M: Memory>(
     shared: &Shared<M>,
     slot: u16,
@@ -84,6 +90,8 @@ fn look_at<M: Memory>(
     let (state, named) = (header.state & 0x7f, header.state & NAMED != 0);
     let most = match state {
         FREE | ABORTED => return Ok(Found::Over),
+        // Nobody has gone on with it.
+        ACTIVE if header.openings >= MOST_OPENINGS => return Ok(Found::Over),
         ACTIVE => u64::from(u32::MAX),
         COMMITTED => header.state >> 8,
         _ => return Err(Bad::Damaged { what: "state of a transaction slot", at }.into()),
@@ -94,33 +102,40 @@ fn look_at<M: Memory>(
     if statements == 0 || nameless && statements == 1 {
         return Ok(Found::Over);
     }
-    lines.add(shared.slots.name_line(slot));
     if state == COMMITTED && statements + 1 < most {
         return Err(Bad::Damaged { what: "statements of a transaction slot", at }.into());
     }
-    let committed = state == COMMITTED && statements == most;
-    for index in 0..statements {
-        let statement = statement(shared, mark, index)?;
-        let last = index + 2 >= statements;
-        if committed {
-            shared.stamp(&statement, header.number, lines)?;
-        } else if last {
-            shared.stamp(&statement, mark, lines)?;
-        }
-        if last {
-            lines.add(shared.slots.entry_at(slot, index).range());
-            if statement.new != 0 {
-                let table = shared.table(usize::from(statement.table))?;
-                table.add_lines(statement.new, lines)?;
-            }
+    lines.add(shared.slots.name_line(slot));
+    for index in statements.saturating_sub(2)..statements {
+        let statement = shared.statement(mark, index)?;
+        lines.add(shared.slots.entry_at(slot, index).range());
+        if statement.new != 0 {
+            shared.table(usize::from(statement.table))?.add_lines(statement.new, lines)?;
         }
     }
-    Ok(if committed { Found::Committed } else { Found::InFlight(statements) })
+    let committed = state == COMMITTED && statements == most;
+    Ok(if committed { Found::Committed(statements) } else { Found::InFlight(statements) })
 }
 
-fn statement<M: Memory>(shared: &Shared<M>, mark: u64, index: u64) -> Result<Statement> {
-    let damaged = Bad::Damaged { what: "statement of a transaction", at: shared.at };
-    shared.slots.statement(mark, index)?.ok_or_else(|| damaged.into())
+/// Stamps the versions of a transaction that committed; marks those of the last two statements of one
+/// that is in flight.
+fn repair<M: Memory>(
+    shared: &Shared<M>,
+    slot: u16,
+    header: &Header,
+    found: Found,
+    lines: &mut LineSet,
+) -> Result<()> {
+    let mark = mark(slot, header.sequence);
+    let (statements, stamp) = match found {
+        Found::Over => return Ok(()),
+        Found::Committed(statements) => (0..statements, header.number),
+        Found::InFlight(statements) => (statements.saturating_sub(2)..statements, mark),
+    };
+    for index in statements {
+        shared.stamp(&shared.statement(mark, index)?, stamp, lines)?;
+    }
+    Ok(())
 }
 
 /// The number of statements of the transaction with this mark, up to `most`: entries that match, of
@@ -133,14 +148,13 @@ fn whole_statements<M: Memory>(shared: &Shared<M>, mark: u64, most: u64) -> Resu
     if statements == 0 {
         return Ok(0);
     }
-    let last = statement(shared, mark, statements - 1)?;
+    let last = shared.statement(mark, statements - 1)?;
     let table = shared.table(usize::from(last.table))?;
     let whole = last.new == 0 || table.is_whole(last.new, last.sum)?;
     Ok(if whole { statements } else { statements - 1 })
 }
 
 /// Keeps a transaction in flight: its rows count, and its keys are in the index at once.
-#[track_caller]
 fn keep<M: Memory>(
     shared: &mut Shared<M>,
     slot: u16,
@@ -150,7 +164,7 @@ fn keep<M: Memory>(
     let mark = mark(slot, header.sequence);
     let mut rows = HashSet::new();
     for index in 0..statements {
-        let statement = statement(shared, mark, index)?;
+        let statement = shared.statement(mark, index)?;
         if statement.new != 0 {
             let table = shared.table(usize::from(statement.table))?;
             rows.insert((table.at, statement.new));
@@ -158,8 +172,7 @@ fn keep<M: Memory>(
         }
     }
     shared.recovered.insert(mark, rows);
-    shared.memory.store(shared.slots.word(slot, OPENINGS_AT), header.openings + 1);
-    shared.memory.store(shared.slots.word(slot, STATE_AT), ACTIVE);
+    shared.slots.store_kept(slot, header.openings + 1);
     shared.slots.set_open(slot, header.sequence);
     let name = shared.slots.name(slot, header.sequence)?;
     if !name.is_empty() {
@@ -173,14 +186,9 @@ fn keep<M: Memory>(
 }
 
 /// Ends a slot's transaction. No row has a mark with the sequence that is next.
-#[track_caller]
 fn end<M: Memory>(shared: &Shared<M>, slot: u16, header: &Header) {
-    let store = |at, value| shared.memory.store(shared.slots.word(slot, at), value);
     let sequence = header.sequence + 2;
-    store(STATE_AT, FREE);
-    store(FLOOR_AT, header.floor.max(header.number));
-    store(NUMBER_AT, 0);
-    store(SEQUENCE_AT, sequence);
+    shared.slots.store_over(slot, sequence);
     shared.slots.set_over(slot, sequence);
     shared.slots.give(slot);
 }

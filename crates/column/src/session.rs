@@ -11,7 +11,7 @@ use pm::{LineSet, Memory};
 use crate::Result;
 use crate::error::ColumnError;
 use crate::layout::MOST_NAME;
-use crate::slots::ABORTED;
+use crate::replay::Replay;
 use crate::stamps::parts;
 use crate::store::{InFlight, Shared, TxId};
 use crate::version::Sight;
@@ -26,7 +26,10 @@ pub(crate) struct Open {
     /// Its mark; zero: it has no statement.
     pub(crate) mark: u64,
     pub(crate) statements: u64,
-    openings: u64,
+    /// Counts how often it was found in flight since its last statement.
+    pub(crate) openings: u64,
+    /// The statements that are not compared yet, if the transaction is replayed.
+    pub(crate) replay: Option<Replay>,
 }
 
 /// A session of a store; see the module's comment. One that is dropped aborts its transaction.
@@ -35,7 +38,7 @@ pub struct Session<M: Memory> {
     pub(crate) shared: Arc<Shared<M>>,
     pub(crate) open: Option<Open>,
     /// The slot of the last transaction, whose stamps may not be durable.
-    lagging: Option<u16>,
+    pub(crate) lagging: Option<u16>,
     /// Lines that the next fence has to cover.
     pub(crate) lines: LineSet,
     /// Values among them: table, column, id.
@@ -49,11 +52,11 @@ impl<M: Memory> Session<M> {
         Self { shared, open: None, lagging: None, lines: LineSet::new(), fresh: Vec::new() }
     }
 
-    pub(crate) fn resumed(shared: Arc<Shared<M>>, found: InFlight) -> Self {
+    pub(crate) fn resumed(shared: Arc<Shared<M>>, found: InFlight, replay: Option<Replay>) -> Self {
         let mut session = Self::new(shared);
         let (mark, slot) = (found.id.0, Some(parts(found.id.0).0));
         let InFlight { name, statements, openings, snapshot, .. } = found;
-        session.open = Some(Open { snapshot, name, slot, mark, statements, openings });
+        session.open = Some(Open { snapshot, name, slot, mark, statements, openings, replay });
         session
     }
 
@@ -82,7 +85,15 @@ impl<M: Memory> Session<M> {
         }
         let snapshot = self.shared.clock.now();
         let name = name.to_vec();
-        self.open = Some(Open { snapshot, name, slot: None, mark: 0, statements: 0, openings: 0 });
+        self.open = Some(Open {
+            snapshot,
+            name,
+            slot: None,
+            mark: 0,
+            statements: 0,
+            openings: 0,
+            replay: None,
+        });
         Ok(())
     }
 
@@ -92,11 +103,19 @@ impl<M: Memory> Session<M> {
     }
 
     /// The view of the open transaction; without one, of what has committed until now.
-    pub(crate) fn sight(&self) -> Sight {
+    pub(crate) fn sight(&self) -> Sight<'_> {
         match &self.open {
-            Some(open) => Sight { mark: open.mark, snapshot: open.snapshot },
-            None => Sight { mark: 0, snapshot: self.shared.clock.now() },
+            Some(open) => {
+                Sight { mark: open.mark, snapshot: open.snapshot, replay: open.replay.as_ref() }
+            }
+            None => Sight { mark: 0, snapshot: self.shared.clock.now(), replay: None },
         }
+    }
+
+    /// Returns whether statements are compared with those that are done, and not run.
+    pub fn is_replaying(&self) -> bool {
+        let replay = self.open.as_ref().and_then(|open| open.replay.as_ref());
+        replay.is_some_and(|replay| !replay.is_over())
     }
 
     /// The number of the open transaction, if it has a statement, and how many it has.
@@ -118,23 +137,36 @@ impl<M: Memory> Session<M> {
         }
     }
 
-    /// Commits: all statements are seen, by transactions that begin from now on.
+    /// The number up to which the transaction sees commits, if there is one.
+    pub fn snapshot(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.snapshot)
+    }
+
+    /// Commits: all statements are seen, by transactions that begin from now on. Returns the commit's
+    /// number; zero, if there was nothing to commit.
     ///
     /// # Errors
-    /// There is no transaction; the medium is not sound.
-    pub fn commit(&mut self) -> Result<()> {
+    /// There is no transaction; it is replayed and has not come to its last statement
+    /// ([`ColumnError::Diverged`]); the medium is not sound.
+    pub fn commit(&mut self) -> Result<u64> {
+        if self.is_replaying() {
+            return Err(ColumnError::Diverged);
+        }
         let open = self.open.take().ok_or(NONE_OPEN)?;
+        let mut done = 0;
         if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
             let number = self.shared.clock.take();
             self.shared.slots.store_commit(slot, number, open.statements);
             self.lines.add(self.shared.slots.line(slot));
             self.fence();
             self.finish_commit(&open, number)?;
+            done = number;
         } else if let Some(slot) = open.slot {
             self.shared.slots.give(slot);
         }
         self.forget(&open.name);
-        Ok(self.shared.memory.healthy()?)
+        self.shared.memory.healthy()?;
+        Ok(done)
     }
 
     /// Publishes a commit that is durable, and stamps its versions.
@@ -145,10 +177,8 @@ impl<M: Memory> Session<M> {
         self.shared.clock.publish(number);
         let shared = Arc::clone(&self.shared);
         for index in 0..open.statements {
-            let statement = shared.slots.statement(open.mark, index)?;
-            if let Some(statement) = statement {
-                shared.stamp(&statement, number, &mut self.lines)?;
-            }
+            let statement = shared.statement(open.mark, index)?;
+            shared.stamp(&statement, number, &mut self.lines)?;
         }
         self.lagging = Some(slot);
         Ok(())
@@ -162,7 +192,7 @@ impl<M: Memory> Session<M> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
         if let Some(slot) = open.slot {
             if open.statements > 0 {
-                self.shared.slots.store_state(slot, ABORTED);
+                self.shared.slots.store_abort(slot);
                 self.lines.add(self.shared.slots.line(slot));
                 self.fence();
                 self.shared.slots.set_aborted(slot);

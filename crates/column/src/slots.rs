@@ -14,15 +14,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use heap::{Lane, Purpose};
-use pm::{LineSet, Memory, Off, Range};
+use pm::{Bad, LineSet, Memory, Off, Range};
 use zerocopy::IntoBytes;
 
 use crate::Result;
 use crate::error::ColumnError;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{
-    CHAIN_AT, ENTRIES_AT, ENTRY_BYTES, Entry, FLOOR_AT, Header, MOST_NAME, NAME_AT, NAME_CHECK_AT,
-    NUMBER_AT, OPENINGS_AT, SEGMENT_BYTES, SEGMENT_ENTRIES, SEQUENCE_AT, SLOT_BYTES, SLOT_ENTRIES,
+    CHAIN_AT, ENTRIES_AT, ENTRY_BYTES, Entry, Header, MOST_NAME, NAME_AT, NAME_CHECK_AT, NUMBER_AT,
+    OPENINGS_AT, SEGMENT_BYTES, SEGMENT_ENTRIES, SEQUENCE_AT, SLOT_BYTES, SLOT_ENTRIES,
     SNAPSHOT_AT, STATE_AT,
 };
 use crate::stamps::parts;
@@ -158,42 +158,49 @@ impl<M: Memory> Slots<M> {
     }
 
     /// Stores the line of a transaction that begins, and its name; no statement of it is durable yet.
-    #[track_caller]
-    pub(crate) fn store_begin(
-        &self,
-        slot: u16,
-        sequence: u64,
-        snapshot: u64,
-        name: &[u8],
-    ) -> Result<()> {
-        let before = self.header(slot)?;
-        let store = |at, value| self.memory.store(self.word(slot, at), value);
-        store(STATE_AT, FREE);
-        store(FLOOR_AT, before.floor.max(before.number));
-        store(NUMBER_AT, 0);
-        store(SEQUENCE_AT, sequence);
-        store(SNAPSHOT_AT, snapshot);
-        store(OPENINGS_AT, 0);
-        store(STATE_AT, if name.is_empty() { ACTIVE } else { ACTIVE | NAMED });
+    pub(crate) fn store_begin(&self, slot: u16, sequence: u64, snapshot: u64, name: &[u8]) {
+        self.put(slot, STATE_AT, FREE);
+        self.put(slot, SEQUENCE_AT, sequence);
+        self.put(slot, SNAPSHOT_AT, snapshot);
+        self.put(slot, OPENINGS_AT, 0);
+        self.put(slot, STATE_AT, if name.is_empty() { ACTIVE } else { ACTIVE | NAMED });
         if !name.is_empty() {
             self.store_name(slot, sequence, name);
         }
-        Ok(())
+    }
+
+    /// Stores the line of a slot whose transaction is over; the next one has a higher sequence.
+    pub(crate) fn store_over(&self, slot: u16, sequence: u64) {
+        self.put(slot, STATE_AT, FREE);
+        self.put(slot, SEQUENCE_AT, sequence);
+    }
+
+    /// Stores the line of a transaction that goes on.
+    pub(crate) fn store_kept(&self, slot: u16, openings: u64) {
+        self.put(slot, OPENINGS_AT, openings);
+        self.put(slot, STATE_AT, ACTIVE);
+    }
+
+    /// Stores that the transaction has gone on since the store was opened.
+    pub(crate) fn store_gone_on(&self, slot: u16) {
+        self.put(slot, OPENINGS_AT, 0);
     }
 
     #[track_caller]
+    fn put(&self, slot: u16, at: u64, value: u64) {
+        self.memory.store(self.word(slot, at), value);
+    }
+
     pub(crate) fn store_commit(&self, slot: u16, number: u64, statements: u64) {
-        self.memory.store(self.word(slot, NUMBER_AT), number);
-        self.memory.store(self.word(slot, STATE_AT), COMMITTED | statements << 8);
+        self.put(slot, NUMBER_AT, number);
+        self.put(slot, STATE_AT, COMMITTED | statements << 8);
     }
 
-    #[track_caller]
-    pub(crate) fn store_state(&self, slot: u16, state: u64) {
-        self.memory.store(self.word(slot, STATE_AT), state);
+    pub(crate) fn store_abort(&self, slot: u16) {
+        self.put(slot, STATE_AT, ABORTED);
     }
 
     /// Stores the name of the transaction that begins.
-    #[track_caller]
     fn store_name(&self, slot: u16, sequence: u64, name: &[u8]) {
         let mut padded = [0; MOST_NAME];
         padded[..name.len()].copy_from_slice(name);
@@ -248,7 +255,11 @@ impl<M: Memory> Slots<M> {
     fn learn(&self, slot: u16) -> Result<bool> {
         let next = self.memory.load(self.link(slot), Acquire)?;
         if next != 0 {
-            pm::checked_range(Range::new(next, SEGMENT_BYTES), self.memory.len())?;
+            let bytes = self.memory.len();
+            pm::checked_range(Range::new(next, SEGMENT_BYTES), bytes)?;
+            if self.chains[usize::from(slot)].read().len() as u64 > bytes / SEGMENT_BYTES {
+                return Err(Bad::Damaged { what: "chain of statements", at: next }.into());
+            }
             self.chains[usize::from(slot)].write().push(next);
         }
         Ok(next != 0)

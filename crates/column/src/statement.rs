@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use pm::{LineSet, Memory};
+use pm::{Bad, LineSet, Memory};
 
 use crate::Result;
 use crate::error::ColumnError;
@@ -27,14 +27,14 @@ use crate::version::Newest;
 
 /// A change of one row.
 #[derive(Clone, Copy, Debug)]
-enum Change<'a> {
+pub(crate) enum Change<'a> {
     Insert(&'a [Value<'a>]),
     Update(Value<'a>, &'a [(usize, Value<'a>)]),
     Delete(Value<'a>),
 }
 
 impl<'a> Change<'a> {
-    fn key(self) -> Result<Value<'a>> {
+    pub(crate) fn key(self) -> Result<Value<'a>> {
         match self {
             Self::Insert(values) => {
                 values.first().copied().ok_or(ColumnError::Unfit { what: "a row of no values" })
@@ -65,6 +65,12 @@ impl<'a> Change<'a> {
 }
 
 impl<M: Memory> Shared<M> {
+    /// A statement that a transaction has.
+    pub(crate) fn statement(&self, mark: u64, index: u64) -> Result<Statement> {
+        let damaged = Bad::Damaged { what: "statement of a transaction", at: self.at };
+        self.slots.statement(mark, index)?.ok_or_else(|| damaged.into())
+    }
+
     /// Stamps the versions of a statement of a transaction with this number.
     #[track_caller]
     pub(crate) fn stamp(
@@ -139,9 +145,12 @@ impl<M: Memory> Session<M> {
         let value = change.key()?;
         let key = value.key(table.columns[0].kind())?;
         change.check(table)?;
+        if self.is_replaying() {
+            return self.replay(number, change, commits);
+        }
         let stripe = shared.stripes.take(number, &key);
         let newest = shared.newest(table, &key, value)?;
-        let newest = shared.to_replace(table, newest, self.sight())?;
+        let newest = shared.to_replace(table, newest, &self.sight())?;
         let (kind, old, prev) = match (change, newest) {
             (Change::Insert(_), Newest::Absent(prev)) => (INSERT, 0, prev),
             (Change::Update(..), Newest::Live(old)) => (UPDATE, old, old),
@@ -153,23 +162,27 @@ impl<M: Memory> Session<M> {
         let slot = self.slot_with_room()?;
         let new = if kind == DELETE { 0 } else { table.take_row(&shared.lane)? };
         // From here on nothing fails.
-        let first = self.begin_in(slot)?;
-        let open = self.open.as_ref().expect("it is open");
+        let first = self.begin_in(slot);
+        let open = self.open()?;
+        let (own, statements) = (open.mark, open.statements);
         if new != 0 {
-            table.store_row(new, prev, &ids, open.mark, &mut self.lines)?;
+            table.store_row(new, prev, &ids, own, &mut self.lines)?;
         }
         let sum = if new == 0 { 0 } else { Table::<M>::sum(prev, &ids) };
         let statement = Statement { kind, table: number as u16, old, new, sum };
-        let entry = shared.slots.store_entry(open.mark, open.statements, statement);
+        let entry = shared.slots.store_entry(own, statements, statement);
         self.lines.add(entry);
         let committed = commits.then(|| shared.clock.take());
         if let Some(commit) = committed {
-            shared.slots.store_commit(slot, commit, open.statements + 1);
+            shared.slots.store_commit(slot, commit, statements + 1);
         }
-        if first || commits {
+        let gone_on = std::mem::take(&mut self.open.as_mut().expect("it is open").openings) > 0;
+        if gone_on {
+            shared.slots.store_gone_on(slot);
+        }
+        if first || commits || gone_on {
             self.lines.add(shared.slots.line(slot));
         }
-        let own = open.mark;
         self.fence();
         self.publish(table, &statement, own, key)?;
         drop(stripe);
@@ -178,6 +191,22 @@ impl<M: Memory> Session<M> {
             Some(commit) => self.end_committed(commit),
             None => Ok(()),
         }
+    }
+
+    /// Compares a statement of a transaction that is replayed.
+    fn replay(&mut self, number: usize, change: Change<'_>, commits: bool) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let table = shared.table(number)?;
+        let value = change.key()?;
+        let newest = shared.newest(table, &value.key(table.columns[0].kind())?, value)?;
+        let there = shared.seen(table, newest, &self.sight())?;
+        let open = self.open.as_mut().expect("it is open");
+        let replay = open.replay.as_mut().expect("it is replayed");
+        replay.compare((number, table), change, there)?;
+        if replay.is_over() {
+            open.replay = None;
+        }
+        if commits { self.commit().map(drop) } else { Ok(()) }
     }
 
     /// Step 5, once the statement is durable.
@@ -231,31 +260,42 @@ impl<M: Memory> Session<M> {
     #[track_caller]
     fn slot_with_room(&mut self) -> Result<u16> {
         let shared = Arc::clone(&self.shared);
-        let open = self.open.as_mut().expect("it is open");
-        let slot = match open.slot {
+        let slot = match self.open()?.slot {
             Some(slot) => slot,
-            None => *open.slot.insert(shared.slots.take()?),
+            None => {
+                let taken = match shared.slots.take() {
+                    // Its last transaction's may be the last one.
+                    Err(_) if self.lagging.is_some() => {
+                        self.fence();
+                        shared.slots.take()?
+                    }
+                    taken => taken?,
+                };
+                let open = self.open.as_mut().expect("it is open");
+                *open.slot.insert(taken)
+            }
         };
-        shared.slots.make_room(slot, open.statements, &shared.lane)?;
+        let statements = self.open()?.statements;
+        shared.slots.make_room(slot, statements, &shared.lane)?;
         Ok(slot)
     }
 
     /// Stores the line of the transaction, and its name, with its first statement. Returns whether this
     /// is the first one.
     #[track_caller]
-    fn begin_in(&mut self, slot: u16) -> Result<bool> {
+    fn begin_in(&mut self, slot: u16) -> bool {
         let shared = Arc::clone(&self.shared);
         let Open { mark: own, snapshot, name, .. } = self.open.as_mut().expect("it is open");
         if *own != 0 {
-            return Ok(false);
+            return false;
         }
         let sequence = shared.slots.sequence(slot) + 1;
         shared.slots.set_open(slot, sequence);
         *own = mark(slot, sequence);
-        shared.slots.store_begin(slot, sequence, *snapshot, name)?;
+        shared.slots.store_begin(slot, sequence, *snapshot, name);
         if !name.is_empty() {
             self.lines.add(shared.slots.name_line(slot));
         }
-        Ok(true)
+        true
     }
 }

@@ -18,6 +18,7 @@ use crate::layout::{
     table_bytes,
 };
 use crate::recover;
+use crate::replay::Replay;
 use crate::session::Session;
 use crate::slots::Slots;
 use crate::stripes::Stripes;
@@ -36,7 +37,7 @@ pub struct InFlight {
     pub name: Vec<u8>,
     /// The statements that are done, durably.
     pub statements: u64,
-    /// Counts how often the store was opened since it began.
+    /// Counts how often the store was opened since its last statement.
     pub openings: u64,
     pub(crate) snapshot: u64,
 }
@@ -190,6 +191,19 @@ impl<M: Memory> Store<M> {
     /// [`ColumnError::NotInFlight`].
     pub fn resume(&self, id: TxId) -> Result<Session<M>> {
         let found = self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
-        Ok(Session::resumed(Arc::clone(&self.0), found))
+        Ok(Session::resumed(Arc::clone(&self.0), found, None))
+    }
+
+    /// The same from the start of the transaction: its statements are compared with those that are done
+    /// and skipped, up to the last one, and reads see what they saw.
+    ///
+    /// # Errors
+    /// [`ColumnError::NotInFlight`]; damage.
+    pub fn replay(&self, id: TxId) -> Result<Session<M>> {
+        let found = self.0.in_flight.read().get(&id.0).cloned();
+        let found = found.ok_or(ColumnError::NotInFlight)?;
+        let replay = Replay::of(&self.0, &found)?;
+        self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
+        Ok(Session::resumed(Arc::clone(&self.0), found, Some(replay)))
     }
 }

@@ -10,6 +10,7 @@ use pm::{Memory, Off};
 
 use crate::Result;
 use crate::error::ColumnError;
+use crate::replay::Replay;
 use crate::secondary::KeyIndex;
 use crate::slots::Fate;
 use crate::stamps::{is_mark, visible};
@@ -19,9 +20,11 @@ use crate::value::Value;
 
 /// A transaction's view: its own mark (zero: it has changed nothing), and its snapshot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct Sight<'a> {
     pub(crate) mark: u64,
     pub(crate) snapshot: u64,
+    /// Of its own, a transaction that is replayed sees what it has come to.
+    pub(crate) replay: Option<&'a Replay>,
 }
 
 /// The meaning of a stamp for a transaction.
@@ -99,7 +102,12 @@ impl<M: Memory> Shared<M> {
     }
 
     /// The version that the transaction sees, of those from `newest` back.
-    pub(crate) fn seen(&self, table: &Table<M>, newest: u64, sight: Sight) -> Result<Option<u64>> {
+    pub(crate) fn seen(
+        &self,
+        table: &Table<M>,
+        newest: u64,
+        sight: &Sight<'_>,
+    ) -> Result<Option<u64>> {
         let mut row = newest;
         while row != 0 {
             let place = table.place(row)?;
@@ -111,13 +119,15 @@ impl<M: Memory> Shared<M> {
                 return Ok(Some(row));
             }
             let begun = match self.meaning(place.begin(), sight.mark)? {
-                Meaning::Own => true,
+                Meaning::Own => sight.replay.is_none_or(|replay| replay.has_made(table.at, row)),
                 Meaning::At(number) => number <= sight.snapshot,
                 Meaning::Open | Meaning::Nothing => false,
             };
             if begun {
                 let ended = match self.meaning(place.end(), sight.mark)? {
-                    Meaning::Own => true,
+                    Meaning::Own => {
+                        sight.replay.is_none_or(|replay| replay.has_ended(table.at, row))
+                    }
                     Meaning::At(number) => number <= sight.snapshot,
                     Meaning::Open | Meaning::Nothing => false,
                 };
@@ -130,7 +140,12 @@ impl<M: Memory> Shared<M> {
 
     /// The newest version of a key, for a transaction that has the key's stripe: the first one that
     /// changes it wins.
-    pub(crate) fn to_replace(&self, table: &Table<M>, newest: u64, sight: Sight) -> Result<Newest> {
+    pub(crate) fn to_replace(
+        &self,
+        table: &Table<M>,
+        newest: u64,
+        sight: &Sight<'_>,
+    ) -> Result<Newest> {
         let mut row = newest;
         while row != 0 {
             let place = table.place(row)?;

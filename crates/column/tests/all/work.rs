@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use column::{ColumnError, Field, Kind, Options, Session, Store, Value, Waiting};
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use pm::{Memory, Off, Range};
+use pm::{Event, Memory, Off, Range, Recording, Replay, Site, Trace};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
@@ -22,6 +22,7 @@ pub(crate) fn small() -> Options {
 }
 
 pub(crate) const NAME: &str = "column";
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 
 /// A store of small parts over a memory, with its name.
 pub(crate) fn create<M: Memory>(memory: M, options: Options) -> Store<M> {
@@ -198,4 +199,108 @@ pub(crate) fn contents<M: Memory>(session: &Session<M>) -> Result<Model, String>
 pub(crate) fn rebuild<M: Memory>(store: &Store<M>) -> Result<(), String> {
     while store.rebuild(50).map_err(|error| error.to_string())? {}
     Ok(())
+}
+
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The memory that a crash has left.
+pub(crate) fn from_image(image: &[u8], limit: u64) -> Result<Recording, String> {
+    let memory = Recording::pool_from_image(image, limit).map_err(text)?;
+    memory.mark_open().map_err(text)?;
+    Ok(memory)
+}
+
+/// Checks all of a store, and that the heap keeps nothing else.
+pub(crate) fn leaks<M: Memory>(store: &Store<M>, heap: &Heap<M>) -> Result<(), String> {
+    let census = store.check().map_err(text)?;
+    let mut persisted = 0;
+    heap.for_each_persisted(|_, _| persisted += 1).map_err(text)?;
+    if persisted == census.objects {
+        Ok(())
+    } else {
+        Err(format!("{persisted} objects, {census:?}"))
+    }
+}
+
+/// Looks at every crash point; stops at the first violation.
+pub(crate) fn explore(
+    mut replay: Replay<'_>,
+    bound: u64,
+    mut check: impl FnMut(&[u8], u64) -> Result<(), String>,
+) -> (u64, u64, Option<String>) {
+    let (mut points, mut states, mut failed) = (0, 0, None);
+    while failed.is_none()
+        && let Some(point) = replay.next_point()
+    {
+        points += 1;
+        let (position, noted) = (point.position, point.last_note.unwrap_or(0));
+        states += point
+            .for_each_state(bound, 11, |image| {
+                if failed.is_none()
+                    && let Err(why) = check(image, noted)
+                {
+                    failed = Some(format!("event {position}: {why}"));
+                }
+            })
+            .visited;
+    }
+    (points, states, failed)
+}
+
+/// The same trace as if the stores and copies of a site never reached the medium.
+fn without_stores_of(trace: &Trace, site: Site) -> Trace {
+    let mut trace = trace.clone();
+    trace.events.retain(|event| {
+        let stores = matches!(event.event, Event::Store { .. } | Event::Copy { .. });
+        !(stores && event.site == site)
+    });
+    trace
+}
+
+/// The sites of the crate without whose flushes, fences or stores everything still passes in all traces, each
+/// with its line of the source.
+pub(crate) fn unseen_sites(
+    traces: &[&Trace],
+    bound: u64,
+    check: impl Fn(usize, &[u8], u64) -> Result<(), String>,
+) -> Vec<(String, String)> {
+    let passes = |edit: &dyn Fn(&Trace) -> Trace| {
+        traces.iter().enumerate().all(|(number, trace)| {
+            let trace = edit(trace);
+            let look = |image: &[u8], noted| check(number, image, noted);
+            explore(Replay::new(&trace), bound, look).2.is_none()
+        })
+    };
+    assert!(passes(&Trace::clone));
+    let mut sites = BTreeMap::new();
+    for trace in traces {
+        for event in &trace.events {
+            let what = match event.event {
+                Event::Flush { .. } => "flush",
+                Event::Fence => "fence",
+                Event::Store { .. } | Event::Copy { .. } => "store",
+                _ => continue,
+            };
+            if event.site.file().contains("column/src") {
+                sites.insert((event.site.file(), event.site.line(), what), event.site);
+            }
+        }
+    }
+    let mut unseen = Vec::new();
+    for ((file, line, what), site) in sites {
+        let edit = |trace: &Trace| match what {
+            "fence" => trace.without_fences_of(site),
+            "flush" => trace.without_flushes_of(site),
+            _ => without_stores_of(trace, site),
+        };
+        if passes(&edit) {
+            let name = file.rsplit('/').next().unwrap();
+            let source = std::fs::read_to_string(format!("{SOURCES}/{name}")).unwrap();
+            let text = source.lines().nth(line as usize - 1).unwrap().trim().to_owned();
+            unseen.push((format!("{what} at {name}:{line}"), text));
+        }
+    }
+    unseen
 }
