@@ -21,6 +21,9 @@ engine_options! {
         /// Early lock release (P2 2.2): 1, and locks go when a commit has its place in the log; 0, and
         /// they go when it is durable.
         early_release: u32 = 1, 0 to 1, "on or off";
+        /// The longest time that a group of commits waits for those who were in the last one. It also
+        /// waits for half of a sync at most. 0, and none waits (P2).
+        group_wait_us: u64 = 5000, 0 to 1_000_000, "microseconds";
         /// Speculative lock inheritance (P2 2.2): a session keeps the lock of a table for its next
         /// transaction when it has been granted so often; 0, and none is kept.
         inherit_after: u64 = 0, 0 to u64::MAX, "grants";

@@ -178,6 +178,7 @@ impl Stage {
             reserve_bytes: 4096,
             checkpoint_bytes: 12 << 10,
             room_wait: Duration::from_millis(20),
+            group_wait: Duration::ZERO,
         }
     }
 

@@ -109,6 +109,7 @@ fn log_options() -> CentralOptions {
         reserve_bytes: 4096,
         checkpoint_bytes: 24 << 10,
         room_wait: Duration::from_millis(20),
+        group_wait: Duration::ZERO,
     }
 }
 

@@ -25,6 +25,7 @@ fn small() -> CentralOptions {
         reserve_bytes: 512,
         checkpoint_bytes: 2048,
         room_wait: Duration::from_secs(1),
+        group_wait: Duration::ZERO,
     }
 }
 
@@ -270,18 +271,116 @@ fn threads_that_commit_at_once_share_syncs() {
     assert!(saved > 0);
 }
 
+/// Threads whose calls to files take a time, which nobody waits for.
+#[derive(Debug)]
+struct Slow {
+    baton: Baton,
+    spent: Arc<AtomicU64>,
+}
+
+impl Slow {
+    /// Each call that changes a file of `files` takes a millisecond.
+    fn over(seed: u64, files: &RecordingFiles) -> Arc<Self> {
+        let spent = Arc::new(AtomicU64::new(0));
+        let of_calls = Arc::clone(&spent);
+        files.call_before_each(move |_| {
+            of_calls.fetch_add(1, Ordering::Relaxed);
+        });
+        Arc::new(Self { baton: Baton::new(seed), spent })
+    }
+
+    fn spent(&self) -> Duration {
+        Duration::from_millis(self.spent.load(Ordering::Relaxed))
+    }
+}
+
+impl Threads for Slow {
+    fn now(&self) -> Duration {
+        self.baton.now() + self.spent()
+    }
+
+    fn park(&self, waiter: &Waiter, until: Option<Duration>) -> bool {
+        self.baton.park(waiter, until.map(|until| until.saturating_sub(self.spent())))
+    }
+
+    fn wake(&self, waiter: &Waiter) {
+        self.baton.wake(waiter);
+    }
+
+    fn point(&self) {
+        self.baton.point();
+    }
+}
+
+fn commit_and_wait(log: &Log<Slow>, thread: usize, round: u64) {
+    let mut chain = Chain::new(TxNo(thread as u64 * 100 + round + 1));
+    log.append(&mut chain, &change(&[7; 40])).unwrap();
+    let at = log.commit(&mut chain).unwrap();
+    log.force(at).unwrap();
+    assert!(log.durable() >= at);
+}
+
+/// Those who heard of their commits together commit together again, not half of them in each group.
+#[test]
+fn a_group_waits_for_those_who_were_in_the_last_one() {
+    let groups = |seed, group_wait| {
+        let files = RecordingFiles::new();
+        let threads = Slow::over(seed, &files);
+        let options = CentralOptions { partition_bytes: 65_536, group_wait, ..small() };
+        let log = Central::create(&files, "log-", options, Arc::clone(&threads)).unwrap();
+        threads.baton.run(8, |thread| {
+            (0..10).for_each(|round| commit_and_wait(&log, thread, round));
+        });
+        log.groups()
+    };
+    for seed in 0..20 {
+        let (without, with) =
+            (groups(seed, Duration::ZERO), groups(seed, Duration::from_millis(5)));
+        assert!(with <= 15 && with < without, "seed {seed}: {with} groups, {without} otherwise");
+    }
+}
+
+/// Whoever is alone waits once for those who were there before.
+#[test]
+fn a_group_waits_once_for_those_who_do_not_come() {
+    let files = RecordingFiles::new();
+    let threads = Slow::over(1, &files);
+    let group_wait = Duration::from_secs(1);
+    let options = CentralOptions { partition_bytes: 65_536, group_wait, ..small() };
+    let log = Central::create(&files, "log-", options, Arc::clone(&threads)).unwrap();
+    threads.baton.run(4, |thread| {
+        (0..4).for_each(|round| commit_and_wait(&log, thread, round));
+    });
+    let times = parking_lot::Mutex::new(Vec::new());
+    threads.baton.run(1, |thread| {
+        for round in 4..8 {
+            let began = threads.baton.now();
+            commit_and_wait(&log, thread, round);
+            times.lock().push(threads.baton.now() - began);
+        }
+    });
+    let times = times.into_inner();
+    assert!(times[1..].iter().all(|time| *time < LEAST_WAIT), "{times:?}");
+}
+
+/// A group waits at least so long, if it waits.
+const LEAST_WAIT: Duration = Duration::from_micros(50);
+
 #[test]
 fn threads_of_the_system_commit_without_a_lost_wakeup() {
-    for _ in 0..20 {
+    for wait in [Duration::ZERO, Duration::from_millis(1)].repeat(3) {
         let mut options = small();
+        options.group_wait = wait;
         options.partition_bytes = 1 << 20;
         let files = RecordingFiles::new();
+        // A sync that takes long enough to be waited for.
+        files.call_before_each(|_| std::thread::sleep(Duration::from_micros(120)));
         let log: Log = Central::create(&files, "log-", options, Arc::default()).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {
                 let log = &log;
                 scope.spawn(move || {
-                    for round in 0..100 {
+                    for round in 0..40 {
                         let mut chain = Chain::new(TxNo(thread * 1000 + round + 1));
                         log.append(&mut chain, &change(&[7; 40])).unwrap();
                         let at = log.commit(&mut chain).unwrap();
@@ -297,7 +396,7 @@ fn threads_of_the_system_commit_without_a_lost_wakeup() {
             Ok(())
         })
         .unwrap();
-        assert_eq!(commits, 800);
+        assert_eq!(commits, 320);
     }
 }
 

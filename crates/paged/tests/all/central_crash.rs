@@ -31,6 +31,7 @@ fn options() -> CentralOptions {
         reserve_bytes: 1024,
         checkpoint_bytes: 1 << 20,
         room_wait: Duration::ZERO,
+        group_wait: Duration::ZERO,
     }
 }
 

@@ -76,6 +76,7 @@ fn options() -> CentralOptions {
         reserve_bytes: 512,
         checkpoint_bytes: 1 << 20,
         room_wait: Duration::ZERO,
+        group_wait: Duration::ZERO,
     }
 }
 

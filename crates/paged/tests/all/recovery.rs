@@ -37,6 +37,7 @@ fn options() -> CentralOptions {
         reserve_bytes: 4096,
         checkpoint_bytes: 2048,
         room_wait: Duration::ZERO,
+        group_wait: Duration::ZERO,
     }
 }
 

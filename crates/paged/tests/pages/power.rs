@@ -36,6 +36,7 @@ fn options() -> CentralOptions {
         reserve_bytes: 4096,
         checkpoint_bytes: 12 << 10,
         room_wait: Duration::ZERO,
+        group_wait: Duration::ZERO,
     }
 }
 

@@ -54,6 +54,7 @@ fn log_options() -> CentralOptions {
         reserve_bytes: 4096,
         checkpoint_bytes: 16 << 10,
         room_wait: std::time::Duration::from_millis(1),
+        group_wait: std::time::Duration::ZERO,
     }
 }
 

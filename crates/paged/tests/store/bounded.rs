@@ -40,6 +40,7 @@ fn log_options() -> CentralOptions {
         reserve_bytes: 4096,
         checkpoint_bytes: THRESHOLD,
         room_wait: Duration::from_millis(20),
+        group_wait: std::time::Duration::ZERO,
     }
 }
 

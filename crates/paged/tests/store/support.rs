@@ -39,6 +39,7 @@ fn log_options(partition_bytes: u64) -> CentralOptions {
         reserve_bytes: 4096,
         checkpoint_bytes: partition_bytes,
         room_wait: Duration::from_millis(20),
+        group_wait: Duration::ZERO,
     }
 }
 

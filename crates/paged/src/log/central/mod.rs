@@ -18,12 +18,14 @@
 //!
 //! 1. `append` copies the record into the buffer under the lock; the LSN is where it will stand.
 //! 2. `force` waits. One of those who wait takes the buffer, writes and syncs it, and wakes the
-//!    others: one write and one sync a group, while the next group fills (flush pipelining). Who
-//!    does not wait commits asynchronously, and its ticket ends at `durable`.
+//!    others: one write and one sync a group, while the next group fills (flush pipelining). Before, it
+//!    waits a little for those who were in the last groups ([`CentralOptions::group_wait`]). Who does
+//!    not wait commits asynchronously, and its ticket ends at `durable`.
 //! 3. `truncate` writes the head, then lets whole partitions be used again.
 //! 4. `open` follows the records from the checkpoint to the first that is not valid: the end.
 
 mod end;
+mod flush;
 mod group;
 mod layout;
 mod open;
@@ -91,6 +93,12 @@ struct State {
     reserved: Vec<u64>,
     /// Threads that wait until a record is durable.
     waiting: Vec<(Lsn, Arc<Waiter>)>,
+    /// Whoever waits for others to join its group.
+    gatherer: Option<Arc<Waiter>>,
+    /// The threads that waited when the last group was done, and whoever wrote it.
+    company: usize,
+    /// The time that a group took lately.
+    sync_time: Duration,
     /// Threads that wait for room, in the order in which they came.
     room: VecDeque<Arc<Waiter>>,
     stopped: Option<String>,
@@ -154,74 +162,10 @@ impl<F: Files, T: Threads> Central<F, T> {
     fn stop(&self, state: &mut State, doing: &'static str, source: io::Error) -> PagedError {
         state.stopped.get_or_insert_with(|| format!("{doing}: {source}"));
         let waiting = state.waiting.drain(..).map(|(_, waiter)| waiter);
-        for waiter in waiting.chain(state.room.drain(..)) {
+        for waiter in waiting.chain(state.room.drain(..)).chain(state.gatherer.clone()) {
             self.threads.wake(&waiter);
         }
         PagedError::Io { doing, source }
-    }
-
-    /// Writes and syncs the filling group. Nobody else is writing one.
-    fn write_group<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-    ) -> Result<MutexGuard<'a, State>> {
-        let spare = Group { bytes: std::mem::take(&mut state.spare), ..Group::default() };
-        let group = Arc::new(std::mem::replace(&mut state.filling, spare));
-        state.writing = Some(Arc::clone(&group));
-        drop(state);
-        self.threads.point();
-        let written = self.write_out(&group);
-        let mut state = self.lock();
-        state.writing = None;
-        if let Err((doing, source)) = written {
-            return Err(self.stop(&mut state, doing, source));
-        }
-        self.durable.store(group.last.0, Ordering::Release);
-        self.groups.fetch_add(1, Ordering::Relaxed);
-        // One that has become large goes: two of them hold the options' bytes together, and no third.
-        if let Ok(mut group) = Arc::try_unwrap(group)
-            && group.bytes.capacity() <= 2 * self.options.group_bytes
-        {
-            group.bytes.clear();
-            state.spare = group.bytes;
-        }
-        // Those who are served, and one that writes the next group.
-        let mut next = true;
-        let durable = self.durable();
-        state.waiting.retain(|(to, waiter)| {
-            let served = *to <= durable;
-            if served || std::mem::take(&mut next) {
-                self.threads.wake(waiter);
-            }
-            !served
-        });
-        Ok(state)
-    }
-
-    fn write_out(&self, group: &Group) -> std::result::Result<(), (&'static str, io::Error)> {
-        for (run, bytes) in group.parts() {
-            let file = &self.files[(run.number % self.shape.partitions) as usize];
-            let mut offset = run.offset;
-            for piece in bytes.chunks(self.options.group_bytes) {
-                file.write_at(offset, piece).map_err(|error| ("writing the log", error))?;
-                file.sync().map_err(|error| ("syncing the log", error))?;
-                offset += piece.len() as u64;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until somebody else's group is written.
-    fn await_group<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        to: Lsn,
-    ) -> MutexGuard<'a, State> {
-        let waiter = Waiter::of_this_thread();
-        state.waiting.push((to, Arc::clone(&waiter)));
-        drop(state);
-        self.threads.park(&waiter, None);
-        self.lock()
     }
 
     /// Lets the buffer have room for a record and what may come with it.
@@ -237,10 +181,10 @@ impl<F: Files, T: Threads> Central<F, T> {
             if state.filling.bytes.len() + writing + needed <= self.options.buffer_bytes {
                 return Ok(state);
             }
-            state = if state.writing.is_none() {
+            state = if state.writing.is_none() && state.gatherer.is_none() {
                 self.write_group(state)?
             } else {
-                self.await_group(state, Lsn::NONE)
+                self.await_group(state, Lsn::NONE, true)
             };
         }
     }
@@ -454,10 +398,12 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
                 return Ok(());
             }
             Self::check(&state)?;
-            state = if state.writing.is_none() {
+            state = if state.writing.is_none() && state.gatherer.is_none() {
+                let state = self.gather(state);
+                Self::check(&state)?;
                 self.write_group(state)?
             } else {
-                self.await_group(state, to)
+                self.await_group(state, to, false)
             };
         }
     }

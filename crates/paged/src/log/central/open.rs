@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pm::{File, Files};
@@ -229,6 +230,9 @@ impl<F: Files, T: Threads> Central<F, T> {
             at_begin: 0,
             reserved: reserved.map_err(io("opening the log"))?,
             waiting: Vec::new(),
+            gatherer: None,
+            company: 0,
+            sync_time: Duration::ZERO,
             room: VecDeque::new(),
             stopped: None,
         };

@@ -24,6 +24,9 @@ pub struct CentralOptions {
     pub checkpoint_bytes: u64,
     /// The longest time that a writer waits for a checkpoint to make room.
     pub room_wait: Duration,
+    /// The longest time that whoever writes a group waits for others to join it: for as many as waited
+    /// when the last group was done, and no longer than half of a sync. Zero: it never waits.
+    pub group_wait: Duration,
 }
 
 impl Default for CentralOptions {
@@ -37,6 +40,7 @@ impl Default for CentralOptions {
             reserve_bytes: 16 << 20,
             checkpoint_bytes: 16 << 20,
             room_wait: Duration::from_secs(10),
+            group_wait: Duration::from_millis(5),
         }
     }
 }

@@ -1,0 +1,121 @@
+//! Group commit: one of those who wait writes and syncs the group, the others wait for it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use pm::{File, Files};
+
+use super::group::Group;
+use super::{Central, State};
+use crate::Result;
+use crate::ids::Lsn;
+use crate::threads::{Threads, Waiter};
+
+/// A time that is not worth the waiting: a wake-up takes about as long.
+const LEAST_GROUP_WAIT: Duration = Duration::from_micros(50);
+
+impl<F: Files, T: Threads> Central<F, T> {
+    /// Writes and syncs the filling group. Nobody else is writing one.
+    pub(super) fn write_group<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> Result<MutexGuard<'a, State>> {
+        let spare = Group { bytes: std::mem::take(&mut state.spare), ..Group::default() };
+        let group = Arc::new(std::mem::replace(&mut state.filling, spare));
+        state.writing = Some(Arc::clone(&group));
+        drop(state);
+        self.threads.point();
+        let began = self.threads.now();
+        let written = self.write_out(&group);
+        let took = self.threads.now().saturating_sub(began);
+        let mut state = self.lock();
+        state.writing = None;
+        state.sync_time = (3 * state.sync_time + took) / 4;
+        state.company = state.waiting.len() + 1;
+        if let Err((doing, source)) = written {
+            return Err(self.stop(&mut state, doing, source));
+        }
+        self.durable.store(group.last.0, Ordering::Release);
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        // One that has become large goes: two of them hold the options' bytes together, and no third.
+        if let Ok(mut group) = Arc::try_unwrap(group)
+            && group.bytes.capacity() <= 2 * self.options.group_bytes
+        {
+            group.bytes.clear();
+            state.spare = group.bytes;
+        }
+        // Those who are served, and one that writes the next group.
+        let mut next = true;
+        let durable = Lsn(self.durable.load(Ordering::Acquire));
+        state.waiting.retain(|(to, waiter)| {
+            let served = *to <= durable;
+            if served || std::mem::take(&mut next) {
+                self.threads.wake(waiter);
+            }
+            !served
+        });
+        Ok(state)
+    }
+
+    fn write_out(&self, group: &Group) -> std::result::Result<(), (&'static str, io::Error)> {
+        for (run, bytes) in group.parts() {
+            let file = &self.files[(run.number % self.shape.partitions) as usize];
+            let mut offset = run.offset;
+            for piece in bytes.chunks(self.options.group_bytes) {
+                file.write_at(offset, piece).map_err(|error| ("writing the log", error))?;
+                file.sync().map_err(|error| ("syncing the log", error))?;
+                offset += piece.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for those to join the group who were in the last ones: they have heard of their commits just
+    /// now, and are about to commit again. Otherwise half of them would always be in the group after.
+    pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let wait = self.options.group_wait.min(state.sync_time / 2);
+        if state.waiting.len() + 1 >= state.company || wait < LEAST_GROUP_WAIT {
+            return state;
+        }
+        let waiter = Waiter::of_this_thread();
+        let until = self.threads.now() + wait;
+        state.gatherer = Some(Arc::clone(&waiter));
+        while state.waiting.len() + 1 < state.company
+            && state.stopped.is_none()
+            && self.threads.now() < until
+        {
+            drop(state);
+            self.threads.park(&waiter, Some(until));
+            state = self.lock();
+        }
+        state.gatherer = None;
+        // Whoever did not come is not waited for again.
+        state.company = state.company.min(state.waiting.len() + 1);
+        state
+    }
+
+    /// Waits until somebody else's group is written; `at_once` if nobody else should join it.
+    pub(super) fn await_group<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        to: Lsn,
+        at_once: bool,
+    ) -> MutexGuard<'a, State> {
+        let waiter = Waiter::of_this_thread();
+        state.waiting.push((to, Arc::clone(&waiter)));
+        if at_once {
+            state.company = 0;
+        }
+        if let Some(gatherer) = &state.gatherer
+            && state.waiting.len() + 1 >= state.company
+        {
+            self.threads.wake(gatherer);
+        }
+        drop(state);
+        self.threads.park(&waiter, None);
+        self.lock()
+    }
+}
