@@ -22,8 +22,8 @@ pub(crate) use self::lab::{
     CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
 };
 pub(crate) use self::pool::{
-    BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, OptionValue, OptionsArgs, PoolCommand,
-    RestoreArgs,
+    ArchiveArgs, BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, OptionValue, OptionsArgs,
+    PoolCommand, RestoreArgs,
 };
 use crate::output::JsonTarget;
 use crate::units::{parse_number, parse_positive, parse_u32};

@@ -359,3 +359,47 @@ fn remove(place: &Place, name: &str) {
         fs::remove_dir_all(files).expect("removed");
     }
 }
+
+#[test]
+fn a_base_backup_with_its_archive_is_restored_to_a_moment() {
+    let place = Place::new(EngineKind::NvDisk, 1, 20);
+    fs::create_dir(place.at("archive")).expect("a directory");
+    let based = place.pool(&["backup", "@db", "@base", "--archive", "@archive"]);
+    assert_eq!((based.code, &*based.err), (Some(0), ""), "{based:?}");
+    assert!(based.out.contains("base backup of"), "{based:?}");
+    // A process that archives its log dies behind a mistake.
+    let options = Options::new().archive(place.at("archive"));
+    let db = Database::open(place.at("db"), &options).expect("opened");
+    let account = db.table("account").expect("a table");
+    let mut good = db.begin().expect("begun");
+    good.delete(&account, &[Value::U64(u64::MAX)]).expect("deleted");
+    let good = good.commit().expect("committed").number();
+    for id in 1..20 {
+        db.write(|tx| tx.delete(&account, &[Value::U64(u64::MAX - id)])).expect("deleted");
+    }
+    db.abandon();
+    let archived = place.pool(&["archive", "@db", "@archive"]);
+    assert_eq!(archived.code, Some(0), "{archived:?}");
+    let restored = |to: &str, until: &str| {
+        let to = format!("@{to}");
+        place.pool(&["restore", "@base", &to, "--archive", "@archive", "--until", until])
+    };
+    let (then, end) = (restored("then", &good.to_string()), restored("end", "end"));
+    assert!(then.code == Some(0) && then.out.contains("19 tuples"), "{then:?}");
+    assert!(end.code == Some(0) && end.out.contains(" 0 tuples"), "{end:?}");
+    let early = restored("early", "1999-12-31T23:59:59Z");
+    assert!(early.code == Some(1) && early.err.contains("take an older backup"), "{early:?}");
+    let wrong = restored("wrong", "yesterday");
+    assert!(wrong.code == Some(2) && wrong.err.contains("neither `end`"), "{wrong:?}");
+    let alone = place.pool(&["restore", "@base", "@alone"]);
+    assert!(alone.code == Some(1) && alone.err.contains("--archive DIR"), "{alone:?}");
+    assert!(["early", "wrong", "alone"].iter().all(|name| !place.at(name).exists()));
+    // Another directory is refused until the archive is ended.
+    fs::create_dir(place.at("other")).expect("a directory");
+    let other = place.pool(&["archive", "@db", "@other"]);
+    assert!(other.code == Some(1) && other.err.contains("has no segment"), "{other:?}");
+    let ended = place.pool(&["archive", "@db", "--end"]);
+    assert!(ended.code == Some(0) && ended.out.contains("has no archive"), "{ended:?}");
+    let other = place.pool(&["archive", "@db", "@other"]);
+    assert_eq!(other.code, Some(0), "{other:?}");
+}

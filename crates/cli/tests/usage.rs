@@ -7,7 +7,7 @@ use std::process::Stdio;
 use common::{perdura, run};
 
 /// All commands that have a help text.
-const COMMANDS: [&[&str]; 25] = [
+const COMMANDS: [&[&str]; 26] = [
     &[],
     &["tour"],
     &["bench"],
@@ -22,6 +22,7 @@ const COMMANDS: [&[&str]; 25] = [
     &["pool", "create"],
     &["pool", "backup"],
     &["pool", "restore"],
+    &["pool", "archive"],
     &["pool", "dump"],
     &["pool", "load"],
     &["pool", "options"],
@@ -188,6 +189,9 @@ fn wrong_usage_is_told_by_exit_code_2() {
         &["pool", "restore", "x", "y", "--engine", "ipn"],
         &["pool", "restore", "x", "y", "--domain", "cloud"],
         &["pool", "restore", "x", "y", "--partitions", "0"],
+        &["pool", "restore", "x", "y", "--until", "end"],
+        &["pool", "archive", "x"],
+        &["pool", "archive", "x", "y", "--end"],
         &["pool", "dump"],
         &["pool", "dump", "x", "--table"],
         &["pool", "load", "x"],

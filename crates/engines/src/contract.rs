@@ -9,6 +9,7 @@ use index::Direction;
 use pm::Environment;
 use storage::{Catalog, Row, Value};
 
+use crate::base::{BasePart, VisitPage};
 use crate::error::{ConflictReason, EngineError};
 use crate::kind::EngineKind;
 use crate::options::{OwnOptions, Setup};
@@ -480,6 +481,32 @@ pub trait Engine: Write + Send + Sync {
     /// # Errors
     /// No room; the log stays as it is.
     fn checkpoint(&mut self) -> Result<(), EngineError>;
+
+    /// Copies the pages of the partition while sessions go on, for a base backup; in engines whose log
+    /// has an archive. Behind it the archive has all that the copy needs.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]; `visit` failed; a page is damaged, or the medium, or the archive
+    /// refuses.
+    fn copy_base(&self, _visit: VisitPage<'_>) -> Result<BasePart, EngineError> {
+        Err(EngineError::Unsupported { what: "base backups" })
+    }
+
+    /// Reports that the archive of the log takes nothing, and why. The log keeps what is not there.
+    ///
+    /// # Errors
+    /// That.
+    fn check_archive(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Lets the log have no archive any more, durably.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`], or the medium refuses.
+    fn end_archive(&self) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "archive of its log" })
+    }
 
     /// Returns whether the engine ever puts work off.
     fn puts_off_work(&self) -> bool {

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod base;
 mod contract;
 mod counts;
 mod cow;
@@ -50,7 +51,10 @@ mod undo;
 mod version;
 mod version_reader;
 
-pub use self::paged::{LogFigures, Paged, PagedCounts, PagedFigures, PagedLog, inspect_paged};
+pub use self::paged::{
+    LogFigures, Paged, PagedCounts, PagedFigures, PagedLog, find_until, inspect_paged,
+};
+pub use base::{BasePart, BaseSource, LogUntil, Restoring, VisitPage};
 pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
     Sessions, SnapshotSource, Syncer, Write,

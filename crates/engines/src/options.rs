@@ -6,10 +6,12 @@
 //! [`crate::EngineOptions::set`] and the list that the command line shows.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use pm::End;
 
+use crate::base::Restoring;
 use crate::kind::EngineKind;
 
 /// Bytes of a node of a B+tree where nobody has chosen (P1 5: 512).
@@ -40,6 +42,10 @@ pub struct Setup {
     /// A partition is salvaged, in a memory that nobody needs afterwards: what its log wants undone
     /// or done again and is damaged is passed over.
     pub salvage: bool,
+    /// The directory that logs are archived in, of engines that can.
+    pub archive: Option<Arc<Path>>,
+    /// A partition that is created is made of a base backup, of engines that can.
+    pub restoring: Option<Restoring>,
 }
 
 impl Default for Setup {
@@ -53,6 +59,8 @@ impl Default for Setup {
             ends: Arc::default(),
             accept_short_log: false,
             salvage: false,
+            archive: None,
+            restoring: None,
         }
     }
 }

@@ -100,9 +100,9 @@ pub enum PagedError {
         /// The segment or the range of LSNs, what is wrong with it, and what to do.
         what: String,
     },
-    /// The log is full, since what it has cannot be copied to its archive.
+    /// The log cannot be copied to its archive.
     #[error(
-        "the log is full, and its archive takes nothing ({why}); nothing is lost: let the archive have room, and writers go on"
+        "the archive of the log takes nothing ({why}): the log keeps what is not there, and writers wait when it is full. Nothing is lost, and they go on when the archive takes something"
     )]
     ArchiveFails {
         /// The error of the last attempt.

@@ -1,11 +1,14 @@
 //! Restoring to a point in time: pages of a base backup, and what the archive of the log has until
 //! then, become the pages of a new store.
 //!
-//! 1. The base's pages are written, with the stamp of the new file.
+//! 1. The base's pages are written, with the stamp of the new file. They have the stamp of the archive,
+//!    rising numbers that the file had, and there are as many as the base says.
 //! 2. Analysis, redo and undo over the archive, cut off at the point in time: a transaction whose
 //!    commit lies before it is there, any other is taken back. Compensations are logged nowhere: after
 //!    a crash all of it is begun anew.
 //! 3. The new store's log knows nothing of this: the pages lose their LSNs.
+//!
+//! An error leaves no files behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,8 +123,9 @@ impl<A: Files> LogManager for Past<A> {
 /// The files count when this has returned and their directory is synced.
 ///
 /// # Errors
-/// `until` lies before the base's end, the archive does not reach so far or is damaged, a page is, or
-/// the medium refuses.
+/// `until` lies before the base's end, the archive does not reach so far, is damaged or has another
+/// history, a page of the base is damaged or missing, there is a store already, or the medium refuses.
+/// No files are left then.
 pub fn restore<F: Files, A: Files>(
     made: &Made<'_, F>,
     base: &Base,
@@ -129,14 +133,36 @@ pub fn restore<F: Files, A: Files>(
     archive: ArchiveReader<A>,
     until: Lsn,
 ) -> Result<Restarted> {
-    let stored = archive.stored();
-    base.check(stored, until)?;
-    let next = AtomicU64::new(until.0.max(stored.to.0) + 1);
+    base.check(&archive, until)?;
+    let names =
+        [file::NAME, crate::pool::staging::NAME].map(|name| format!("{}{name}", made.prefix));
+    for name in &names {
+        if made.files.is_taken(name).map_err(io)? {
+            let what = "it is there already".into();
+            return Err(PagedError::WrongPages { name: name.clone(), what });
+        }
+    }
+    restore_into(made, base, pages, archive, until).inspect_err(|_| {
+        // What cannot be removed has no header that counts, and nobody is left to be told.
+        for name in &names {
+            let _ = made.files.remove(name);
+        }
+    })
+}
+
+fn restore_into<F: Files, A: Files>(
+    made: &Made<'_, F>,
+    base: &Base,
+    pages: NextPage<'_>,
+    archive: ArchiveReader<A>,
+    until: Lsn,
+) -> Result<Restarted> {
+    let (stamp, next) = (archive.stamp(), AtomicU64::new(until.0.max(archive.stored().to.0) + 1));
     let past: Arc<dyn LogManager> = Arc::new(Past { archive, start: base.start, until, next });
     let Made { files, prefix, new, frames, log_start } = *made;
     drop(Pool::<F, Native>::create(files, prefix, &new, frames, Arc::clone(&past))?);
     let file = files.open(&format!("{prefix}{}", file::NAME)).map_err(io)?;
-    write_base(&file, &new, pages)?;
+    write_base(&file, &new, pages, base, stamp)?;
     let pool = Pool::<F, Native>::open(files, prefix, frames, Arc::clone(&past))?;
     let restarted = recovery::restart(&*past, &Transactions::new(), &pool)?;
     pool.clean_all()?;
@@ -152,21 +178,39 @@ fn io(source: std::io::Error) -> PagedError {
     PagedError::Io { doing: "restoring pages", source }
 }
 
-/// Writes the pages of a base backup, as pages of the new file.
-fn write_base<R: File>(file: &R, new: &NewFile, pages: NextPage<'_>) -> Result<()> {
+/// Writes the pages of a base backup, as pages of the new file. Those of the base have this stamp.
+fn write_base<R: File>(
+    file: &R,
+    new: &NewFile,
+    pages: NextPage<'_>,
+    base: &Base,
+    stamp: u64,
+) -> Result<()> {
     let mut page = Page::blank(new.page_bytes);
+    let (mut before, mut written) = (PageNo(0), 0);
     while let Some((number, bytes)) = pages()? {
         let damaged = |what| PagedError::DamagedPage { page: number, what };
-        if bytes.len() != new.page_bytes || number == PageNo(0) {
+        if bytes.len() != new.page_bytes {
             return Err(damaged("the base backup has it in another size"));
         }
+        if number <= before {
+            return Err(damaged("the base backup has it behind a later one, or twice"));
+        }
+        if number.0 >= base.count {
+            return Err(damaged("the base backup has it, and its file ended before"));
+        }
         page.bytes_mut().copy_from_slice(&bytes);
-        page.check(number, page.stamp())?;
+        page.check(number, stamp)?;
         page.set_stamp(new.stamp);
         Page::seal(page.bytes_mut());
         let at = number.0 * new.page_bytes as u64;
         file.reserve(at + bytes.len() as u64).map_err(io)?;
         file.write_at(at, page.bytes()).map_err(io)?;
+        (before, written) = (number, written + 1);
+    }
+    if written != base.pages {
+        let what = format!("the base backup has {written} pages, and had {}", base.pages);
+        return Err(PagedError::Archive { what });
     }
     file.sync().map_err(io)
 }

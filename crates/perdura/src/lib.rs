@@ -124,8 +124,8 @@ mod wakeup;
 
 pub use administration::{
     Backup, BackupError, CopyProgress, CopyStep, CopySummary, Examination, Existing, Finding,
-    Findings, InspectedFiles, Inspection, Kept, LinesError, LoadOptions, Salvage, Salvaged, Watch,
-    examine_parts, inspect, salvage,
+    Findings, InspectedFiles, Inspection, Kept, LinesError, LoadOptions, Salvage, Salvaged, Until,
+    Watch, examine_parts, inspect, salvage,
 };
 pub use any_engine::Hosted;
 pub use choice::{EngineChoice, ParseChoiceError};

@@ -1,9 +1,13 @@
 //! Options for creating and opening a database, and for running a transaction.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engines::below::{Domain, Environment, PoolOptions};
-use engines::{EngineKind, EngineOptions, Isolation, NODE_BYTES, OptionError, Setup};
+use engines::{
+    EngineKind, EngineOptions, EngineTraits, Isolation, NODE_BYTES, OptionError, Restoring, Setup,
+};
 
 use crate::any_engine::Which;
 use crate::choice::EngineChoice;
@@ -152,6 +156,8 @@ pub struct Options {
     group: u32,
     pub(crate) volatile_bytes: Option<u64>,
     pub(crate) retry_for: Duration,
+    pub(crate) archive: Option<Arc<Path>>,
+    pub(crate) restoring: Option<Restoring>,
 }
 
 impl Default for Options {
@@ -169,6 +175,8 @@ impl Default for Options {
             group: 1,
             volatile_bytes: None,
             retry_for: Duration::from_secs(10),
+            archive: None,
+            restoring: None,
         }
     }
 }
@@ -332,6 +340,40 @@ impl Options {
         self
     }
 
+    /// The directory, which is there, in which the logs of the paged engines are archived: nothing of a
+    /// log is used again before it is copied there, durably. With a base backup
+    /// ([`crate::Database::base_backup`]) the database is restored to any later moment
+    /// ([`crate::Backup::restore_until`]).
+    ///
+    /// The database knows that it has an archive, and how far. Opened without it, or while it takes
+    /// nothing, the log keeps what is not there: nothing is lost, and writers wait when the log is full.
+    /// [`crate::Database::end_archive`] ends it. An archive is refused that is of another database, or
+    /// of a copy of this one that has gone on by itself.
+    ///
+    /// The archive lags behind by what was logged since the last checkpoint;
+    /// [`crate::Database::checkpoint`] and [`crate::Database::close`] bring it up to date, and say if it
+    /// takes nothing.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let archive = directory.path();
+    /// Options::new().engine(EngineKind::NvDisk).archive(archive);
+    /// ```
+    #[must_use]
+    pub fn archive(mut self, directory: impl AsRef<Path>) -> Self {
+        self.archive = Some(directory.as_ref().into());
+        self
+    }
+
+    /// Refuses an archive for an engine that has no such thing.
+    pub(crate) fn check_archive(&self, traits: EngineTraits) -> Result<(), Error> {
+        if self.archive.is_none() || traits.larger_than_memory {
+            return Ok(());
+        }
+        Err(Error::Unsupported { what: "archive of its log; the paged engines have one".into() })
+    }
+
     /// The engine of a new database on a medium that keeps so much by itself.
     pub(crate) fn kind_on(&self, natural: Domain) -> EngineKind {
         match (&self.engine, natural) {
@@ -372,7 +414,8 @@ impl Options {
     /// Returns how each of so many partitions is created or opened.
     pub(crate) fn setup(&self, partitions: u32, node_bytes: u32) -> Setup {
         let (group, helped) = (self.group, self.helped);
-        Setup { partitions, node_bytes, group, helped, ..Setup::default() }
+        let (archive, restoring) = (self.archive.clone(), self.restoring.clone());
+        Setup { partitions, node_bytes, group, helped, archive, restoring, ..Setup::default() }
     }
 
     /// Refuses what can be seen to make no sense before anything is created or opened. What depends

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use perdura::{EngineChoice, EngineKind, Existing};
+use perdura::{EngineChoice, EngineKind, Existing, Until};
 
 use super::{DomainChoice, List, domain};
 use crate::output::JsonTarget;
@@ -50,6 +50,9 @@ pub(crate) enum PoolCommand {
     /// Make a database of a backup, of the same engine or another.
     #[command(after_help = RESTORE_HELP)]
     Restore(RestoreArgs),
+    /// Bring the archive of a database's log up to date, as behind a kill.
+    #[command(after_help = ARCHIVE_HELP)]
+    Archive(ArchiveArgs),
     /// Write a database as JSON lines, for people and other programs.
     #[command(after_help = DUMP_HELP)]
     Dump(DumpArgs),
@@ -71,15 +74,34 @@ const BACKUP_HELP: &str = "A database that another process has open is copied as
 files are copied, as long as that takes, then goes on, whatever becomes of this command; the backup is made of the copy. \
 A process that must not stand still backs its database up by itself: `Database::backup`. The file gets its name when all of it is durable; nothing is ever overwritten.
 
+With --archive it is a base backup, of which `perdura pool restore --archive` makes the database as it was at any later moment; \
+of a paged engine, and not of a database that is open: its process takes one by itself, `Database::base_backup`.
+
 Example:
-  perdura pool backup /dev/shm/accounts accounts-monday.backup";
+  perdura pool backup /dev/shm/accounts accounts-monday.backup
+  perdura pool backup orders orders.base --archive /mnt/archive/orders";
+
+const ARCHIVE_HELP: &str = "The database is recovered, and what its archive lacks of the log is copied there; then it is closed. \
+A process that has it open does that with each checkpoint (`Options::archive`).
+
+A database that has an archive and is opened without it keeps the log that is not there; writers wait when the log is full. With --end it has no archive \
+any more; what is there stays.
+
+Example:
+  perdura pool archive orders /mnt/archive/orders
+  perdura pool archive orders --end";
 
 const RESTORE_HELP: &str = "The whole backup is verified before anything is created. The database gets its name when it has been \
 checked and compared with the backup. With --partitions N, which must divide the number in the backup, \
 partition p goes into p modulo N.
 
+A base backup needs --archive, with the archive of the log that its database has had: it is restored to the end of that, \
+or --until a moment. It becomes a database of its own, with no archive.
+
 Example:
-  perdura pool restore accounts-monday.backup /dev/shm/accounts --engine nvm-cow";
+  perdura pool restore accounts-monday.backup /dev/shm/accounts --engine nvm-cow
+  perdura pool restore orders.base orders.then --archive /mnt/archive/orders \\
+      --until 2026-01-31T11:59:00Z";
 
 const DUMP_HELP: &str = "The first line describes the database, the last one says how many tuples there were. In between each line \
 is a tuple: {\"table\": \"account\", \"tuple\": {\"id\": 1, \"owner\": \"Ada\", \"balance\": 100}}; with several partitions \
@@ -234,9 +256,29 @@ pub(crate) struct BackupArgs {
     /// database, so that the copy is on the same medium].
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
+    /// Write a base backup of a database whose log is archived in this directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "path")]
+    pub(crate) archive: Option<PathBuf>,
     /// Write what was done as JSON to a file, or to standard output with `-`.
     #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
     pub(crate) json: Option<JsonTarget>,
+}
+
+/// `perdura pool archive`.
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveArgs {
+    /// The pool file.
+    pub(crate) file: PathBuf,
+    /// The directory with the archive of its log, which is there.
+    #[arg(required_unless_present = "end")]
+    pub(crate) archive: Option<PathBuf>,
+    /// End the archive of the database.
+    #[arg(long, conflicts_with = "archive")]
+    pub(crate) end: bool,
+    /// Take a pool of domain `process`, or modelled, that was open when the machine went down, too:
+    /// with what is left. It counts as closed afterwards.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
 }
 
 /// `perdura pool restore`.
@@ -246,6 +288,13 @@ pub(crate) struct RestoreArgs {
     pub(crate) backup: PathBuf,
     /// The pool file to make, which must not exist.
     pub(crate) file: PathBuf,
+    /// The directory with the archive of the log, for a base backup.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) archive: Option<PathBuf>,
+    /// Moment to restore a base backup to: `end`, a time such as 2026-01-31T11:59:00Z, or the number
+    /// of a transaction's ticket [default: end].
+    #[arg(long, value_name = "WHEN", value_parser = Until::from_str, requires = "archive")]
+    pub(crate) until: Option<Until>,
     /// The rest.
     #[command(flatten)]
     pub(crate) new: NewDatabase,

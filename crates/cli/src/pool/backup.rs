@@ -1,12 +1,18 @@
 //! `perdura pool backup`: a backup of a database, whether another process has it open or not.
 
-use super::copy::{Shown, Source, report_copy};
+use std::path::Path;
+
+use super::archive;
+use super::copy::{Shown, Source, report_base, report_copy};
 use crate::args::BackupArgs;
 use crate::failure::Failure;
 use crate::output::check_target;
 
 pub(super) fn run(args: &BackupArgs) -> Result<(), Failure> {
     check_target(args.json.as_ref(), &[&args.file, &args.to])?;
+    if let Some(archive) = &args.archive {
+        return base(args, archive);
+    }
     let source = Source::open(&args.file, args.accept_loss, args.path.as_deref())?;
     let mut shown = Shown::new();
     let summary = source
@@ -18,4 +24,17 @@ pub(super) fn run(args: &BackupArgs) -> Result<(), Failure> {
     let (from, to) = (args.file.display().to_string(), args.to.display().to_string());
     let done = format!("{to}: backup of {from}");
     report_copy(&done, (&from, &to), &summary, stood, args.json.as_ref())
+}
+
+/// A base backup, of a database that nobody has open.
+fn base(args: &BackupArgs, directory: &Path) -> Result<(), Failure> {
+    let database = archive::open(&args.file, directory, args.accept_loss)?;
+    let mut shown = Shown::of_pages();
+    let summary = database
+        .base_backup_watched(&args.to, &mut |at| shown.see(at))
+        .map_err(|error| Failure::about(args.to.display(), error))?;
+    drop(shown);
+    database.close().map_err(|error| Failure::about(args.file.display(), error))?;
+    let (from, to) = (args.file.display().to_string(), args.to.display().to_string());
+    report_base(&format!("{to}: base backup of {from}"), (&from, &to), &summary, args.json.as_ref())
 }

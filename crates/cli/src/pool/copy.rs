@@ -18,11 +18,18 @@ use crate::units::{bytes, grouped};
 pub(super) struct Shown {
     bar: Bar,
     step: Option<CopyStep>,
+    /// The text of the step that writes.
+    writes: &'static str,
 }
 
 impl Shown {
     pub(super) fn new() -> Self {
-        Self { bar: Bar::new(), step: None }
+        Self { bar: Bar::new(), step: None, writes: "writing, tuples" }
+    }
+
+    /// The bar of a copy that consists of pages.
+    pub(super) fn of_pages() -> Self {
+        Self { writes: "writing, pages", ..Self::new() }
     }
 
     /// The copy has come so far.
@@ -33,7 +40,7 @@ impl Shown {
                 CopyStep::Verify => "verifying, bytes",
                 CopyStep::Load => "loading, bytes",
                 CopyStep::Check => "checking, tuples",
-                _ => "writing, tuples",
+                _ => self.writes,
             };
             match at.total {
                 Some(total) => self.bar.phase(what, total),
@@ -142,6 +149,35 @@ struct Copied<'a> {
     /// before.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_ms: Option<f64>,
+}
+
+/// Says what came of a base backup. `done` begins the line for people.
+///
+/// # Errors
+/// As [`report_copy`].
+pub(super) fn report_base(
+    done: &str,
+    (from, to): (&str, &str),
+    summary: &CopySummary,
+    json: Option<&JsonTarget>,
+) -> Result<(), Failure> {
+    let text = format!("{done}, {}\n", bytes(summary.bytes));
+    let value = Based {
+        perdura: env!("CARGO_PKG_VERSION"),
+        from: from.into(),
+        to: to.into(),
+        bytes: summary.bytes,
+    };
+    report(&text, &value, json)
+}
+
+/// The JSON of a base backup.
+#[derive(Debug, Serialize)]
+struct Based {
+    perdura: &'static str,
+    from: String,
+    to: String,
+    bytes: u64,
 }
 
 /// Says what came of a copy. `done` begins the line for people.

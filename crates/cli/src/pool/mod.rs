@@ -3,6 +3,7 @@
 //! Invariant: `info` changes nothing; every other command that takes a pool recovers it first, as
 //! opening does.
 
+mod archive;
 mod backup;
 mod check;
 mod copy;
@@ -39,6 +40,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
         PoolCommand::Create(args) => create::run(args),
         PoolCommand::Backup(args) => backup::run(args),
         PoolCommand::Restore(args) => restore::run(args),
+        PoolCommand::Archive(args) => archive::run(args),
         PoolCommand::Dump(args) => dump::run(args),
         PoolCommand::Load(args) => load::run(args),
         PoolCommand::Options(args) => options::run(args),

@@ -10,7 +10,9 @@ use pm::{Environment, Files};
 use storage::Catalog;
 
 use super::Paged;
+use super::archive::{archived, restore_pages};
 use super::tables::PagedTables;
+use crate::base::Restoring;
 use crate::contract::{Method, RecoveryReport, Resources};
 use crate::counts::BufferStats;
 use crate::error::EngineError;
@@ -214,8 +216,17 @@ impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
         let tables = PagedTables::new(catalog);
         let of = store_options::<E, L>(options, &tables, setup);
         let log = L::create(&resources, options, of.page_bytes)?;
-        let stamp = stamp(&files, catalog, resources.partition);
-        let store = Store::create(&files, &prefix, stamp, log.manager(), of, &tables.trees())?;
+        let partition = resources.partition;
+        let stamp = stamp(&files, catalog, partition);
+        let (archive, own) = (setup.archive.as_deref(), (&files, &*prefix));
+        let manager = archived(log.manager(), archive, (partition, stamp), own)?;
+        if let Some(Restoring(from)) = &setup.restoring {
+            restore_pages(&**from, partition, (&files, &*prefix, stamp), &of, &*manager)?;
+            let store = Store::open(&files, &prefix, manager, of)?.0;
+            log.opened();
+            return Ok(Self::root(&resources, setup, tables, (files, prefix), store, log));
+        }
+        let store = Store::create(&files, &prefix, stamp, manager, of, &tables.trees())?;
         log.opened();
         Ok(Self::root(&resources, setup, tables, (files, prefix), store, log))
     }
@@ -237,9 +248,13 @@ impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
             return Ok((root, RecoveryReport::default()));
         }
         // Before the log is opened, which writes: a refused opening changes nothing.
-        Store::look(&files, &prefix, stamp(&files, catalog, resources.partition))?;
+        let partition = resources.partition;
+        let stamp = stamp(&files, catalog, partition);
+        Store::look(&files, &prefix, stamp)?;
         let log = L::open(&resources, options, of.page_bytes)?;
-        let (store, restarted) = Store::open(&files, &prefix, log.manager(), of)?;
+        let (archive, own) = (setup.archive.as_deref(), (&files, &*prefix));
+        let manager = archived(log.manager(), archive, (partition, stamp), own)?;
+        let (store, restarted) = Store::open(&files, &prefix, manager, of)?;
         log.opened();
         let (redone, undone) = (restarted.redone, restarted.undone);
         let report = RecoveryReport { redone, undone, ..RecoveryReport::default() };

@@ -16,41 +16,42 @@
 //!
 //! Invariants: those of [`paged::store`].
 
+mod archive;
 mod check;
 mod errors;
 mod inspect;
 mod method;
+mod scan;
 mod tables;
 
 use std::fmt::{self, Debug};
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use index::Direction;
 use paged::ids::{Lsn, TreeNo};
 use paged::store::{RowBound, RowRange, Session, Store};
-use pm::{Bytes, Environment, File, Files, Memory};
-use storage::{PrimaryBytes, Row, StoredRow, TableKey, Value, pack_row, user_bytes};
+use pm::{Environment, File, Files, Memory};
+use storage::{Row, StoredRow, Value, pack_row, user_bytes};
 
+use crate::base::{BasePart, VisitPage};
 use crate::contract::{Engine, Footprint, Read, Resources, Scan, Sessions, Write};
 use crate::error::EngineError;
 use crate::options::Setup;
 use crate::savepoints::Savepoints;
-use crate::shadow::dangling;
 use crate::stats::EngineStats;
 use crate::transaction::{Begin, TxId};
 
+pub use archive::find_until;
 pub(crate) use inspect::root_name;
 pub use inspect::{LogFigures, PagedFigures, inspect_paged};
 pub use method::{PagedCounts, PagedLog};
 pub(crate) use method::{base_options, prefix};
 
 use check::check_table;
+use scan::bound;
 use tables::{PagedTables, key_of, secondary};
-
-/// Rows that a scan copies before it shows them.
-const SCAN_ROWS: usize = 64;
 
 /// The trees of all tables are numbered from here: the catalog has those before.
 const FIRST_TREE: TreeNo = TreeNo(16);
@@ -71,10 +72,9 @@ struct Shared<E: Environment, L> {
     next_session: AtomicU64,
     ages: AtomicU64,
     user_bytes: AtomicU64,
-    /// The newest commit.
     committed: AtomicU64,
     log: L,
-    /// The counts of what opening did.
+    archives: bool,
     before: PagedCounts,
     stopped: OnceLock<String>,
 }
@@ -141,6 +141,7 @@ impl<E: Environment, L> Paged<E, L> {
             user_bytes: AtomicU64::new(0),
             committed: AtomicU64::new(committed),
             log,
+            archives: setup.archive.is_some(),
             before,
             stopped: OnceLock::new(),
         };
@@ -221,59 +222,6 @@ impl<F: Files> Open<F> {
     fn begin(&mut self, age: u64) {
         self.session.begin(age, None);
         (self.number, self.statements) = (self.number + 1, 0);
-    }
-}
-
-fn bound<'k>(bound: &'k Bound<TableKey>, narrow: &'k mut [u8; 8]) -> RowBound<'k> {
-    match bound {
-        Bound::Unbounded => RowBound::Unbounded,
-        Bound::Included(key) => RowBound::Included(key.bytes(narrow)),
-        Bound::Excluded(key) => RowBound::Excluded(key.bytes(narrow)),
-    }
-}
-
-/// Rows that a scan has copied, and where it goes on.
-#[derive(Default)]
-struct Copied {
-    rows: Vec<Vec<u8>>,
-    /// The last key, if there may be more behind it.
-    last: Option<Vec<u8>>,
-}
-
-impl<E: Environment, L> Paged<E, L> {
-    /// Copies the next rows of a scan.
-    fn copy(
-        &self,
-        session: &mut Session<E::Files>,
-        table: u16,
-        index: usize,
-        range: &RowRange<'_>,
-        direction: Direction,
-    ) -> Result<Copied, EngineError> {
-        let tables = &self.shared.tables;
-        let mut copied = Copied::default();
-        let mut keys = Vec::new();
-        let direction = match direction {
-            Direction::Forward => paged::tree::Direction::Forward,
-            Direction::Backward => paged::tree::Direction::Backward,
-        };
-        session.scan(tables.tree(table, index), range, direction, &mut |key, row| {
-            if index == 0 {
-                copied.rows.push(row.to_vec());
-            }
-            keys.push(key.to_vec());
-            Ok(keys.len() < SCAN_ROWS)
-        })?;
-        if index > 0 {
-            let mut primary = PrimaryBytes::default();
-            for key in &keys {
-                let key = tables.layout(table).primary_of(index, Bytes::from(key), &mut primary);
-                let row = session.get(tables.tree(table, 0), key)?.ok_or_else(dangling)?;
-                copied.rows.push(row);
-            }
-        }
-        copied.last = if keys.len() < SCAN_ROWS { None } else { keys.pop() };
-        Ok(copied)
     }
 }
 
@@ -530,7 +478,24 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.shared.usable()?;
-        self.shared.store.checkpoint().map_err(|error| self.shared.stop(error))
+        self.shared.store.checkpoint().map_err(|error| self.shared.stop(error))?;
+        self.check_archive()
+    }
+
+    fn check_archive(&self) -> Result<(), EngineError> {
+        // Whoever opens it without its archive knows.
+        let hindrance = self.shared.store.log().hindrance().filter(|_| self.shared.archives);
+        hindrance.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn end_archive(&self) -> Result<(), EngineError> {
+        self.shared.usable()?;
+        Ok(self.shared.store.log().end_archive()?)
+    }
+
+    fn copy_base(&self, visit: VisitPage<'_>) -> Result<BasePart, EngineError> {
+        self.shared.usable()?;
+        archive::copy_base(&self.shared.store, self.shared.archives, visit)
     }
 
     /// The thread of the store does it.

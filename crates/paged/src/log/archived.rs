@@ -1,10 +1,15 @@
 //! A log that is archived: nothing of it is used again before its archive has it durably.
 //!
 //! Invariants:
-//! - What the log frees lies before [`Archive::reached`]. If the archive fails the log keeps what it
-//!   has; a full one slows writers, says why, and tries the archive again.
+//! - What the log frees lies before the place that the [`Note`] has, and that before
+//!   [`Archive::reached`]: the archive is written first, then the note, then the log.
+//! - If the archive fails the log keeps what it has; a full one slows writers, says why, and tries the
+//!   archive again. A log that is opened without its archive does the same: so no opening leaves a gap.
+//! - What is wanted of the log and could not be done is remembered until it is done.
+//! - Nobody who asks how the archive is waits for its medium.
 //! - The log has the time of day: before a commit that is [`TIME_RESOLUTION`] behind the last mark
-//!   stands another one. Marks never fall. Where the log has no room for a mark, the next commit
+//!   stands another one, and one before each checkpoint, so that an archive that is up to date says up
+//!   to when. Marks never fall. Where the log has no room for a mark, the next commit
 //!   brings it.
 
 use std::sync::Arc;
@@ -14,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use pm::Files;
 
-use super::archive::Archive;
+use super::archive::{Archive, Joint, Note};
 use super::{Chain, Kind, LogCounts, LogManager, Logged, OpenRecords, Record, Visit};
 use crate::ids::Lsn;
 use crate::threads::Waiter;
@@ -35,52 +40,85 @@ pub fn wall_clock() -> Clock {
 }
 
 /// A truncation: where analysis begins, what no page needs, and the open transactions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Wanted {
     start: Lsn,
     redo: Lsn,
     open: Vec<OpenRecords>,
 }
 
-/// The archive's last failure, and the truncation that waits for it.
-#[derive(Debug, Default)]
+/// The last failure, and the truncation that waits for it.
+#[derive(Debug)]
 struct Failing {
-    wanted: Option<Wanted>,
+    wanted: Wanted,
     why: String,
 }
 
 /// A log with its archive; see the module's comment.
-pub struct Archived<F: Files> {
+pub struct Archived<F: Files, N: Files> {
     log: Arc<dyn LogManager>,
-    archive: Archive<F>,
+    /// `None` if the log was opened without it.
+    archive: Option<Archive<F>>,
+    /// Held by whoever copies and truncates. `None` once the archive is ended.
+    note: Mutex<Option<Note<N>>>,
     clock: Clock,
     /// The newest mark of the time.
     marked: AtomicU64,
     marking: Mutex<()>,
-    failing: Mutex<Failing>,
+    /// Never held while a medium is waited for.
+    failing: Mutex<Option<Failing>>,
 }
 
-impl<F: Files> std::fmt::Debug for Archived<F> {
+impl<F: Files, N: Files> std::fmt::Debug for Archived<F, N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Archived").field("log", &self.log).finish_non_exhaustive()
     }
 }
 
-impl<F: Files> Archived<F> {
-    /// Archives a log that was created or opened, and that nothing was appended to since.
+impl<F: Files, N: Files> Archived<F, N> {
+    /// Archives a log that was created or opened, and that nothing was appended to since. Its own files
+    /// are `files`, with names that begin with `prefix`.
     ///
     /// # Errors
-    /// The archive is that of another log, or of another moment.
-    pub fn new(log: Arc<dyn LogManager>, archive: Archive<F>, clock: Clock) -> Result<Self> {
-        archive.join(log.kept(), log.end())?;
-        let (marked, marking) = (AtomicU64::new(0), Mutex::new(()));
-        Ok(Self { log, archive, clock, marked, marking, failing: Mutex::default() })
+    /// The archive is that of another log, of another moment, or of another history.
+    pub fn new(
+        log: Arc<dyn LogManager>,
+        archive: Archive<F>,
+        (files, prefix): (&N, &str),
+        clock: Clock,
+    ) -> Result<Self> {
+        let noted = Note::open(files, prefix, archive.stamp())?;
+        archive.join(&*log, noted.as_ref().map(Note::joint))?;
+        let (last, name) = (archive.last(), archive.name());
+        let note = match noted {
+            Some(mut note) => {
+                note.set(last, name)?;
+                note
+            }
+            None => Note::create(files, prefix, (archive.stamp(), last), name)?,
+        };
+        Ok(Self::over(log, Some(archive), note, clock))
     }
 
-    /// Marks the time, if the last mark is older than [`TIME_RESOLUTION`].
-    fn mark_time(&self) -> Result<()> {
-        let resolution = TIME_RESOLUTION.as_micros() as u64;
-        let is_fresh = |now: u64| now < self.marked.load(Ordering::Acquire) + resolution;
+    /// Has a log that is opened without its archive keep what that lacks.
+    pub fn without(log: Arc<dyn LogManager>, note: Note<N>, clock: Clock) -> Self {
+        Self::over(log, None, note, clock)
+    }
+
+    fn over(
+        log: Arc<dyn LogManager>,
+        archive: Option<Archive<F>>,
+        note: Note<N>,
+        clock: Clock,
+    ) -> Self {
+        let (marked, marking) = (AtomicU64::new(0), Mutex::new(()));
+        let (note, failing) = (Mutex::new(Some(note)), Mutex::new(None));
+        Self { log, archive, note, clock, marked, marking, failing }
+    }
+
+    /// Marks the time, if the last mark is so many microseconds old.
+    fn mark_time(&self, age: u64) -> Result<()> {
+        let is_fresh = |now: u64| now < self.marked.load(Ordering::Acquire).saturating_add(age);
         if is_fresh((self.clock)()) {
             return Ok(());
         }
@@ -100,42 +138,66 @@ impl<F: Files> Archived<F> {
         Ok(())
     }
 
-    /// Truncates the log as far as the archive lets it. `failing` is what is wanted and failed.
-    fn truncate_as_wanted(&self, failing: &mut Failing, wanted: Wanted) -> Result<()> {
-        let Wanted { start, redo, open } = &wanted;
+    /// Brings the archive up to an LSN. Returns the error of the archive.
+    fn copy(&self, note: &Note<N>, to: Lsn) -> Result<()> {
+        let Some(archive) = &self.archive else {
+            let what = format!(
+                "the database was opened without it; open it with {}, or end that archive",
+                note.directory()
+            );
+            return Err(PagedError::Archive { what });
+        };
+        archive.copy(&*self.log, to).map_err(|error| match error {
+            PagedError::Archive { what } => PagedError::Archive { what },
+            other => PagedError::Archive { what: format!("{}: {other}", archive.name()) },
+        })
+    }
+
+    /// Truncates the log as far as the archive lets it. Returns the reason why that is not all.
+    fn truncate_some(
+        &self,
+        note: &mut Option<Note<N>>,
+        Wanted { start, redo, open }: &Wanted,
+    ) -> Result<Option<PagedError>> {
+        let Some(note) = note else {
+            self.log.truncate_behind(*start, *redo, open)?;
+            return Ok(None);
+        };
         // Every record before what pages need is there; behind that some may be under way.
-        let copied = self.archive.copy(&*self.log, (*redo).min(*start));
-        match copied {
-            Ok(()) => {
-                *failing = Failing::default();
-                self.log.truncate_behind(*start, *redo, open)
-            }
-            Err(error) => {
-                let redo = (*redo).min(self.archive.reached());
-                let done = self.log.truncate_behind(*start, redo, open);
-                *failing = Failing {
-                    wanted: Some(wanted),
-                    why: format!("{}: {error}", self.archive.name()),
-                };
-                done
-            }
+        let failed = self.copy(note, (*redo).min(*start)).err();
+        if let Some(archive) = &self.archive {
+            note.set(archive.last(), archive.name())?;
         }
+        let redo = if failed.is_some() { (*redo).min(note.joint().to) } else { *redo };
+        self.log.truncate_behind(*start, redo, open)?;
+        Ok(failed)
+    }
+
+    fn truncate_as_wanted(&self, note: &mut Option<Note<N>>, wanted: Wanted) -> Result<()> {
+        let done = self.truncate_some(note, &wanted);
+        let why = match &done {
+            Ok(failed) => failed.as_ref().map(ToString::to_string),
+            Err(error) => Some(error.to_string()),
+        };
+        *self.failing.lock() = why.map(|why| Failing { wanted, why });
+        done.map(drop)
     }
 
     /// Tries again what has failed. Returns false if it fails again.
     fn retry(&self) -> Result<bool> {
-        let mut failing = self.failing.lock();
-        let Some(wanted) = failing.wanted.take() else { return Ok(true) };
-        self.truncate_as_wanted(&mut failing, wanted)?;
-        Ok(failing.wanted.is_none())
+        let mut note = self.note.lock();
+        let wanted = self.failing.lock().as_ref().map(|failing| failing.wanted.clone());
+        let Some(wanted) = wanted else { return Ok(true) };
+        self.truncate_as_wanted(&mut note, wanted)?;
+        Ok(!self.is_failing())
     }
 
     fn is_failing(&self) -> bool {
-        self.failing.lock().wanted.is_some()
+        self.failing.lock().is_some()
     }
 }
 
-impl<F: Files> LogManager for Archived<F> {
+impl<F: Files, N: Files> LogManager for Archived<F, N> {
     fn reserve(&self, chain: &mut Chain, bytes: u64) -> Result<()> {
         match self.log.reserve(chain, bytes) {
             Err(PagedError::LogFull { .. }) if self.is_failing() && self.retry()? => {
@@ -150,11 +212,14 @@ impl<F: Files> LogManager for Archived<F> {
     }
 
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
+        if record.kind == Kind::CheckpointBegin {
+            self.mark_time(1)?;
+        }
         self.log.append(chain, record)
     }
 
     fn commit(&self, chain: &mut Chain) -> Result<Lsn> {
-        self.mark_time()?;
+        self.mark_time(TIME_RESOLUTION.as_micros() as u64)?;
         self.log.commit(chain)
     }
 
@@ -208,8 +273,20 @@ impl<F: Files> LogManager for Archived<F> {
 
     fn hindrance(&self) -> Option<PagedError> {
         let failing = self.failing.lock();
-        let why = failing.why.clone();
-        failing.wanted.is_some().then_some(PagedError::ArchiveFails { why })
+        failing.as_ref().map(|failing| PagedError::ArchiveFails { why: failing.why.clone() })
+    }
+
+    fn joint(&self) -> Option<Joint> {
+        self.archive.as_ref().map(Archive::last)
+    }
+
+    fn end_archive(&self) -> Result<()> {
+        let mut note = self.note.lock();
+        if let Some(ended) = &*note {
+            ended.end()?;
+        }
+        *note = None;
+        Ok(())
     }
 
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()> {
@@ -217,9 +294,8 @@ impl<F: Files> LogManager for Archived<F> {
     }
 
     fn truncate_behind(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
-        let mut failing = self.failing.lock();
         let wanted = Wanted { start, redo, open: open.to_vec() };
-        self.truncate_as_wanted(&mut failing, wanted)
+        self.truncate_as_wanted(&mut self.note.lock(), wanted)
     }
 
     fn would_free(&self, keep: Lsn) -> bool {

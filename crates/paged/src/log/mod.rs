@@ -246,6 +246,19 @@ pub trait LogManager: Send + Sync + Debug {
         None
     }
 
+    /// The end of the log's archive, if it has one.
+    fn joint(&self) -> Option<archive::Joint> {
+        None
+    }
+
+    /// Lets the log have no archive any more, durably.
+    ///
+    /// # Errors
+    /// The medium failed.
+    fn end_archive(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Sets room aside, after a restart, for undoing a transaction with `chain.used` bytes of log.
     fn adopt(&self, chain: &mut Chain);
 

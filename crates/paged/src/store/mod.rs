@@ -299,13 +299,17 @@ impl<F: Files, T: Latched> Store<F, T> {
         visit: &mut dyn FnMut(PageNo, &[u8]) -> Result<()>,
     ) -> Result<crate::base::Base> {
         let taken = self.upkeep.checkpoint()?;
-        let pages = crate::base::copy_pages(&self.upkeep.pool, visit)?;
+        let (pages, count) = crate::base::copy_pages(&self.upkeep.pool, visit)?;
         self.sync()?;
         let end = self.upkeep.log.end();
         self.checkpoint()?;
         match self.upkeep.log.hindrance() {
             Some(error) => Err(error),
-            None => Ok(crate::base::Base { keep: taken.keep, start: taken.start, end, pages }),
+            None => {
+                let (keep, start) = (taken.keep, taken.start);
+                let joint = self.upkeep.log.joint().unwrap_or_default();
+                Ok(crate::base::Base { keep, start, end, pages, count, joint })
+            }
         }
     }
 

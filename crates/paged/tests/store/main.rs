@@ -8,6 +8,7 @@ mod cold;
 mod crash;
 mod failed_call;
 mod failed_sync;
+mod history;
 mod lost_end;
 mod model;
 mod restart;

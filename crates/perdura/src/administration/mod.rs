@@ -26,7 +26,7 @@ mod tuple_code;
 pub(crate) mod walk;
 mod whole;
 
-pub use backup::{Backup, BackupError};
+pub use backup::{Backup, BackupError, Until};
 pub use examine::{Examination, Finding, Findings, examine_parts};
 pub use inspect::{InspectedFiles, Inspection, inspect};
 pub use lines::{Existing, Kept, LinesError, LoadOptions};

@@ -152,24 +152,36 @@ fn compare<E: Environment>(
     if (report.leaked, report.dangling, report.tuples) != (0, 0, total) {
         return differs(format!("{report:?}, of {total} tuples"));
     }
+    let found = tally(database, Some(total), watch)?;
+    for (partition, (found, wanted)) in found.iter().zip(tallies).enumerate() {
+        if let Some(table) = (0..wanted.len()).find(|table| found[*table] != wanted[*table]) {
+            let name = database.schema().tables()[table].name();
+            return differs(format!("table `{name}` in partition {partition}"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads every tuple of a database.
+pub(crate) fn tally<E: Environment>(
+    database: &Database<E>,
+    total: Option<u64>,
+    watch: Watch<'_>,
+) -> Result<Tallies, Error> {
     let (mut done, mut row, mut buffer) = (0, Row::new(), Vec::new());
+    let mut tallies = no_tuples(database.partitions.len(), database.schema());
     for (partition, part) in database.point_in_time()?.into_iter().enumerate() {
-        for (table, wanted) in tallies[partition].iter().enumerate() {
-            let mut found = Tally::default();
+        for (table, found) in tallies[partition].iter_mut().enumerate() {
             let layout = &database.catalog.tables[table];
             part.each((table as u16, layout), &mut row, |row| {
                 found.add_row(&layout.declared, row, &mut buffer);
                 done += 1;
                 if done % WATCH_EVERY == 0 {
-                    watch(CopyProgress { step: CopyStep::Check, done, total: Some(total) });
+                    watch(CopyProgress { step: CopyStep::Check, done, total });
                 }
                 Ok(())
             })?;
-            if found != *wanted {
-                let name = database.schema().tables()[table].name();
-                return differs(format!("table `{name}` in partition {partition}"));
-            }
         }
     }
-    Ok(())
+    Ok(tallies)
 }

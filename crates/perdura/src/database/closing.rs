@@ -11,13 +11,16 @@ impl<E: Environment> Database<E> {
     /// # Errors
     /// The medium failed. What was durable stays so, and the next opening recovers. Or, when it is
     /// closed, [`PoolError::Removed`] or [`PoolError::Elsewhere`] if its path does not lead to it any
-    /// more, and [`Error::Background`].
+    /// more, and [`Error::Background`]; or its archive takes nothing
+    /// ([`Options::archive`](crate::Options::archive)): the database keeps the part of its log that the
+    /// archive lacks.
     ///
     /// [`PoolError::Removed`]: crate::PoolError::Removed
     /// [`PoolError::Elsewhere`]: crate::PoolError::Elsewhere
     pub fn close(mut self) -> Result<(), Error> {
         self.shut()?;
-        self.background_error()
+        self.background_error()?;
+        self.check_archive()
     }
 
     /// Lets go of the database as a kill of the process would: nothing is finished, and the pool

@@ -50,6 +50,7 @@ impl<E: Hosted> Database<E> {
         schema: &Schema,
         options: &Options,
     ) -> Result<Self, Error> {
+        options.check_archive(which.traits())?;
         let node_bytes = options.node_bytes(which);
         let catalog = Arc::new(Catalog::new(schema)?);
         let partitions = options.partitions.unwrap_or(1);
@@ -147,6 +148,7 @@ impl<E: Hosted> Database<E> {
         {
             return Err(Error::WrongPartitions { found: description.partitions, wanted });
         }
+        options.check_archive(which.traits())?;
         let catalog = Arc::new(Catalog::new(&description.schema)?);
         let describe = watch.lap();
         let identity = Identity::of(which);

@@ -47,7 +47,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     }
 
     #[inline]
-    pub(super) fn read_lock(&self) -> Result<ReadGuard<'a, AnyEngine<E>>, Error> {
+    pub(crate) fn read_lock(&self) -> Result<ReadGuard<'a, AnyEngine<E>>, Error> {
         self.partition_lock().read().map_err(|taken| Error::taken(self.number, taken))
     }
 

@@ -7,7 +7,7 @@ pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const END_BYTES: usize = 64;
 
 const VERSION: u32 = 1;
-const HEADER_MAGIC: &[u8; 8] = b"PERDARCH";
+pub(super) const HEADER_MAGIC: &[u8; 8] = b"PERDARCH";
 const END_MAGIC: &[u8; 8] = b"PERDAEND";
 
 /// The begin of a segment.
@@ -19,6 +19,10 @@ pub(super) struct Header {
     pub(super) number: u64,
     /// The LSN at which the one before ends.
     pub(super) from: Lsn,
+    /// A number that no other segment has, of whatever history.
+    pub(super) id: u64,
+    /// That of the segment before; 0 in the first one.
+    pub(super) before: u64,
 }
 
 /// The end of a segment, which only a whole one has.
@@ -64,12 +68,12 @@ fn words_of(bytes: &[u8], magic: &[u8; 8]) -> Result<[u64; 5], String> {
 
 impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
-        sealed(HEADER_MAGIC, [self.stamp, self.number, self.from.0, 0, 0])
+        sealed(HEADER_MAGIC, [self.stamp, self.number, self.from.0, self.id, self.before])
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let [stamp, number, from, ..] = words_of(bytes, HEADER_MAGIC)?;
-        Ok(Self { stamp, number, from: Lsn(from) })
+        let [stamp, number, from, id, before] = words_of(bytes, HEADER_MAGIC)?;
+        Ok(Self { stamp, number, from: Lsn(from), id, before })
     }
 }
 
@@ -91,12 +95,14 @@ mod tests {
 
     #[test]
     fn begin_and_end_are_read_as_they_were_written_and_no_flipped_bit_passes() {
-        let header = Header { stamp: 7 << 32 | 1, number: 3, from: Lsn(1 << 32 | 512) };
+        let from = Lsn(1 << 32 | 512);
+        let header = Header { stamp: 7 << 32 | 1, number: 3, from, id: 10, before: 11 };
         let end = End { to: Lsn(9), records: 4, bytes: 5, checksum: 6 };
         let (begins, ends) = (header.encode(), end.encode());
         assert_eq!((Header::decode(&begins), End::decode(&ends)), (Ok(header), Ok(end)));
         assert_eq!(&begins[..12], b"PERDARCH\x01\0\0\0");
         assert_eq!((begins[16], begins[24], begins[32 + 1], begins[32 + 4]), (1, 3, 2, 1));
+        assert_eq!((begins[40], begins[48]), (10, 11));
         assert_eq!(
             (&ends[..8], ends[16], ends[24], ends[32], ends[40]),
             (&b"PERDAEND"[..], 9, 4, 5, 6)

@@ -3,16 +3,20 @@
 //!
 //! Invariants:
 //! - A segment has its name only when all of it is there and durable, and is never changed then.
-//! - Segments are numbered without a gap, and each begins at the LSN at which the one before ends. So
-//!   where the archive ends is seen by its last segment alone, whatever a crash has left.
+//! - Segments are numbered without a gap, and each begins at the LSN at which the one before ends, and
+//!   names that one. So where the archive ends is seen by its last segment alone, whatever a crash has
+//!   left, and no segment passes for one of another history of the same database.
 //! - It has durable records only: the log never ends before it.
+//! - A log goes on with an archive only if that has the log's own history: see [`Archive::join`].
 //!
 //! 1. `copy` reads the log from where the archive ends and writes records into a new file; after
 //!    [`SEGMENT_BYTES`] another one begins.
 //! 2. Each file is ended with what it must hold, synced, renamed, and its directory synced. Only then
 //!    is it counted as copied.
 
+mod join;
 mod layout;
+mod note;
 mod read;
 
 use std::io::{self, Write};
@@ -27,7 +31,19 @@ use super::{LogManager, Logged, Record};
 use crate::ids::Lsn;
 use crate::{PagedError, Result};
 
+pub use note::Note;
 pub use read::{ArchiveReader, Stored};
+
+/// A place in the history that an archive has: the end of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Joint {
+    /// The number of the segment; 0 before the first one.
+    pub number: u64,
+    /// A number that no other segment has, of whatever history; 0 before the first one.
+    pub id: u64,
+    /// The LSN at which it ends.
+    pub to: Lsn,
+}
 
 /// Bytes of records after which a segment ends.
 pub const SEGMENT_BYTES: u64 = 16 << 20;
@@ -65,17 +81,35 @@ fn numbers<F: Files>(files: &F, prefix: &str) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Removes a segment that a crash has left unfinished: only who has the database open makes some.
-fn remove_unfinished<F: Files>(files: &F, prefix: &str) -> Result<()> {
-    let names = files.list().map_err(io("reading the archive of the log"))?;
-    let is_unfinished = |name: &&String| {
-        let number = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(".tmp"));
-        number.is_some_and(|digits| digits.len() == 12)
-    };
-    for name in names.iter().filter(is_unfinished) {
-        files.remove(name).map_err(io("removing an unfinished segment of the archive"))?;
+/// Removes what a crash has left of the segment of this number, if it is that: see [`is_unfinished`].
+/// Only who has the database open makes such a file.
+fn remove_unfinished<F: Files>(files: &F, (prefix, number): (&str, u64), stamp: u64) -> Result<()> {
+    let failed = io("removing an unfinished segment of the archive");
+    let name = format!("{}.tmp", name_of(prefix, number));
+    if !files.is_taken(&name).map_err(&failed)? {
+        return Ok(());
     }
-    Ok(())
+    let mut begins = [0; HEADER_BYTES];
+    let filled = files.open(&name).and_then(|file| file.read_at(0, &mut begins));
+    let mark = files.mark(&name).map_err(&failed)?;
+    if !is_unfinished(&begins[..filled.map_err(&failed)?], &mark, stamp) {
+        return Err(wrong(format!(
+            "{name} is no unfinished segment of this database; it is in the way: remove it, or name another directory"
+        )));
+    }
+    files.remove(&name).map_err(&failed)
+}
+
+/// Returns whether a file begins as a segment does that was not finished: with nothing, with the mark of
+/// such files, or as a segment of this partition. Either may be there in part.
+fn is_unfinished(begins: &[u8], mark: &[u8], stamp: u64) -> bool {
+    if let Ok(header) = Header::decode(begins) {
+        return header.stamp == stamp;
+    }
+    let half = begins.len().min(mark.len() / 2);
+    begins[..half] == mark[..half]
+        || begins.starts_with(layout::HEADER_MAGIC)
+        || begins.iter().all(|byte| *byte == 0)
 }
 
 /// The begin and the end of a segment, without a look at its records.
@@ -117,6 +151,18 @@ fn look_own<F: Files>(
     Ok((file, header, end))
 }
 
+/// The end of a segment of this partition and number.
+fn joint_of<F: Files>(files: &F, (prefix, number): (&str, u64), stamp: u64) -> Result<Joint> {
+    let (_, Header { id, .. }, End { to, .. }) = look_own(files, (prefix, number), stamp)?;
+    Ok(Joint { number, id, to })
+}
+
+/// A number that nothing else has.
+fn new_id() -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = pm::random_uuid();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)
+}
+
 /// An archive that a log is copied to.
 #[derive(Debug)]
 pub struct Archive<F: Files> {
@@ -126,9 +172,9 @@ pub struct Archive<F: Files> {
     prefix: String,
     stamp: u64,
     segment_bytes: u64,
-    /// The number of the next segment.
-    next: Mutex<u64>,
-    /// The LSN up to which records are there.
+    /// The last segment.
+    last: Mutex<Joint>,
+    /// The LSN at which it ends.
     reached: AtomicU64,
 }
 
@@ -136,6 +182,8 @@ pub struct Archive<F: Files> {
 struct Segment<F: Files> {
     file: NewFile<F>,
     buffer: Vec<u8>,
+    number: u64,
+    id: u64,
     end: End,
 }
 
@@ -183,20 +231,19 @@ impl<F: Files> Archive<F> {
     /// # Errors
     /// A segment is missing, damaged, or of another database, or the medium refuses.
     pub fn open(files: F, prefix: &str, stamp: u64) -> Result<Self> {
-        remove_unfinished(&files, prefix)?;
-        let last = numbers(&files, prefix)?.last().copied();
-        let reached = match last {
-            Some(number) => look_own(&files, (prefix, number), stamp)?.2.to,
-            None => Lsn::NONE,
+        let last = match numbers(&files, prefix)?.last() {
+            Some(number) => joint_of(&files, (prefix, *number), stamp)?,
+            None => Joint::default(),
         };
+        remove_unfinished(&files, (prefix, last.number + 1), stamp)?;
         Ok(Self {
             files,
             name: prefix.into(),
             prefix: prefix.into(),
             stamp,
             segment_bytes: SEGMENT_BYTES,
-            next: Mutex::new(last.unwrap_or(0) + 1),
-            reached: AtomicU64::new(reached.0),
+            last: Mutex::new(last),
+            reached: AtomicU64::new(last.to.0),
         })
     }
 
@@ -217,33 +264,19 @@ impl<F: Files> Archive<F> {
         &self.name
     }
 
+    /// The number that the partition's pages and segments carry.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// The end of its last segment.
+    pub fn last(&self) -> Joint {
+        *self.last.lock()
+    }
+
     /// Every record before this LSN is there, from where the archive begins.
     pub fn reached(&self) -> Lsn {
         Lsn(self.reached.load(Ordering::Acquire))
-    }
-
-    /// Begins, or goes on, with a log that has its records from `kept` to `end`.
-    ///
-    /// # Errors
-    /// It lacks records behind what is there, or ends before that.
-    pub fn join(&self, kept: Lsn, end: Lsn) -> Result<()> {
-        let reached = self.reached();
-        if reached == Lsn::NONE {
-            self.reached.store(kept.0, Ordering::Release);
-            return Ok(());
-        }
-        let advice = "give it an empty directory, and take a new base backup";
-        if reached < kept {
-            return Err(wrong(format!(
-                "it ends at {reached}, and the log has its records from {kept} on: the database was used without it; {advice}"
-            )));
-        }
-        if reached > end {
-            return Err(wrong(format!(
-                "it goes on to {reached}, and the log ends at {end}: the database is of an earlier moment than its archive, as a copy is; {advice}"
-            )));
-        }
-        Ok(())
     }
 
     /// Copies the log's records up to an LSN, before which all are durable. What this returns after is
@@ -253,34 +286,42 @@ impl<F: Files> Archive<F> {
     /// The log cannot be read, or the archive takes no more. The next attempt goes on behind the
     /// segments that were finished.
     pub fn copy(&self, log: &dyn LogManager, to: Lsn) -> Result<()> {
-        let mut next = self.next.lock();
-        let from = self.reached();
+        let mut last = self.last.lock();
+        let from = last.to;
         if to <= from {
             return Ok(());
         }
-        let mut segment = self.begin(*next, from)?;
+        let mut segment = Some(self.begin(&last)?);
         log.scan_to(from, to, &mut |record| {
-            if segment.end.bytes >= self.segment_bytes {
-                let lsn = record.lsn;
-                let begun = self.begin(*next + 1, lsn)?;
-                self.finish(std::mem::replace(&mut segment, begun), lsn, &mut next)?;
+            if segment.as_ref().is_some_and(|open| open.end.bytes >= self.segment_bytes) {
+                // One is being written at a time: a crash leaves no other one unfinished.
+                self.finish(segment.take().expect("it is open"), record.lsn, &mut last)?;
             }
-            segment.add(&record)
+            let open = match &mut segment {
+                Some(open) => open,
+                None => segment.insert(self.begin(&last)?),
+            };
+            open.add(&record)
         })?;
-        self.finish(segment, to, &mut next)
+        let segment = segment.expect("one is open behind each record, and where there is none");
+        self.finish(segment, to, &mut last)
     }
 
-    fn begin(&self, number: u64, from: Lsn) -> Result<Segment<F>> {
+    /// Begins the segment behind another one.
+    fn begin(&self, before: &Joint) -> Result<Segment<F>> {
+        let number = before.number + 1;
         let file = NewFile::create(&self.files, &name_of(&self.prefix, number))
             .map_err(io("making a segment of the archive"))?;
-        let header = Header { stamp: self.stamp, number, from };
-        let end = End { to: from, records: 0, bytes: 0, checksum: 0 };
-        Ok(Segment { file, buffer: header.encode().to_vec(), end })
+        let id = new_id();
+        let header = Header { stamp: self.stamp, number, from: before.to, id, before: before.id };
+        let end = End { to: before.to, records: 0, bytes: 0, checksum: 0 };
+        Ok(Segment { file, buffer: header.encode().to_vec(), number, id, end })
     }
 
-    fn finish(&self, segment: Segment<F>, to: Lsn, next: &mut u64) -> Result<()> {
+    fn finish(&self, segment: Segment<F>, to: Lsn, last: &mut Joint) -> Result<()> {
+        let (number, id) = (segment.number, segment.id);
         segment.finish(to)?;
-        *next += 1;
+        *last = Joint { number, id, to };
         self.reached.store(to.0, Ordering::Release);
         Ok(())
     }

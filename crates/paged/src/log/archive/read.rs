@@ -5,7 +5,7 @@ use pm::{File, Files};
 use super::super::record::{self, HEADER_BYTES as RECORD_BYTES};
 use super::super::{Kind, Logged, Visit};
 use super::layout::{End, HEADER_BYTES, Header};
-use super::{io, look_own, name_of, numbers, wrong};
+use super::{Joint, io, look_own, name_of, numbers, wrong};
 use crate::ids::Lsn;
 use crate::{PagedError, Result};
 
@@ -13,6 +13,7 @@ use crate::{PagedError, Result};
 #[derive(Clone, Copy, Debug)]
 struct Known {
     number: u64,
+    id: u64,
     from: Lsn,
     to: Lsn,
 }
@@ -56,7 +57,7 @@ impl<F: Files> ArchiveReader<F> {
     pub fn open(files: F, prefix: &str, stamp: u64) -> Result<Self> {
         let mut known: Vec<Known> = Vec::new();
         for number in numbers(&files, prefix)? {
-            let (_, Header { from, .. }, End { to, .. }) =
+            let (_, Header { from, id, before: names, .. }, End { to, .. }) =
                 look_own(&files, (prefix, number), stamp)?;
             if let Some(before) = known.last().filter(|before| before.to != from) {
                 return Err(wrong(format!(
@@ -65,7 +66,14 @@ impl<F: Files> ArchiveReader<F> {
                     name_of(prefix, before.number)
                 )));
             }
-            known.push(Known { number, from, to });
+            if let Some(before) = known.last().filter(|before| before.id != names) {
+                return Err(wrong(format!(
+                    "segments {} and {} are of two histories of this database; put all segments of one of them into a directory of their own",
+                    name_of(prefix, before.number),
+                    name_of(prefix, number)
+                )));
+            }
+            known.push(Known { number, id, from, to });
         }
         if known.is_empty() {
             return Err(wrong(format!("there is no segment {prefix}...; is it the directory?")));
@@ -77,6 +85,19 @@ impl<F: Files> ArchiveReader<F> {
     pub fn stored(&self) -> Stored {
         let (first, last) = (self.known[0], self.known[self.known.len() - 1]);
         Stored { from: first.from, to: last.to, segments: self.known.len() as u64 }
+    }
+
+    /// The number that the partition's pages and segments carry.
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Returns whether it has the history that a segment stands for.
+    pub(crate) fn has(&self, joint: Joint) -> bool {
+        let is_it = |known: &Known| {
+            (known.number, known.id, known.to) == (joint.number, joint.id, joint.to)
+        };
+        joint.number == 0 || self.known.iter().any(is_it)
     }
 
     /// Reads a segment and compares all checksums.
@@ -166,19 +187,22 @@ impl<F: Files> ArchiveReader<F> {
 
     /// The end of what was logged until a time of day, in microseconds since 1970: every transaction
     /// that was acknowledged by then lies before it, and none that was committed
-    /// [`TIME_RESOLUTION`](crate::log::TIME_RESOLUTION) later.
+    /// [`TIME_RESOLUTION`](crate::log::TIME_RESOLUTION) later. Or the last time that the archive knows
+    /// of, if that is not later: what was acknowledged by then may not be there.
     ///
     /// # Errors
     /// As [`Self::scan`].
-    pub fn end_at(&self, from: Lsn, time: u64) -> Result<Lsn> {
-        let mut end = self.stored().to;
-        self.scan(from, end, &mut |record| {
-            if record.lsn < end && time_of(&record).is_some_and(|marked| marked > time) {
-                end = record.lsn;
+    pub fn end_at(&self, from: Lsn, time: u64) -> Result<std::result::Result<Lsn, u64>> {
+        let (mut end, mut latest) = (None, 0);
+        self.scan(from, self.stored().to, &mut |record| {
+            let Some(marked) = time_of(&record) else { return Ok(()) };
+            latest = marked;
+            if marked > time && end.is_none() {
+                end = Some(record.lsn);
             }
             Ok(())
         })?;
-        Ok(end)
+        Ok(end.ok_or(latest))
     }
 }
 

@@ -23,6 +23,30 @@ pub enum BackupError {
         /// The file.
         path: String,
     },
+    /// It is a base backup, which is nothing without the log.
+    #[error(
+        "{path}: is a base backup: it is restored with the archive of the log that the database has had (`--archive DIR`, `Backup::restore_until`)"
+    )]
+    NeedsArchive {
+        /// The file.
+        path: String,
+    },
+    /// It is no base backup, and has no use for an archive.
+    #[error(
+        "{path}: is the copy of one moment, and no base backup: restore it without an archive, or name a file that `perdura pool backup --archive` has written"
+    )]
+    NoBase {
+        /// The file.
+        path: String,
+    },
+    /// The moment that is asked for is not one that the backup can be restored to.
+    #[error("{path}: {what}")]
+    Moment {
+        /// The file.
+        path: String,
+        /// The reason, and what to do.
+        what: String,
+    },
     /// The backup is of another version of the format.
     #[error(
         "{path}: has backup format version {found}; this build reads version {VERSION}: use a build that reads it"

@@ -20,6 +20,11 @@ pub(super) const TABLE_END: u32 = 3;
 /// The last block: [`Trailer`].
 pub(super) const TRAILER: u32 = 4;
 
+/// Pages of one partition, in a base backup: of each its number, eight bytes, and its bytes.
+pub(super) const PAGES: u32 = 5;
+/// The end of a partition in a base backup: [`PartitionEnd`].
+pub(super) const PARTITION_END: u32 = 6;
+
 /// The header at the start of the file.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -58,6 +63,31 @@ pub(super) struct TableEnd {
     pub(super) sum: U64,
 }
 
+/// The contents of a block that ends a partition of a base backup.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct PartitionEnd {
+    /// The number that its pages and its archive have.
+    pub(super) stamp: U64,
+    /// The oldest LSN that it needs.
+    pub(super) keep: U64,
+    /// The LSN from which recovery begins.
+    pub(super) start: U64,
+    /// The LSN before which it is of no use.
+    pub(super) end: U64,
+    /// The time when that was so, in microseconds since 1970.
+    pub(super) micros: U64,
+    pub(super) pages: U64,
+    /// The pages of its file, used or not.
+    pub(super) count: U64,
+    /// The archive's last segment at that time: its number, its own number, and the LSN at its end.
+    pub(super) segment: U64,
+    pub(super) segment_id: U64,
+    pub(super) archived: U64,
+    pub(super) page_bytes: U32,
+    pub(super) zero: U32,
+}
+
 /// The contents of the last block.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -77,6 +107,7 @@ const _: () = assert!(size_of::<BlockHeader>() == 32);
 const _: () = assert!(std::mem::offset_of!(BlockHeader, number) == 8);
 const _: () = assert!(std::mem::offset_of!(BlockHeader, tuples) == 28);
 const _: () = assert!(size_of::<TableEnd>() == 16);
+const _: () = assert!(size_of::<PartitionEnd>() == 88);
 const _: () = assert!(size_of::<Trailer>() == 24);
 const _: () = assert!(std::mem::offset_of!(Trailer, checksum) == 16);
 
@@ -113,4 +144,7 @@ pub(super) struct Description {
     pub(super) node_bytes: u32,
     pub(super) chunk_bytes: u64,
     pub(super) schema: Schema,
+    /// It has pages, and needs an archive of the log.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) base: bool,
 }

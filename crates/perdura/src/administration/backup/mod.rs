@@ -16,6 +16,7 @@
 //! The bytes are drawn in `docs/format/backup.md`; why they are so is in
 //! `docs/decisions/0011-backups.md`.
 
+mod base;
 pub(crate) mod error;
 mod layout;
 mod reader;
@@ -27,6 +28,7 @@ use std::path::Path;
 
 use engines::below::{AroundPath, Environment, Files, NewFile};
 
+pub use base::Until;
 pub use error::BackupError;
 pub use restore::Backup;
 

@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::error::BackupError;
 use super::layout::{
-    BlockHeader, DESCRIPTION, Description, Header, MAGIC, TABLE_END, TRAILER, TUPLES, TableEnd,
-    Trailer, VERSION,
+    BlockHeader, DESCRIPTION, Description, Header, MAGIC, PAGES, PARTITION_END, PartitionEnd,
+    TABLE_END, TRAILER, TUPLES, TableEnd, Trailer, VERSION,
 };
 use crate::administration::tuple_code::Tally;
 use crate::error::Error;
@@ -34,6 +34,10 @@ pub(super) enum Block<'a> {
     Tuples { partition: u32, table: u32, tuples: u32, bytes: &'a [u8], at: u64 },
     /// A table in a partition is complete.
     TableEnd { partition: u32, table: u32, tally: Tally },
+    /// Pages of a partition of a base backup.
+    Pages { partition: u32, pages: u32, bytes: &'a [u8] },
+    /// A partition of a base backup is complete.
+    PartitionEnd { partition: u32, end: PartitionEnd },
     /// The end of the backup.
     Trailer { tuples: u64 },
 }
@@ -161,6 +165,12 @@ impl Reader {
                     .map_err(|_| self.damaged(at, "the end of a table has another length"))?;
                 let tally = Tally { tuples: end.tuples.get(), sum: end.sum.get() };
                 Ok(Block::TableEnd { partition, table, tally })
+            }
+            PAGES => Ok(Block::Pages { partition, pages: header.tuples.get(), bytes: contents }),
+            PARTITION_END => {
+                let end = PartitionEnd::read_from_bytes(contents)
+                    .map_err(|_| self.damaged(at, "the end of a partition has another length"))?;
+                Ok(Block::PartitionEnd { partition, end })
             }
             TRAILER => {
                 let end = Trailer::read_from_bytes(contents)

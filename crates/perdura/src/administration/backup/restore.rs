@@ -36,8 +36,8 @@ const BATCH: u64 = 1000;
 /// ```
 #[derive(Debug)]
 pub struct Backup {
-    reader: Reader,
-    description: Description,
+    pub(super) reader: Reader,
+    pub(super) description: Description,
 }
 
 /// A tuple, where it was and where it stands.
@@ -79,11 +79,22 @@ impl Backup {
         &self.description.schema
     }
 
+    /// Returns whether it is a base backup, which is restored with an archive of the log
+    /// ([`Backup::restore_until`]).
+    pub fn is_base(&self) -> bool {
+        self.description.base
+    }
+
     /// Reads all of it and compares every checksum and count.
     ///
     /// # Errors
     /// [`BackupError::Damaged`], or the file cannot be read.
     pub fn verify(&mut self, watch: Watch<'_>) -> Result<CopySummary, Error> {
+        if self.description.base {
+            self.read_parts(watch)?;
+            let bytes = self.reader.progress().0;
+            return Ok(CopySummary { bytes, ..CopySummary::default() });
+        }
         self.walk(CopyStep::Verify, watch, &mut |_| Ok(()))
     }
 
@@ -107,6 +118,10 @@ impl Backup {
     ) -> Result<CopySummary, Error> {
         // What is seen at once is told before the time is spent.
         check_free(path.as_ref())?;
+        if self.description.base {
+            let path = self.reader.path().to_owned();
+            return Err(BackupError::NeedsArchive { path }.into());
+        }
         let (options, partitions) = self.options(options)?;
         let verified = self.verify(watch)?;
         let schema = self.description.schema.clone();
@@ -160,7 +175,7 @@ impl Backup {
     }
 
     /// The options of the new database, and how many partitions it has.
-    fn options(&self, options: &Options) -> Result<(Options, u32), Error> {
+    pub(super) fn options(&self, options: &Options) -> Result<(Options, u32), Error> {
         let described = &self.description;
         let path = || self.reader.path().to_owned();
         let wanted = options.partitions.unwrap_or(described.partitions);
@@ -250,6 +265,9 @@ impl Backup {
                         return Err(self
                             .reader
                             .damaged(start, "the last block comes before the last table"));
+                    }
+                    Block::Pages { .. } | Block::PartitionEnd { .. } => {
+                        return misplaced(&self.reader);
                     }
                 }
             }

@@ -31,7 +31,7 @@ impl<'a> Writer<'a> {
         Self { out, name, uuid: random_uuid(), at: 0, checksum: 0, blocks: 0 }
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let error = |source| Error::Io { path: self.name.into(), source };
         self.out.write_all(bytes).map_err(error)?;
         self.checksum = crc32c::crc32c_append(self.checksum, bytes);
@@ -39,7 +39,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn block(
+    pub(super) fn block(
         &mut self,
         kind: u32,
         place: (u32, u32),
@@ -72,10 +72,7 @@ impl<'a> Writer<'a> {
         let tables = description.schema.tables();
         let mut summary = CopySummary::default();
         summary.tables.extend(tables.iter().map(|table| (table.name().to_owned(), 0)));
-        let header = Header::new(self.uuid);
-        self.put(header.as_bytes())?;
-        let json = serde_json::to_vec(description).map_err(Error::user)?;
-        self.block(DESCRIPTION, (0, 0), 0, &json)?;
+        self.begin(description)?;
         let mut buffers = Buffers::default();
         let mut done = 0;
         for (partition, part) in (0..).zip(parts) {
@@ -86,18 +83,30 @@ impl<'a> Writer<'a> {
                 done += tally.tuples;
             }
         }
-        let checksum = self.checksum;
+        summary.bytes = self.end(done)?;
+        watch(CopyProgress { step: CopyStep::Write, done, total: Some(done) });
+        Ok(summary)
+    }
+
+    /// Writes what a backup begins with.
+    pub(super) fn begin(&mut self, description: &Description) -> Result<(), Error> {
+        let header = Header::new(self.uuid);
+        self.put(header.as_bytes())?;
+        let json = serde_json::to_vec(description).map_err(Error::user)?;
+        self.block(DESCRIPTION, (0, 0), 0, &json)
+    }
+
+    /// Writes what a backup of so many tuples, or pages, ends with; returns its bytes.
+    pub(super) fn end(&mut self, count: u64) -> Result<u64, Error> {
         let end = Trailer {
-            tuples: done.into(),
+            tuples: count.into(),
             bytes: (self.at + (size_of::<BlockHeader>() + size_of::<Trailer>()) as u64).into(),
-            checksum: checksum.into(),
+            checksum: self.checksum.into(),
             zero: 0.into(),
         };
         self.block(TRAILER, (0, 0), 0, end.as_bytes())?;
         self.out.flush().map_err(|source| Error::Io { path: self.name.into(), source })?;
-        watch(CopyProgress { step: CopyStep::Write, done, total: Some(done) });
-        summary.bytes = self.at;
-        Ok(summary)
+        Ok(self.at)
     }
 
     /// Writes a table of a partition, behind which `done` tuples are written already.
@@ -157,5 +166,6 @@ pub(super) fn describe<E: Environment>(database: &Database<E>) -> Result<Descrip
         node_bytes: described.node_bytes,
         chunk_bytes: database.heap.chunk_bytes(),
         schema: described.schema,
+        base: false,
     })
 }

@@ -5,6 +5,7 @@ mod chunks;
 mod damaged;
 mod lines;
 mod moments;
+mod point_in_time;
 mod restored;
 mod trouble;
 
