@@ -135,7 +135,7 @@ pub(crate) enum Bench {
     Tpcc(TpccArgs),
     /// TPC-B: amounts that are drawn from and paid into the accounts of a bank.
     #[command(
-        after_help = "More --workers than --partitions share them. With the engines inp, cow, log, nvm-inp, nvm-cow and nvm-log, which run one transaction of a partition at a time, workers of a partition queue for it; --as shore-kits with as many --partitions gives each a part of its own. As specified, 15% of the accounts are of another branch than the teller: then there is one partition. Contents are the same whatever the engine and the workers.\n\nExample:\n  perdura bench tpcb --engine all --branches 2 --txns 100k --workers 4 --check \\\n      --domain adr --json tpcb.json\n  perdura bench tpcb --as shore-kits --branches 4 --partitions 2 --workers 2"
+        after_help = "More --workers than --partitions share them. With P1's engines, and with fast, fash and nvwal, which run one transaction of a partition at a time, workers of a partition queue for it; --as shore-kits with as many --partitions gives each a part of its own. As specified, 15% of the accounts are of another branch than the teller: then there is one partition. Contents are the same whatever the engine and the workers.\n\nExample:\n  perdura bench tpcb --engine all --branches 2 --txns 100k --workers 4 --check \\\n      --domain adr --json tpcb.json\n  perdura bench tpcb --as shore-kits --branches 4 --partitions 2 --workers 2"
     )]
     Tpcb(TpcbArgs),
     /// TATP: a telephone network asks and changes a register of subscribers.
@@ -153,7 +153,8 @@ pub(crate) enum Bench {
 /// Options that all benchmarks have.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
-    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all`; `none`.
+    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log (`p1`); nv-disk, nv-logging-foi,
+    /// nv-logging-foc; fast, fash, nvwal; `all`; `none`.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = engines)]
     pub(crate) engine: List<EngineKind>,
     /// Partitions; transactions of different partitions run at the same time.
@@ -406,7 +407,8 @@ pub(crate) struct RecoveryArgs {
 /// `perdura crash`.
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
-    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log; `all` [default: all].
+    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log (`p1`); nv-disk, nv-logging-foi,
+    /// nv-logging-foc; fast, fash, nvwal; `all` [default: all].
     #[arg(long, value_name = "LIST", value_parser = some_engines)]
     pub(crate) engine: Option<List<EngineKind>>,
     /// Workload of the stories: story (random operations of every kind, and every error), ycsb
@@ -541,7 +543,9 @@ fn engines(text: &str) -> Result<List<EngineKind>, String> {
         let why = "figures are of one engine: name nv-disk, which `paged` is on a disk, or nv-logging-foc";
         return Err(why.into());
     }
-    list(text, Some(&EngineKind::ALL))
+    let p1 = EngineKind::P1.map(EngineKind::name).join(",");
+    let words = text.split(',').map(|word| if word.trim() == "p1" { p1.as_str() } else { word });
+    list(&words.collect::<Vec<_>>().join(","), Some(&EngineKind::ALL))
 }
 
 fn some_engines(text: &str) -> Result<List<EngineKind>, String> {
@@ -604,6 +608,8 @@ mod tests {
     #[test]
     fn lists_name_each_item_once_and_may_name_all_or_none() {
         assert_eq!(engines("all"), Ok(List(EngineKind::ALL.to_vec())));
+        assert_eq!(engines("p1"), Ok(List(EngineKind::P1.to_vec())));
+        assert_eq!(engines("fast, p1").unwrap().0.len(), 1 + EngineKind::P1.len());
         assert_eq!(engines("inp,inp"), Ok(List(vec![EngineKind::Inp])));
         assert_eq!(engines(""), Ok(List(Vec::new())));
         assert_eq!(engines("none"), Ok(List(Vec::new())));

@@ -401,7 +401,8 @@ pub trait Engine: Write + Send + Sync {
     /// not, [`Engine::sync`] makes it so, or a later commit does.
     ///
     /// # Errors
-    /// It is not committed, and the partition has stopped.
+    /// It is not committed, and the partition has stopped; or, in engines that ask for room then,
+    /// there was none, and the transaction is undone.
     fn commit(&mut self) -> Result<(u64, bool), EngineError>;
 
     /// As [`Engine::commit`], while other transactions wait for the partition: where the commit would

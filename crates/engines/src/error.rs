@@ -6,6 +6,7 @@ use heap::HeapError;
 use index::IndexError;
 use paged::PagedError;
 use pm::Memory;
+use slotted::SlottedError;
 use storage::StorageError;
 use storage::checkpoint::CheckpointError;
 use storage::lsm::LsmError;
@@ -58,6 +59,9 @@ pub enum EngineError {
     /// Pages, locks or the log of a paged engine could not do it; the transaction can go on or abort.
     #[error(transparent)]
     Paged(PagedError),
+    /// A store of slotted pages cannot be as it was asked for.
+    #[error(transparent)]
+    Slotted(SlottedError),
     /// Runs or their manifest could not be read or written.
     #[error(transparent)]
     Lsm(LsmError),

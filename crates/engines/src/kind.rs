@@ -14,8 +14,9 @@ macro_rules! kinds {
         }
 
         impl EngineKind {
-            /// All engines, in the order of the papers.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+            /// Every engine that can be chosen, in the order of the papers: all, and those that are
+            /// being built.
+            pub const EVERY: [Self; [$($name),+].len()] = [$(Self::$kind),+];
 
             /// The engine's name, as the command writes it.
             pub const fn name(self) -> &'static str {
@@ -30,6 +31,19 @@ macro_rules! kinds {
 with_engines!(kinds);
 
 impl EngineKind {
+    /// All engines that have everything that an engine has to have.
+    pub const ALL: [Self; 9] = [
+        Self::Inp,
+        Self::Cow,
+        Self::Log,
+        Self::NvmInp,
+        Self::NvmCow,
+        Self::NvmLog,
+        Self::NvDisk,
+        Self::NvLoggingFoi,
+        Self::NvLoggingFoc,
+    ];
+
     /// The engines of P1, in its order.
     pub const P1: [Self; 6] =
         [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
@@ -43,14 +57,14 @@ impl fmt::Display for EngineKind {
 
 /// A word that names no engine.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
+#[error("there is no engine `{0}`; there are {names}", names = EngineKind::EVERY.map(EngineKind::name).join(", "))]
 pub struct ParseEngineError(String);
 
 impl FromStr for EngineKind {
     type Err = ParseEngineError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL
+        Self::EVERY
             .into_iter()
             .find(|kind| kind.name() == word)
             .ok_or_else(|| ParseEngineError(word.into()))

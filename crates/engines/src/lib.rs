@@ -10,6 +10,7 @@
 //! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
 //! | NV-Disk, pages, row locks and ARIES over a central log | P2 3.1 | `nv_disk.rs`, `paged/` |
 //! | NV-Logging, the same over a log in persistent memory, with flush-on-insert or flush-on-commit | P2 4 | `nv_logging.rs`, `paged/` |
+//! | FAST, FASH, NVWAL, slotted pages in persistent memory | P3 | `failure_atomic.rs`, `slotted/` |
 //!
 //! Two engines each are one half of a skeleton: `undo.rs` (NVM-InP, NVM-Log), `shadow.rs` (CoW,
 //! NVM-CoW), `redo.rs` (InP, Log).
@@ -25,6 +26,7 @@ mod contract;
 mod counts;
 mod cow;
 mod error;
+mod failure_atomic;
 mod inp;
 mod kind;
 mod kinds;
@@ -37,11 +39,13 @@ mod nvm_inp;
 mod nvm_log;
 mod options;
 mod own;
+mod packed_tables;
 mod paged;
 mod redo;
 mod savepoints;
 mod sessions;
 mod shadow;
+mod slotted;
 mod state;
 mod stats;
 pub mod table2;
@@ -54,6 +58,7 @@ mod version_reader;
 pub use self::paged::{
     LogFigures, Paged, PagedCounts, PagedFigures, PagedLog, find_until, inspect_paged,
 };
+pub use self::slotted::Slotted;
 pub use base::{BasePart, BaseSource, LogUntil, Restoring, VisitPage};
 pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveryReport, Resources, Scan,
@@ -62,6 +67,9 @@ pub use contract::{
 pub use counts::{BufferStats, PageStats, RunStats, STATS_LEVELS};
 pub use cow::{Cow, CowOptions, CowStats};
 pub use error::{ConflictReason, EngineError};
+pub use failure_atomic::{
+    Fash, FashOptions, FashStats, Fast, FastOptions, FastStats, Nvwal, NvwalOptions, NvwalStats,
+};
 pub use inp::{Inp, InpOptions, InpStats};
 pub use kind::{EngineKind, ParseEngineError};
 pub use kinds::{EngineOptions, create, open};

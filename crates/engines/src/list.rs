@@ -27,6 +27,12 @@ macro_rules! with_engines {
             NvLoggingFoi, "nv-logging-foi", NvLoggingFoiOptions, NvLoggingFoiStats;
             /// The same, durable when a transaction commits (P2 4.3).
             NvLoggingFoc, "nv-logging-foc", NvLoggingFocOptions, NvLoggingFocStats;
+            /// Slotted pages in persistent memory, committed in place by one header (P3 4.2).
+            Fast, "fast", FastOptions, FastStats;
+            /// The same pages, whose headers are logged (P3 4.1).
+            Fash, "fash", FashOptions, FashStats;
+            /// The same pages in volatile memory, of which what differs is logged (P3 2.2).
+            Nvwal, "nvwal", NvwalOptions, NvwalStats;
         }
     };
 }

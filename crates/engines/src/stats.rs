@@ -20,13 +20,16 @@ use crate::own::OwnStats;
 /// | `nvm-cow` | nodes | the collection of a dead directory |
 /// | `nvm-log` | merged runs | filters, merges, taking merged runs apart |
 /// | `nv-disk` | pages | nothing |
+/// | `fast`, `fash` | nothing that is not a row or an index | nothing |
+/// | `nvwal` | checkpoints | nothing |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineStats {
     /// Bytes of values in inserts and updates, those of aborted transactions included.
     pub user_bytes: u64,
     /// Bytes of records appended to the log: redo records of `inp` and `log`, all records of `nv-disk`,
     /// the lines of all records of `nv-logging-foi` and `nv-logging-foc`, undo entries of `nvm-inp` and
-    /// `nvm-log`, entries of the batches' lists of `nvm-cow`. `cow` has no log.
+    /// `nvm-log`, entries of the batches' lists of `nvm-cow`, frames of
+    /// `fast`, `fash` and `nvwal`. `cow` has no log.
     pub logged_bytes: u64,
     /// Steps that failed, for want of room for the most part; they are tried again.
     pub failures: u64,

@@ -112,7 +112,11 @@ pub fn options(engine: EngineKind) -> Options {
             .tune("checkpoint_entries", 64)
             .tune("log_buffer_bytes", 256 << 10)
     } else {
-        options.chunk_bytes(16 << 10).tune("memtable_bytes", 3 << 10).tune("tree_node_bytes", 128)
+        options
+            .chunk_bytes(16 << 10)
+            .tune("memtable_bytes", 3 << 10)
+            .tune("tree_node_bytes", 128)
+            .tune("page_bytes", 512)
     }
 }
 

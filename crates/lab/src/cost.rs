@@ -112,9 +112,15 @@ impl CostModel {
             }
             (EngineKind::NvmCow, Operation::Delete) => cost(small, 0.0, bar(node + small, small)),
             (EngineKind::NvmLog, Operation::Insert) => cost(tuple, pointer, theta * tuple),
-            (EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc, _) => {
-                return None;
-            }
+            (
+                EngineKind::NvDisk
+                | EngineKind::NvLoggingFoi
+                | EngineKind::NvLoggingFoc
+                | EngineKind::Fast
+                | EngineKind::Fash
+                | EngineKind::Nvwal,
+                _,
+            ) => return None,
         })
     }
 }

@@ -147,12 +147,13 @@ pub use exports::data::{
 };
 pub use exports::engine::{
     BufferStats, CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn,
-    EngineKind, EngineOption, EngineOptions, EngineStats, EngineTraits, Footprint, InFlight,
-    InpOptions, InpStats, Isolation, Limits, LogFigures, LogOptions, LogStats, NvDiskOptions,
-    NvDiskStats, NvLoggingFocOptions, NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats,
-    NvmCowOptions, NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats,
-    OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport,
-    RunStats, TxId, Unfinished, WorkDone,
+    EngineKind, EngineOption, EngineOptions, EngineStats, EngineTraits, FashOptions, FashStats,
+    FastOptions, FastStats, Footprint, InFlight, InpOptions, InpStats, Isolation, Limits,
+    LogFigures, LogOptions, LogStats, NvDiskOptions, NvDiskStats, NvLoggingFocOptions,
+    NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats, NvmCowOptions, NvmCowStats,
+    NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats, NvwalOptions, NvwalStats, OptionError,
+    OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport, RunStats,
+    TxId, Unfinished, WorkDone,
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,

@@ -5,9 +5,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use heap::HeapError;
-use pm::{Bad, Dram, Memory, Off, Range, View};
+use pm::{Bad, Dram, GrowError, Memory, Off, Range, View};
 
 use crate::Result;
+
+/// The part of the addresses that are left which a cache takes at most, as a number of such parts: a
+/// database may have several partitions.
+const SHARES: u64 = 2;
 
 /// A page cache over a memory.
 #[derive(Debug)]
@@ -25,8 +29,9 @@ impl<M: Memory> Cache<M> {
     /// # Errors
     /// The process can have no more addresses.
     pub fn new(memory: M, page_bytes: u32) -> Result<Self> {
-        let limit = memory.len() + memory.headroom();
-        let full = |source| HeapError::Full(pm::GrowError::Medium { wanted: limit, source });
+        // Where the process may not have many addresses, the copies take a part of them.
+        let limit = pm::share_of_addresses(memory.len() + memory.headroom(), SHARES);
+        let full = |source| HeapError::Full(GrowError::Medium { wanted: limit, source });
         let pages = Dram::new(limit).map_err(full)?;
         let page_bytes = u64::from(page_bytes);
         Ok(Self { memory, pages, page_bytes, places: Mutex::default() })
@@ -52,9 +57,14 @@ impl<M: Memory> Cache<M> {
         if place + self.page_bytes > self.pages.len() {
             let wanted = (2 * place).max(64 * self.page_bytes);
             let most = self.pages.len() + self.pages.headroom();
+            // With all addresses that it wants, the cache has room for all pages of the memory.
+            let full = |error| match error {
+                GrowError::Limit { .. } => GrowError::Addresses { wanted: self.memory.len() },
+                other => other,
+            };
             self.pages
                 .grow(wanted.min(most).max(place + self.page_bytes))
-                .map_err(HeapError::Full)?;
+                .map_err(|error| HeapError::Full(full(error)))?;
         }
         self.pages.copy(Off::new(place), &view.bytes(0, bytes).to_vec());
         places.insert(page, place);

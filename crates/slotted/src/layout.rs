@@ -80,8 +80,8 @@ const _: () = assert!(FREE_AT as usize / LINE > IN_PLACE_AT as usize / LINE);
 pub struct Options {
     /// Bytes of a page: a power of two from 512 to 32 KiB. P3's text has 4 KiB, its figures 1 KiB.
     pub page_bytes: u32,
-    /// Bytes of a segment, the unit in which the heap gives room for pages: a power of two, sixteen
-    /// pages or more.
+    /// Bytes of a segment, the unit in which the heap gives room for pages: a multiple of 64, with room
+    /// for eight pages or more.
     pub segment_bytes: u64,
     /// The number of trees.
     pub trees: u32,
@@ -101,9 +101,9 @@ impl Options {
         if !self.page_bytes.is_power_of_two() || !(512..=32 << 10).contains(&self.page_bytes) {
             return bad(format!("pages of {} bytes", self.page_bytes));
         }
-        let least = 16 * u64::from(self.page_bytes);
-        if !self.segment_bytes.is_power_of_two() || !(least..=1 << 28).contains(&self.segment_bytes)
-        {
+        let least = SEGMENT_HEADER + 8 * u64::from(self.page_bytes);
+        let (bytes, most) = (self.segment_bytes, 1 << 28);
+        if !bytes.is_multiple_of(64) || !(least..=most).contains(&bytes) {
             return bad(format!("segments of {} bytes", self.segment_bytes));
         }
         if self.trees == 0 || self.trees > 1 << 16 {
@@ -143,7 +143,8 @@ mod tests {
             Options { page_bytes: 1000, ..sound },
             Options { page_bytes: 256, ..sound },
             Options { page_bytes: 64 << 10, ..sound },
-            Options { segment_bytes: 8 << 10, ..sound },
+            Options { segment_bytes: 32 << 10, ..sound },
+            Options { segment_bytes: (256 << 10) + 8, ..sound },
             Options { trees: 0, ..sound },
             Options { log_bytes: 64, ..sound },
         ] {

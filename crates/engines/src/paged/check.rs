@@ -6,8 +6,9 @@ use paged::tree::Direction;
 use pm::Files;
 use storage::{Row, StoredRow};
 
-use super::tables::{PagedTables, key_of, secondary};
+use super::tables::PagedTables;
 use crate::error::EngineError;
+use crate::packed_tables::{key_of, secondary};
 use crate::shadow::dangling;
 
 /// Rows that are looked at in one transaction.

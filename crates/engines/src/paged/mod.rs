@@ -39,6 +39,7 @@ use crate::base::{BasePart, VisitPage};
 use crate::contract::{Engine, Footprint, Read, Resources, Scan, Sessions, Write};
 use crate::error::EngineError;
 use crate::options::Setup;
+use crate::packed_tables::{key_of, secondary};
 use crate::savepoints::Savepoints;
 use crate::stats::EngineStats;
 use crate::transaction::{Begin, TxId};
@@ -51,7 +52,7 @@ pub(crate) use method::{base_options, prefix};
 
 use check::check_table;
 use scan::bound;
-use tables::{PagedTables, key_of, secondary};
+use tables::PagedTables;
 
 /// The trees of all tables are numbered from here: the catalog has those before.
 const FIRST_TREE: TreeNo = TreeNo(16);

@@ -63,6 +63,23 @@ fn faults_of_nvm_log_are_caught() {
 }
 
 #[test]
+fn faults_of_fast_are_caught() {
+    caught(EngineKind::Fast);
+}
+
+#[test]
+#[ignore = "takes seconds; `fast` shows the same"]
+fn faults_of_fash_are_caught() {
+    caught(EngineKind::Fash);
+}
+
+#[test]
+#[ignore = "takes seconds; `fast` shows the same"]
+fn faults_of_nvwal_are_caught() {
+    caught(EngineKind::Nvwal);
+}
+
+#[test]
 fn there_are_faults_enough_with_names_of_their_own() {
     let names: HashSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
     assert_eq!(names.len(), FAULTS.len());

@@ -110,3 +110,21 @@ fn whole_log() {
 fn whole_nv_disk() {
     examined_again(EngineKind::NvDisk, 20_000, 2_000);
 }
+
+#[test]
+#[ignore = "takes some seconds"]
+fn long_fast() {
+    examined_again(EngineKind::Fast, 20_000, 2_000);
+}
+
+#[test]
+#[ignore = "takes some seconds"]
+fn long_fash() {
+    examined_again(EngineKind::Fash, 20_000, 2_000);
+}
+
+#[test]
+#[ignore = "takes minutes: a recovery stores what a thousand frames have"]
+fn long_nvwal() {
+    examined_again(EngineKind::Nvwal, 20_000, 2_000);
+}

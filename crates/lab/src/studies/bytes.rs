@@ -134,7 +134,10 @@ impl BytesStage {
                 | EngineKind::NvmLog
                 | EngineKind::NvDisk
                 | EngineKind::NvLoggingFoi
-                | EngineKind::NvLoggingFoc => self
+                | EngineKind::NvLoggingFoc
+                | EngineKind::Fast
+                | EngineKind::Fash
+                | EngineKind::Nvwal => self
                     .setting
                     .tree_node_bytes(self.engine)
                     .map_or(NODE_BYTES, |bytes| bytes as f64),
@@ -180,7 +183,10 @@ fn merged(own: &OwnStats) -> u64 {
         | OwnStats::NvmCow(_)
         | OwnStats::NvDisk(_)
         | OwnStats::NvLoggingFoi(_)
-        | OwnStats::NvLoggingFoc(_) => 0,
+        | OwnStats::NvLoggingFoc(_)
+        | OwnStats::Fast(_)
+        | OwnStats::Fash(_)
+        | OwnStats::Nvwal(_) => 0,
     }
 }
 

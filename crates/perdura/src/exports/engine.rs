@@ -1,4 +1,6 @@
 //! Engines: their kinds, options, properties and figures.
+//!
+//! Longer than 600 lines: every export has an example, and there are two for each engine.
 
 /// A method of storage and recovery; `docs/guides/choosing-an-engine.md` compares them.
 ///
@@ -286,6 +288,39 @@ pub use engines::NvLoggingFoiOptions;
 #[doc(inline)]
 pub use engines::NvLoggingFocOptions;
 
+/// The options of `fast`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = FastOptions { page_bytes: 1024 };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("page_bytes"), Some(1024));
+/// ```
+#[doc(inline)]
+pub use engines::FastOptions;
+
+/// The options of `fash`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = FashOptions { page_bytes: 1024 };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("page_bytes"), Some(1024));
+/// ```
+#[doc(inline)]
+pub use engines::FashOptions;
+
+/// The options of `nvwal`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = NvwalOptions { page_bytes: 1024 };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("page_bytes"), Some(1024));
+/// ```
+#[doc(inline)]
+pub use engines::NvwalOptions;
+
 /// The work that an engine has done since it was opened, and the work that waits.
 ///
 /// ```
@@ -449,6 +484,48 @@ pub use engines::NvLoggingFoiStats;
 /// ```
 #[doc(inline)]
 pub use engines::NvLoggingFocStats;
+
+/// The figures of `fast`: commits in place, and commits by its log.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::Fast));
+/// let OwnStats::Fast(own) = db.stats()?.own else { unreachable!() };
+/// let FastStats { in_place, logged } = own;
+/// assert!(in_place + logged > 0);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::FastStats;
+
+/// The figures of `fash`: commits by its log.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::Fash));
+/// let OwnStats::Fash(own) = db.stats()?.own else { unreachable!() };
+/// let FashStats { logged } = own;
+/// assert!(logged > 0);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::FashStats;
+
+/// The figures of `nvwal`: commits, and checkpoints of its log.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::Nvwal));
+/// let OwnStats::Nvwal(own) = db.stats()?.own else { unreachable!() };
+/// let NvwalStats { logged, checkpoints, checkpoint_bytes } = own;
+/// assert!(logged > 0 && checkpoint_bytes >= checkpoints);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::NvwalStats;
 
 /// Pages and log of a partition that has a buffer pool, as its files say.
 ///

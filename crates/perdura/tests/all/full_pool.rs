@@ -23,6 +23,7 @@ fn options(engine: EngineKind) -> Options {
         .pool_limit(LIMIT)
         .volatile_limit(12 << 20)
         .tune("node_bytes", 128)
+        .tune("page_bytes", 512)
 }
 
 /// Runs transactions until the memory is full so many times; the model follows.
@@ -70,6 +71,9 @@ fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
         (EngineKind::NvmInp, 3_000),
         (EngineKind::NvmCow, 3_000),
         (EngineKind::NvmLog, 3_000),
+        (EngineKind::Fast, 3_000),
+        (EngineKind::Fash, 3_000),
+        (EngineKind::Nvwal, 3_000),
         (EngineKind::Inp, 200_000),
     ];
     for (engine, keys) in engines {
@@ -145,7 +149,14 @@ fn until_full<E: Environment>(
 }
 
 /// Engines whose data are in the pool.
-const IN_POOL: [EngineKind; 3] = [EngineKind::NvmInp, EngineKind::NvmCow, EngineKind::NvmLog];
+const IN_POOL: [EngineKind; 6] = [
+    EngineKind::NvmInp,
+    EngineKind::NvmCow,
+    EngineKind::NvmLog,
+    EngineKind::Fast,
+    EngineKind::Fash,
+    EngineKind::Nvwal,
+];
 
 fn recorded(engine: EngineKind, initial: u64) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(initial, 16 << 20).unwrap();
@@ -465,6 +476,8 @@ fn what_is_undone_again_after_a_kill_needs_no_room() {
                 states += 1;
             });
         }
-        assert!(states > 500, "{engine}: {states}");
+        // NVWAL stores nothing in the pool before it commits.
+        let least = if engine == EngineKind::Nvwal { 1 } else { 500 };
+        assert!(states > least, "{engine}: {states}");
     }
 }

@@ -85,11 +85,14 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
             OwnStats::NvDisk(own) => assert!(own.log_groups > 0, "{own:?}"),
             OwnStats::NvLoggingFoi(own) => assert!(own.objects > 500, "{own:?}"),
             OwnStats::NvLoggingFoc(own) => assert!(own.objects > 500, "{own:?}"),
+            OwnStats::Fast(own) => assert!(own.in_place > 0 && own.logged > 0, "{own:?}"),
+            OwnStats::Fash(own) => assert!(own.logged > 500, "{own:?}"),
+            OwnStats::Nvwal(own) => assert!(own.logged > 500 && own.checkpoints > 0, "{own:?}"),
             OwnStats::Cow(_) | OwnStats::NvmInp(_) | OwnStats::NvmCow(_) => {}
         }
         let puts_off = runs || engine == EngineKind::Inp;
         assert_eq!((stats.inline.steps > 0, stats.inline.bytes > 0), (puts_off, puts_off));
-        let writes = copies || runs || engine == EngineKind::NvDisk;
+        let writes = copies || runs || [EngineKind::NvDisk, EngineKind::Nvwal].contains(&engine);
         assert_eq!(stats.write_amplification() > 0.0, writes, "{engine}");
     }
 }

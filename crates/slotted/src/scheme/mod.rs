@@ -74,6 +74,17 @@ pub struct Commits {
 }
 
 impl Commits {
+    /// The commits since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            in_place: self.in_place - before.in_place,
+            logged: self.logged - before.logged,
+            logged_bytes: self.logged_bytes - before.logged_bytes,
+            checkpoints: self.checkpoints - before.checkpoints,
+            checkpoint_bytes: self.checkpoint_bytes - before.checkpoint_bytes,
+        }
+    }
+
     fn log(&mut self, frames: &Frames) {
         self.logged += 1;
         self.logged_bytes += frames.bytes.len() as u64;

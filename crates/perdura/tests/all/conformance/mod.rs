@@ -47,7 +47,7 @@ enum Under {
 impl Under {
     fn all() -> impl Iterator<Item = Self> {
         // Those that are being built, too.
-        EngineKind::ALL.into_iter().map(Self::Known).chain([Self::Optimistic])
+        EngineKind::EVERY.into_iter().map(Self::Known).chain([Self::Optimistic])
     }
 
     fn name(self) -> &'static str {

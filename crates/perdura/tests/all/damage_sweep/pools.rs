@@ -22,6 +22,7 @@ fn options(engine: EngineKind) -> Options {
         .chunk_bytes(8 << 10)
         .tune("node_bytes", 128)
         .tune("tree_node_bytes", 128)
+        .tune("page_bytes", 512)
         .tune("memtable_bytes", 2 << 10)
         .tune("growth", 2)
         .tune("level0_runs", 2)
@@ -272,4 +273,21 @@ fn nvm_cow_survives_damage_of_every_word() {
 #[test]
 fn nvm_log_survives_damage_of_every_word() {
     every_word(EngineKind::NvmLog);
+}
+
+#[test]
+fn fast_survives_damage_of_every_word() {
+    every_word(EngineKind::Fast);
+}
+
+#[test]
+#[ignore = "takes seconds; `fast` is the same but for its commits"]
+fn fash_survives_damage_of_every_word() {
+    every_word(EngineKind::Fash);
+}
+
+#[test]
+#[ignore = "takes seconds; `fast` is the same but for its commits"]
+fn nvwal_survives_damage_of_every_word() {
+    every_word(EngineKind::Nvwal);
 }
