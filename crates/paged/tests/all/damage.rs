@@ -183,6 +183,30 @@ fn a_damaged_byte_in_an_nv_log_is_neither_its_end_nor_a_hole() {
     }
 }
 
+/// A record cannot know of one that came after it: that a page has such an LSN, of another log, makes no
+/// damage of a hole.
+#[test]
+fn a_record_speaks_only_for_those_before_it() {
+    let memory = Recording::new(LIMIT).unwrap();
+    memory.grow(AT + FORM.bytes()).unwrap();
+    let options = nv_options(Persist::OnInsert);
+    let log = NvLog::create(memory.clone(), AT, FORM, 7, options, Arc::new(Host::default()));
+    let append = |page_before: u64| {
+        let page_before = Lsn(page_before);
+        let change = Record { page: PageNo(3), page_before, ..Record::bare(Kind::Change) };
+        log.append(&mut Chain::new(TxNo(1)), &change).unwrap()
+    };
+    assert_eq!([append(2), append(0), append(1)], [Lsn(1), Lsn(2), Lsn(3)]);
+    drop(log);
+    let mut image = memory.contents();
+    // Its entry: neighbours share no line.
+    let entry = AT as usize + 64 + 2 * 64;
+    image[entry..entry + 8].fill(0);
+    let memory = Recording::from_image(&image, LIMIT).unwrap();
+    let log = open_nv(&memory, Persist::OnInsert).unwrap();
+    assert!(log.read(Lsn(2)).is_err() && log.read(Lsn(3)).is_ok());
+}
+
 /// A hole that a restart has skipped stays one, though later transactions were sure of the log before
 /// them.
 #[test]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paged::Result;
 use paged::log::LogManager;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::Store;
 use paged::threads::Host;
+use paged::{PagedError, Result};
 use pm::{DiskReplay, DiskTrace, Memory, Recording, RecordingFiles, Site};
 
 use super::support::{Model, TREES, TestSession, TestStore, check, options};
@@ -112,6 +112,57 @@ fn a_transaction_that_stays_open_does_not_hold_the_ring() {
             drop((old, store));
             check(&open(&memory, &files, persist).unwrap(), &models).unwrap();
         }
+    }
+}
+
+/// The disk is full when a checkpoint wants to put records by: the log slows writers and then refuses
+/// them, with the reason. Nothing is lost, and they go on when there is space again, or when the
+/// transaction ends.
+#[test]
+fn a_full_disk_that_takes_no_cold_records_refuses_writers_until_it_has_room() {
+    for (persist, ends) in [
+        (Persist::OnInsert, false),
+        (Persist::OnInsert, true),
+        (Persist::OnCommit, false),
+        (Persist::OnCommit, true),
+    ] {
+        let files = RecordingFiles::new();
+        let (memory, store) = create(&files, persist);
+        let (mut old, mut models) = with_old(&store);
+        let used = files.image().values().map(|bytes| bytes.len() as u64).sum();
+        files.limit(Some(used));
+        let mut refused = 0;
+        while refused < 3 {
+            match busy(&store, &mut models, 1) {
+                Ok(()) => {
+                    assert!(store.log().end().0 < 3 * FORM.entries, "{persist:?}: never full");
+                }
+                Err(PagedError::NoSpaceForCold) => refused += 1,
+                Err(error) => panic!("{persist:?}: {error}"),
+            }
+        }
+        let mut session = store.session();
+        session.begin(u64::MAX, None);
+        let found = session.get(TREES[0], &[BUSY]).unwrap();
+        assert_eq!(found.as_ref(), models[0].get(&[BUSY][..]), "{persist:?}");
+        commit(&store, &mut session);
+        // Killed now, it is what was acknowledged, without the open transaction.
+        let again = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+        let again = open(&again, &RecordingFiles::from_image(files.image()), persist).unwrap();
+        check(&again, &models).unwrap();
+        drop(again);
+        if ends {
+            old.abort().unwrap();
+            busy(&store, &mut models, 300).unwrap();
+            files.limit(None);
+        } else {
+            files.limit(None);
+            busy(&store, &mut models, 300).unwrap();
+            old.abort().unwrap();
+        }
+        check(&store, &models).unwrap();
+        drop((old, store));
+        check(&open(&memory, &files, persist).unwrap(), &models).unwrap();
     }
 }
 

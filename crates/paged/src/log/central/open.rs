@@ -76,8 +76,9 @@ impl<F: Files, T: Threads> Central<F, T> {
         Self::create_from(files, prefix, options, threads, FIRST_PARTITION)
     }
 
-    /// Works as [`Self::create`], with LSNs that are greater than those of any log that was written:
-    /// for pages whose log cannot be read.
+    /// Works as [`Self::create`], with LSNs that are greater than those of any log that `create` has
+    /// begun: for whoever reads pages whose log cannot be read, in files that nobody needs afterwards.
+    /// A log that this has begun before has no lesser LSNs: such pages are not given another one.
     ///
     /// # Errors
     /// As [`Self::create`].

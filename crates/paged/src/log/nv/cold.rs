@@ -22,7 +22,7 @@ use pm::{File, Files, Memory};
 
 use super::super::record::{self, ALIGN, HEADER_BYTES};
 use super::super::{LogManager, Logged, OpenRecords};
-use super::{NvLog, unsound};
+use super::{NvLog, Unfreed, unsound};
 use crate::ids::Lsn;
 use crate::threads::Threads;
 use crate::{PagedError, Result};
@@ -199,6 +199,37 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     pub fn keep_cold_in<F: Files>(&self, files: &F, name: String, stamp: u32) -> Result<()> {
         *self.cold.lock() = Some(Box::new(ColdFile::open(files, name, stamp)?));
         Ok(())
+    }
+
+    /// Frees what lies before `redo`, but for what open transactions need where that cannot be put by:
+    /// then `unfreed` says what is left to do.
+    pub(super) fn free_behind(
+        &self,
+        unfreed: &mut Option<Unfreed>,
+        start: Lsn,
+        redo: Lsn,
+        open: &[OpenRecords],
+    ) -> Result<()> {
+        self.force(start)?;
+        let oldest = open.iter().map(|open| open.first).min().unwrap_or(redo);
+        let all = oldest >= redo || self.put_by(redo, open)?;
+        *unfreed = (!all).then(|| (start, redo, open.to_vec()));
+        self.truncate(start, if all { redo } else { oldest })?;
+        if oldest >= self.kept()
+            && let Some(cold) = &mut *self.cold.lock()
+        {
+            cold.forget()?;
+        }
+        Ok(())
+    }
+
+    /// Frees what the last checkpoint could not: there may be space for cold records by now. Returns
+    /// whether it has.
+    pub(super) fn free_again(&self) -> Result<bool> {
+        let mut unfreed = self.unfreed.lock();
+        let Some((start, redo, open)) = unfreed.take() else { return Ok(false) };
+        self.free_behind(&mut unfreed, start, redo, &open)?;
+        Ok(unfreed.is_none())
     }
 
     /// Puts the records of open transactions before `redo` by. Returns whether they are all there.

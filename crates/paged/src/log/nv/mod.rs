@@ -140,7 +140,8 @@ pub struct NvLog<M: Memory, T: Threads> {
     checkpointer: Mutex<Option<Arc<Waiter>>>,
     /// Records that the head has passed and that an open transaction may still need.
     cold: Mutex<Option<Box<dyn Cold>>>,
-    /// The place that a checkpoint could not free, since there was no space for cold records.
+    /// The place that the last checkpoint could not free, since there was no space for cold records.
+    /// Locked by whoever frees something, so that one comes after the other.
     unfreed: Mutex<Option<Unfreed>>,
     /// Objects that the persister has made durable, and that others have, with flush-on-commit.
     by_persister: AtomicU64,
@@ -368,11 +369,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         if !same || !is_exhausted() {
             return Ok(false);
         }
-        // There may be space for cold records by now.
-        let unfreed = self.unfreed.lock().take();
-        if let Some((start, redo, open)) = unfreed {
-            self.truncate_behind(start, redo, &open)?;
-        }
+        self.free_again()?;
         Ok(is_exhausted())
     }
 
@@ -399,6 +396,9 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
             if self.take(bytes / object::ALIGN, bytes, false) {
                 chain.ahead += bytes;
                 return Ok(());
+            }
+            if self.free_again()? {
+                continue;
             }
             let now = self.threads.now();
             if now >= until || self.checkpointer.lock().is_none() {
@@ -566,18 +566,12 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn truncate_behind(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
-        self.force(start)?;
-        let oldest = open.iter().map(|open| open.first).min().unwrap_or(redo);
-        let all = oldest >= redo || self.put_by(redo, open)?;
-        *self.unfreed.lock() = (!all).then(|| (start, redo, open.to_vec()));
-        let keep = if all { redo } else { oldest };
-        self.truncate(start, keep)?;
-        if oldest >= self.kept.lock().1
-            && let Some(cold) = &mut *self.cold.lock()
-        {
-            cold.forget()?;
-        }
-        Ok(())
+        self.free_behind(&mut self.unfreed.lock(), start, redo, open)
+    }
+
+    fn hindrance(&self) -> Option<PagedError> {
+        let is_hindered = self.unfreed.lock().is_some() && self.cold.lock().is_some();
+        is_hindered.then_some(PagedError::NoSpaceForCold)
     }
 
     fn adopt(&self, chain: &mut Chain) {

@@ -40,7 +40,9 @@ impl Witnesses {
             self.durable_before = self.durable_before.max(before);
         }
         if names {
-            self.named.extend([placed.prev, found.read.page_before()]);
+            // A record knows of none that came after it.
+            let named = [placed.prev, found.read.page_before()];
+            self.named.extend(named.into_iter().filter(|named| *named < placed.lsn));
         }
     }
 
