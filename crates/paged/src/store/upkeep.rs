@@ -321,8 +321,10 @@ mod tests {
     use pm::RecordingFiles;
 
     use super::*;
-    use crate::ids::TreeNo;
+    use crate::file::NewFile;
+    use crate::ids::{TreeNo, TxNo};
     use crate::lock::LockOptions;
+    use crate::log::Chain;
     use crate::log::central::{Central, CentralOptions};
     use crate::recovery;
     use crate::store::{Store, StoreOptions};
@@ -361,6 +363,43 @@ mod tests {
         }
         store.sync().expect("durable");
         RecordingFiles::from_image(files.image())
+    }
+
+    /// Nobody else writes pages: those who append do, a batch each, until a restart has little to read.
+    #[test]
+    fn whoever_finds_a_checkpoint_overdue_does_a_part_of_it() {
+        const THRESHOLD: u64 = 8 << 10;
+        let files = RecordingFiles::new();
+        let options = CentralOptions {
+            partition_bytes: 256 << 10,
+            buffer_bytes: 256 << 10,
+            reserve_bytes: 4096,
+            checkpoint_bytes: THRESHOLD,
+            ..CentralOptions::default()
+        };
+        let log: Central<_, Host> =
+            Central::create(&files, "log-", options, Arc::default()).expect("a log");
+        let (log, new) = (Arc::new(log), NewFile { page_bytes: 512, stamp: 1 });
+        let pool = Pool::create(&files, "", &new, 256, Arc::clone(&log) as _).expect("pages");
+        let upkeep: Upkeep<_, Host> = Upkeep::new(pool, Arc::clone(&log) as _, Transactions::new());
+        let mut chain = Chain::new(TxNo(1));
+        let tree = upkeep.pool.create_tree(&mut chain, TREE).expect("a tree");
+        let mut row = 0_u16;
+        while !upkeep.is_overdue() {
+            upkeep.help().expect("nothing to do");
+            tree.insert(&mut chain, &row.to_be_bytes(), &[0; 90]).expect("inserted");
+            row += 1;
+        }
+        assert!(log.consumed() >= 2 * THRESHOLD);
+        let dirty = upkeep.pool.dirty_pages().len();
+        for part in 1.. {
+            upkeep.help().expect("a part");
+            if !upkeep.is_overdue() {
+                break;
+            }
+            assert!(part * 64 < dirty, "a part has a batch: {part} of {dirty} pages");
+        }
+        assert!(log.consumed() < THRESHOLD, "{}", log.consumed());
     }
 
     #[test]
