@@ -31,6 +31,7 @@ mod ends;
 mod environment;
 mod epoch;
 mod error;
+mod explore;
 mod files;
 mod flush;
 mod header;
@@ -71,6 +72,7 @@ pub use ends::{End, Ends};
 pub use environment::{Environment, Native, Recorded};
 pub use epoch::{Epoch, FilesOf, IDENTITY};
 pub use error::{Bad, GrowError, PoolError};
+pub use explore::{Explored, Instruction};
 pub use files::{
     AroundFile, AroundPath, DiskEvent, DiskPoint, DiskRecord, DiskReplay, DiskTrace, File, Files,
     HostFile, HostFiles, NewFile, RecordedFile, RecordingFiles, Source,
