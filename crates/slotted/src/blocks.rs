@@ -18,6 +18,7 @@ use pm::{Bad, Flushed, LineSet, Memory, Off, Range, fence_for};
 use zerocopy::IntoBytes;
 
 use crate::Result;
+use crate::flaw::{self, Flaw};
 use crate::layout::FRAMES_AT;
 use crate::log::{Frames, apply};
 
@@ -123,6 +124,9 @@ impl<M: Memory> Blocks<M> {
     pub fn commit(&mut self, frames: &Frames) {
         let (mut lines, from) = (LineSet::new(), self.tail);
         let to = from + frames.bytes.len() as u64;
+        if flaw::has::<M>(Flaw::TailBeforeFrames) {
+            self.set_tail(to);
+        }
         for (range, at) in self.pieces(from, to) {
             let start = (at - from) as usize;
             self.memory
@@ -147,6 +151,9 @@ impl<M: Memory> Blocks<M> {
     /// Lets `store` store what the frames have where it belongs, makes it durable and empties the log.
     pub fn checkpoint(&mut self, store: impl FnOnce(&M, &mut LineSet)) {
         let mut lines = LineSet::new();
+        if flaw::has::<M>(Flaw::BlocksReusedEarly) {
+            self.set_tail(0);
+        }
         store(&self.memory, &mut lines);
         let stored = Flushed::lines(&self.memory, &mut lines, ());
         let () = fence_for(&self.memory, stored).into_inner();

@@ -71,6 +71,15 @@ impl<M: Memory> Cache<M> {
         Ok(place)
     }
 
+    /// Puts bytes into a page's copy.
+    ///
+    /// # Errors
+    /// As [`Self::place`].
+    pub fn put(&self, page: u64, at: usize, bytes: &[u8]) -> Result<()> {
+        self.pages.copy(Off::new(self.place(page)? + at as u64), bytes);
+        Ok(())
+    }
+
     /// The bytes of a page's copy.
     ///
     /// # Errors

@@ -1,13 +1,16 @@
 //! The commit of a transaction: what it changes is gathered, and the scheme makes it count.
 
-use pm::{LineSet, Memory};
+use std::collections::BTreeSet;
+
+use pm::{LineSet, Memory, Off};
 
 use crate::Result;
 use crate::draft::Draft;
-use crate::header::{Kind, free_word};
+use crate::header::free_word;
 use crate::layout::{FREE_AT, HIGH_AT, LINE, ROOTS_AT, SEGMENT_AT, WORD};
-use crate::scheme::{Change, Scheme};
-use crate::store::{Master, Store};
+use crate::scheme::{Change, Records, Scheme};
+use crate::store::Store;
+use crate::work::Master;
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// Makes what was put and deleted since the last commit count, durably. Where it fails, everything is
@@ -34,8 +37,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The transaction's change, and the master behind it. Writes the headers of fresh pages, but for
     /// their first words.
     fn change(&mut self) -> Result<(Change, Master)> {
-        let mut change = Change::default();
+        let mut change = Change { offsets_stay: true, ..Change::default() };
         let mut master = self.work.master.clone();
+        keep_newest(&mut self.work.written);
         let drafts = std::mem::take(&mut self.work.drafts);
         let gathered = drafts.iter().try_for_each(|(page, draft)| match draft.fresh {
             true => self.finish_page(*page, draft, &mut change),
@@ -63,14 +67,21 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         for (tree, (new, old)) in (0..).zip(master.roots.iter().zip(&old.roots)) {
             word(ROOTS_AT + tree * 8, *new, *old);
         }
+        change.unused.clone_from(&self.work.unused);
         change.lines = each_once(&self.work.lines);
-        for one in &self.work.written {
-            // What was allocated and given up again is no part of it.
-            if self.work.drafts.contains_key(&one.0) || self.work.overflow.contains_key(&one.0) {
-                change.written.push(*one);
-            }
-        }
+        let runs = self.work.written.iter();
+        change.written.extend(runs.filter(|(page, at, _)| self.is_part(*page, *at)));
         Ok((change, master))
+    }
+
+    /// Returns whether bytes that were written at this place are a part of what is committed: what was
+    /// allocated or put and given up again is not, where the log has a checksum of the records.
+    fn is_part(&self, page: u64, at: usize) -> bool {
+        let Some(draft) = self.work.drafts.get(&page) else {
+            return self.work.overflow.contains_key(&page);
+        };
+        let in_header = draft.fresh && at < draft.kind.header_bytes(draft.slots.len());
+        S::RECORDS != Records::Checked || in_header || draft.slots.contains(&(at as u16))
     }
 
     /// Writes the header of a fresh page, but for its first word, which is part of the change.
@@ -78,12 +89,14 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let (_, bytes) = draft.header();
         change.words.push((page, 0, word(&bytes)));
         self.write(page, WORD, &bytes[WORD..])?;
-        if draft.kind == Kind::Twin {
+        if draft.kind.has_two_lines() {
             // No line of an earlier page counts.
             self.write(page, LINE, &[0; WORD])?;
         }
         for (at, child) in draft.children() {
-            self.write(page, usize::from(*at), &child.to_le_bytes())?;
+            // Within records that this transaction has written.
+            let place = self.scheme.place(page)? + u64::from(*at);
+            self.scheme.pages().copy(Off::new(place), &child.to_le_bytes());
         }
         Ok(())
     }
@@ -92,6 +105,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     fn gather(page: u64, draft: &Draft, change: &mut Change) {
         if draft.changes_slots() {
             let runs = if S::WHOLE_HEADERS { vec![draft.header()] } else { draft.changed_header() };
+            change.offsets_stay &= draft.offsets_stay();
             change.headers.extend(runs.into_iter().map(|(at, bytes)| (page, at, bytes)));
         }
         let children = draft.children().iter();
@@ -101,6 +115,14 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
 
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// Of runs that begin at the same place only the newest: the others were given up.
+fn keep_newest(written: &mut Vec<(u64, usize, usize)>) {
+    let mut met = BTreeSet::new();
+    written.reverse();
+    written.retain(|(page, at, _)| met.insert((*page, *at)));
+    written.reverse();
 }
 
 /// The lines of a set, each once: one remembers only the last few.

@@ -2,7 +2,7 @@
 //! CPU cache").
 
 use crate::header::{Header, Kind};
-use crate::layout::{LINE, SLOT, TWIN_SLOTS, WORD};
+use crate::layout::{LINE, SLOT, WORD};
 use crate::space;
 
 /// A header being edited.
@@ -89,6 +89,11 @@ impl Draft {
         self.most_kept = 0;
     }
 
+    /// Gives up what is committed; for [`Flaw::PlacedOverCommitted`](crate::flaw::Flaw).
+    pub(crate) fn keep_nothing_committed(&mut self) {
+        self.committed.clear();
+    }
+
     /// Every offset that may count, whether the transaction commits or not, and some twice.
     fn possible(&self) -> impl Iterator<Item = u16> + '_ {
         self.slots.iter().chain(&self.committed).chain(&self.kept).copied()
@@ -120,11 +125,12 @@ impl Draft {
     pub fn in_gap(&self, len: usize, more: usize) -> Option<usize> {
         let (low, high) = (self.low(more), self.high());
         let at = space::gap(low, high, len, self.kind.align())?;
-        if self.kind != Kind::Twin {
+        if !self.kind.has_two_lines() {
             return Some(at);
         }
         let within = space::within_line(at, len, LINE);
-        let left = TWIN_SLOTS.saturating_sub(self.slots.len() + 1);
+        let most = self.kind.most_slots(self.page_bytes);
+        let left = most.saturating_sub(self.slots.len() + 1);
         Some(if within >= low + left * len { within } else { at })
     }
 
@@ -148,7 +154,7 @@ impl Draft {
     }
 
     fn slot_bytes(&self) -> usize {
-        if self.kind == Kind::Twin { 0 } else { SLOT }
+        if self.kind.has_two_lines() { 0 } else { SLOT }
     }
 
     /// Keeps the sum within the page, though the header of a damaged page may have said anything.
@@ -201,10 +207,16 @@ impl Draft {
         self.fresh || self.slots != self.committed
     }
 
+    /// Returns whether the offsets that are committed, or as many of them as there will be, stay where they
+    /// are.
+    pub fn offsets_stay(&self) -> bool {
+        self.slots.iter().zip(&self.committed).all(|(new, old)| new == old)
+    }
+
     /// The header's bytes when it is committed, and where they go: over the line that does not count,
     /// where there are two.
     pub fn header(&self) -> (usize, Vec<u8>) {
-        let twin = self.kind == Kind::Twin;
+        let twin = self.kind.has_two_lines();
         let content = self.slots.iter().copied().min().map_or(self.page_bytes, usize::from);
         let header = Header {
             kind: self.kind,
@@ -219,6 +231,10 @@ impl Draft {
             // Whole words: each is one store.
             bytes.resize(bytes.len().next_multiple_of(WORD), 0);
         }
+        if self.kind == Kind::Checked {
+            // There is nothing to check, unless it is signed.
+            bytes.resize(LINE, 0);
+        }
         (if twin { LINE - self.stands_at } else { 0 }, bytes)
     }
 
@@ -228,7 +244,7 @@ impl Draft {
         let (at, bytes) = self.header();
         let same = self.slots.iter().zip(&self.committed).take_while(|(new, old)| new == old);
         let first = (WORD + SLOT * same.count()) / WORD * WORD;
-        if self.kind == Kind::Twin || first <= WORD {
+        if self.kind.has_two_lines() || first <= WORD {
             return vec![(at, bytes)];
         }
         let (head, tail) = (bytes[..WORD].to_vec(), bytes.get(first..).unwrap_or_default());

@@ -1,6 +1,9 @@
 //! The slot header of a page (P3 3.1): its first word, and record offsets in the order of keys.
 
-use crate::layout::{LINE, OVERFLOW_HEADER, SLOT, TWIN_BYTES, TWIN_SLOTS, WORD};
+use crate::layout::{
+    CHECK_AT, CHECKED_SLOTS, EPOCH_AT_LINE, LINE, OVERFLOW_HEADER, SLOT, TWIN_BYTES, TWIN_SLOTS,
+    WORD,
+};
 
 /// The kind of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,24 +19,31 @@ pub enum Kind {
     Overflow = 4,
     /// A leaf whose header is two lines, of which the newer one counts.
     Twin = 5,
+    /// The same, with a checksum in each line.
+    Checked = 6,
 }
 
 impl Kind {
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        [Self::Free, Self::Leaf, Self::Inner, Self::Overflow, Self::Twin]
+        [Self::Free, Self::Leaf, Self::Inner, Self::Overflow, Self::Twin, Self::Checked]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }
 
     /// Returns whether records of the kind are those of leaves.
     pub fn is_leaf(self) -> bool {
-        matches!(self, Self::Leaf | Self::Twin)
+        matches!(self, Self::Leaf | Self::Twin | Self::Checked)
+    }
+
+    /// Returns whether headers of the kind are two lines, of which the newer one counts.
+    pub fn has_two_lines(self) -> bool {
+        matches!(self, Self::Twin | Self::Checked)
     }
 
     /// Bytes of the header of a page with so many records.
     pub fn header_bytes(self, count: usize) -> usize {
         match self {
-            Self::Twin => TWIN_BYTES,
+            Self::Twin | Self::Checked => TWIN_BYTES,
             Self::Overflow => OVERFLOW_HEADER,
             Self::Free | Self::Leaf | Self::Inner => WORD + SLOT * count,
         }
@@ -41,7 +51,11 @@ impl Kind {
 
     /// The most records that a header of the kind has offsets for.
     pub fn most_slots(self, page_bytes: usize) -> usize {
-        if self == Self::Twin { TWIN_SLOTS } else { (page_bytes - WORD) / SLOT }
+        match self {
+            Self::Twin => TWIN_SLOTS,
+            Self::Checked => CHECKED_SLOTS,
+            _ => (page_bytes - WORD) / SLOT,
+        }
     }
 
     /// Bytes that records of these lengths take, one behind the other, with their header.
@@ -71,6 +85,48 @@ pub struct Header {
     pub count: u16,
 }
 
+/// The byte of a first word that says, in a line with a checksum, which record that covers; counts are
+/// below it there.
+const NEWEST_AT: usize = 7;
+/// The checksum covers no record.
+const NO_RECORD: u8 = u8::MAX;
+
+/// The part of a line of a [`Kind::Checked`] header that says whether it is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// The index of the record that the line was the first to lead to.
+    pub newest: Option<usize>,
+    /// The opening of the store that has stored the line in place; 0: the log has, and there is nothing
+    /// to check.
+    pub epoch: u16,
+}
+
+impl Check {
+    /// The check of a line.
+    pub fn of(line: &[u8; LINE]) -> Self {
+        let epoch = u16::from_le_bytes([line[EPOCH_AT_LINE], line[EPOCH_AT_LINE + 1]]);
+        let newest = Some(line[NEWEST_AT]).filter(|newest| *newest != NO_RECORD).map(usize::from);
+        Self { newest, epoch }
+    }
+
+    /// Returns whether the line and its newest record, if it has one, match the checksum.
+    pub fn matches(line: &[u8; LINE], record: &[u8]) -> bool {
+        line[CHECK_AT..] == checksum(line, record).to_le_bytes()
+    }
+}
+
+/// Gives a line that is stored in place by this opening its checksum, over a record that is new, too.
+pub fn sign(line: &mut [u8; LINE], epoch: u16, newest: Option<usize>, record: &[u8]) {
+    line[NEWEST_AT] = newest.map_or(NO_RECORD, |newest| newest as u8);
+    line[EPOCH_AT_LINE..CHECK_AT].copy_from_slice(&epoch.to_le_bytes());
+    let checksum = checksum(line, record);
+    line[CHECK_AT..].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn checksum(line: &[u8; LINE], record: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&line[..CHECK_AT]), record)
+}
+
 impl Header {
     /// The word.
     pub fn encode(self) -> u64 {
@@ -83,28 +139,34 @@ impl Header {
 
     /// The header in a word, if it is one.
     pub fn decode(word: u64) -> Option<Self> {
+        let kind = Kind::from_number(word as u8).filter(|kind| *kind != Kind::Free)?;
+        let count = (word >> 48) as u16;
         Some(Self {
-            kind: Kind::from_number(word as u8).filter(|kind| *kind != Kind::Free)?,
+            kind,
             seq: (word >> 8) as u8,
             content: (word >> 16) as u16,
             free: (word >> 32) as u16,
-            count: (word >> 48) as u16,
+            count: if kind == Kind::Checked { count & 0xFF } else { count },
         })
     }
 
     /// The header that counts of a page that begins with these words, the first of each line, and
     /// where its line begins. A page whose header is one line has it at the start.
     pub fn choose(first: u64, second: u64) -> Option<(Self, usize)> {
-        let twin = |word| Self::decode(word).filter(|header| header.kind == Kind::Twin);
-        match (Self::decode(first), twin(second)) {
-            (Some(one), Some(other)) if one.kind == Kind::Twin => {
-                // They differ by one; numbers go round.
-                let newer = other.seq.wrapping_sub(one.seq) as i8 > 0;
-                Some(if newer { (other, LINE) } else { (one, 0) })
+        match (Self::decode(first), Self::decode(second)) {
+            (Some(one), Some(other)) if one.kind.has_two_lines() && one.kind == other.kind => {
+                Some(if other.is_newer(one) { (other, LINE) } else { (one, 0) })
             }
+            // The first line of a page whose newer line was wrong: the second one is left.
+            (None, Some(other)) if other.kind == Kind::Checked && first == 0 => Some((other, LINE)),
             (Some(one), _) => Some((one, 0)),
             (None, _) => None,
         }
+    }
+
+    /// Returns whether a line is newer than another one: they differ by one, and numbers go round.
+    pub(crate) fn is_newer(self, other: Self) -> bool {
+        self.seq.wrapping_sub(other.seq) as i8 > 0
     }
 }
 

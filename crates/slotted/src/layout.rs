@@ -13,6 +13,12 @@ pub const LINE: usize = 64;
 pub const TWIN_BYTES: usize = 2 * LINE;
 /// The most records of such a page: (64 - 8) / 2 (P3 4.2).
 pub const TWIN_SLOTS: usize = (LINE - WORD) / 2;
+/// The most records of a page whose lines have a checksum, which takes the last six bytes of a line.
+pub const CHECKED_SLOTS: usize = (EPOCH_AT_LINE - WORD) / SLOT;
+/// The place in such a line of the number of the opening that has stored it.
+pub const EPOCH_AT_LINE: usize = 58;
+/// The place in such a line of the checksum.
+pub const CHECK_AT: usize = 60;
 /// Bytes of a record offset.
 pub const SLOT: usize = 2;
 /// Bytes before the contents of an overflow page: the first word, and the next page.
@@ -45,12 +51,20 @@ pub(crate) const NEWEST_SEGMENT_AT: u64 = 72;
 /// The page whose header a commit in place is about to store. Nothing makes the word durable: it is
 /// for the process after a kill, which sees it and not whether that header is durable.
 pub(crate) const IN_PLACE_AT: u64 = 80;
+/// The number of this opening, where headers have it: see [`Kind::Checked`](crate::header::Kind).
+pub(crate) const EPOCH_AT: u64 = 88;
+/// That of the process that creates a store.
+pub(crate) const FIRST_EPOCH: u16 = 1;
 /// Words of the master that log frames change: the top of the free stack, the high-water mark, the
 /// segment that it lies in, and behind them the roots.
 pub(crate) const FREE_AT: u64 = 128;
 pub(crate) const HIGH_AT: u64 = 136;
 pub(crate) const SEGMENT_AT: u64 = 144;
 pub(crate) const ROOTS_AT: u64 = 152;
+
+/// The bit of a frame's place that says that its bytes stand there, and that the frame has their checksum
+/// alone.
+pub(crate) const IN_PLACE: u16 = 1 << 15;
 
 /// The header of a frame in the log.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug)]
@@ -71,9 +85,9 @@ pub(crate) const FRAMES_AT: u64 = 64;
 
 const _: () = assert!(size_of::<Constants>() == 64);
 const _: () = assert!(size_of::<FrameHeader>() == 16);
-const _: () = assert!(TWIN_SLOTS == 28);
+const _: () = assert!(TWIN_SLOTS == 28 && CHECKED_SLOTS == 25);
 // A mini-transaction and a frame never write the same line of the master.
-const _: () = assert!(FREE_AT as usize / LINE > IN_PLACE_AT as usize / LINE);
+const _: () = assert!(FREE_AT as usize / LINE > EPOCH_AT as usize / LINE);
 
 /// The parameters of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +142,8 @@ mod tests {
     /// The numbers once more, as literals: `docs/format/slotted-pages.md` has them.
     #[test]
     fn the_format_is_as_documented() {
-        assert_eq!((LOG_AT, NEWEST_SEGMENT_AT, IN_PLACE_AT), (64, 72, 80));
+        assert_eq!((LOG_AT, NEWEST_SEGMENT_AT, IN_PLACE_AT, EPOCH_AT), (64, 72, 80, 88));
+        assert_eq!((TWIN_SLOTS, CHECKED_SLOTS, EPOCH_AT_LINE, CHECK_AT), (28, 25, 58, 60));
         assert_eq!((FREE_AT, HIGH_AT, SEGMENT_AT, ROOTS_AT), (128, 136, 144, 152));
         assert_eq!((FRAMES_AT, SEGMENT_HEADER, OVERFLOW_HEADER), (64, 64, 16));
         assert_eq!(MAGIC.to_le_bytes(), *b"PDSLOT01");

@@ -20,12 +20,15 @@
 //! | where a record goes | [`space`] |
 //! | the header that a page will have | [`draft`] |
 //! | which pages are in use | [`pages`] |
+//! | the open transaction | `work` |
 //! | how a key is found, comes and goes | [`tree`], [`split`], [`merge`], [`defrag`] |
 //! | how keys are gone through | [`scan`](Direction) |
 //! | how a part of a transaction is undone | [`savepoint`] |
 //! | where long values lie | [`overflow`] |
-//! | how a transaction commits | [`scheme`], [`log`] |
+//! | how a transaction commits | [`scheme`], [`log`], [`alternate`] |
+//! | which lines of headers may not be whole | `epoch` |
 //! | pages in ordinary memory, what of them differs, and the log of that | [`cache`], [`diff`], [`blocks`] |
+//! | which policies tests make wrong | [`flaw`] |
 //! | how all of it is one | [`store`] |
 //! | whether all pages agree | [`check`] |
 //!
@@ -33,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alternate;
 pub mod blocks;
 pub mod cache;
 pub mod check;
@@ -40,7 +44,9 @@ mod commit;
 pub mod defrag;
 pub mod diff;
 pub mod draft;
+mod epoch;
 mod error;
+pub mod flaw;
 pub mod header;
 pub mod layout;
 pub mod log;
@@ -56,14 +62,15 @@ pub mod space;
 pub mod split;
 pub mod store;
 pub mod tree;
+mod work;
 
 pub use check::Census;
 pub use error::SlottedError;
 pub use layout::Options;
-pub use savepoint::Savepoint;
 pub use scan::Direction;
-pub use scheme::{Commits, Fash, Fast, Nvwal, Scheme};
+pub use scheme::{Commits, Fash, Fash1, Fast, Fast1, Journal, Nvwal, Scheme, Wal, Word};
 pub use store::Store;
+pub use work::Savepoint;
 
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, SlottedError>;

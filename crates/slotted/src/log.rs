@@ -19,7 +19,8 @@ use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
 use zerocopy::IntoBytes;
 
 use crate::Result;
-use crate::layout::{FRAMES_AT, FrameHeader};
+use crate::flaw::{self, Flaw};
+use crate::layout::{FRAMES_AT, FrameHeader, IN_PLACE};
 
 /// Frames of a log, in ordinary memory.
 #[derive(Default, Debug)]
@@ -63,11 +64,54 @@ impl Frames {
         self.add(at, 0, &value.to_le_bytes());
     }
 
-    /// Calls `visit` with the place and the bytes of each frame; `None` if one is damaged.
+    /// Adds a frame with the checksum of bytes that lie `at` bytes behind `page`.
+    pub fn add_check(&mut self, page: u64, at: usize, bytes: &[u8]) {
+        let (at, len) = (at as u16 | IN_PLACE, bytes.len() as u16);
+        self.bytes.extend(FrameHeader { page, at, len, crc: crc32c::crc32c(bytes) }.as_bytes());
+    }
+
+    /// The runs of bytes of which there is a checksum.
+    pub(crate) fn checks(&self) -> Vec<(Range, u32)> {
+        let (mut checks, mut rest) = (Vec::new(), &self.bytes[..]);
+        while let Some((head, behind)) = rest.split_first_chunk::<16>() {
+            let header: FrameHeader = zerocopy::transmute!(*head);
+            let len = usize::from(header.len);
+            if header.at & IN_PLACE == 0 {
+                rest = behind.get(len.next_multiple_of(8)..).unwrap_or_default();
+                continue;
+            }
+            let at = header.page.saturating_add(u64::from(header.at & !IN_PLACE));
+            checks.push((Range::new(at, len as u64), header.crc));
+            rest = behind;
+        }
+        checks
+    }
+
+    /// Returns whether the memory has the bytes of which there is a checksum.
+    pub(crate) fn match_memory<M: Memory>(&self, memory: &M) -> Result<bool> {
+        let mut bytes = Vec::new();
+        if flaw::has::<M>(Flaw::RecordUnchecked) {
+            return Ok(true);
+        }
+        for (range, checksum) in self.checks() {
+            bytes.resize(range.len as usize, 0);
+            memory.read_into(Off::new(range.start), &mut bytes)?;
+            if crc32c::crc32c(&bytes) != checksum {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Calls `visit` with the place and the bytes of each frame that has them; `None` if one is damaged.
     pub(crate) fn each(&self, mut visit: impl FnMut(u64, &[u8])) -> Option<()> {
         let mut rest = &self.bytes[..];
         while let Some((head, behind)) = rest.split_first_chunk::<16>() {
             let header: FrameHeader = zerocopy::transmute!(*head);
+            if header.at & IN_PLACE != 0 {
+                rest = behind;
+                continue;
+            }
             let len = usize::from(header.len);
             let bytes = behind.get(..len)?;
             if header.crc != checksum(&header, bytes) {
@@ -131,6 +175,16 @@ impl<M: Memory> Log<M> {
         self.at
     }
 
+    /// Bytes of the log.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The place of the word that leads to the log.
+    pub fn link(&self) -> u64 {
+        self.link
+    }
+
     /// Makes the log, which is empty, large enough for the frames.
     ///
     /// # Errors
@@ -172,21 +226,61 @@ impl<M: Memory> Log<M> {
     /// They do not fit: see [`Frames::log_bytes`].
     #[track_caller]
     pub fn append(&mut self, frames: &Frames, lines: &mut LineSet) -> Flushed<Written> {
-        assert!(frames.log_bytes() <= self.bytes, "the log has room for its frames");
         self.settle(lines);
+        let written = self.copy(frames, lines);
+        Flushed::lines(&self.memory, lines, written)
+    }
+
+    /// The same, and stores the mark: where the frames are all that it speaks of, its checksum says
+    /// whether they are durable, and one fence serves both.
+    ///
+    /// # Panics
+    /// As [`Self::append`].
+    #[track_caller]
+    pub fn append_marked(&mut self, frames: &Frames, lines: &mut LineSet) -> Flushed<Marked> {
+        self.emptied = false;
+        let written = self.copy(frames, lines);
+        self.mark_as(&written, lines);
+        if flaw::has::<M>(Flaw::JournalUnsynced) {
+            lines.clear();
+            lines.add(Range::new(self.link, 8));
+        }
+        Flushed::lines(&self.memory, lines, Marked(()))
+    }
+
+    #[track_caller]
+    fn copy(&self, frames: &Frames, lines: &mut LineSet) -> Written {
+        assert!(frames.log_bytes() <= self.bytes, "the log has room for its frames");
         let range = Range::new(self.at + FRAMES_AT, frames.bytes.len() as u64);
         self.memory.copy(Off::new(range.start), &frames.bytes);
-        lines.add(range);
-        let written = Written { bytes: range.len as u32, checksum: crc32c::crc32c(&frames.bytes) };
-        Flushed::lines(&self.memory, lines, written)
+        if !flaw::has::<M>(Flaw::FrameUnflushed) {
+            lines.add(range);
+        }
+        Written { bytes: range.len as u32, checksum: crc32c::crc32c(&frames.bytes) }
+    }
+
+    #[track_caller]
+    fn mark_as(&self, written: &Written, lines: &mut LineSet) {
+        let Written { bytes, checksum } = *written;
+        self.memory.store(self.mark(), u64::from(checksum) << 32 | u64::from(bytes));
+        lines.add(self.mark().range());
     }
 
     /// Commits frames that are durable, with all that they speak of.
     #[track_caller]
     pub fn commit(&mut self, written: Durable<Written>, lines: &mut LineSet) -> Flushed<Marked> {
-        let Written { bytes, checksum } = written.into_inner();
-        self.memory.store(self.mark(), u64::from(checksum) << 32 | u64::from(bytes));
-        lines.add(self.mark().range());
+        self.mark_as(&written.into_inner(), lines);
+        Flushed::lines(&self.memory, lines, Marked(()))
+    }
+
+    /// The same, of frames that are not; for [`Flaw::MarkUnfenced`].
+    #[track_caller]
+    pub(crate) fn commit_unfenced(
+        &mut self,
+        written: &Flushed<Written>,
+        lines: &mut LineSet,
+    ) -> Flushed<Marked> {
+        self.mark_as(written.get(), lines);
         Flushed::lines(&self.memory, lines, Marked(()))
     }
 
@@ -195,11 +289,36 @@ impl<M: Memory> Log<M> {
     pub fn checkpoint(&mut self, _marked: Durable<Marked>, frames: &Frames, lines: &mut LineSet) {
         let applied = frames.each(|at, bytes| apply(&self.memory, at, bytes, lines));
         assert!(applied.is_some(), "frames that were just made");
+        if flaw::has::<M>(Flaw::CheckpointUnflushed) {
+            lines.clear();
+            return self.empty();
+        }
+        if flaw::has::<M>(Flaw::EmptiedEarly) {
+            self.empty();
+            self.settle(lines);
+        }
         let checkpointed = Flushed::lines(&self.memory, lines, ());
         let () = fence_for(&self.memory, checkpointed).into_inner();
         self.empty();
     }
 
+    /// Empties a log whose frames are not needed any more, durably: `_home` is stored where it belongs.
+    #[track_caller]
+    pub fn remove(&mut self, _marked: Durable<Marked>, _home: Durable<()>) {
+        self.empty();
+        self.settle_now();
+    }
+
+    /// Makes a mark that was emptied durable, whether this process or one that was killed has done it.
+    #[track_caller]
+    pub fn settle_now(&mut self) {
+        let mut lines = LineSet::new();
+        self.settle(&mut lines);
+        lines.flush(&self.memory);
+        self.memory.fence();
+    }
+
+    #[track_caller]
     fn empty(&mut self) {
         self.memory.store(self.mark(), 0);
         self.emptied = true;
@@ -222,8 +341,9 @@ impl<M: Memory> Log<M> {
             frames.bytes.resize(bytes as usize, 0);
             self.memory.read_into(Off::new(self.at + FRAMES_AT), &mut frames.bytes)?;
         }
-        let sound = frames.bytes.len() as u64 == bytes && crc32c::crc32c(&frames.bytes) == checksum;
-        if !sound {
+        let sound = frames.bytes.len() as u64 == bytes
+            && (crc32c::crc32c(&frames.bytes) == checksum || flaw::has::<M>(Flaw::MarkUnchecked));
+        if !sound || !frames.match_memory(&self.memory)? {
             // Of a log that was emptied, whose frames the next commit has begun to overwrite.
             self.empty();
             return Ok(false);
@@ -231,8 +351,17 @@ impl<M: Memory> Log<M> {
         frames.checked(&self.memory, self.at)?;
         let mut lines = LineSet::new();
         // The mark may be what a killed process had stored: with some of the headers durable it
-        // has to be, too.
-        lines.add(self.mark().range());
+        // has to be, too, with all that it speaks of.
+        lines.add(Range::new(self.at, FRAMES_AT + bytes));
+        frames.checks().iter().for_each(|(range, _)| lines.add(*range));
+        if flaw::has::<M>(Flaw::MarkTrusted) {
+            lines.clear();
+            lines.add(Range::new(self.link, 8));
+        }
+        if flaw::has::<M>(Flaw::RecoveryEmptiesEarly) {
+            self.empty();
+            lines.add(self.mark().range());
+        }
         let marked = Flushed::lines(&self.memory, &mut lines, Marked(()));
         let marked = fence_for(&self.memory, marked);
         self.checkpoint(marked, &frames, &mut lines);
@@ -240,11 +369,12 @@ impl<M: Memory> Log<M> {
     }
 }
 
-/// Stores the bytes of a frame: by words, as they are whole words at whole words.
+/// Stores the bytes of a frame; of one that is an aligned word, in one store.
 #[track_caller]
 pub(crate) fn apply<M: Memory>(memory: &M, at: u64, bytes: &[u8], lines: &mut LineSet) {
     lines.add(Range::new(at, bytes.len() as u64));
-    if let ([word], []) = bytes.as_chunks::<8>() {
+    let aligned = at.is_multiple_of(8);
+    if aligned && let ([word], []) = bytes.as_chunks::<8>() {
         memory.store(Off::new(at), u64::from_le_bytes(*word));
     } else {
         memory.copy(Off::new(at), bytes);
@@ -283,6 +413,18 @@ mod tests {
         assert_eq!(log.memory.load(Off::new(8192), Acquire).unwrap(), 7);
         assert_eq!(log.memory.load(Off::new(8208), Acquire).unwrap(), 0x0101_0101_0101_0101);
         assert!(!log.recover().unwrap());
+    }
+
+    /// As of a log of records: one of eight bytes lies anywhere.
+    #[test]
+    fn a_frame_of_eight_bytes_need_not_be_aligned() {
+        let mut log = log();
+        let mut frames = Frames::default();
+        frames.add(8192, 5, &[3; 8]);
+        let mut lines = LineSet::new();
+        let _ = log.append_marked(&frames, &mut lines);
+        assert!(log.recover().unwrap());
+        assert_eq!(log.memory.read::<[u8; 8]>(Off::new(8197)).unwrap(), [3; 8]);
     }
 
     #[test]

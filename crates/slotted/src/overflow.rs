@@ -4,6 +4,7 @@
 use pm::{Bad, Memory, View};
 
 use crate::Result;
+use crate::flaw::{self, Flaw};
 use crate::header::{Header, Kind};
 use crate::layout::{OVERFLOW_HEADER, WORD};
 use crate::scheme::Scheme;
@@ -27,7 +28,11 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             let mut bytes = Vec::with_capacity(WORD + part.len());
             bytes.extend(u64::to_le_bytes(next));
             bytes.extend(part);
+            let lines = self.work.lines.len();
             self.write(page, WORD, &bytes)?;
+            if flaw::has::<M>(Flaw::OverflowUnflushed) {
+                self.work.forget_lines(lines);
+            }
             let content = part.len() as u16;
             let header = Header { kind: Kind::Overflow, seq: 0, content, free: 0, count: 0 };
             self.work.remember_overflow(page);

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use pm::{Bad, View};
 
 use crate::draft::Draft;
-use crate::header::{Header, Kind};
+use crate::header::{Check, Header, Kind};
 use crate::layout::{LINE, SLOT, WORD};
 use crate::record::{In, Inner, Leaf};
 use crate::space::{self, Used};
@@ -31,7 +31,14 @@ pub struct Node<'a, V> {
 /// There is none, or it has impossible fields.
 pub fn committed<V: View>(view: &V, here: In) -> Result<(Header, usize), Bad> {
     let damaged = Bad::Damaged { what: "page header", at: here.page };
-    let (header, at) = Header::choose(view.word(0), view.word(LINE)).ok_or(damaged)?;
+    let (mut header, mut at) = Header::choose(view.word(0), view.word(LINE)).ok_or(damaged)?;
+    if header.kind == Kind::Checked && !is_whole(view, here, header, at) {
+        // The commit that stored it was cut off; the line before was durable.
+        at = LINE - at;
+        header = Header::decode(view.word(at))
+            .filter(|older| older.kind == Kind::Checked)
+            .ok_or(damaged)?;
+    }
     let count = usize::from(header.count);
     if header.kind == Kind::Overflow
         || count > header.kind.most_slots(here.bytes)
@@ -40,6 +47,30 @@ pub fn committed<V: View>(view: &V, here: In) -> Result<(Header, usize), Bad> {
         return Err(damaged);
     }
     Ok((header, at))
+}
+
+/// Returns whether a line, and the record that it was the first to lead to, are as they were stored.
+fn is_whole<V: View>(view: &V, here: In, header: Header, at: usize) -> bool {
+    let line = view.bytes(at, LINE).array(0);
+    let check = Check::of(&line);
+    if check.epoch == 0 || check.epoch == here.epoch {
+        return true;
+    }
+    let record = match check.newest {
+        None => Vec::new(),
+        Some(index)
+            if index < usize::from(header.count).min(header.kind.most_slots(here.bytes)) =>
+        {
+            let slot = WORD + SLOT * index;
+            let slot = u16::from_le_bytes([line[slot], line[slot + 1]]);
+            match here.record_bytes(view, header.kind, slot) {
+                Ok(len) => view.bytes(usize::from(slot), len).to_vec(),
+                Err(_) => return false,
+            }
+        }
+        Some(_) => return false,
+    };
+    Check::matches(&line, &record)
 }
 
 impl<'a, V: View> Node<'a, V> {

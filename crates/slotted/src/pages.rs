@@ -12,10 +12,12 @@ use pm::{Bad, LineSet, Memory, Off, Range, View};
 use zerocopy::IntoBytes;
 
 use crate::Result;
+use crate::flaw::{self, Flaw};
 use crate::header::next_free;
 use crate::layout::{NEWEST_SEGMENT_AT, SEGMENT_HEADER};
 use crate::scheme::Scheme;
 use crate::store::Store;
+use crate::work::Master;
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The number of pages in a segment.
@@ -41,6 +43,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             }
         }
         Ok(unused)
+    }
+
+    /// Pages of the segment in use that were never used.
+    pub fn unused_pages(&self) -> u64 {
+        let Master { segment, high, .. } = self.master;
+        (self.end_of(segment) - high) / u64::from(self.options.page_bytes)
     }
 
     /// The page below a page on the free stack; zero: there is none.
@@ -111,6 +119,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         }
         let page = self.work.master.high;
         self.work.master.high += u64::from(self.options.page_bytes);
+        self.work.unused.insert(page);
         Ok(page)
     }
 
@@ -120,6 +129,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.work.remember(page);
         match self.work.drafts.remove(&page) {
             Some(draft) if draft.fresh && !self.work.is_kept(page) => self.work.spare.push(page),
+            _ if flaw::has::<M>(Flaw::PageReusedEarly) => self.work.spare.push(page),
             _ => self.work.freed.push(page),
         }
     }

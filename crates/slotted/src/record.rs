@@ -37,13 +37,15 @@ pub struct Inner<'v> {
     pub key: Option<Bytes<'v>>,
 }
 
-/// The page that a view is of, for errors.
+/// The page that a view is of.
 #[derive(Clone, Copy, Debug)]
 pub struct In {
     /// Where the page starts.
     pub page: u64,
     /// Bytes of the page.
     pub bytes: usize,
+    /// The number of this opening of the store: lines that it has itself stored are whole.
+    pub epoch: u16,
 }
 
 impl In {

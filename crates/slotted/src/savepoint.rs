@@ -4,97 +4,13 @@
 //! it was aside; from then on the records of that draft, too, are bytes that do not change, and a page
 //! that the transaction had allocated before is not used for anything else.
 
-use std::collections::BTreeMap;
-
-use pm::{LineSet, Memory};
+use pm::Memory;
 
 use crate::Result;
-use crate::draft::Draft;
 use crate::error::SlottedError;
 use crate::scheme::Scheme;
-use crate::store::{Master, Store, Work};
-
-/// The name of a place in the open transaction.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Savepoint(u64);
-
-/// The transaction as it was at a savepoint, as far as it has changed since.
-#[derive(Debug)]
-pub(crate) struct Mark {
-    name: Savepoint,
-    master: Master,
-    spare: Vec<u64>,
-    /// Freed pages, lines and runs of bytes that were written: only ever more are added.
-    freed: usize,
-    lines: usize,
-    written: usize,
-    /// Drafts, and first words of overflow pages, before their first change behind the savepoint.
-    drafts: BTreeMap<u64, Option<Draft>>,
-    overflow: BTreeMap<u64, Option<u64>>,
-}
-
-impl Work {
-    fn mark(&self, name: Savepoint) -> Mark {
-        Mark {
-            name,
-            master: self.master.clone(),
-            spare: self.spare.clone(),
-            freed: self.freed.len(),
-            lines: self.lines.len(),
-            written: self.written.len(),
-            drafts: BTreeMap::new(),
-            overflow: BTreeMap::new(),
-        }
-    }
-
-    /// Puts the draft of a page aside, if there is a savepoint that does not have it. Called before the
-    /// draft changes, comes or goes.
-    pub(crate) fn remember(&mut self, page: u64) {
-        let Some(mark) = self.marks.last_mut() else { return };
-        if mark.drafts.contains_key(&page) {
-            return;
-        }
-        let mut draft = self.drafts.get_mut(&page);
-        mark.drafts.insert(page, draft.as_deref().cloned());
-        if let Some(draft) = &mut draft {
-            draft.keep();
-        }
-    }
-
-    /// The same, of the first word of an overflow page.
-    pub(crate) fn remember_overflow(&mut self, page: u64) {
-        if let Some(mark) = self.marks.last_mut() {
-            mark.overflow.entry(page).or_insert(self.overflow.get(&page).copied());
-        }
-    }
-
-    /// Returns whether a savepoint leads to a page that this transaction has allocated, which was
-    /// [remembered](Self::remember).
-    pub(crate) fn is_kept(&self, page: u64) -> bool {
-        // A page that only an earlier savepoint leads to is not allocated a second time.
-        self.marks.last().is_some_and(|mark| {
-            matches!(mark.drafts.get(&page), Some(Some(_)))
-                || matches!(mark.overflow.get(&page), Some(Some(_)))
-        })
-    }
-
-    /// Takes the drafts and overflow pages back to the newest savepoint, which goes.
-    fn undo(&mut self) -> Option<Mark> {
-        let mut mark = self.marks.pop()?;
-        restore(&mut self.drafts, &mut mark.drafts);
-        restore(&mut self.overflow, &mut mark.overflow);
-        Some(mark)
-    }
-}
-
-fn restore<T>(now: &mut BTreeMap<u64, T>, before: &mut BTreeMap<u64, Option<T>>) {
-    for (page, one) in std::mem::take(before) {
-        match one {
-            Some(one) => now.insert(page, one),
-            None => now.remove(&page),
-        };
-    }
-}
+use crate::store::Store;
+use crate::work::{Mark, Savepoint};
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// Marks this place in the open transaction. It is good until the transaction ends.
@@ -124,9 +40,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             let work = &mut self.work;
             work.freed.truncate(mark.freed);
             work.written.truncate(mark.written);
-            let mut lines = LineSet::new();
-            work.lines.lines()[..mark.lines].iter().for_each(|line| lines.add(line.range()));
-            work.lines = lines;
+            work.forget_lines(mark.lines);
             work.master.clone_from(&mark.master);
             work.spare.clone_from(&mark.spare);
             work.failed = false;

@@ -2,7 +2,6 @@
 //!
 //! The transaction is what was put and deleted since the last commit or abort; reads see it.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -13,64 +12,17 @@ use zerocopy::IntoBytes;
 use crate::Result;
 use crate::draft::Draft;
 use crate::error::SlottedError;
+use crate::flaw::{self, Flaw};
 use crate::header::Kind;
 use crate::layout::{
-    Constants, FREE_AT, HIGH_AT, IN_PLACE_AT, LINE, LOG_AT, MAGIC, NEWEST_SEGMENT_AT, Options,
-    ROOTS_AT, SEGMENT_AT, SEGMENT_HEADER,
+    Constants, EPOCH_AT, FIRST_EPOCH, FREE_AT, HIGH_AT, IN_PLACE_AT, LINE, LOG_AT, MAGIC,
+    NEWEST_SEGMENT_AT, Options, ROOTS_AT, SEGMENT_AT, SEGMENT_HEADER,
 };
 use crate::log::Log;
 use crate::page::{Node, committed};
 use crate::record::In;
-use crate::savepoint::Mark;
-use crate::scheme::{Commits, Parts, Scheme};
-
-/// The words of the master that transactions change.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Master {
-    /// The top of the free stack; zero: it is empty.
-    pub(crate) free: u64,
-    /// The first page that was never used, and the segment that it lies in or ends.
-    pub(crate) high: u64,
-    pub(crate) segment: u64,
-    pub(crate) roots: Vec<u64>,
-}
-
-/// A transaction.
-#[derive(Debug)]
-pub(crate) struct Work {
-    pub(crate) master: Master,
-    pub(crate) drafts: BTreeMap<u64, Draft>,
-    /// Overflow pages that it has filled, and their first words.
-    pub(crate) overflow: BTreeMap<u64, u64>,
-    /// Pages that are free when it commits.
-    pub(crate) freed: Vec<u64>,
-    /// Pages that it has allocated and does not use any more.
-    pub(crate) spare: Vec<u64>,
-    /// Lines of records and fresh pages.
-    pub(crate) lines: LineSet,
-    /// The bytes that were written, where the scheme logs them: page, where in it, and how many.
-    pub(crate) written: Vec<(u64, usize, usize)>,
-    /// An operation failed halfway.
-    pub(crate) failed: bool,
-    /// The savepoints, oldest first.
-    pub(crate) marks: Vec<Mark>,
-}
-
-impl Work {
-    fn new(master: Master) -> Self {
-        Self {
-            master,
-            drafts: BTreeMap::new(),
-            overflow: BTreeMap::new(),
-            freed: Vec::new(),
-            spare: Vec::new(),
-            lines: LineSet::new(),
-            written: Vec::new(),
-            failed: false,
-            marks: Vec::new(),
-        }
-    }
-}
+use crate::scheme::{Commits, Parts, Records, Scheme};
+use crate::work::{Master, Work};
 
 /// A store; see the module's comment.
 #[derive(Debug)]
@@ -86,6 +38,8 @@ pub struct Store<M: Memory, S: Scheme<M>> {
     pub(crate) work: Work,
     /// The number of the next savepoint.
     pub(crate) next_savepoint: u64,
+    /// The number of this opening, in schemes whose headers have it.
+    pub(crate) epoch: u16,
 }
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
@@ -108,6 +62,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let fixed: [u64; 8] = zerocopy::transmute!(constants(options, S::NUMBER));
         words[..8].copy_from_slice(&fixed);
         words[LOG_AT as usize / 8] = log;
+        words[EPOCH_AT as usize / 8] = u64::from(FIRST_EPOCH);
         words[NEWEST_SEGMENT_AT as usize / 8] = segment;
         let high = segment + SEGMENT_HEADER;
         let master = Master { free: 0, high, segment, roots: vec![0; options.trees as usize] };
@@ -128,6 +83,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT),
             in_place: (at + IN_PLACE_AT, 0),
             page_bytes: options.page_bytes,
+            created: true,
         };
         let mut store = Self {
             scheme: S::open(parts)?,
@@ -139,7 +95,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             work: Work::new(master.clone()),
             master,
             next_savepoint: 0,
+            epoch: FIRST_EPOCH,
         };
+        store.scheme.begin(FIRST_EPOCH);
         for tree in 0..options.trees as usize {
             let root = store.allocate_page()?;
             let leaf = Draft::fresh(S::LEAF, store.page_bytes());
@@ -183,6 +141,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT),
             in_place: (at + IN_PLACE_AT, in_place),
             page_bytes: options.page_bytes,
+            created: false,
         })?;
         let roots = (0..u64::from(options.trees)).map(|tree| word(ROOTS_AT + tree * 8));
         let roots = roots.collect::<std::result::Result<Vec<u64>, Bad>>()?;
@@ -194,14 +153,18 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         };
         lane.recovered();
         let work = Work::new(master.clone());
-        let store =
-            Self { lane, memory, scheme, at, options, newest, master, work, next_savepoint: 0 };
+        let (next_savepoint, epoch) = (0, 0);
+        let mut store =
+            Self { lane, memory, scheme, at, options, newest, master, work, next_savepoint, epoch };
         let Master { high, segment, .. } = store.master;
         let start = segment.saturating_add(SEGMENT_HEADER);
         let in_segment =
             segment < store.memory.len() && (start..=store.end_of(segment)).contains(&high);
         if !in_segment || !(high - start).is_multiple_of(u64::from(options.page_bytes)) {
             return Err(Bad::Damaged { what: "high-water mark", at: at + HIGH_AT }.into());
+        }
+        if S::LEAF == Kind::Checked {
+            store.begin_epoch()?;
         }
         Ok(store)
     }
@@ -236,6 +199,16 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.options.page_bytes as usize
     }
 
+    /// Does what commits have put off, such as a checkpoint of the log, so that opening has nothing to do.
+    /// For the end of a process; what is not committed stays so.
+    ///
+    /// # Errors
+    /// Something is damaged.
+    pub fn settle(&mut self) -> Result<()> {
+        self.scheme.settle()?;
+        Ok(self.memory.healthy()?)
+    }
+
     /// Drops what was put and deleted since the last commit. What was stored lies in free space.
     pub fn abort(&mut self) {
         self.work = Work::new(self.master.clone());
@@ -259,7 +232,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     }
 
     pub(crate) fn here(&self, page: u64) -> In {
-        In { page, bytes: self.page_bytes() }
+        In { page, bytes: self.page_bytes(), epoch: self.epoch }
     }
 
     pub(crate) fn view(&self, page: u64) -> Result<<S::Pages as Memory>::View<'_>> {
@@ -281,8 +254,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         if !self.work.drafts.contains_key(&page) {
             let view = self.view(page)?;
             let (header, at) = committed(&view, self.here(page))?;
+            self.forget_line(&view, page, header, at);
             let slots = Node::new(view, self.here(page), None)?.slots();
-            let draft = Draft::of(header, at, slots, self.page_bytes());
+            let mut draft = Draft::of(header, at, slots, self.page_bytes());
+            if flaw::has::<M>(Flaw::PlacedOverCommitted) {
+                draft.keep_nothing_committed();
+            }
             self.work.remember(page);
             self.work.drafts.insert(page, draft);
         }
@@ -295,10 +272,20 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     pub(crate) fn write(&mut self, page: u64, at: usize, bytes: &[u8]) -> Result<()> {
         let place = self.scheme.place(page)?;
         self.scheme.pages().copy(Off::new(place + at as u64), bytes);
-        if S::LOGS_RECORDS {
-            self.work.written.push((page, at, bytes.len()));
-        } else {
-            self.work.lines.add(Range::new(page + at as u64, bytes.len() as u64));
+        let committed = self.work.drafts.get(&page).is_some_and(|draft| !draft.fresh);
+        let unflushed = if committed { Flaw::RecordUnflushed } else { Flaw::SiblingUnflushed };
+        if flaw::has::<M>(unflushed) {
+            return Ok(());
+        }
+        match S::RECORDS {
+            Records::Logged => self.work.written.push((page, at, bytes.len())),
+            Records::Flushed => {
+                self.work.lines.add(Range::new(page + at as u64, bytes.len() as u64));
+            }
+            Records::Checked => {
+                self.work.written.push((page, at, bytes.len()));
+                self.work.lines.add(Range::new(page + at as u64, bytes.len() as u64));
+            }
         }
         Ok(())
     }

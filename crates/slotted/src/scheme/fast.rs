@@ -13,12 +13,13 @@
 //! words persist in any order (aarch64), the others are fenced before the first.
 
 use heap::Lane;
-use pm::{Flushed, Memory, Off, Range, fence_for};
+use pm::{Flushed, LineSet, Memory, Off, Range, fence_for};
 
-use super::{Change, Commits, Parts, Scheme, log_headers};
+use super::{Change, Commits, Parts, Scheme, flush_in_place, log_headers};
 use crate::Result;
+use crate::flaw::{self, Flaw};
 use crate::header::Kind;
-use crate::layout::{TWIN_BYTES, WORD};
+use crate::layout::{LINE, TWIN_BYTES, WORD};
 use crate::log::Log;
 
 /// The scheme; see the module's comment.
@@ -41,12 +42,7 @@ impl<M: Memory> Scheme<M> for Fast<M> {
         let (in_place, page) = parts.in_place;
         let mut log = parts.log;
         log.recover()?;
-        let (memory, header) = (log.memory(), Range::new(page, TWIN_BYTES as u64));
-        if page != 0 && pm::checked_range(header, memory.len()).is_ok() {
-            // A killed process may have stored it.
-            memory.flush(header);
-            memory.fence();
-        }
+        flush_in_place(log.memory(), Range::new(page, TWIN_BYTES as u64));
         Ok(Self { log, commits: Commits::default(), in_place: Off::new(in_place) })
     }
 
@@ -79,26 +75,60 @@ impl<M: Memory> Fast<M> {
         let Change { mut lines, headers, .. } = change;
         let memory = self.log.memory().clone();
         let [(page, at, header)] = &headers[..] else { unreachable!("one header") };
+        let at = &if flaw::has::<M>(Flaw::ActiveLineOverwritten) { LINE - at } else { *at };
         self.log.settle(&mut lines);
+        if flaw::has::<M>(Flaw::HeaderBeforeFence) {
+            store_header(&memory, page + *at as u64, header, &mut LineSet::new(), |_, _| ());
+        }
         // A deletion writes no record.
-        if !lines.is_empty() {
+        if flaw::has::<M>(Flaw::RecordUnfenced) {
+            lines.flush(&memory);
+        } else if !lines.is_empty() {
             let records = Flushed::lines(&memory, &mut lines, ());
             let () = fence_for(&memory, records).into_inner();
         }
         memory.store(self.in_place, *page);
         let start = page + *at as u64;
-        let (words, _) = header.as_chunks::<WORD>();
-        for (at, word) in (start..).step_by(WORD).zip(words).skip(1) {
-            memory.store(Off::new(at), u64::from_le_bytes(*word));
+        store_header(&memory, start, header, &mut lines, |memory, lines| {
+            if cfg!(target_arch = "aarch64") {
+                lines.flush(memory);
+                memory.fence();
+                lines.add(Range::new(start, header.len() as u64));
+            }
+        });
+        if flaw::has::<M>(Flaw::HeaderUnflushed) {
+            lines.clear();
         }
-        lines.add(Range::new(start, header.len() as u64));
-        if cfg!(target_arch = "aarch64") {
-            lines.flush(&memory);
-            memory.fence();
-            lines.add(Range::new(start, header.len() as u64));
+        if flaw::has::<M>(Flaw::AcknowledgedEarly) || lines.is_empty() {
+            return lines.flush(&memory);
         }
-        memory.store(Off::new(start), u64::from_le_bytes(words[0]));
         let committed = Flushed::lines(&memory, &mut lines, ());
         let () = fence_for(&memory, committed).into_inner();
     }
+}
+
+/// Stores a header in the line that begins at `start`: all words but the first, then the first. Between
+/// them `before` does what the order needs.
+#[track_caller]
+pub(super) fn store_header<M: Memory>(
+    memory: &M,
+    start: u64,
+    header: &[u8],
+    lines: &mut LineSet,
+    before: impl FnOnce(&M, &mut LineSet),
+) {
+    if flaw::has::<M>(Flaw::LineTorn) {
+        lines.add(Range::new(start, header.len() as u64));
+        return memory.copy(Off::new(start), header);
+    }
+    let (words, _) = header.as_chunks::<WORD>();
+    if flaw::has::<M>(Flaw::FirstWordFirst) {
+        memory.store(Off::new(start), u64::from_le_bytes(words[0]));
+    }
+    for (at, word) in (start..).step_by(WORD).zip(words).skip(1) {
+        memory.store(Off::new(at), u64::from_le_bytes(*word));
+    }
+    lines.add(Range::new(start, header.len() as u64));
+    before(memory, lines);
+    memory.store(Off::new(start), u64::from_le_bytes(words[0]));
 }

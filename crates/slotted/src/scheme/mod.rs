@@ -1,20 +1,36 @@
 //! The ways in which a transaction commits: policies of a [`Store`](crate::Store).
 
+mod cached;
 mod fash;
+mod fash1;
 mod fast;
+mod fast1;
+mod journal;
 mod nvwal;
+mod wal;
+mod word;
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use heap::Lane;
-use pm::{LineSet, Memory, fence_for};
+use pm::{LineSet, Memory, Off, Range, fence_for};
 
+pub use cached::CHECKPOINT_FRAMES;
 pub use fash::Fash;
+pub use fash1::Fash1;
 pub use fast::Fast;
-pub use nvwal::{CHECKPOINT_FRAMES, Nvwal};
+pub use fast1::Fast1;
+pub use journal::Journal;
+pub use nvwal::Nvwal;
+pub use wal::Wal;
+pub use word::Word;
 
 use crate::Result;
+use crate::cache::Cache;
+use crate::flaw::{self, Flaw};
 use crate::header::Kind;
+use crate::layout::{FREE_AT, LOG_AT, ROOTS_AT};
 use crate::log::{Frames, Log};
 
 /// A header that a transaction changes: the page, where in it the header goes, its bytes.
@@ -34,12 +50,38 @@ pub struct Change {
     pub master: Vec<(u64, u64)>,
     /// The bytes of pages that were written, in schemes that log them: page, where in it, and how many.
     pub written: Vec<(u64, usize, usize)>,
+    /// True if every offset of a committed header that counts stays where it is: offsets come behind
+    /// them, or go from their end.
+    pub offsets_stay: bool,
+    /// Pages that no transaction had used before.
+    pub unused: BTreeSet<u64>,
 }
 
 impl Change {
     /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty() && self.words.is_empty() && self.master.is_empty()
+    }
+
+    /// The pages that change.
+    pub fn pages(&self) -> BTreeSet<u64> {
+        let headers = self.headers.iter().map(|header| header.0);
+        let words = self.words.iter().map(|word| word.0);
+        headers.chain(words).chain(self.written.iter().map(|run| run.0)).collect()
+    }
+
+    /// Puts headers and words into cached pages.
+    ///
+    /// # Errors
+    /// As [`Cache::place`].
+    pub fn put_into<M: Memory>(&self, cache: &Cache<M>) -> Result<()> {
+        for (page, at, bytes) in &self.headers {
+            cache.put(*page, *at, bytes)?;
+        }
+        for (page, at, value) in &self.words {
+            cache.put(*page, *at, &value.to_le_bytes())?;
+        }
+        Ok(())
     }
 
     /// The change as frames of a log.
@@ -56,6 +98,31 @@ impl Change {
         }
         frames
     }
+
+    /// The same, and a frame with the checksum of each run of bytes that was written.
+    ///
+    /// # Errors
+    /// A run does not lie within the memory.
+    pub fn checked_frames<M: Memory>(&self, memory: &M) -> Result<Frames> {
+        let mut frames = self.frames();
+        for (page, at, len) in self.written.iter().filter(|run| run.2 > 0) {
+            let mut bytes = vec![0; *len];
+            memory.read_into(Off::new(page + *at as u64), &mut bytes)?;
+            frames.add_check(*page, *at, &bytes);
+        }
+        Ok(frames)
+    }
+}
+
+/// The way in which the records that a transaction writes become durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Records {
+    /// Their lines are flushed.
+    Flushed,
+    /// Their bytes go to the log.
+    Logged,
+    /// Their lines are flushed, and what leads to them has a checksum of them.
+    Checked,
 }
 
 /// Commits since a store was opened.
@@ -103,8 +170,8 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     const WHOLE_HEADERS: bool = true;
     /// Bytes of the first part of the log, where the scheme knows them.
     const LOG_BYTES: Option<u64> = None;
-    /// True if the log has the bytes of records, too.
-    const LOGS_RECORDS: bool = false;
+    /// The way in which records become durable.
+    const RECORDS: Records = Records::Flushed;
     /// The memory in which pages are read and records are written.
     type Pages: Memory;
 
@@ -113,6 +180,8 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// # Errors
     /// The log is damaged.
     fn open(parts: Parts<M>) -> Result<Self>;
+    /// Tells the number of this opening, before the first commit, to schemes whose headers have it.
+    fn begin(&mut self, _epoch: u16) {}
     /// The memory of the pages.
     fn pages(&self) -> &Self::Pages;
     /// Returns where a page lies in the memory of the pages.
@@ -134,6 +203,14 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// # Errors
     /// The memory is full; nothing has changed then.
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()>;
+
+    /// Does what commits have put off, so that opening has nothing to do.
+    ///
+    /// # Errors
+    /// Something is damaged.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The parts that a scheme finds in a store that is opened.
@@ -145,6 +222,17 @@ pub struct Parts<M> {
     pub in_place: (u64, u64),
     /// Bytes of a page.
     pub page_bytes: u32,
+    /// True if the store is being created: what lies in the log is nobody's.
+    pub created: bool,
+}
+
+/// Makes a header durable that a killed process may have stored in place, if there is one.
+#[track_caller]
+fn flush_in_place<M: Memory>(memory: &M, header: Range) {
+    if header.start != 0 && pm::checked_range(header, memory.len()).is_ok() {
+        memory.flush(header);
+        memory.fence();
+    }
 }
 
 /// Slot-header logging (P3 3.3): three fences. The mark that empties the log is flushed by the next
@@ -152,17 +240,42 @@ pub struct Parts<M> {
 fn log_headers<M: Memory>(
     log: &mut Log<M>,
     lane: &mut Lane<M>,
-    change: Change,
+    mut change: Change,
     commits: &mut Commits,
 ) -> Result<()> {
     let frames = change.frames();
-    let (memory, mut lines) = (log.memory().clone(), change.lines);
+    let (memory, mut lines) = (log.memory().clone(), std::mem::take(&mut change.lines));
     log.grow(lane, &frames)?;
-    let written = log.append(&frames, &mut lines);
-    let written = fence_for(&memory, written);
-    let marked = log.commit(written, &mut lines);
+    let written = match unlogged::<M>(log, &change) {
+        Some(fewer) => log.append(&fewer, &mut lines),
+        None => log.append(&frames, &mut lines),
+    };
+    let marked = if flaw::has::<M>(Flaw::MarkUnfenced) {
+        log.commit_unfenced(&written, &mut lines)
+    } else {
+        log.commit(fence_for(&memory, written), &mut lines)
+    };
     let marked = fence_for(&memory, marked);
     log.checkpoint(marked, &frames, &mut lines);
     commits.log(&frames);
     Ok(())
+}
+
+/// The frames that a flaw leaves of those of a change.
+fn unlogged<M: Memory>(log: &Log<M>, change: &Change) -> Option<Frames> {
+    let flaw = flaw::get().filter(|_| M::OBSERVED)?;
+    let (master, inner) = (log.link() - LOG_AT, Kind::Inner as u8);
+    let mut fewer = Change {
+        headers: change.headers.clone(),
+        words: change.words.clone(),
+        master: change.master.clone(),
+        ..Change::default()
+    };
+    match flaw {
+        Flaw::ParentUnlogged => fewer.headers.retain(|(.., header)| header[0] != inner),
+        Flaw::RootUnlogged => fewer.master.retain(|(at, _)| *at < master + ROOTS_AT),
+        Flaw::FreeStackUnlogged => fewer.master.retain(|(at, _)| *at != master + FREE_AT),
+        _ => return None,
+    }
+    Some(fewer.frames())
 }

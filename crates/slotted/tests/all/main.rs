@@ -3,6 +3,7 @@
 mod budgets;
 mod crash;
 mod model;
+mod opening;
 mod savepoints;
 mod scans;
 mod work;

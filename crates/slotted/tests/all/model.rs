@@ -6,7 +6,9 @@ use heap::Heap;
 use pm::{Access, Domain, Dram, Memory, Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use slotted::{Fash, Fast, Nvwal, Options, Scheme, SlottedError, Store};
+use slotted::{
+    Fash, Fash1, Fast, Fast1, Journal, Nvwal, Options, Scheme, SlottedError, Store, Wal, Word,
+};
 
 use crate::work::{Mix, Model, TREES, contents, dram, heap_over, key, run, small};
 
@@ -49,28 +51,32 @@ fn follows_the_model<M: Memory, S: Scheme<M>>(memory: M, page_bytes: u32, seed: 
     assert!(census.leaves <= 8, "{census:?}");
 }
 
-#[test]
-fn fash_follows_the_model() {
+/// In pages of 512 bytes, where trees are high, and in larger ones.
+fn follows_the_model_in_pages<S: Scheme<Dram>>() {
     for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
         let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
-        follows_the_model::<Dram, Fash<Dram>>(dram(), page_bytes, seed, mix);
+        follows_the_model::<Dram, S>(dram(), page_bytes, seed, mix);
     }
 }
 
-#[test]
-fn fast_follows_the_model() {
-    for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
-        let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
-        follows_the_model::<Dram, Fast<Dram>>(dram(), page_bytes, seed, mix);
-    }
+macro_rules! follow_the_model {
+    ($($name:ident: $scheme:ident),*) => {$(
+        #[test]
+        fn $name() {
+            follows_the_model_in_pages::<$scheme<Dram>>();
+        }
+    )*};
 }
 
-#[test]
-fn nvwal_follows_the_model() {
-    for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
-        let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
-        follows_the_model::<Dram, Nvwal<Dram>>(dram(), page_bytes, seed, mix);
-    }
+follow_the_model! {
+    fash_follows_the_model: Fash,
+    fash1_follows_the_model: Fash1,
+    fast_follows_the_model: Fast,
+    fast1_follows_the_model: Fast1,
+    nvwal_follows_the_model: Nvwal,
+    journal_follows_the_model: Journal,
+    wal_follows_the_model: Wal,
+    word_follows_the_model: Word
 }
 
 #[test]

@@ -102,6 +102,25 @@ fn operations<M: Memory, S: Scheme<M>>(
     }
 }
 
+/// Returns whether a store has the contents of a model.
+pub(crate) fn agrees<M: Memory, S: Scheme<M>>(
+    store: &Store<M, S>,
+    model: &Model,
+) -> Result<bool, slotted::SlottedError> {
+    for tree in 0..TREES {
+        let mut wanted = model.range((tree, Vec::new())..(tree + 1, Vec::new()));
+        let mut same = true;
+        store.scan(tree, &[], |key, value| {
+            same = wanted.next().is_some_and(|((_, k), v)| k == key && v == value);
+            if same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        if !same || wanted.next().is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// All of a store, by scans.
 pub(crate) fn contents<M: Memory, S: Scheme<M>>(
     store: &Store<M, S>,

@@ -1,0 +1,121 @@
+//! The store under power cuts and kills (`docs/format/crash-model.md`): at every fence, in the states
+//! that lines and their stores can be in.
+//!
+//! Each committed transaction is there, the open transaction is there as a whole or not at all, all pages
+//! agree, none is lost, and the store can be used. So it is when the crash comes while another one is
+//! being recovered from, and when it comes after a kill. And without any one of its flushes, fences
+//! and ordered stores the test fails, but for those that `left_out.rs` lists.
+
+mod again;
+mod flaws;
+mod left_out;
+mod story;
+
+use pm::{Recording, Replay};
+use slotted::{Fash, Fash1, Fast, Fast1, Journal, Nvwal, Scheme, Wal, Word};
+
+use story::{Next, after_kills, after_power_cuts, story, verdict, verdict_and_use};
+
+/// Those with a log in blocks, with a checkpoint every few transactions.
+type SmallNvwal = Nvwal<Recording, 150>;
+type SmallWal = Wal<Recording, 30>;
+
+/// Explores stories, the first with this seed, until it has seen so many states.
+fn survives_power_cuts<S: Scheme<Recording>>(mut seed: u64, wanted: u64) {
+    let (mut points, mut states) = (0, 0);
+    while states < wanted {
+        let story = story::<S>(seed, 30);
+        let mut met = 0;
+        let explored = Replay::new(&story.trace).explore(100, 11, |image, noted| {
+            met += 1;
+            let check = if met % 8 == 0 { verdict_and_use::<S> } else { verdict::<S> };
+            check(image, &story.acknowledged, noted)
+        });
+        assert_eq!(explored.failed, None, "{}, seed {seed}", S::NAME);
+        (points, states, seed) = (points + explored.points, states + explored.states, seed + 100);
+    }
+    println!("{}: {points} points, {states} states", S::NAME);
+}
+
+/// Cuts the power of these processes at every fence; returns how many states there were.
+fn power_cuts<S: Scheme<Recording>>(nexts: &[Next], bound: u64) -> u64 {
+    let mut states = 0;
+    for next in nexts {
+        let explored = next
+            .replay(&next.trace)
+            .explore(bound, 11, |image, noted| verdict::<S>(image, &next.acknowledged, noted));
+        assert_eq!(explored.failed, None, "{}", S::NAME);
+        states += explored.states;
+    }
+    states
+}
+
+fn recovery_survives_power_cuts<S: Scheme<Recording>>(mut seed: u64, wanted: u64) {
+    let mut crashes = 0;
+    while crashes < wanted {
+        let nexts = after_power_cuts::<S>(&story::<S>(seed, 3), 3).unwrap();
+        crashes += power_cuts::<S>(&nexts, 6);
+        seed += 100;
+    }
+    println!("{}: {crashes} crashes in recovery and behind it", S::NAME);
+}
+
+fn a_power_cut_after_a_kill_loses_nothing<S: Scheme<Recording>>(seed: u64) {
+    let nexts = after_kills::<S>(&story::<S>(seed, 16), 24).unwrap();
+    let states = power_cuts::<S>(&nexts, 6);
+    println!("{}: {} kills, {states} power cuts behind them", S::NAME, nexts.len());
+    assert!(nexts.len() > 5);
+}
+
+/// The number of states of a long run: `PERDURA_STATES`, or so many.
+fn long_run(states: u64) -> u64 {
+    std::env::var("PERDURA_STATES").map_or(states, |number| number.parse().unwrap())
+}
+
+macro_rules! under_crashes {
+    ($($name:ident: $scheme:ty, $states:expr;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn committed_transactions_survive_power_cuts_at_every_fence() {
+                survives_power_cuts::<$scheme>(1, $states);
+            }
+
+            #[test]
+            fn recovery_survives_power_cuts_at_every_fence() {
+                super::recovery_survives_power_cuts::<$scheme>(1, 2_000);
+            }
+
+            #[test]
+            fn a_power_cut_after_a_kill_loses_nothing() {
+                super::a_power_cut_after_a_kill_loses_nothing::<$scheme>(1);
+            }
+
+            #[test]
+            fn the_tests_fail_without_one_flush_fence_or_store() {
+                left_out::is_noticed::<$scheme>(1);
+            }
+
+            #[test]
+            #[ignore = "500,000 states: a minute or two; the number is PERDURA_STATES"]
+            fn committed_transactions_survive_many_power_cuts() {
+                let states = long_run(500_000);
+                survives_power_cuts::<$scheme>(1, states);
+                super::recovery_survives_power_cuts::<$scheme>(1, states);
+            }
+        }
+    )*};
+}
+
+under_crashes! {
+    fash: Fash<Recording>, 20_000;
+    fast: Fast<Recording>, 20_000;
+    nvwal: SmallNvwal, 20_000;
+    journal: Journal<Recording>, 20_000;
+    wal: SmallWal, 20_000;
+    // Options beside them.
+    fash1: Fash1<Recording>, 5_000;
+    fast1: Fast1<Recording>, 5_000;
+    word: Word<Recording>, 5_000;
+}
