@@ -16,7 +16,6 @@ use rand::{Rng, SeedableRng};
 
 use crate::work::{
     Model, Statement, contents, create, explore, from_image, leaks, open, rebuild, small, text,
-    unseen_sites,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -383,24 +382,4 @@ fn sessions_that_interleave_survive_power_cuts_at_every_fence() {
 fn sessions_that_interleave_survive_many_power_cuts() {
     let states: u64 = (100..140).map(|seed| survives_power_cuts(seed, 3, 100)).sum();
     assert!(states > 100_000, "{states}");
-}
-
-/// A fence behind a mini-transaction of the heap is for whoever changes one of its words next in
-/// another way. The store has no such change; who shares the lane may.
-const FOR_OTHERS: &str = "lane.fence_flushed();";
-/// Only a slot whose last transaction was found in flight has something else there: `continued.rs`.
-const TESTED_ELSEWHERE: &str = "self.put(slot, OPENINGS_AT, 0);";
-
-/// The fences that only another session could miss are noticed here.
-#[test]
-#[ignore = "a minute"]
-fn the_test_of_interleaved_sessions_fails_without_one_flush_or_fence() {
-    let stories: Vec<Story> = (30..36).map(|seed| story(seed, 3)).collect();
-    let traces: Vec<&Trace> = stories.iter().map(|story| &story.trace).collect();
-    let unseen = unseen_sites(&traces, 12, |number, image, noted| {
-        verdict(image, &stories[number], noted as usize, false)
-    });
-    let reasoned = |line: &str| line == FOR_OTHERS || line == TESTED_ELSEWHERE;
-    let unseen: Vec<_> = unseen.into_iter().filter(|(_, line)| !reasoned(line)).collect();
-    assert_eq!(unseen, []);
 }
