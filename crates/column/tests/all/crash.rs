@@ -340,8 +340,9 @@ fn a_power_cut_after_a_kill_loses_nothing() {
 /// A fence behind a mini-transaction of the heap is for whoever changes one of its words next in
 /// another way. The store has no such change; who shares the lane may.
 const FOR_OTHERS: &str = "lane.fence_flushed();";
-/// Who has reserved an id fences it before anybody uses it, since another session's fence does not
-/// cover it. Within one session the statement's fence does.
+/// Ids are fenced when they are reserved, before anybody uses one, since another session's fence does
+/// not cover that. Within one session the statement's fence does; the stories of `crowd.rs` do not crash
+/// between the two of different sessions.
 const FOR_OTHER_SESSIONS: &str = "memory.fence();";
 
 /// Only a slot whose last transaction was found in flight has something else there: `continued.rs`.
