@@ -68,7 +68,6 @@ fn faults_of_fast_are_caught() {
 }
 
 #[test]
-#[ignore = "takes seconds; `fast` shows the same"]
 fn faults_of_fash_are_caught() {
     caught(EngineKind::Fash);
 }

@@ -51,8 +51,8 @@ fn files(engine: EngineKind, unsynced: &[Explained], idle_syncs: &[Explained]) {
     report(engine, &kinds);
 }
 
-/// The allocator's words that nothing makes durable, and the lines of work that came to nothing.
-macro_rules! unflushed {
+/// The allocator's words that nothing makes durable.
+macro_rules! carved {
     ($($more:expr),* $(,)?) => {
         &[
             (
@@ -68,6 +68,15 @@ macro_rules! unflushed {
                 "memory.store(self.hint(",
                 "says where to look first for free slots; what it names is checked like any chunk",
             ),
+            $($more),*
+        ]
+    };
+}
+
+/// The same, and the lines of work that came to nothing.
+macro_rules! unflushed {
+    ($($more:expr),* $(,)?) => {
+        carved![
             (
                 "storage/src/table/change.rs",
                 "write_value",
@@ -319,4 +328,61 @@ fn nv_disk() {
             ),
         ],
     );
+}
+
+const EMPTIED: Explained = (
+    "slotted/src/log.rs",
+    "empty",
+    "self.memory.store(self.mark(), 0)",
+    "the next commit flushes it before its first fence; a mark that is there still has frames that \
+     change nothing",
+);
+
+const ABORTED: &str = "records of transactions that aborted, or of operations that failed: they lie \
+                       in free space";
+
+const OPENED: &str = "opening flushes what a killed process may have stored, and creation opens what \
+                      it has made";
+
+#[test]
+fn fast() {
+    pool(
+        EngineKind::Fast,
+        carved![
+            EMPTIED,
+            ("slotted/src/split.rs", "place", "self.write(page, at, record)", ABORTED),
+            ("slotted/src/store.rs", "make_page", "self.write(page, at, record)", ABORTED),
+            ("slotted/src/merge.rs", "take_in", "self.write(into, at, record)", ABORTED),
+            ("slotted/src/overflow.rs", "write_overflow", "self.write(page, WORD", ABORTED),
+            (
+                "slotted/src/scheme/fast.rs",
+                "commit_in_place",
+                "memory.store(self.in_place",
+                "for the process after a kill, which sees it",
+            ),
+        ],
+        &[("slotted/src/scheme/mod.rs", "log_headers", "log.append(", OPENED)],
+        &[],
+    );
+}
+
+#[test]
+fn fash() {
+    pool(
+        EngineKind::Fash,
+        carved![
+            EMPTIED,
+            ("slotted/src/split.rs", "place", "self.write(page, at, record)", ABORTED),
+            ("slotted/src/store.rs", "make_page", "self.write(page, at, record)", ABORTED),
+            ("slotted/src/overflow.rs", "write_overflow", "self.write(page, WORD", ABORTED),
+        ],
+        &[("slotted/src/scheme/mod.rs", "log_headers", "log.append(", OPENED)],
+        &[],
+    );
+}
+
+#[test]
+fn nvwal() {
+    let opened = ("slotted/src/blocks.rs", "open", "lines.flush(&log.memory)", OPENED);
+    pool(EngineKind::Nvwal, carved![], &[opened], &[]);
 }
