@@ -12,7 +12,7 @@
 //! - All else is over. The sequence goes up by two, since rows may have marks of a transaction that
 //!   began and left no line.
 //!
-//! What a killed process had stored may not be durable. Three fences: what is gone by, before anything
+//! Stores of a killed process may not be durable. Three fences: what is gone by, before anything
 //! that follows from it is stored (a stamp is that of a durable commit, a mark is in a durable entry);
 //! stamps and marks, before a slot says that nobody needs them; the slots.
 

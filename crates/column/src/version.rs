@@ -23,7 +23,7 @@ use crate::value::Value;
 pub(crate) struct Sight<'a> {
     pub(crate) mark: u64,
     pub(crate) snapshot: u64,
-    /// Of its own, a transaction that is replayed sees what it has come to.
+    /// A transaction that is replayed sees of its own what it has come to.
     pub(crate) replay: Option<&'a Replay>,
 }
 

@@ -56,7 +56,7 @@ impl PackedTables {
         widths.max().unwrap_or(0)
     }
 
-    /// Of each table, about the most bytes that a row has.
+    /// About the most bytes that a row has, of each table.
     pub(crate) fn row_bytes(&self) -> impl Iterator<Item = u64> {
         let bytes = |column: &Column| u64::from(column.kind.max_bytes().unwrap_or(8));
         self.map.layouts().iter().map(move |table| table.schema.columns().iter().map(bytes).sum())

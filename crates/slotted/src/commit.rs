@@ -117,7 +117,7 @@ fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// Of runs that begin at the same place only the newest: the others were given up.
+/// Only the newest of runs that begin at the same place: the others were given up.
 fn keep_newest(written: &mut Vec<(u64, usize, usize)>) {
     let mut met = BTreeSet::new();
     written.reverse();

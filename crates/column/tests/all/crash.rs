@@ -1,7 +1,7 @@
 //! The store under power cuts and kills (`docs/format/crash-model.md`): at every fence, in the states
 //! that lines and their stores can be in.
 //!
-//! What was committed is there and nothing else is seen; a transaction that was open is in flight with
+//! Committed rows are there and nothing else is seen; a transaction that was open is in flight with
 //! every acknowledged statement, and at most the one that was under way; it sees what it saw; others
 //! get a conflict on its keys; it goes on, or is aborted. So it is when the crash comes while another
 //! one is being recovered from.
@@ -24,22 +24,22 @@ const KEYS: u64 = 12;
 struct Begun {
     name: Vec<u8>,
     statements: u64,
-    /// What it sees.
+    /// The rows that it sees.
     own: Model,
 }
 
-/// What is there at a moment.
+/// The rows that are there at a moment.
 #[derive(Clone, PartialEq, Debug)]
 struct State {
     committed: Model,
     open: Option<Begun>,
 }
 
-/// What a note acknowledges.
+/// The step that a note acknowledges.
 #[derive(Clone, Debug)]
 struct Acknowledged {
     state: State,
-    /// What may be there instead, before it is noted: a statement that was to commit, and has not.
+    /// The rows that may be there instead, before it is noted: a statement that was to commit, and has not.
     halfway: Option<State>,
 }
 
@@ -108,7 +108,7 @@ fn transactions(
     }
 }
 
-/// What follows counts as another thread's: no fence may be relied on that it makes for this one.
+/// Makes what follows count as another thread's: no fence may be relied on that it makes for this one.
 fn in_another_thread(random: &mut SmallRng) {
     pm::record_as(Some(random.random_range(100..104)));
 }

@@ -77,7 +77,7 @@ impl Record {
         memory.note(self.events.len() as u64);
     }
 
-    /// What these transactions leave, by their statements in the order in which they were acknowledged:
+    /// The rows that these transactions leave, by their statements in the order of acknowledgement:
     /// of those on one key it is the order of its versions.
     fn applied(&self, initial: &Model, counts: impl Fn(usize) -> bool) -> Model {
         let mut model = initial.clone();
@@ -344,7 +344,7 @@ impl Record {
         })
     }
 
-    /// What a transaction sees behind so many statements.
+    /// The rows that a transaction sees behind so many statements.
     fn own(&self, transaction: usize, statements: u64) -> Model {
         let mut model = self.transactions[transaction].base.clone();
         for statement in self.statements(transaction).take(statements as usize) {
@@ -353,7 +353,7 @@ impl Record {
         model
     }
 
-    /// What the transactions that committed have left, by the statements up to a moment.
+    /// The rows that the transactions that committed have left, by the statements up to a moment.
     fn applied_in(&self, initial: &Model, committed: &[bool], noted: usize) -> Model {
         let events = self.events[..noted].to_vec();
         let upto = Self { events, transactions: Vec::new() };

@@ -21,7 +21,7 @@ const ROW_BYTES: usize = 60;
 /// A transaction has two records, of which the change has the row before and afterwards, and each record
 /// has a header of 64 bytes.
 const LEAST_TRANSACTION_BYTES: u64 = 64 + 64 + 2 * ROW_BYTES as u64;
-/// What one transaction may append at most, with splits and with a checkpoint of its own.
+/// The bytes that one transaction may append at most, with splits and with a checkpoint of its own.
 const MOST_STEP_BYTES: u64 = 2 << 10;
 
 /// Records that a restart reads at most that has `thresholds` of log, and in which two parts of a

@@ -1,4 +1,4 @@
-//! What opening a store costs after a kill: nothing that grows with its records. Counted in cache lines
+//! The cost of opening a store after a kill: nothing that grows with its records. Counted in cache lines
 //! that are loaded and stored, not in time.
 
 use heap::{Heap, HeapOptions};

@@ -194,7 +194,7 @@ impl<E: Environment> Database<E> {
     }
 
     /// Lets the database have no archive any more, and its log be used again whatever the archive has.
-    /// What is there stays, and can be restored from, up to now at most. If another archive is to be
+    /// Everything there stays, and can be restored from, up to now at most. If another archive is to be
     /// begun, the database is opened with an empty directory, and a base backup taken.
     ///
     /// The database need not be open with its archive: that may be lost.

@@ -33,7 +33,7 @@ fn options(engine: EngineKind) -> Options {
 struct Left {
     engine: EngineKind,
     closed: bool,
-    /// Of the places of NV-Disk's files, one in so many more.
+    /// One in so many more of the places of NV-Disk's files.
     one_in: usize,
     files: Files,
     pool: Vec<u8>,

@@ -171,7 +171,7 @@ pub(super) struct Next {
 
 impl Next {
     /// # Errors
-    /// What is wrong with what it finds.
+    /// Returns the fault of what it finds.
     fn after<S: Scheme<Recording>>(
         memory: &Recording,
         killed: Option<Killed>,
@@ -202,7 +202,7 @@ impl Next {
 /// every second one is taken.
 ///
 /// # Errors
-/// What is wrong with what one of them finds.
+/// Returns the fault of what one of them finds.
 pub(super) fn after_power_cuts<S: Scheme<Recording>>(
     story: &Story,
     bound: u64,
@@ -226,7 +226,7 @@ pub(super) fn after_power_cuts<S: Scheme<Recording>>(
 /// follows.
 ///
 /// # Errors
-/// What is wrong with what one of them finds.
+/// Returns the fault of what one of them finds.
 pub(super) fn after_kills<S: Scheme<Recording>>(
     story: &Story,
     kills: usize,
