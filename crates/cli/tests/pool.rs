@@ -433,7 +433,8 @@ fn pool_options_lists_what_each_engine_has_and_create_takes_it() {
     };
     let refused = create("page_bytes=8KiB");
     assert_eq!(refused.code, Some(1), "{}", refused.err);
-    let expected = "nvm-inp has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc; it has node_bytes";
+    let expected =
+        "nvm-inp has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc";
     assert!(refused.err.contains(expected), "{}", refused.err);
     for wrong in ["page_bits=1", "page_bytes", "page_bytes=many"] {
         assert_eq!(create(wrong).code, Some(2), "{wrong}");

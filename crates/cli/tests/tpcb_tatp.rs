@@ -191,7 +191,7 @@ fn what_cannot_be_run_is_refused_with_a_way_out() {
     refused(&[&tpcb[..], &["--partitions", "2"]].concat(), "--as shore-kits");
     refused(&[&tpcb[..], &["--as", "shore"]].concat(), "specification, shore-kits");
     refused(&[&tpcb[..], &["--accounts", "200k"]].concat(), "1 to 100000");
-    refused(&[&tpcb[..], &["--peer", "lmdb"]].concat(), "unexpected argument '--peer'");
+    refused(&[&tpcb[..], &["--peer", "redb"]].concat(), "redb does not run TPC-B");
     refused(
         &["bench", "tpcb", "--as", "shore-kits", "--partitions", "2"],
         "2 partitions for 1 branches",

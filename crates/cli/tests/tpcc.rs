@@ -134,7 +134,10 @@ fn workers_that_share_a_partition_keep_the_conditions() {
     let arguments = ["--warehouses", "2", "--remote", "--txns", "300", "--workers", "3", "--check"];
     for run in runs(&tpcc(&[&arguments[..], &["--json", "-"]].concat())) {
         assert_eq!((&run["workers"], &run["partitions"]), (&3.into(), &1.into()));
-        assert_eq!((&run["conflicts"], &run["retries"]), (&0.into(), &0.into()));
+        assert_eq!(run["conflicts"], 0, "{run}");
+        // Whoever locks rows may have to begin again; the others run one transaction at a time.
+        let locks_rows = run["engine"].as_str().is_some_and(|name| name.starts_with("nv-"));
+        assert!(locks_rows || run["retries"] == 0, "{run}");
         all_hold(&run);
     }
     let ran = tpcc(&[&arguments[..], &["--engine", "inp,nvm-inp"]].concat());

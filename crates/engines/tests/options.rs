@@ -59,6 +59,7 @@ const LISTED: [(EngineKind, &[Listed]); 9] = [
             ("checkpoint_bytes", 16_777_216, 4096, MAX, false),
             ("full_restart", 0, 0, 1, false),
             ("early_release", 1, 0, 1, false),
+            ("group_wait_us", 5000, 0, 1_000_000, false),
             ("inherit_after", 0, 0, MAX, false),
         ],
     ),

@@ -702,21 +702,21 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::NvDisk,
         "COMMIT does not sync the log",
         How::NoSync,
-        code("paged/src/log/central/mod.rs", "write_out", "file.sync"),
+        code("paged/src/log/central/flush.rs", "write_out", "file.sync"),
     ),
     fault(
         "nv-disk/log-written-late",
         EngineKind::NvDisk,
         "a group of the log is written behind its sync",
         How::WriteBehindSync,
-        code("paged/src/log/central/mod.rs", "write_out", "file.write_at"),
+        code("paged/src/log/central/flush.rs", "write_out", "file.write_at"),
     ),
     fault(
         "nv-disk/log-not-written",
         EngineKind::NvDisk,
         "a group of the log is not written",
         How::NoWrite,
-        code("paged/src/log/central/mod.rs", "write_out", "file.write_at"),
+        code("paged/src/log/central/flush.rs", "write_out", "file.write_at"),
     ),
     fault(
         "nv-disk/page-not-written",
@@ -786,7 +786,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::Fast,
         "a header counts before its record is durable",
         How::StoreBeforeFence,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "memory.store(Off::new(start), u64"),
+        code("slotted/src/scheme/fast.rs", "commit_in_place", "store_header(&memory, start"),
     ),
     fault(
         "fast/header-not-flushed",
@@ -807,7 +807,7 @@ pub static FAULTS: &[Fault] = &[
         EngineKind::Fast,
         "the word that makes a header count is forgotten",
         How::NoStore,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "memory.store(Off::new(start), u64"),
+        code("slotted/src/scheme/fast.rs", "commit_in_place", "store_header(&memory, start"),
     ),
     fault(
         "fast/commit-acknowledged-early",

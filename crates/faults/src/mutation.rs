@@ -113,6 +113,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "index/src/split.rs",
     "paged/src/file.rs",
     "paged/src/log/central/end.rs",
+    "paged/src/log/central/flush.rs",
     "paged/src/log/central/mod.rs",
     "paged/src/log/central/open.rs",
     "paged/src/log/nv/commit.rs",

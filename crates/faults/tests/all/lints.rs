@@ -331,9 +331,9 @@ fn nv_disk() {
 }
 
 const EMPTIED: Explained = (
-    "slotted/src/log.rs",
-    "empty",
-    "self.memory.store(self.mark(), 0)",
+    "slotted/src/scheme/mod.rs",
+    "log_headers",
+    "log.checkpoint(marked, &frames",
     "the next commit flushes it before its first fence; a mark that is there still has frames that \
      change nothing",
 );

@@ -77,18 +77,21 @@ impl Medium {
     }
 
     /// Returns a medium with what a cut has left, recording what is done to it.
-    fn after(image: &Image<'_>) -> Self {
+    ///
+    /// # Errors
+    /// The pool's header is none.
+    fn after(image: &Image<'_>) -> std::io::Result<Self> {
         let (pool, files, in_files) = match image {
             Image::Pool(pool) => (*pool, RecordingFiles::new(), false),
             Image::Files { files, pool } => {
                 (*pool, RecordingFiles::from_image((*files).clone()), true)
             }
         };
-        let memory = Recording::pool_from_image(pool, LIMIT).unwrap();
+        let memory = Recording::pool_from_image(pool, LIMIT)?;
         let medium = Self { memory, files, in_files };
         medium.start();
-        medium.memory.mark_open().unwrap();
-        medium
+        medium.memory.mark_open().map_err(|bad| std::io::Error::other(format!("{bad:?}")))?;
+        Ok(medium)
     }
 
     fn media(&self) -> Media<Recorded> {
@@ -218,7 +221,7 @@ fn story(engine: EngineKind) -> Story {
 impl Story {
     /// Returns what is wrong with a state, if anything; and what opening it has done.
     fn verdict(&self, image: &Image<'_>, acknowledged: usize) -> Result<History, String> {
-        let medium = Medium::after(image);
+        let medium = Medium::after(image).map_err(|error| error.to_string())?;
         let opened = Database::open_on(medium.media(), &options(self.engine));
         let db = opened.map_err(|error| error.to_string())?;
         let looked = self.look(&db, acknowledged);
