@@ -149,7 +149,11 @@ impl Plan {
         Ok(spec)
     }
 
-    fn refuse_peers(&self, workload: &str) -> Result<(), Failure> {
+    /// Refuses peers, which do not run this workload.
+    ///
+    /// # Errors
+    /// There are some.
+    pub(crate) fn refuse_peers(&self, workload: &str) -> Result<(), Failure> {
         let Some(peer) = self.contestants.iter().find_map(|one| one.peer()) else { return Ok(()) };
         let why = format!("--peer {peer}: {workload} runs on engines; peers have YCSB only");
         Err(Failure::Usage(why))

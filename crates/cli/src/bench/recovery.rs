@@ -191,6 +191,7 @@ fn jobs(plan: &Plan, args: &RecoveryArgs) -> Result<Vec<Job>, Failure> {
             let form = args.form.unwrap_or_default();
             for &branches in args.branches.as_deref().unwrap_or(&[1]) {
                 for &txns in &args.txns {
+                    plan.refuse_peers("TPC-B")?;
                     jobs.push(Job::Tpcb(plan.tpcb(branches, accounts, form, txns)?));
                 }
             }

@@ -29,7 +29,10 @@ fn run(database: &Database, workload: &Workload, workers: usize, commit: Commit)
     let measured = tpcb::run(database, workload, &options, &progress).unwrap();
     assert_eq!(measured.transactions(), workload.spec().transactions);
     assert_eq!(progress.total(), workload.spec().transactions);
-    assert_eq!((measured.failed, measured.retries, measured.conflicts), (vec![0], 0, 0));
+    // Whoever locks rows may have to begin again; the others run one transaction at a time.
+    let is_serial = database.traits().concurrency == perdura::Concurrency::Serial;
+    assert!(!is_serial || measured.retries == 0, "{}", measured.retries);
+    assert_eq!((measured.failed, measured.conflicts), (vec![0], 0));
 }
 
 fn violated(database: &Database, spec: &Spec) -> Vec<&'static str> {
