@@ -11,7 +11,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::stage::{Media, Open};
-use super::tell::{Contents, Story, checks, contents, transaction};
+use super::tell::{Aim, Contents, Story, checks, contents, transaction};
 use crate::both::explain;
 use crate::explorer::{Again, Effort, Explored, Known, Violation, without_panic};
 use crate::history::Recorder;
@@ -165,7 +165,7 @@ impl Story {
         Followed::by(self.stage.baton(seed), || {
             let mut session = open.store.session();
             for _ in 0..MORE {
-                transaction(&mut session, &open, &recorder, &mut random, 0, &ages)
+                transaction(Aim::Everything, &mut session, &open, &recorder, &mut random, 0, &ages)
                     .map_err(|error| format!("cannot go on: {error}"))?;
             }
             Ok::<_, String>(())

@@ -21,7 +21,8 @@ pub const TREES: [TreeNo; 2] = [TreeNo(1), TreeNo(2)];
 
 const STAMP: u32 = 77;
 const ENTRIES: u64 = 128;
-const SEGMENTS: u64 = 12;
+/// Records of the largest size that all segments hold together.
+const LARGEST_RECORDS: u64 = 48;
 /// The place of a log that lies in memory.
 const AT: u64 = 4096;
 /// The memory of a log that lies in files.
@@ -107,6 +108,8 @@ pub struct Stage {
     pub inherit: bool,
     /// Early lock release.
     pub early_release: bool,
+    /// Records of the largest size that a segment of a log in memory holds.
+    pub segment_records: u64,
     /// A policy of the store that is wrong.
     pub flaw: Option<Flaw>,
     /// A log manager that does wrong.
@@ -133,6 +136,7 @@ impl Stage {
             frames: 16,
             inherit: true,
             early_release: true,
+            segment_records: 4,
             flaw: None,
             lie: None,
         }
@@ -161,8 +165,8 @@ impl Stage {
         let record_bytes = (self.record_bytes() as u64).next_multiple_of(LINE_BYTES);
         NvForm {
             entries: ENTRIES,
-            segments: SEGMENTS,
-            segment_bytes: 4 * record_bytes,
+            segments: LARGEST_RECORDS / self.segment_records,
+            segment_bytes: self.segment_records * record_bytes,
             record_bytes,
         }
     }
@@ -178,7 +182,6 @@ impl Stage {
             reserve_bytes: 4096,
             checkpoint_bytes: 12 << 10,
             room_wait: Duration::from_millis(20),
-            group_wait: Duration::ZERO,
         }
     }
 
