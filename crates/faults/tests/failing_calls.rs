@@ -666,13 +666,11 @@ fn calls_of_nv_disk() {
 }
 
 #[test]
-#[ignore = "fails: nobody hears of a sync of the log that fails"]
 fn calls_of_nv_logging_foi() {
     calls_of(EngineKind::NvLoggingFoi);
 }
 
 #[test]
-#[ignore = "fails: nobody hears of a sync of the log that fails"]
 fn calls_of_nv_logging_foc() {
     calls_of(EngineKind::NvLoggingFoc);
 }
