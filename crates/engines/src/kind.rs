@@ -31,18 +31,8 @@ macro_rules! kinds {
 with_engines!(kinds);
 
 impl EngineKind {
-    /// All engines that have everything that an engine has to have.
-    pub const ALL: [Self; 9] = [
-        Self::Inp,
-        Self::Cow,
-        Self::Log,
-        Self::NvmInp,
-        Self::NvmCow,
-        Self::NvmLog,
-        Self::NvDisk,
-        Self::NvLoggingFoi,
-        Self::NvLoggingFoc,
-    ];
+    /// All engines.
+    pub const ALL: [Self; Self::EVERY.len()] = Self::EVERY;
 
     /// The engines of P1, in its order.
     pub const P1: [Self; 6] =

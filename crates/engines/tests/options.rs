@@ -11,7 +11,7 @@ const MAX: u64 = u64::MAX;
 type Listed = (&'static str, u64, u64, u64, bool);
 
 /// All there is to choose: a default that changes has to change here, too.
-const LISTED: [(EngineKind, &[Listed]); 9] = [
+const LISTED: [(EngineKind, &[Listed]); 12] = [
     (
         EngineKind::Inp,
         &[
@@ -74,7 +74,13 @@ const LISTED: [(EngineKind, &[Listed]); 9] = [
             ("persister", 1, 0, 1, false),
         ],
     ),
+    (EngineKind::Fast, SLOTTED),
+    (EngineKind::Fash, SLOTTED),
+    (EngineKind::Nvwal, SLOTTED),
 ];
+
+/// Those of the engines on slotted pages.
+const SLOTTED: &[Listed] = &[("page_bytes", 4096, 512, 32_768, true)];
 
 /// Those of NV-Logging in either form.
 const NV_LOGGING: &[Listed] = &[
@@ -158,7 +164,7 @@ fn what_is_beyond_the_limits_or_another_engines_is_refused_with_the_way_out() {
     );
     assert_eq!(
         options.set("page_bytes", 512).unwrap_err().to_string(),
-        "nvm-log has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc; it has node_bytes, memtable_bytes, growth, level0_runs"
+        "nvm-log has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc, fast, fash, nvwal; it has node_bytes, memtable_bytes, growth, level0_runs"
     );
     assert_eq!(
         options.set("memtable_byte", 512).unwrap_err().to_string(),

@@ -31,7 +31,8 @@ fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {
     assert_eq!(explored.violation, None, "{what}");
     let (points, states) = (at_least(15, 5), at_least(200, 60));
     assert!(explored.points > points && explored.states > states, "{explored:?}");
-    assert!(effort.again.depth == 0 || explored.nested > 0, "{explored:?}");
+    let few = effort.again.depth == 0 || explored.states < 1_000;
+    assert!(few || explored.nested > 0, "{explored:?}");
 }
 
 fn power_cuts(engine: EngineKind, plots: &[Plot], bound: u64, again: Again) {

@@ -129,6 +129,10 @@ fn faults_are_noticed(workload: Workload) {
                 let hows = [How::EarlyAcknowledgement, How::NoSync];
                 notices(&name, &run_in_files(&plot), &hows);
             }
+            // The last fence of a commit by slot-header logging is that of its checkpoint.
+            DurableIn::Pool if matches!(engine, EngineKind::Fast | EngineKind::Fash) => {
+                notices(&name, &run_in_pool(&plot), &in_pool[1..]);
+            }
             DurableIn::Pool => notices(&name, &run_in_pool(&plot), &in_pool),
             DurableIn::Both => notices(&name, &run_on::<BothMedium>(&plot), &in_pool),
         }

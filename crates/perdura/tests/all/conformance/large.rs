@@ -164,6 +164,11 @@ fn the_largest_values_in_one_transaction() {
     });
 }
 
+/// Returns whether an engine asks for room for its log when a transaction commits.
+fn is_slotted(engine: EngineKind) -> bool {
+    [EngineKind::Fast, EngineKind::Fash, EngineKind::Nvwal].contains(&engine)
+}
+
 /// Wherever the room ends, the transaction can go on or abort, and nothing is left of what did not
 /// fit.
 #[test]
@@ -191,8 +196,15 @@ fn no_room_for_a_large_value_is_an_ordinary_error() {
                     }
                     Err(other) => panic!("{engine}: {other}"),
                 }
-                let _ticket = tx.commit().unwrap();
-                id += 1;
+                match tx.commit() {
+                    Ok(_ticket) => id += 1,
+                    // Engines on slotted pages find out here that their log cannot grow.
+                    Err(Error::Full(_)) if is_slotted(engine) => {
+                        expected.pop();
+                        break;
+                    }
+                    Err(other) => panic!("{engine}: {other}"),
+                }
             }
             check(store.db(), &expected);
             assert!(expected.len() > 8, "{engine}: {}", expected.len());

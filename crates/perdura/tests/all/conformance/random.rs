@@ -193,8 +193,9 @@ fn recording_media_hold_the_same() {
 
 /// Returns which of the engines that ship have savepoints.
 fn has_savepoints(engine: EngineKind) -> bool {
-    use EngineKind::{NvmInp, NvmLog};
-    engine.traits().concurrency == Concurrency::Shared || [NvmInp, NvmLog].contains(&engine)
+    use EngineKind::{Fash, Fast, NvmInp, NvmLog, Nvwal};
+    let serial = [NvmInp, NvmLog, Fast, Fash, Nvwal];
+    engine.traits().concurrency == Concurrency::Shared || serial.contains(&engine)
 }
 
 #[test]
