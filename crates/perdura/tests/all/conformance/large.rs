@@ -207,7 +207,9 @@ fn no_room_for_a_large_value_is_an_ordinary_error() {
                 }
             }
             check(store.db(), &expected);
-            assert!(expected.len() > 8, "{engine}: {}", expected.len());
+            // The log of NVWAL has all bytes of the largest transaction.
+            let least = if engine == EngineKind::Nvwal { 2 } else { 8 };
+            assert!(expected.len() > least, "{engine}: {}", expected.len());
             let gone = |tuple: &Tuple| matches!(tuple[0], Own::U64(id) if id % 3 != 0);
             for tuple in expected.iter().filter(|tuple| gone(tuple)) {
                 store.db().write(|tx| tx.delete(&table, &[tuple[0].value()])).unwrap();
