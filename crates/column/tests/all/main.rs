@@ -5,4 +5,5 @@ mod continued;
 mod crash;
 mod crowd;
 mod model;
+mod threads;
 mod work;
