@@ -553,7 +553,7 @@ pub use engines::PagedFigures;
 /// # let path = directory.path().join("accounts");
 /// let files = inspect(&path)?.files.expect("engine `nv-disk` has files");
 /// let LogFigures { partitions, kept_bytes, capacity_bytes, .. } = files.paged[0].log.unwrap();
-/// assert!(partitions == 8 && kept_bytes < capacity_bytes);
+/// assert!(partitions == 8 && kept_bytes.unwrap() < capacity_bytes);
 /// # Ok::<(), Error>(())
 /// ```
 #[doc(inline)]
