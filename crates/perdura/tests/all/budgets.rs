@@ -7,6 +7,7 @@
 //! a chunk from the pool, a log segment) is recognised by its stores, not by its cost, and bounded
 //! apart.
 
+use crate::support::small_pages;
 use perdura::recording::{Event, Recording, RecordingFiles, Trace};
 use perdura::{
     ColumnType, Counters, Database, Domain, EngineKind, Environment, Media, Options, Recorded, Row,
@@ -30,7 +31,7 @@ fn schema() -> Schema {
 }
 
 fn options() -> Options {
-    Options::new()
+    small_pages()
         .engine(EngineKind::NvmInp)
         .pool_limit(64 << 20)
         .pool_initial(POOL_BYTES)

@@ -1,5 +1,6 @@
 //! The name `paged`: which engine it is on which medium, and what a database says of it later.
 
+use crate::support::small_pages;
 use std::path::Path;
 
 use perdura::recording::{Recording, RecordingFiles};
@@ -13,7 +14,7 @@ fn schema() -> Schema {
 }
 
 fn paged() -> Options {
-    Options::new().engine(EngineChoice::Paged).tune("log_bytes", 1 << 20)
+    small_pages().engine(EngineChoice::Paged).tune("log_bytes", 1 << 20)
 }
 
 /// The engine that `paged` is in a directory.
@@ -39,15 +40,15 @@ fn paged_is_one_engine_on_a_disk_and_another_in_memory_and_the_database_says_whi
         assert_eq!(db.engine(), wanted);
         db.insert(&db.table("t").unwrap(), &[Value::U64(7)]).unwrap();
         db.close().unwrap();
-        for named in [paged(), Options::new(), Options::new().engine(wanted)] {
+        for named in [paged(), small_pages(), small_pages().engine(wanted)] {
             let db = Database::open(&path, &named).unwrap();
             assert_eq!((db.engine(), db.check().unwrap().tuples), (wanted, 1));
             db.close().unwrap();
         }
-        let refused = Database::open(&path, &Options::new().engine(EngineKind::Inp)).unwrap_err();
+        let refused = Database::open(&path, &small_pages().engine(EngineKind::Inp)).unwrap_err();
         assert!(matches!(&refused, Error::WrongEngine { .. }), "{refused}");
 
-        let db = Database::open(&path, &Options::new()).unwrap();
+        let db = Database::open(&path, &small_pages()).unwrap();
         let backup = directory.path().join("backup");
         db.backup(&backup).unwrap();
         db.close().unwrap();
@@ -63,7 +64,7 @@ fn paged_is_one_engine_on_a_disk_and_another_in_memory_and_the_database_says_whi
 fn a_database_of_another_engine_is_none_of_paged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
-    let options = Options::new().engine(EngineKind::NvmInp).domain(Domain::Process);
+    let options = small_pages().engine(EngineKind::NvmInp).domain(Domain::Process);
     Database::create(&path, &schema(), &options).unwrap().close().unwrap();
     let refused = Database::open(&path, &paged().domain(Domain::Process)).unwrap_err();
     match &refused {

@@ -3,11 +3,12 @@
 //! neither takes it for something that had not persisted, which would leave the transaction's
 //! changes in place.
 
+use crate::support::small_pages;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use perdura::{
-    ColumnType, Database, Domain, EngineKind, Error, Options, Schema, Table, TableSchema, Tx, Value,
+    ColumnType, Database, Domain, EngineKind, Error, Schema, Table, TableSchema, Tx, Value,
 };
 
 const BEFORE: [u8; 60] = *b"what stands in the column before the transaction changes it.";
@@ -38,7 +39,7 @@ fn rot(path: &Path, bytes: &[u8]) {
 fn abort_fails(act: impl FnOnce(&mut Tx<'_>, &Table), rotten: &[u8], expected: &str) {
     let directory = crate::support::in_memory();
     let path = directory.path().join("db");
-    let options = Options::new().engine(EngineKind::NvmInp).domain(Domain::Process);
+    let options = small_pages().engine(EngineKind::NvmInp).domain(Domain::Process);
     let db = Database::create(&path, &schema(), &options).unwrap();
     let table = db.table("items").unwrap();
     let old = [Value::U64(1), Value::U64(0), Value::Bytes(&BEFORE)];
@@ -54,7 +55,7 @@ fn abort_fails(act: impl FnOnce(&mut Tx<'_>, &Table), rotten: &[u8], expected: &
     let stopped = db.write(|tx| tx.delete(&table, &[Value::U64(1)]));
     assert!(stopped.unwrap_err().to_string().contains("stopped after a failure"));
     drop(db);
-    is_damaged(Database::open(&path, &Options::new()).unwrap_err());
+    is_damaged(Database::open(&path, &small_pages()).unwrap_err());
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Options of engines: each reaches its engine, and those of another are refused.
 
-use crate::support::{Driver, Model, Tables, schema};
+use crate::support::{Driver, Model, Tables, schema, small_pages};
 use perdura::{
     Background, CowOptions, Database, Domain, EngineKind, Error, InpOptions, NvmInpOptions, Options,
 };
 
 fn options() -> Options {
-    Options::new().domain(Domain::Process).pool_limit(1 << 30).volatile_limit(1 << 30)
+    small_pages().domain(Domain::Process).pool_limit(1 << 30).volatile_limit(1 << 30)
 }
 
 /// Small in every way.

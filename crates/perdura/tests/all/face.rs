@@ -2,12 +2,13 @@
 //! Conformance tests show that the engines do the same; these run on each engine where rows come
 //! from its own code.
 
+use crate::support::small_pages;
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Options, Row, RowError, Scan, Schema, Table,
-    TableSchema, Tx, Value,
+    ColumnType, Database, EngineKind, Error, Row, RowError, Scan, Schema, Table, TableSchema, Tx,
+    Value,
 };
 
 struct Store {
@@ -32,7 +33,7 @@ impl Store {
             .key(&["id"])
             .index("by_owner", &["owner"])
             .index("by_note", &["note"]);
-        let options = Options::new().engine(engine).tune("memtable_bytes", 64 << 10);
+        let options = small_pages().engine(engine).tune("memtable_bytes", 64 << 10);
         let path = directory.path().join("db");
         let db = Database::create(path, &Schema::new().table(table), &options).unwrap();
         let table = db.table("account").unwrap();

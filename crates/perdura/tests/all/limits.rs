@@ -2,6 +2,7 @@
 //! an ordinary error, in creation nothing left behind, in a database nothing lost. Limits hold for a
 //! process, so these tests run in one of their own.
 
+use crate::support::small_pages;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -83,7 +84,7 @@ fn a_schema_has_1024_tables_in_every_engine() {
         EngineKind::ALL.into_iter().flat_map(|engine| [(engine, None), (engine, Some(8 << 10))])
     {
         let (_directory, path) = place();
-        let options = Options::new().engine(engine).domain(Domain::Process);
+        let options = small_pages().engine(engine).domain(Domain::Process);
         let options = chunk_bytes.map_or(options.clone(), |bytes| options.chunk_bytes(bytes));
         let db = Database::create(&path, &schema, &options).unwrap();
         let tuple = [7u64; 6].map(Value::U64);
@@ -92,7 +93,7 @@ fn a_schema_has_1024_tables_in_every_engine() {
             db.write(|tx| tx.insert(&table, &tuple)).unwrap();
         }
         db.close().unwrap();
-        let db = Database::open(&path, &Options::new()).unwrap();
+        let db = Database::open(&path, &small_pages()).unwrap();
         assert_eq!(db.schema(), &schema, "{engine}");
         let report = db.check().unwrap();
         assert_eq!((report.tuples, report.leaked, report.dangling), (2, 0, 0), "{engine}");
@@ -112,7 +113,7 @@ fn small_log(options: Options, engine: EngineKind) -> Options {
 fn many_partitions_reserve_little_each() {
     for engine in EngineKind::ALL {
         let (_directory, path) = place();
-        let options = Options::new().engine(engine).domain(Domain::Process).partitions(256);
+        let options = small_pages().engine(engine).domain(Domain::Process).partitions(256);
         let options = small_log(options, engine);
         let db = Database::create(&path, &one_table(), &options).unwrap();
         let stored = db.stored_bytes().unwrap();
@@ -134,22 +135,22 @@ fn a_limit_of_addresses_leaves_room_for_a_database() {
     }
     for engine in EngineKind::ALL {
         let (directory, path) = place();
-        let options = Options::new().engine(engine).domain(Domain::Process).partitions(4);
+        let options = small_pages().engine(engine).domain(Domain::Process).partitions(4);
         limit(Resource::As, Some(3 << 30));
         let db = Database::create(&path, &one_table(), &options).unwrap();
         let table = db.table("t").unwrap();
         (0..100).for_each(|id| insert(&db, &table, id).unwrap());
         db.close().unwrap();
-        let db = Database::open(&path, &Options::new()).unwrap();
+        let db = Database::open(&path, &small_pages()).unwrap();
         assert_eq!(db.check().unwrap().tuples, 100, "{engine}");
         db.close().unwrap();
         if engine.traits().needs_files() {
             // What somebody asks for and cannot have is refused, with what could be had.
-            let error = Database::open(&path, &Options::new().volatile_limit(1 << 40));
+            let error = Database::open(&path, &small_pages().volatile_limit(1 << 40));
             let error = error.unwrap_err().to_string();
             assert!(error.contains("`volatile_limit`") && error.contains("of 4"), "{error}");
             let fits = error.split("; ").last().unwrap().split(' ').next().unwrap();
-            let fits = Options::new().volatile_limit(fits.parse().unwrap());
+            let fits = small_pages().volatile_limit(fits.parse().unwrap());
             assert_eq!(Database::open(&path, &fits).unwrap().check().unwrap().tuples, 100);
         }
         drop(directory);
@@ -164,12 +165,12 @@ fn a_pool_that_needs_more_addresses_is_full() {
     }
     for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
         let (_directory, path) = place();
-        let options = Options::new().engine(engine).domain(Domain::Process);
+        let options = small_pages().engine(engine).domain(Domain::Process);
         Database::create(&path, &one_table(), &options).unwrap().close().unwrap();
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
         limit(Resource::As, Some((pages * 4096) + (48 << 20)));
-        let db = Database::open(&path, &Options::new()).unwrap();
+        let db = Database::open(&path, &small_pages()).unwrap();
         let table = db.table("t").unwrap();
         let (mut there, mut error) = (0, None);
         while error.is_none() && there < 100_000 {
@@ -183,7 +184,7 @@ fn a_pool_that_needs_more_addresses_is_full() {
         assert!(there > 1000, "{engine}: {there}");
         db.close().unwrap();
         limit(Resource::As, None);
-        let db = Database::open(&path, &Options::new()).unwrap();
+        let db = Database::open(&path, &small_pages()).unwrap();
         assert_eq!(db.check().unwrap().tuples, there, "{engine}");
         insert(&db, &db.table("t").unwrap(), there).unwrap();
     }
@@ -196,7 +197,7 @@ fn a_limit_of_bytes_in_a_file_is_an_error_and_no_signal() {
     }
     for engine in EngineKind::ALL {
         let (directory, path) = place();
-        let options = Options::new()
+        let options = small_pages()
             .engine(engine)
             .domain(Domain::Process)
             .chunk_bytes(64 << 10)
@@ -231,7 +232,7 @@ fn a_limit_of_bytes_in_a_file_is_an_error_and_no_signal() {
         assert!(error.is_ok() || !backup.exists(), "{engine}");
         let _ = db.close();
         limit(Resource::Fsize, None);
-        let db = Database::open(&path, &Options::new()).unwrap();
+        let db = Database::open(&path, &small_pages()).unwrap();
         assert_eq!(db.check().unwrap().tuples, there, "{engine}");
         insert(&db, &db.table("t").unwrap(), there).unwrap();
         limit(Resource::Fsize, Some(4 << 10));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Driver, Model, Tables, compare, in_memory, schema};
+use crate::support::{Driver, Model, Tables, compare, in_memory, schema, small_pages};
 use perdura::recording::{Recording, RecordingFiles, Replay};
 use perdura::{
     Commit, Database, Domain, EngineKind, Environment, Error, Media, NvLoggingFocStats, Options,
@@ -13,7 +13,7 @@ use perdura::{
 const BOTH: [EngineKind; 2] = [EngineKind::NvLoggingFoi, EngineKind::NvLoggingFoc];
 
 fn options(engine: EngineKind) -> Options {
-    let options = Options::new().engine(engine).domain(Domain::Process);
+    let options = small_pages().engine(engine).domain(Domain::Process);
     options.tune("page_bytes", 512).tune("buffer_bytes", 4 << 20)
 }
 

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{Item, Tables, insert_item, schema, update_item};
+use crate::support::{Item, Tables, insert_item, schema, small_pages, update_item};
 use perdura::recording::table2::{
     MARK_PERSISTED, MOVE_MASTER, NVM_COW_DELETE, NVM_COW_INSERT, NVM_COW_SELECT, NVM_COW_UPDATE,
     RECLAIM, SYNC_DIRECTORY, SYNC_TUPLE,
 };
 use perdura::recording::{Event, Recording, RecordingFiles, Step, Trace};
-use perdura::{Database, EngineKind, Media, Options, Recorded, Row, Value};
+use perdura::{Database, EngineKind, Media, Recorded, Row, Value};
 
 fn item(number: u64) -> Item {
     Item {
@@ -25,7 +25,7 @@ fn item(number: u64) -> Item {
 fn traces() -> BTreeMap<&'static str, Trace> {
     let memory = Recording::pool(1 << 20, 4 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    let options = Options::new().engine(EngineKind::NvmCow).chunk_bytes(16 << 10);
+    let options = small_pages().engine(EngineKind::NvmCow).chunk_bytes(16 << 10);
     let db: Database<Recorded> = Database::create_on(media, &schema(), &options).unwrap();
     let tables = Tables::of(&db);
     // So many that nothing needs a chunk or an extent.

@@ -1,6 +1,7 @@
 //! A single file of another moment, or of another database, in the place of the one that belongs
 //! there: opening refuses it, or what is read is what was acknowledged.
 
+use crate::support::small_pages;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -22,7 +23,7 @@ fn schema() -> Schema {
 }
 
 fn options(engine: EngineKind) -> Options {
-    Options::new().engine(engine).partitions(PARTITIONS as u32).domain(perdura::Domain::Process)
+    small_pages().engine(engine).partitions(PARTITIONS as u32).domain(perdura::Domain::Process)
 }
 
 /// Adds a transaction for each key to each partition, with one that is aborted and one that reads.
@@ -112,7 +113,7 @@ impl Moments {
                 if moment == "friday" {
                     break;
                 }
-                db = Database::open(at.join("db"), &Options::new()).unwrap();
+                db = Database::open(at.join("db"), &small_pages()).unwrap();
             }
         }
         Self { place, rows: kept }
@@ -133,7 +134,7 @@ impl Moments {
             let mixed = self.mixed(moment);
             let own = fs::read(&own).unwrap();
             fs::write(mixed.join("db.files").join(&name), &theirs).unwrap();
-            match Database::open(mixed.join("db"), &Options::new()) {
+            match Database::open(mixed.join("db"), &small_pages()) {
                 Ok(db) => {
                     let what = format!("{told}: {name} of {other} in {moment}");
                     assert!(contents(&db).unwrap() == self.rows[moment], "{what}");
@@ -145,7 +146,7 @@ impl Moments {
                     let words = ["another", "missing", "is not the file", "the log is damaged"];
                     assert!(words.iter().any(|word| text.contains(word)), "{told}: {text}");
                     // Looking for damage finds it, too; and what can be saved is told.
-                    let found = examine_parts(mixed.join("db"), &Options::new()).unwrap();
+                    let found = examine_parts(mixed.join("db"), &small_pages()).unwrap();
                     assert!(!found.findings.is_empty(), "{told}: {name} of {other}");
                     if let Ok(saved) = salvage(mixed.join("db"), mixed.join("saved")) {
                         assert!(!saved.findings.is_empty(), "{told}: {name} of {other}");
@@ -167,12 +168,12 @@ impl Moments {
             fs::copy(theirs, mixed.join("db.files").join(&name)).unwrap();
         }
         let told = format!("{told}: all of {other} in {moment}");
-        match Database::open(mixed.join("db"), &Options::new()) {
+        match Database::open(mixed.join("db"), &small_pages()) {
             Ok(db) => {
                 assert!(contents(&db).unwrap() == self.rows[moment], "{told}");
                 return false;
             }
-            Err(_) => drop(examine_parts(mixed.join("db"), &Options::new())),
+            Err(_) => drop(examine_parts(mixed.join("db"), &small_pages())),
         }
         let own = names(&self.place.path().join(moment));
         for name in names(&mixed).into_iter().filter(|name| !own.contains(name)) {
@@ -198,7 +199,7 @@ impl Moments {
 
     /// Asserts that a refused database, with its own files, has all that it had.
     fn has_all(&self, place: &Path, moment: &str, told: &str) {
-        let db = Database::open(place.join("db"), &Options::new());
+        let db = Database::open(place.join("db"), &small_pages());
         let db = db.unwrap_or_else(|error| panic!("{told}: {error}"));
         assert!(contents(&db).unwrap() == self.rows[moment], "{told}");
         db.close().unwrap();
@@ -277,7 +278,7 @@ fn a_damaged_record_of_ends_is_damage_in_a_closed_database_and_nothing_in_a_kill
             let mut bytes = fs::read(&identity).unwrap();
             bytes[4650] ^= 1;
             fs::write(&identity, bytes).unwrap();
-            match Database::open(mixed.join("db"), &Options::new()) {
+            match Database::open(mixed.join("db"), &small_pages()) {
                 Ok(db) => {
                     assert!(!closes, "{engine}: it is closed");
                     assert!(contents(&db).unwrap() == moments.rows["friday"], "{engine}");

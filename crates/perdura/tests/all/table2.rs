@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{Item, Tables, insert_item, schema, update_item};
+use crate::support::{Item, Tables, insert_item, schema, small_pages, update_item};
 use perdura::recording::table2::{
     ADD_TO_INDEXES, ADD_TO_MEMTABLE, COALESCE, DISCARD, FIND, FIND_ENTRIES, MARK_PERSISTED,
     MARK_TOMBSTONE, MODIFY, NVM_INP_DELETE, NVM_INP_INSERT, NVM_INP_SELECT, NVM_INP_UPDATE,
@@ -16,7 +16,7 @@ use perdura::recording::table2::{
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
 };
 use perdura::recording::{Event, Recording, RecordingFiles, Step, Trace};
-use perdura::{Database, EngineKind, Media, Options, Recorded, Row, Value};
+use perdura::{Database, EngineKind, Media, Recorded, Row, Value};
 
 /// A note behind which the commit begins.
 const COMMIT: u64 = 1;
@@ -25,7 +25,7 @@ const LOG_ENTRY_BYTES: usize = 64;
 fn database(engine: EngineKind) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(1 << 20, 4 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    let options = Options::new().engine(engine).chunk_bytes(16 << 10);
+    let options = small_pages().engine(engine).chunk_bytes(16 << 10);
     (Database::create_on(media, &schema(), &options).unwrap(), memory)
 }
 

@@ -1,9 +1,10 @@
 //! Restoring: what comes back, and where: every type, the largest values, no values, other numbers
 //! of partitions, what options may change and what they may not.
 
+use crate::support::small_pages;
 use perdura::{
-    Backup, BackupError, ColumnType, CopyProgress, CopyStep, Database, EngineKind, Error, Options,
-    Schema, TableSchema, Value,
+    Backup, BackupError, ColumnType, CopyProgress, CopyStep, Database, EngineKind, Error, Schema,
+    TableSchema, Value,
 };
 
 use super::{Place, contents, each, every_type, filled, insert_both, restore, restored, small};
@@ -136,7 +137,7 @@ fn a_backup_says_what_it_is_of_and_how_far_it_is() {
     assert_eq!(backup.verify(&mut |_| ()).unwrap().tuples(), 4200);
     steps.clear();
     // The engine is the backup's unless another is named.
-    let options = Options::new().pool_limit(1 << 30).volatile_limit(1 << 30);
+    let options = small_pages().pool_limit(1 << 30).volatile_limit(1 << 30);
     backup.restore(place.at("copy"), &options, &mut |step| steps.push(step)).unwrap();
     for step in [CopyStep::Verify, CopyStep::Load, CopyStep::Check] {
         let of = |at: &&CopyProgress| at.step == step;
@@ -144,7 +145,7 @@ fn a_backup_says_what_it_is_of_and_how_far_it_is() {
         assert!(last.done <= last.total.unwrap());
         assert!(steps.iter().filter(of).is_sorted_by_key(|at| at.done));
     }
-    let copy = Database::open(place.at("copy"), &Options::new()).unwrap();
+    let copy = Database::open(place.at("copy"), &small_pages()).unwrap();
     assert_eq!(copy.engine(), EngineKind::Log);
 }
 

@@ -2,9 +2,10 @@
 //! back, change their size, are aborted and deleted, and leave nothing behind. Small chunks, so that
 //! nearly all of them take several.
 
+use crate::support::small_pages;
 use perdura::{
-    Backup, ColumnType, Database, DurableIn, EngineKind, Error, LoadOptions, Options, Schema,
-    TableSchema, Value,
+    Backup, ColumnType, Database, DurableIn, EngineKind, Error, LoadOptions, Schema, TableSchema,
+    Value,
 };
 
 use super::{Own, Store, Tuple, each_known, holds, small, values};
@@ -136,7 +137,7 @@ fn copies(engine: EngineKind, store: &Store, expected: &[Tuple]) {
 #[test]
 fn the_largest_values_in_one_transaction() {
     each_known(|engine| {
-        let options = Options::new().engine(engine).domain(perdura::Domain::Process);
+        let options = small_pages().engine(engine).domain(perdura::Domain::Process);
         let options = options
             .tune("memtable_bytes", 1 << 20)
             .tune("cache_bytes", 1 << 20)
@@ -214,7 +215,7 @@ fn a_table_that_may_have_too_long_tuples_is_refused() {
     });
     let directory = crate::support::in_memory();
     let schema = Schema::new().table(columns.key(&["k"]));
-    let error = Database::create(directory.path().join("db"), &schema, &Options::new());
+    let error = Database::create(directory.path().join("db"), &schema, &small_pages());
     let error = error.unwrap_err().to_string();
     assert!(error.contains("150994952 bytes, at most 134217728"), "{error}");
 }

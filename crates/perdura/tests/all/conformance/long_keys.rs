@@ -2,6 +2,7 @@
 //! such a primary key behind them, unique and not, through aborts, kills, splits, merges and
 //! checkpoints, scans by prefix, backups and dumps.
 
+use crate::support::small_pages;
 use std::collections::BTreeMap;
 
 use perdura::{Backup, ColumnType, Database, Error, LoadOptions, Scan, Schema, Table, TableSchema};
@@ -305,7 +306,7 @@ fn long_keys_go_into_backups_and_dumps_and_come_back() {
         // Whatever the engine was, another one takes it, with the options that are the default.
         for other in perdura::EngineKind::ALL {
             let to = at(&format!("as {other}"));
-            let options = perdura::Options::new()
+            let options = small_pages()
                 .engine(other)
                 .domain(perdura::Domain::Process)
                 .pool_limit(1 << 30)

@@ -1,7 +1,8 @@
 //! Schemas at their limits: hundreds of tables, the most columns that a table can have, no column
 //! beside the key; and schemas that make no sense.
 
-use perdura::{ColumnType, Database, Options, Schema, TableSchema, Value};
+use crate::support::small_pages;
+use perdura::{ColumnType, Database, Schema, TableSchema, Value};
 
 use super::{Own, Store, Tuple, each, holds, small, values};
 
@@ -223,5 +224,5 @@ fn schemas_that_make_no_sense_are_refused_and_leave_nothing() {
         store.db().write(|tx| tx.insert(&table, &[Value::Text(&text)])).unwrap();
         holds(store.db(), &[(&table, vec![vec![Own::Text(text)]])]);
     });
-    assert!(Database::open(&path, &Options::new()).is_err());
+    assert!(Database::open(&path, &small_pages()).is_err());
 }

@@ -1,7 +1,8 @@
 //! Values at and beyond their limits: large ones, empty ones, numbers at the ends of their range,
 //! wide keys.
 
-use perdura::{ColumnType, Database, Domain, Error, Options, Scan, Schema, TableSchema, Value};
+use crate::support::small_pages;
+use perdura::{ColumnType, Database, Domain, Error, Scan, Schema, TableSchema, Value};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -13,7 +14,7 @@ const MOST: usize = 16 << 20;
 const MANY: usize = 128 << 10;
 
 fn large(engine: Under) -> Setup {
-    let options = Options::new()
+    let options = small_pages()
         .domain(Domain::Process)
         .tune("cache_bytes", 256 << 10)
         .tune("memtable_bytes", 600 << 10)
@@ -120,7 +121,7 @@ fn values_of_every_size_come_back() {
     });
     let wrong = blobs(MOST + 1);
     let directory = crate::support::in_memory();
-    let error = Database::create(directory.path().join("db"), &wrong, &Options::new()).unwrap_err();
+    let error = Database::create(directory.path().join("db"), &wrong, &small_pages()).unwrap_err();
     assert!(error.to_string().contains("at most 16777216 bytes"), "{error}");
 }
 

@@ -12,3 +12,9 @@ pub(crate) use faults::items::{
 pub(crate) fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
+
+/// Options that leave a pool in small pages of memory: putting a huge page in place costs more than
+/// what a test writes into it.
+pub(crate) fn small_pages() -> perdura::Options {
+    perdura::Options::new().huge_pages(false)
+}
