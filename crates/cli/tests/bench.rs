@@ -382,7 +382,7 @@ fn pools_are_kept_where_that_is_wanted() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_str().expect("text");
     let ran = run(&[
-        "bench", "ycsb", "--engine", "nvm-inp", "--tuples", "300", "--txns", "1k", "--path", path,
+        "bench", "ycsb", "--engine", "nvm-inp", "--tuples", "300", "--txns", "20", "--path", path,
         "--keep",
     ]);
     let kept = directory.path().join(&left_in(directory.path())[0]);

@@ -44,7 +44,7 @@ fn repeat(
 /// it: everybody ends, and nothing is lost.
 fn fill_the_log(background: bool) {
     const PARTITION: u64 = 8 << 10;
-    const ROUNDS: u64 = 30;
+    const ROUNDS: u64 = 12;
     let files = RecordingFiles::new();
     let store = create_with(&files, PARTITION, StoreOptions { background, ..options(64) });
     let ages = AtomicU64::new(1);
