@@ -203,7 +203,11 @@ fn allocations_fail_in_turn(engine: EngineKind, one_in: u64) {
         started.elapsed().as_secs_f64()
     );
     // A few may fail without harm, or are not made in each run.
-    assert!(points > 1000 && died + 10 > visited, "{engine}: {died} of {visited} died");
+    let told = died + errors;
+    assert!(
+        points > 1000 && told + 10 > visited,
+        "{engine}: of {visited}, {died} died, {errors} ended with an error"
+    );
 }
 
 /// Does some of the engines' work in a process of its own, whose number it returns.
