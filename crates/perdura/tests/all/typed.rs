@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Field, FromValue, Options, RowError, Scan, Schema,
-    Table, TableRow, TableSchema, TypedTable, Value,
+    ColumnType, Database, EngineKind, Error, Field, FromValue, RowError, Scan, Schema, Table,
+    TableRow, TableSchema, TypedTable, Value,
 };
 
 #[expect(dead_code, reason = "the example is a program")]

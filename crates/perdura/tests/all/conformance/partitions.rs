@@ -2,7 +2,7 @@
 //! that every partition has a copy of; and calls that do not say which partition they mean.
 
 use crate::support::small_pages;
-use perdura::{Commit, Database, Domain, Error, Options, Scan, Table, Value};
+use perdura::{Commit, Database, Domain, Error, Scan, Table, Value};
 
 use super::operations::{insert, schema, tuple, update};
 use super::{Own, Store, Tuple, each, each_known, small};
