@@ -2,7 +2,7 @@
 //! and in processes. What each thread does is seeded; who comes first is not, and makes no
 //! difference to what has to hold.
 
-use crate::support::small_pages;
+use crate::support::{in_memory, small_pages};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -126,7 +126,7 @@ fn visit(path: &Path, options: &Options, random: &mut SmallRng) -> bool {
 fn threads_that_open_while_others_close_lose_nothing() {
     for engine in EngineKind::ALL {
         for background in [Background::Inline, Background::Thread] {
-            let (directory, options) = (tempfile::tempdir().unwrap(), options(engine, background));
+            let (directory, options) = (in_memory(), options(engine, background));
             let path = directory.path().join("db");
             let db = Database::create(&path, &schema(), &options).unwrap();
             fill(&db, 0);
@@ -184,7 +184,7 @@ fn processes_that_open_while_others_close_lose_nothing() {
         return;
     }
     for engine in EngineKind::ALL {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = in_memory();
         let path = directory.path().join("db");
         let options = options(engine, Background::Thread);
         let db = Database::create(&path, &schema(), &options).unwrap();
@@ -223,7 +223,7 @@ fn processes_that_open_while_others_close_lose_nothing() {
 /// when the database was closed.
 #[test]
 fn who_starts_programs_meanwhile_can_open_again_at_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = in_memory();
     let path = directory.path().join("db");
     let options = options(EngineKind::NvmInp, Background::Inline);
     let db = Database::create(&path, &schema(), &options).unwrap();
@@ -249,7 +249,7 @@ fn who_starts_programs_meanwhile_can_open_again_at_once() {
 fn writers_and_readers_of_the_same_partitions_see_whole_transactions() {
     for engine in EngineKind::ALL {
         for background in [Background::Inline, Background::Thread] {
-            let (directory, options) = (tempfile::tempdir().unwrap(), options(engine, background));
+            let (directory, options) = (in_memory(), options(engine, background));
             let path = directory.path().join("db");
             let db = Database::create(&path, &schema(), &options.clone().partitions(2)).unwrap();
             (0..2).for_each(|partition| fill(&db, partition));
@@ -312,7 +312,7 @@ fn writers_and_readers_of_the_same_partitions_see_whole_transactions() {
 #[test]
 fn the_last_of_many_handles_and_snapshots_lets_others_in() {
     for engine in EngineKind::ALL {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = in_memory();
         let path = directory.path().join("db");
         let options = options(engine, Background::Thread);
         let db = Database::create(&path, &schema(), &options).unwrap();
@@ -373,7 +373,7 @@ fn the_last_of_many_handles_and_snapshots_lets_others_in() {
 fn threads_that_create_and_open_at_once_all_get_in() {
     for engine in EngineKind::ALL {
         for seed in 0..4 {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = in_memory();
             let path = directory.path().join("db");
             let options = options(engine, Background::Inline);
             let visits = AtomicU64::new(0);
