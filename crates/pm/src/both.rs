@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::crash::{CrashPoint, CrashStates, Replay};
 use crate::files::{DiskEvent, DiskPoint, DiskReplay, DiskTrace};
+use crate::offset::LINE_BYTES;
 use crate::picks::for_each_pick;
 use crate::recording::{Event, Trace, atoms, put};
 
@@ -47,6 +48,10 @@ impl BothTrace {
                 let changed = match &next.event {
                     Event::Store { at, value } => {
                         put(&mut image.memory, *at, &value.to_le_bytes());
+                        true
+                    }
+                    Event::Line { line, bytes } => {
+                        put(&mut image.memory, line * LINE_BYTES, &bytes[..]);
                         true
                     }
                     Event::Copy { at, bytes } => {

@@ -1,7 +1,8 @@
 //! Leads from a trace to the states that a power cut could leave behind: the crash model of
 //! `docs/format/crash-model.md`.
 //!
-//! - An 8-byte aligned store persists whole or not at all.
+//! - An 8-byte aligned store persists whole or not at all, and so does a store of a whole line, which a
+//!   fence makes durable without a write-back.
 //! - What persists of a line is a prefix of the stores to that line. A bulk copy is one element of
 //!   that order whose 8-byte atoms persist in any combination, one of them possibly torn. Of these
 //!   combinations each atom alone and all but each are built, and one torn atom, either half first.
@@ -18,6 +19,7 @@ use crate::image::Image;
 use crate::offset::LINE_BYTES;
 use crate::recording::{Event, Recorded, Trace, atoms};
 use crate::split_mix::next_random;
+use crate::weak;
 
 const LINE: usize = LINE_BYTES as usize;
 
@@ -44,6 +46,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// All atoms, in the order of their stores.
+    fn atoms(&self) -> Vec<&(usize, Vec<u8>)> {
+        self.groups.iter().flat_map(|group| &group.atoms).collect()
+    }
+
     /// No fence that comes covers what was flushed before.
     pub(crate) fn forget_flushes(&mut self) {
         self.flushed.clear();
@@ -69,6 +76,7 @@ pub struct Replay<'a> {
     changed: bool,
     last_note: Option<u64>,
     fences: u64,
+    weak: bool,
 }
 
 /// A place in a trace where a crash is looked at: what is durable for sure, and for every other
@@ -96,7 +104,16 @@ impl<'a> Replay<'a> {
             changed: true,
             last_note: None,
             fences: 0,
+            weak: false,
         }
+    }
+
+    /// The same, on a processor that orders the stores to a line no more than those to several
+    /// (aarch64): between two fences each word of a line persists by itself, as any of the values that it
+    /// had.
+    #[must_use]
+    pub fn weakly_ordered(self) -> Self {
+        Self { weak: true, ..self }
     }
 
     /// Starts before the first event of a process that found what another had left behind: some
@@ -151,6 +168,14 @@ impl<'a> Replay<'a> {
         match &recorded.event {
             Event::Store { at, value } => self.group(*at, &value.to_le_bytes(), false),
             Event::Copy { at, bytes } => self.group(*at, bytes, true),
+            Event::Line { line, bytes } => {
+                self.changed = true;
+                let pending = self.pending.entry(*line).or_default();
+                pending.groups.push(Group { atoms: vec![(0, bytes.to_vec())], bulk: false });
+                // The next fence waits for it, and it goes behind what the line had.
+                let all = pending.groups.len();
+                pending.flushed.insert(recorded.thread, all);
+            }
             Event::Flush { first, end } => {
                 for (_, pending) in self.pending.range_mut(first..end) {
                     let all = pending.groups.len();
@@ -227,13 +252,19 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Every content that a line can have; first "nothing persisted", last "everything".
-    fn choices(&self, line: u64, pending: &Pending) -> Vec<LineChoice> {
+    /// The durable contents of a line.
+    fn durable(&self, line: u64) -> [u8; LINE] {
         let start = (line * LINE_BYTES) as usize;
         let mut bytes = [0u8; LINE];
         let durable = self.persisted.bytes();
         let end = durable.len().min(start + LINE);
         bytes[..end - start].copy_from_slice(&durable[start..end]);
+        bytes
+    }
+
+    /// Every content that a line can have; first "nothing persisted", last "everything".
+    fn choices(&self, line: u64, pending: &Pending) -> Vec<LineChoice> {
+        let mut bytes = self.durable(line);
         let mut seen = HashSet::new();
         let mut choices = Vec::new();
         let mut add = |bytes: [u8; LINE]| {
@@ -242,6 +273,9 @@ impl<'a> Replay<'a> {
             }
         };
         add(bytes);
+        if self.weak {
+            weak::contents(bytes, &pending.atoms(), self.next as u64, &mut add);
+        }
         for group in &pending.groups {
             let mut whole = bytes;
             apply(&mut whole, &group.atoms);

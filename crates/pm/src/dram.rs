@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{Bad, GrowError};
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod};
-use crate::offset::{Off, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 
 /// The size of the part with small pages, at the front: whoever needs no more should not have to
 /// wait until a huge one is zeroed.
@@ -110,5 +110,13 @@ impl Memory for Dram {
     #[inline]
     fn prefetch(&self, at: Range) {
         self.0.prefetch(at);
+    }
+
+    fn has_store_line(&self) -> bool {
+        true
+    }
+
+    fn store_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
+        self.0.copy_line(line, bytes);
     }
 }

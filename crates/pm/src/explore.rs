@@ -68,7 +68,7 @@ impl Instruction {
         let kind = match recorded.event {
             Event::Flush { .. } => Kind::Flush,
             Event::Fence => Kind::Fence,
-            Event::Store { .. } => Kind::Store,
+            Event::Store { .. } | Event::Line { .. } => Kind::Store,
             _ => return None,
         };
         Some(Self { kind, site: recorded.site })

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use crate::crash::{Pending, Replay};
+use crate::offset::LINE_BYTES;
 use crate::recording::{Event, Recording, Trace, put};
 
 /// A memory when the process that used it was killed.
@@ -77,6 +78,7 @@ impl Trace {
             match &recorded.event {
                 Event::Store { at, value } => put(&mut visible, *at, &value.to_le_bytes()),
                 Event::Copy { at, bytes } => put(&mut visible, *at, bytes),
+                Event::Line { line, bytes } => put(&mut visible, line * LINE_BYTES, &bytes[..]),
                 Event::Grow { to } => {
                     visible.resize(*to as usize, 0);
                     continue;

@@ -10,6 +10,7 @@
 //! | [`Pool`] | a mapped pool file with a durability [`Domain`] |
 //! | [`Recording`] | private pages that remember every store, flush and fence, for crash tests |
 //! | [`Emulated`] | another memory behind a model of a cache, which counts what reaches the medium |
+//! | [`Timed`] | another memory, with the time of the phases of operations |
 //!
 //! | files | what they are |
 //! |---|---|
@@ -24,6 +25,7 @@ mod bulk;
 mod bytes;
 mod counters;
 mod crash;
+mod delegate;
 mod domain;
 mod dram;
 mod emulated;
@@ -54,8 +56,10 @@ mod receipt;
 mod recording;
 mod split_mix;
 mod sync;
+mod timed;
 mod unfinished;
 mod watched;
+mod weak;
 
 pub use both::{BothImage, BothPoint, BothReplay, BothTrace};
 pub use bytes::{Arrays, Bytes};
@@ -93,4 +97,5 @@ pub use place::{Named, Place, Whereabouts};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};
 pub use recording::{Event, Recorded as RecordedEvent, Recording, Site, Trace, record_as};
+pub use timed::{PhaseTime, Timed};
 pub use unfinished::{FOREIGN, Left, NothingMore, Unfinished, remove_unfinished};

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 use crate::bulk;
 use crate::bytes::Bytes;
 use crate::error::Bad;
+use crate::flush::LineStore;
 use crate::limits::page_bytes;
 use crate::memory::{Pod, View, checked_range};
-use crate::offset::{LINE_BYTES, Off, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 
 /// The ways to map the pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -335,6 +336,22 @@ impl Mapping {
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the bytes are mapped, and `src` is a distinct buffer.
         unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), to, src.len()) };
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Copies a line, which a kill may cut: for memories that nobody shares.
+    #[inline]
+    pub(crate) fn copy_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
+        self.copy(Off::new(line.range().start), bytes);
+    }
+
+    /// Stores a line by the processor's instruction.
+    #[inline]
+    pub(crate) fn store_line(&self, by: LineStore, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
+        let to = self.own(line.range());
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the line is mapped, and starts on one, since the base is aligned to pages.
+        unsafe { by.store(to, bytes) };
         compiler_fence(Ordering::SeqCst);
     }
 

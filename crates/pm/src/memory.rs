@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use crate::bytes::Bytes;
 use crate::error::{Bad, GrowError};
-use crate::offset::{Line, Off, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 
 /// A plain value: any bit pattern is valid, there is no padding, and it can be copied byte for
 /// byte into and out of a memory.
@@ -119,8 +119,8 @@ macro_rules! observe {
 pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// True if contents can outlive the process. Where not, flush and fence fold away.
     const DURABLE: bool;
-    /// True if an observer listens to [`Memory::mark`], [`Memory::enter`] and [`Memory::hold`];
-    /// what overrides one of them sets this. See [`observe!`].
+    /// True if an observer listens to [`Memory::mark`], [`Memory::phase`], [`Memory::enter`] or
+    /// [`Memory::hold`]; what overrides one of them sets this. See [`observe!`].
     ///
     /// [`observe!`]: crate::observe
     const OBSERVED: bool = false;
@@ -201,6 +201,22 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn fence(&self);
     /// Brings a range closer; only a hint.
     fn prefetch(&self, at: Range);
+
+    /// Returns whether [`Memory::store_line`] can be called: on a durable medium, whether the processor
+    /// has an instruction that stores a line whole.
+    fn has_store_line(&self) -> bool {
+        false
+    }
+    /// A store of a whole line that persists whole or not at all, behind all stores to it so far. It is
+    /// not flushed: the next [`Memory::fence`] of the same thread makes it durable, and the line may not be
+    /// stored to before.
+    ///
+    /// # Panics
+    /// There is none ([`Memory::has_store_line`]), or the line does not lie within the memory.
+    #[track_caller]
+    fn store_line(&self, line: Line, _: &[u8; LINE_BYTES as usize]) {
+        panic!("no store of whole lines, of line {} or any", line.0);
+    }
     /// Tells an observer which step has just been done. Said through [`observe!`](crate::observe).
     #[inline]
     fn mark(&self, _step: Step) {}
@@ -212,6 +228,11 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// called with `None`. Said through [`observe!`](crate::observe).
     #[inline]
     fn hold(&self, _component: Option<Component>) {}
+
+    /// Tells an observer that measures operations which of their phases is over. Recordings do not have
+    /// them. Said through [`observe!`](crate::observe).
+    #[inline]
+    fn phase(&self, _step: Step) {}
 
     /// [`Memory::flush`] of one line.
     #[inline]

@@ -22,8 +22,9 @@ use crate::hook::{Hook, Numbers};
 use crate::image::Image;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod, Step, View as _};
-use crate::offset::{LINE_BYTES, Off, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 
+const LINE: usize = LINE_BYTES as usize;
 /// Bytes that the kernel maps at a time.
 const PAGE: usize = 4096;
 /// A page of fresh memory: compared as a whole, many bytes at a time.
@@ -45,6 +46,13 @@ pub enum Event {
         at: u64,
         /// The bytes.
         bytes: Box<[u8]>,
+    },
+    /// A store of a whole line.
+    Line {
+        /// The number of the line.
+        line: u64,
+        /// The bytes.
+        bytes: Box<[u8; LINE]>,
     },
     /// A flush of the lines `first..end`.
     Flush {
@@ -132,7 +140,7 @@ impl Trace {
         }
     }
 
-    /// Flushed lines, fences and bytes of the whole trace.
+    /// Flushed lines, those that were stored whole among them, fences and bytes of the whole trace.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         for recorded in &self.events {
@@ -140,6 +148,10 @@ impl Trace {
                 Event::Flush { first, end } => {
                     counters.flushed_lines += end - first;
                     counters.bytes_persisted += (end - first) * LINE_BYTES;
+                }
+                Event::Line { .. } => {
+                    counters.flushed_lines += 1;
+                    counters.bytes_persisted += LINE_BYTES;
                 }
                 Event::Fence => counters.fences += 1,
                 _ => {}
@@ -180,6 +192,10 @@ impl Trace {
                         image.put(start, atom);
                         visit(index + 1, &image);
                     }
+                }
+                Event::Line { line, bytes } => {
+                    image.put(line * LINE_BYTES, &bytes[..]);
+                    visit(index + 1, &image);
                 }
                 Event::Grow { to } => image.grow(*to),
                 _ => {}
@@ -581,6 +597,19 @@ impl Memory for Recording {
     }
 
     fn prefetch(&self, _: Range) {}
+
+    fn has_store_line(&self) -> bool {
+        true
+    }
+
+    #[track_caller]
+    fn store_line(&self, line: Line, bytes: &[u8; LINE]) {
+        self.before();
+        self.record_and(
+            || Event::Line { line: line.0, bytes: Box::new(*bytes) },
+            |mapping| mapping.copy_line(line, bytes),
+        );
+    }
 
     #[track_caller]
     fn mark(&self, step: Step) {

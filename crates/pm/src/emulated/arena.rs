@@ -8,7 +8,7 @@ use crate::error::{Bad, GrowError};
 use crate::limits::page_bytes;
 use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, Pod};
-use crate::offset::{Off, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 use crate::pool::grown;
 
 /// A plain memory that says it is durable, and grows as a pool does, so that whatever lies in it
@@ -111,5 +111,13 @@ impl Memory for Arena {
     #[inline]
     fn prefetch(&self, at: Range) {
         self.0.prefetch(at);
+    }
+
+    fn has_store_line(&self) -> bool {
+        true
+    }
+
+    fn store_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
+        self.0.copy_line(line, bytes);
     }
 }

@@ -37,7 +37,7 @@ use crate::dram::Dram;
 use crate::environment::Environment;
 use crate::error::{Bad, GrowError};
 use crate::memory::{Component, Memory, Pod, Step, View};
-use crate::offset::{Off, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 use meter::Registration;
 
 /// Everything in emulated memory: P1's NVM-only system.
@@ -178,7 +178,24 @@ impl<M: Memory> Memory for Emulated<M> {
         }
     }
 
+    fn has_store_line(&self) -> bool {
+        self.inner.has_store_line()
+    }
+
+    #[track_caller]
+    fn store_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
+        self.inner.store_line(line, bytes);
+        // It goes past the cache: one line is written.
+        let mut state = self.meter().state();
+        state.store(self.number(), line.range());
+        state.flush(self.number(), line.range());
+    }
+
     fn mark(&self, step: Step) {
+        self.meter().state().mark(step);
+    }
+
+    fn phase(&self, step: Step) {
         self.meter().state().mark(step);
     }
 

@@ -7,15 +7,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Arena;
 use super::files::MemoryFiles;
+use crate::delegate::as_inner;
 use crate::dram::Dram;
 use crate::environment::Environment;
-use crate::error::{Bad, GrowError};
 use crate::mapping::Mapping;
-use crate::memory::{Memory, Pod};
+use crate::memory::Memory;
 use crate::offset::{LINE_BYTES, Off, Range};
 use crate::pool::Pool;
 
@@ -99,66 +98,7 @@ impl<M: Memory> Memory for Traced<M> {
     const DURABLE: bool = M::DURABLE;
     type View<'a> = M::View<'a>;
 
-    #[inline]
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn grow(&self, to: u64) -> Result<(), GrowError> {
-        self.inner.grow(to)
-    }
-
-    fn headroom(&self) -> u64 {
-        self.inner.headroom()
-    }
-
-    #[inline]
-    fn healthy(&self) -> Result<(), Bad> {
-        self.inner.healthy()
-    }
-
-    #[inline]
-    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
-        self.inner.read(at)
-    }
-
-    #[inline]
-    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
-        self.inner.read_into(at, out)
-    }
-
-    #[inline]
-    fn view(&self, at: Range) -> Result<M::View<'_>, Bad> {
-        self.inner.view(at)
-    }
-
-    #[inline]
-    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
-        self.inner.gather(parts, out)
-    }
-
-    #[inline]
-    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
-        self.inner.load(at, order)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn store(&self, at: Off<u64>, value: u64) {
-        self.inner.store(at, value);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
-        self.inner.cas(at, old, new)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn copy(&self, at: Off<u8>, src: &[u8]) {
-        self.inner.copy(at, src);
-    }
+    as_inner!();
 
     #[track_caller]
     fn flush(&self, at: Range) {
@@ -169,16 +109,5 @@ impl<M: Memory> Memory for Traced<M> {
             }
             self.inner.flush(at);
         }
-    }
-
-    #[inline]
-    #[track_caller]
-    fn fence(&self) {
-        self.inner.fence();
-    }
-
-    #[inline]
-    fn prefetch(&self, at: Range) {
-        self.inner.prefetch(at);
     }
 }

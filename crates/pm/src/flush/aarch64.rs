@@ -35,3 +35,14 @@ pub(super) fn store_fence() {
     // SAFETY: a barrier has no operands and changes no contents.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
 }
+
+/// No instruction of this architecture is promised to persist whole in a line.
+pub(super) fn has_line_store() -> bool {
+    false
+}
+
+/// # Safety
+/// Never called: there is no such instruction.
+pub(super) unsafe fn store_line(_: *mut u8, _: &[u8; 64]) {
+    unreachable!("no store of whole lines is available here");
+}

@@ -12,8 +12,11 @@
 //! `PERDURA_FLUSH=clwb|clflushopt|clflush|dccvap` forces an instruction, for measurements and for
 //! tools such as valgrind that know only CLFLUSH; an instruction that the processor lacks is
 //! refused.
+//!
+//! A line can also be stored whole (x86: MOVDIR64B), past the caches: no flush, and the same fence.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -106,4 +109,27 @@ impl fmt::Display for FlushInstruction {
 #[inline]
 pub(crate) fn store_fence() {
     arch::store_fence();
+}
+
+/// The processor's store of a whole line, which persists whole or not at all and which the next fence of the
+/// same thread waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineStore(());
+
+impl LineStore {
+    /// The instruction, if the processor has it.
+    pub(crate) fn detect() -> Option<Self> {
+        static HAS: OnceLock<bool> = OnceLock::new();
+        HAS.get_or_init(arch::has_line_store).then_some(Self(()))
+    }
+
+    /// Stores a line.
+    ///
+    /// # Safety
+    /// `to` is a line of a mapping that may be written.
+    #[inline]
+    pub(crate) unsafe fn store(self, to: *mut u8, line: &[u8; 64]) {
+        // SAFETY: the caller's contract is the callee's, and the instruction was found.
+        unsafe { arch::store_line(to, line) }
+    }
 }

@@ -17,3 +17,14 @@ pub(super) unsafe fn write_back(_: FlushInstruction, _: *const u8, _: u64, _: u6
 pub(super) fn store_fence() {
     fence(Ordering::SeqCst);
 }
+
+/// No such instruction is known.
+pub(super) fn has_line_store() -> bool {
+    false
+}
+
+/// # Safety
+/// Never called: there is no such instruction.
+pub(super) unsafe fn store_line(_: *mut u8, _: &[u8; 64]) {
+    unreachable!("no store of whole lines is available here");
+}

@@ -52,3 +52,18 @@ pub(super) fn store_fence() {
     // SAFETY: SFENCE has no operands, and every x86-64 processor has it.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) }
 }
+
+pub(super) fn has_line_store() -> bool {
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & (1 << 28) != 0
+}
+
+/// # Safety
+/// `to` is a line of a mapping that may be written; the processor has MOVDIR64B.
+#[inline]
+pub(super) unsafe fn store_line(to: *mut u8, line: &[u8; 64]) {
+    // SAFETY: MOVDIR64B reads the 64 bytes of `line` and writes the aligned ones at `to`.
+    unsafe {
+        asm!("movdir64b {to}, [{from}]", to = in(reg) to, from = in(reg) line.as_ptr(),
+             options(nostack, preserves_flags));
+    }
+}

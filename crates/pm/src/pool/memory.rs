@@ -15,7 +15,7 @@ use crate::limits::page_bytes;
 use crate::mapping::NativeView;
 use crate::media::free_bytes;
 use crate::memory::{Memory, Pod};
-use crate::offset::{LINE_BYTES, Off, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 use crate::poison::fork_generation;
 
 impl Pool {
@@ -246,5 +246,20 @@ impl Memory for Pool {
     #[inline]
     fn prefetch(&self, at: Range) {
         self.0.mapping.prefetch(at);
+    }
+
+    fn has_store_line(&self) -> bool {
+        self.0.line_store.is_some()
+    }
+
+    #[inline]
+    fn store_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
+        let shared = &*self.0;
+        let by = shared.line_store.expect("`has_store_line` was asked");
+        if shared.counting.load(Ordering::Relaxed) && shared.fences {
+            bump(&shared.tally.flushed_lines, 1);
+            bump(&shared.tally.bytes_persisted, LINE_BYTES);
+        }
+        shared.mapping.store_line(by, line, bytes);
     }
 }

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use crate::counters::{Counters, Tally};
 use crate::domain::Domain;
 use crate::error::PoolError;
-use crate::flush::FlushInstruction;
+use crate::flush::{FlushInstruction, LineStore};
 use crate::header::{Header, HeaderDamage};
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, Sharing};
 use crate::media::Medium;
@@ -91,6 +91,7 @@ struct Shared {
     counting: AtomicBool,
     domain: Domain,
     instruction: Option<FlushInstruction>,
+    line_store: Option<LineStore>,
     tally: Tally,
     /// Pages to sync at the next fence of a `disk` pool.
     notes: Notes,

@@ -16,7 +16,7 @@ use crate::counters::Tally;
 use crate::domain::Domain;
 use crate::epoch::Epoch;
 use crate::error::{PoolError, io_error};
-use crate::flush::FlushInstruction;
+use crate::flush::{FlushInstruction, LineStore};
 use crate::header::{Header, HeaderDamage, POOL_DATA_START};
 use crate::limits::{addresses_left, page_bytes};
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, Sharing};
@@ -251,6 +251,8 @@ impl Pool {
             counting: AtomicBool::new(false),
             domain: header.domain,
             instruction,
+            // What the kernel writes back of a page is no whole lines.
+            line_store: LineStore::detect().filter(|_| header.domain != Domain::Disk),
             tally: Tally::default(),
             notes: Notes::default(),
             place: place.clone(),
