@@ -61,6 +61,12 @@ pub fn lints(trace: &Trace) -> Lints {
                     *found.flushed_twice.entry(name(one.site)).or_default() += 1;
                 }
             }
+            Event::Line { line, .. } => {
+                // The next fence waits for it.
+                *flushes.entry(one.thread).or_default() += 1;
+                let stored = Line { flushed: Some(one.thread), ..Line::stored_by(one.site) };
+                lines.insert(*line, stored);
+            }
             Event::Fence => {
                 if flushes.remove(&one.thread).is_none() {
                     *found.idle_fences.entry(name(one.site)).or_default() += 1;

@@ -197,6 +197,7 @@ fn kind(event: &Event) -> &'static str {
     match event {
         Event::Store { .. } => "a store",
         Event::Copy { .. } => "a copy",
+        Event::Line { .. } => "a store of a line",
         Event::Flush { .. } => "a flush",
         Event::Fence => "the fence",
         Event::Grow { .. } => "growth",

@@ -15,6 +15,7 @@ fn digest(trace: &Trace) -> u32 {
         let words = match &recorded.event {
             Event::Store { at, value } => [1, *at, *value],
             Event::Copy { at, bytes } => [2, *at, u64::from(crc32c::crc32c(bytes))],
+            Event::Line { line, bytes } => [8, *line, u64::from(crc32c::crc32c(&bytes[..]))],
             Event::Flush { first, end } => [3, *first, *end],
             Event::Fence => [4, 0, 0],
             Event::Grow { to } => [5, *to, 0],

@@ -98,48 +98,6 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The places in the source that flushed something, in the order of their first flush.
-    pub fn flush_sites(&self) -> Vec<Site> {
-        self.sites(|event| matches!(event, Event::Flush { .. }))
-    }
-
-    /// The places in the source that fenced, in the order of their first fence.
-    pub fn fence_sites(&self) -> Vec<Site> {
-        self.sites(|event| matches!(event, Event::Fence))
-    }
-
-    fn sites(&self, wanted: impl Fn(&Event) -> bool) -> Vec<Site> {
-        let mut sites: Vec<Site> = Vec::new();
-        for recorded in &self.events {
-            if wanted(&recorded.event) && !sites.contains(&recorded.site) {
-                sites.push(recorded.site);
-            }
-        }
-        sites
-    }
-
-    /// The same trace as if the flushes of `site` were not in the code.
-    pub fn without_flushes_of(&self, site: Site) -> Self {
-        let keep = |recorded: &&Recorded| {
-            !(matches!(recorded.event, Event::Flush { .. }) && recorded.site == site)
-        };
-        Self {
-            image: self.image.clone(),
-            events: self.events.iter().filter(keep).cloned().collect(),
-        }
-    }
-
-    /// The same trace without any fence of `site`.
-    pub fn without_fences_of(&self, site: Site) -> Self {
-        let keep = |recorded: &&Recorded| {
-            !(matches!(recorded.event, Event::Fence) && recorded.site == site)
-        };
-        Self {
-            image: self.image.clone(),
-            events: self.events.iter().filter(keep).cloned().collect(),
-        }
-    }
-
     /// Flushed lines, those that were stored whole among them, fences and bytes of the whole trace.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();

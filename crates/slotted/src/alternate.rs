@@ -19,12 +19,13 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
-use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
+use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 use zerocopy::IntoBytes;
 
 use crate::Result;
 use crate::layout::FRAMES_AT;
 use crate::log::{Frames, apply};
+use crate::phases::{CHECKPOINT, LOG_FLUSH};
 
 /// Frames that are committed.
 #[derive(Debug)]
@@ -156,8 +157,10 @@ impl<M: Memory> Alternate<M> {
         lines.add(Range::new(log, FRAMES_AT + frames.bytes.len() as u64));
         let committed = Flushed::lines(&self.memory, &mut lines, Committed(()));
         let committed = fence_for(&self.memory, committed);
+        observe!(M: self.memory.phase(LOG_FLUSH));
         self.next += 1;
         self.checkpoint(committed, frames);
+        observe!(M: self.memory.phase(CHECKPOINT));
         Ok(())
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use pm::{LineSet, Memory, Off};
+use pm::{LineSet, Memory, Off, observe};
 
 use crate::Result;
 use crate::draft::Draft;
 use crate::header::free_word;
 use crate::layout::{FREE_AT, HIGH_AT, LINE, ROOTS_AT, SEGMENT_AT, WORD};
+use crate::phases::{MISC, SLOT_HEADER};
 use crate::scheme::{Change, Records, Scheme};
 use crate::store::Store;
 use crate::work::Master;
@@ -23,6 +24,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.memory.healthy()?;
         self.work.marks.clear();
         let (change, master) = self.change()?;
+        observe!(M: self.memory.phase(SLOT_HEADER));
         if change.is_empty() {
             self.abort();
             return Ok(());
@@ -31,6 +33,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.master = master;
         self.abort();
         self.memory.healthy()?;
+        observe!(M: self.memory.phase(MISC));
         Ok(())
     }
 

@@ -125,7 +125,7 @@ impl Draft {
     pub fn in_gap(&self, len: usize, more: usize) -> Option<usize> {
         let (low, high) = (self.low(more), self.high());
         let at = space::gap(low, high, len, self.kind.align())?;
-        if !self.kind.has_two_lines() {
+        if !self.kind.has_fixed_header() {
             return Some(at);
         }
         let within = space::within_line(at, len, LINE);
@@ -154,7 +154,7 @@ impl Draft {
     }
 
     fn slot_bytes(&self) -> usize {
-        if self.kind.has_two_lines() { 0 } else { SLOT }
+        if self.kind.has_fixed_header() { 0 } else { SLOT }
     }
 
     /// Keeps the sum within the page, though the header of a damaged page may have said anything.
@@ -231,20 +231,20 @@ impl Draft {
             // Whole words: each is one store.
             bytes.resize(bytes.len().next_multiple_of(WORD), 0);
         }
-        if self.kind == Kind::Checked {
-            // There is nothing to check, unless it is signed.
+        if matches!(self.kind, Kind::Checked | Kind::Line) {
+            // Of a line with a checksum there is nothing to check, unless it is signed.
             bytes.resize(LINE, 0);
         }
         (if twin { LINE - self.stands_at } else { 0 }, bytes)
     }
 
-    /// The words of the header that change, in runs: where each goes, and its bytes. Of a header of two
-    /// lines, the whole line.
+    /// The words of the header that change, in runs: where each goes, and its bytes. Of a header that is a
+    /// line or two, the whole line.
     pub fn changed_header(&self) -> Vec<(usize, Vec<u8>)> {
         let (at, bytes) = self.header();
         let same = self.slots.iter().zip(&self.committed).take_while(|(new, old)| new == old);
         let first = (WORD + SLOT * same.count()) / WORD * WORD;
-        if self.kind.has_two_lines() || first <= WORD {
+        if self.kind.has_fixed_header() || first <= WORD {
             return vec![(at, bytes)];
         }
         let (head, tail) = (bytes[..WORD].to_vec(), bytes.get(first..).unwrap_or_default());

@@ -21,18 +21,21 @@ pub enum Kind {
     Twin = 5,
     /// The same, with a checksum in each line.
     Checked = 6,
+    /// A leaf whose header is one line, which is stored whole.
+    Line = 7,
 }
 
 impl Kind {
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        [Self::Free, Self::Leaf, Self::Inner, Self::Overflow, Self::Twin, Self::Checked]
+        use Kind::{Checked, Free, Inner, Leaf, Line, Overflow, Twin};
+        [Free, Leaf, Inner, Overflow, Twin, Checked, Line]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }
 
     /// Returns whether records of the kind are those of leaves.
     pub fn is_leaf(self) -> bool {
-        matches!(self, Self::Leaf | Self::Twin | Self::Checked)
+        matches!(self, Self::Leaf | Self::Twin | Self::Checked | Self::Line)
     }
 
     /// Returns whether headers of the kind are two lines, of which the newer one counts.
@@ -40,10 +43,16 @@ impl Kind {
         matches!(self, Self::Twin | Self::Checked)
     }
 
+    /// Returns whether headers of the kind have the same size however many records there are.
+    pub fn has_fixed_header(self) -> bool {
+        self.has_two_lines() || self == Self::Line
+    }
+
     /// Bytes of the header of a page with so many records.
     pub fn header_bytes(self, count: usize) -> usize {
         match self {
             Self::Twin | Self::Checked => TWIN_BYTES,
+            Self::Line => LINE,
             Self::Overflow => OVERFLOW_HEADER,
             Self::Free | Self::Leaf | Self::Inner => WORD + SLOT * count,
         }
@@ -52,7 +61,7 @@ impl Kind {
     /// The most records that a header of the kind has offsets for.
     pub fn most_slots(self, page_bytes: usize) -> usize {
         match self {
-            Self::Twin => TWIN_SLOTS,
+            Self::Twin | Self::Line => TWIN_SLOTS,
             Self::Checked => CHECKED_SLOTS,
             _ => (page_bytes - WORD) / SLOT,
         }

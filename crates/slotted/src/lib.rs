@@ -27,6 +27,7 @@
 //! | where long values lie | [`overflow`] |
 //! | how a transaction commits | [`scheme`], [`log`], [`alternate`] |
 //! | which lines of headers may not be whole | `epoch` |
+//! | where the time goes | [`phases`] |
 //! | pages in ordinary memory, what of them differs, and the log of that | [`cache`], [`diff`], [`blocks`] |
 //! | which policies tests make wrong | [`flaw`] |
 //! | how all of it is one | [`store`] |
@@ -54,6 +55,7 @@ pub mod merge;
 pub mod overflow;
 pub mod page;
 pub mod pages;
+pub mod phases;
 pub mod record;
 pub mod savepoint;
 mod scan;
@@ -68,8 +70,11 @@ pub use check::Census;
 pub use error::SlottedError;
 pub use layout::Options;
 pub use scan::Direction;
-pub use scheme::{Commits, Fash, Fash1, Fast, Fast1, Journal, Nvwal, Scheme, Wal, Word};
-pub use store::Store;
+pub use scheme::{
+    Commits, Fash, Fash1, Fast, Fast1, FencedTwin, HeaderForm, Journal, Line, Nvwal, Scheme, Twin,
+    Wal, WholeLine, Word,
+};
+pub use store::{Moves, Store};
 pub use work::Savepoint;
 
 /// The result of an operation of this crate.

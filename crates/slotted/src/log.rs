@@ -15,12 +15,13 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::{Lane, Purpose};
-use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for};
+use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 use zerocopy::IntoBytes;
 
 use crate::Result;
 use crate::flaw::{self, Flaw};
 use crate::layout::{FRAMES_AT, FrameHeader, IN_PLACE};
+use crate::phases::{RECORD_FLUSH, SLOT_HEADER};
 
 /// Frames of a log, in ordinary memory.
 #[derive(Default, Debug)]
@@ -220,14 +221,17 @@ impl<M: Memory> Log<M> {
         }
     }
 
-    /// Copies frames into the log and flushes them together with `lines`.
+    /// Flushes `lines`, copies frames into the log and flushes them.
     ///
     /// # Panics
     /// They do not fit: see [`Frames::log_bytes`].
     #[track_caller]
     pub fn append(&mut self, frames: &Frames, lines: &mut LineSet) -> Flushed<Written> {
+        lines.flush(&self.memory);
+        observe!(M: self.memory.phase(RECORD_FLUSH));
         self.settle(lines);
         let written = self.copy(frames, lines);
+        observe!(M: self.memory.phase(SLOT_HEADER));
         Flushed::lines(&self.memory, lines, written)
     }
 

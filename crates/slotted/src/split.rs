@@ -87,6 +87,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         new: usize,
     ) -> Result<()> {
         let page = path.steps[depth].page;
+        self.moves.splits += 1;
         let median = median(kind, records);
         let bound = key_of(kind, &records[median - 1]).map(<[u8]>::to_vec);
         let bound = bound.ok_or(Bad::Damaged { what: "bound of an inner page", at: page })?;

@@ -24,6 +24,29 @@ use crate::record::In;
 use crate::scheme::{Commits, Parts, Records, Scheme};
 use crate::work::{Master, Work};
 
+/// The pages that were split and copied since a store was opened, aborted transactions included.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Moves {
+    /// Pages that had too many records.
+    pub splits: u64,
+    /// Pages whose records were copied to a fresh one, to have their free bytes in one piece.
+    pub defragmentations: u64,
+    /// Lines of these fresh pages that their records lie in.
+    pub defragmented_lines: u64,
+}
+
+impl Moves {
+    /// The moves since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            splits: self.splits - before.splits,
+            defragmentations: self.defragmentations - before.defragmentations,
+            defragmented_lines: self.defragmented_lines - before.defragmented_lines,
+        }
+    }
+}
+
 /// A store; see the module's comment.
 #[derive(Debug)]
 pub struct Store<M: Memory, S: Scheme<M>> {
@@ -40,6 +63,7 @@ pub struct Store<M: Memory, S: Scheme<M>> {
     pub(crate) next_savepoint: u64,
     /// The number of this opening, in schemes whose headers have it.
     pub(crate) epoch: u16,
+    pub(crate) moves: Moves,
 }
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
@@ -50,6 +74,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The options are impossible, or the memory is full.
     pub fn create(mut lane: Lane<M>, options: Options) -> Result<Self> {
         options.validate()?;
+        S::check(lane.memory())?;
         let memory = lane.memory().clone();
         let bytes = (ROOTS_AT + u64::from(options.trees) * 8).next_multiple_of(64);
         let at = lane.allocate(bytes, Purpose::Log)?;
@@ -96,6 +121,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             master,
             next_savepoint: 0,
             epoch: FIRST_EPOCH,
+            moves: Moves::default(),
         };
         store.scheme.begin(FIRST_EPOCH);
         for tree in 0..options.trees as usize {
@@ -114,6 +140,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// # Errors
     /// There is none, it has another scheme, or it is damaged.
     pub fn open(mut lane: Lane<M>, at: u64) -> Result<Self> {
+        S::check(lane.memory())?;
         let memory = lane.memory().clone();
         let damaged = Bad::Damaged { what: "master of slotted pages", at };
         let fixed: Constants = memory.read(Off::new(at))?;
@@ -153,9 +180,19 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         };
         lane.recovered();
         let work = Work::new(master.clone());
-        let (next_savepoint, epoch) = (0, 0);
-        let mut store =
-            Self { lane, memory, scheme, at, options, newest, master, work, next_savepoint, epoch };
+        let mut store = Self {
+            lane,
+            memory,
+            scheme,
+            at,
+            options,
+            newest,
+            master,
+            work,
+            next_savepoint: 0,
+            epoch: 0,
+            moves: Moves::default(),
+        };
         let Master { high, segment, .. } = store.master;
         let start = segment.saturating_add(SEGMENT_HEADER);
         let in_segment =
@@ -187,6 +224,11 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The commits since it was opened.
     pub fn commits(&self) -> Commits {
         self.scheme.counts()
+    }
+
+    /// The pages that were split and copied since it was opened.
+    pub fn moves(&self) -> Moves {
+        self.moves
     }
 
     /// Gives the lane back, and drops what was not committed.

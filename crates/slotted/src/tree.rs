@@ -1,11 +1,12 @@
 //! The B+tree: a key is found, comes and goes. The record of a child in an inner page has the largest
 //! key that may be in it (P3 4.1); the last one of the rightmost pages has any.
 
-use pm::{Bad, Memory};
+use pm::{Bad, Memory, observe};
 
 use crate::Result;
 use crate::error::SlottedError;
 use crate::layout::{MOST_LEVELS, most_inline};
+use crate::phases::{INSERT, SEARCH};
 use crate::record::{LEAF_LENGTHS, Leaf, encode_leaf};
 use crate::scheme::Scheme;
 use crate::store::Store;
@@ -51,6 +52,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
                     Err(index) => (index, false),
                 };
                 steps.push(Step { page, index });
+                observe!(M: self.memory.phase(SEARCH));
                 return Ok(Path { tree, steps, found });
             }
             let index = node.child_of(key)?;
@@ -92,6 +94,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         if path.found {
             self.value_of(self.node(step.page)?.leaf(step.index)?, out)?;
         }
+        observe!(M: self.memory.phase(SEARCH));
         Ok(path.found)
     }
 
@@ -160,7 +163,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             }
             store.place(&mut path, depth, &record, found)?;
             old.map_or(Ok(()), |old| store.free_overflow(old))
-        })
+        })?;
+        observe!(M: self.memory.phase(INSERT));
+        Ok(())
     }
 
     /// The record for a value, with no more than its length where it is a long one, and the pages of
@@ -203,6 +208,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             let depth = path.steps.len() - 1;
             store.rebalance(&mut path, depth)
         })?;
+        observe!(M: self.memory.phase(INSERT));
         Ok(true)
     }
 }

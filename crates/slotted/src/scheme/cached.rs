@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use heap::Lane;
-use pm::{Memory, Off, Range};
+use pm::{Memory, Off, Range, observe};
 
 use super::{Change, Commits, Parts};
 use crate::Result;
@@ -22,6 +22,7 @@ use crate::cache::Cache;
 use crate::diff::{Run, merge};
 use crate::flaw::{self, Flaw};
 use crate::log::Frames;
+use crate::phases::{CHECKPOINT, COMPUTATION, HEAP, LOG_FLUSH, MISC, SLOT_HEADER};
 
 /// The number of frames after which a checkpoint is made, as in SQLite.
 pub const CHECKPOINT_FRAMES: usize = 1000;
@@ -65,6 +66,8 @@ impl<M: Memory> Cached<M> {
             self.cache.place(*page)?;
             most += runs.iter().map(|run| 24 + run.1 as u64).sum::<u64>();
         }
+        let memory = lane.memory().clone();
+        observe!(M: memory.phase(COMPUTATION));
         if let Err(full) = self.log.reserve(lane, most) {
             // There is room in the blocks that the log has: deletes work in a full pool.
             if self.log.is_empty() {
@@ -73,7 +76,9 @@ impl<M: Memory> Cached<M> {
             self.checkpoint()?;
             self.log.reserve(lane, most)?;
         }
+        observe!(M: memory.phase(HEAP));
         change.put_into(&self.cache)?;
+        observe!(M: memory.phase(SLOT_HEADER));
         let (mut frames, mut count) = (Frames::default(), change.master.len());
         for (page, runs) in &runs {
             count += runs.len();
@@ -89,14 +94,21 @@ impl<M: Memory> Cached<M> {
             self.frames += count;
             self.checkpoint()?;
         }
+        observe!(M: memory.phase(COMPUTATION));
         self.log.commit(&frames);
+        observe!(M: memory.phase(LOG_FLUSH));
         self.commits.log(&frames);
         for (page, runs) in runs {
             self.index.entry(page).or_default().extend(runs);
         }
         self.master.extend(change.master);
         self.frames += count;
-        if self.frames >= self.most_frames { self.checkpoint() } else { Ok(()) }
+        observe!(M: memory.phase(MISC));
+        if self.frames >= self.most_frames {
+            self.checkpoint()?;
+            observe!(M: memory.phase(CHECKPOINT));
+        }
+        Ok(())
     }
 
     /// Stores the runs of all pages in persistent memory and empties the log.

@@ -10,40 +10,112 @@
 //!
 //! *Crash before the first word is durable:* what persists of a line is a prefix of the stores to it, so
 //! the line has its old number and does not count. *Behind it:* the line is whole. Where a line's
-//! words persist in any order (aarch64), the others are fenced before the first.
+//! words persist in any order (aarch64), the others are fenced before the first ([`FencedTwin`]).
+//!
+//! Where the processor can store a line whole ([`WholeLine`], x86's MOVDIR64B), the leaf has one line, as in
+//! P3, and step 2 is one store and a fence. *Crash before the fence:* the line is the old one or the new
+//! one. The next store to it comes behind that fence.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
 
 use heap::Lane;
-use pm::{Flushed, LineSet, Memory, Off, Range, fence_for};
+use pm::{Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 
 use super::{Change, Commits, Parts, Scheme, flush_in_place, log_headers};
 use crate::Result;
+use crate::error::SlottedError;
 use crate::flaw::{self, Flaw};
 use crate::header::Kind;
 use crate::layout::{LINE, TWIN_BYTES, WORD};
 use crate::log::Log;
+use crate::phases::{CHECKPOINT, RECORD_FLUSH};
+
+/// The form of a leaf's header, and how it is stored in place.
+pub trait HeaderForm: Debug + Send + 'static {
+    /// The name of the scheme.
+    const NAME: &'static str;
+    /// Its number in the master of a store.
+    const NUMBER: u32;
+    /// The kind of the leaves.
+    const LEAF: Kind;
+    /// True if a fence has to order the words of a line.
+    const FENCED: bool = false;
+    /// True if a line is stored whole.
+    const WHOLE: bool = false;
+}
+
+/// Two lines, of which the newer one counts; ordered as this processor needs it.
+#[derive(Debug)]
+pub struct Twin;
+
+/// The same, with a fence between the words of a line, on any processor.
+#[derive(Debug)]
+pub struct FencedTwin;
+
+/// One line, which is stored whole.
+#[derive(Debug)]
+pub struct WholeLine;
+
+impl HeaderForm for Twin {
+    const NAME: &'static str = "fast";
+    const NUMBER: u32 = 2;
+    const LEAF: Kind = Kind::Twin;
+    const FENCED: bool = cfg!(target_arch = "aarch64");
+}
+
+impl HeaderForm for FencedTwin {
+    const NAME: &'static str = "fast, fenced";
+    const NUMBER: u32 = 2;
+    const LEAF: Kind = Kind::Twin;
+    const FENCED: bool = true;
+}
+
+impl HeaderForm for WholeLine {
+    const NAME: &'static str = "line";
+    const NUMBER: u32 = 9;
+    const LEAF: Kind = Kind::Line;
+    const WHOLE: bool = true;
+}
+
+/// FAST with headers that are stored whole.
+pub type Line<M> = Fast<M, WholeLine>;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
-pub struct Fast<M> {
+pub struct Fast<M, H = Twin> {
     log: Log<M>,
     commits: Commits,
     /// The word that tells the process after a kill which page's header is being stored.
     in_place: Off<u64>,
+    form: PhantomData<H>,
 }
 
-impl<M: Memory> Scheme<M> for Fast<M> {
-    const NAME: &'static str = "fast";
-    const NUMBER: u32 = 2;
-    const LEAF: Kind = Kind::Twin;
+impl<M: Memory, H: HeaderForm> Scheme<M> for Fast<M, H> {
+    const NAME: &'static str = H::NAME;
+    const NUMBER: u32 = H::NUMBER;
+    const LEAF: Kind = H::LEAF;
     const WHOLE_HEADERS: bool = false;
     type Pages = M;
+
+    fn check(memory: &M) -> Result<()> {
+        if H::WHOLE && !memory.has_store_line() {
+            let what =
+                "headers that are stored as whole lines: that needs a processor with MOVDIR64B \
+                        (`movdir64b` in /proc/cpuinfo) and another domain than disk"
+                    .into();
+            return Err(SlottedError::Options { what });
+        }
+        Ok(())
+    }
 
     fn open(parts: Parts<M>) -> Result<Self> {
         let (in_place, page) = parts.in_place;
         let mut log = parts.log;
         log.recover()?;
         flush_in_place(log.memory(), Range::new(page, TWIN_BYTES as u64));
-        Ok(Self { log, commits: Commits::default(), in_place: Off::new(in_place) })
+        let in_place = Off::new(in_place);
+        Ok(Self { log, commits: Commits::default(), in_place, form: PhantomData })
     }
 
     fn pages(&self) -> &M {
@@ -69,7 +141,7 @@ impl<M: Memory> Scheme<M> for Fast<M> {
     }
 }
 
-impl<M: Memory> Fast<M> {
+impl<M: Memory, H: HeaderForm> Fast<M, H> {
     /// Commits the header of one leaf (P3 3.2).
     fn commit_in_place(&mut self, change: Change) {
         let Change { mut lines, headers, .. } = change;
@@ -87,10 +159,18 @@ impl<M: Memory> Fast<M> {
             let records = Flushed::lines(&memory, &mut lines, ());
             let () = fence_for(&memory, records).into_inner();
         }
+        observe!(M: memory.phase(RECORD_FLUSH));
         memory.store(self.in_place, *page);
         let start = page + *at as u64;
+        if H::WHOLE {
+            let line = header.first_chunk().expect("a header is a line");
+            memory.store_line(pm::Line::of(start), line);
+            memory.fence();
+            observe!(M: memory.phase(CHECKPOINT));
+            return;
+        }
         store_header(&memory, start, header, &mut lines, |memory, lines| {
-            if cfg!(target_arch = "aarch64") {
+            if H::FENCED {
                 lines.flush(memory);
                 memory.fence();
                 lines.add(Range::new(start, header.len() as u64));
@@ -104,6 +184,7 @@ impl<M: Memory> Fast<M> {
         }
         let committed = Flushed::lines(&memory, &mut lines, ());
         let () = fence_for(&memory, committed).into_inner();
+        observe!(M: memory.phase(CHECKPOINT));
     }
 }
 

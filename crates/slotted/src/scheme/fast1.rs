@@ -16,7 +16,7 @@
 //! may change a header next, by another way than the log.
 
 use heap::Lane;
-use pm::{Flushed, LineSet, Memory, Off, Range, fence_for};
+use pm::{Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 
 use super::fast::store_header;
 use super::{Change, Commits, Parts, Records, Scheme};
@@ -24,6 +24,7 @@ use crate::Result;
 use crate::header::{Kind, sign};
 use crate::layout::{LINE, SLOT, WORD};
 use crate::log::Log;
+use crate::phases::{CHECKPOINT, LOG_FLUSH};
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -88,7 +89,9 @@ impl<M: Memory> Scheme<M> for Fast1<M> {
         let mut lines = change.lines;
         let marked = self.log.append_marked(&frames, &mut lines);
         let marked = fence_for(self.log.memory(), marked);
+        observe!(M: self.log.memory().phase(LOG_FLUSH));
         self.log.checkpoint(marked, &frames, &mut lines);
+        observe!(M: self.log.memory().phase(CHECKPOINT));
         self.commits.log(&frames);
         Ok(())
     }
@@ -120,6 +123,7 @@ impl<M: Memory> Fast1<M> {
         store_header(&memory, page + *at as u64, &header, &mut lines, |_, _| ());
         let committed = Flushed::lines(&memory, &mut lines, ());
         let () = fence_for(&memory, committed).into_inner();
+        observe!(M: memory.phase(CHECKPOINT));
         Ok(())
     }
 }

@@ -13,13 +13,14 @@
 //! process that was killed may have stored it, and what the next one reads has to stay.
 
 use heap::Lane;
-use pm::{Dram, Flushed, LineSet, Memory, Off, Range, fence_for};
+use pm::{Dram, Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 
 use super::{Change, Commits, Parts, Records, Scheme};
 use crate::Result;
 use crate::cache::Cache;
 use crate::header::Kind;
 use crate::log::{Frames, Log};
+use crate::phases::{CHECKPOINT, COMPUTATION, HEAP, LOG_FLUSH, SLOT_HEADER};
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -76,11 +77,15 @@ impl<M: Memory> Scheme<M> for Journal<M> {
         for page in &pages {
             self.cache.place(*page)?;
         }
+        observe!(M: memory.phase(COMPUTATION));
         self.log.grow(lane, &saved)?;
+        observe!(M: memory.phase(HEAP));
         change.put_into(&self.cache)?;
+        observe!(M: memory.phase(SLOT_HEADER));
         let mut lines = LineSet::new();
         let hot = self.log.append_marked(&saved, &mut lines);
         let hot = fence_for(&memory, hot);
+        observe!(M: memory.phase(LOG_FLUSH));
         for page in pages {
             memory.copy(Off::new(page), &self.cache.read(page, 0, self.page_bytes)?);
             lines.add(Range::new(page, self.page_bytes as u64));
@@ -92,6 +97,7 @@ impl<M: Memory> Scheme<M> for Journal<M> {
         let home = Flushed::lines(&memory, &mut lines, ());
         let home = fence_for(&memory, home);
         self.log.remove(hot, home);
+        observe!(M: memory.phase(CHECKPOINT));
         self.commits.log(&saved);
         Ok(())
     }

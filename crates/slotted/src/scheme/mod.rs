@@ -14,12 +14,12 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use heap::Lane;
-use pm::{LineSet, Memory, Off, Range, fence_for};
+use pm::{LineSet, Memory, Off, Range, fence_for, observe};
 
 pub use cached::CHECKPOINT_FRAMES;
 pub use fash::Fash;
 pub use fash1::Fash1;
-pub use fast::Fast;
+pub use fast::{Fast, FencedTwin, HeaderForm, Line, Twin, WholeLine};
 pub use fast1::Fast1;
 pub use journal::Journal;
 pub use nvwal::Nvwal;
@@ -32,6 +32,7 @@ use crate::flaw::{self, Flaw};
 use crate::header::Kind;
 use crate::layout::{FREE_AT, LOG_AT, ROOTS_AT};
 use crate::log::{Frames, Log};
+use crate::phases::{CHECKPOINT, HEAP, LOG_FLUSH, SLOT_HEADER};
 
 /// A header that a transaction changes: the page, where in it the header goes, its bytes.
 pub type NewHeader = (u64, usize, Vec<u8>);
@@ -175,6 +176,14 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// The memory in which pages are read and records are written.
     type Pages: Memory;
 
+    /// Checks that the scheme can be used in a memory.
+    ///
+    /// # Errors
+    /// The processor lacks an instruction that it needs.
+    fn check(_: &M) -> Result<()> {
+        Ok(())
+    }
+
     /// The scheme of a store, which is recovered.
     ///
     /// # Errors
@@ -245,7 +254,9 @@ fn log_headers<M: Memory>(
 ) -> Result<()> {
     let frames = change.frames();
     let (memory, mut lines) = (log.memory().clone(), std::mem::take(&mut change.lines));
+    observe!(M: memory.phase(SLOT_HEADER));
     log.grow(lane, &frames)?;
+    observe!(M: memory.phase(HEAP));
     let written = match unlogged::<M>(log, &change) {
         Some(fewer) => log.append(&fewer, &mut lines),
         None => log.append(&frames, &mut lines),
@@ -256,7 +267,9 @@ fn log_headers<M: Memory>(
         log.commit(fence_for(&memory, written), &mut lines)
     };
     let marked = fence_for(&memory, marked);
+    observe!(M: memory.phase(LOG_FLUSH));
     log.checkpoint(marked, &frames, &mut lines);
+    observe!(M: memory.phase(CHECKPOINT));
     commits.log(&frames);
     Ok(())
 }

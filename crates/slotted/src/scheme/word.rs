@@ -11,13 +11,14 @@
 //! whole or not at all, whichever the processor.
 
 use heap::Lane;
-use pm::{Flushed, LineSet, Memory, Off, Range, fence_for};
+use pm::{Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 
 use super::{Change, Commits, Parts, Scheme, flush_in_place, log_headers};
 use crate::Result;
 use crate::header::Kind;
 use crate::layout::WORD as WORD_BYTES;
 use crate::log::Log;
+use crate::phases::{CHECKPOINT, RECORD_FLUSH};
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -93,6 +94,7 @@ impl<M: Memory> Word<M> {
             let written = Flushed::lines(&memory, &mut lines, ());
             let () = fence_for(&memory, written).into_inner();
         }
+        observe!(M: memory.phase(RECORD_FLUSH));
         let header = Off::<u64>::new(page);
         memory.store(self.in_place, page);
         memory.store(header, first.expect("a header has a first word"));
@@ -100,6 +102,7 @@ impl<M: Memory> Word<M> {
         lines.add(header.range());
         let committed = Flushed::lines(&memory, &mut lines, ());
         let () = fence_for(&memory, committed).into_inner();
+        observe!(M: memory.phase(CHECKPOINT));
         Ok(())
     }
 }

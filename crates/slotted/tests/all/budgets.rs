@@ -3,7 +3,7 @@
 use pm::{Event, Recording};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use slotted::{Fash, Fash1, Fast, Fast1, Journal, Nvwal, Options, Scheme, Store, Wal, Word};
+use slotted::{Fash, Fash1, Fast, Fast1, Journal, Line, Nvwal, Options, Scheme, Store, Wal, Word};
 
 use crate::work::heap_over;
 
@@ -60,7 +60,19 @@ fn an_insert_of_fast_flushes_few_lines() {
     for (value_bytes, most_lines) in [(16, 3.3), (48, 4.0)] {
         let Costs { lines, fences, in_place } = costs::<Fast<Recording>>(value_bytes, 4096, 2);
         assert!(lines <= most_lines, "{value_bytes} bytes: {lines} lines");
-        assert!(fences <= 2.15, "{value_bytes} bytes: {fences} fences");
+        // Two, and one more with a split.
+        assert!((2.0..2.1).contains(&fences), "{value_bytes} bytes: {fences} fences");
+        assert!(in_place >= 0.9, "{value_bytes} bytes: {in_place} in place");
+    }
+}
+
+/// P3's own form: one line, stored whole, so that there is room for more records.
+#[test]
+fn an_insert_whose_header_is_stored_whole_costs_no_more() {
+    for (value_bytes, most_lines) in [(16, 3.3), (48, 4.0)] {
+        let Costs { lines, fences, in_place } = costs::<Line<Recording>>(value_bytes, 4096, 2);
+        assert!(lines <= most_lines, "{value_bytes} bytes: {lines} lines");
+        assert!((2.0..2.1).contains(&fences), "{value_bytes} bytes: {fences} fences");
         assert!(in_place >= 0.9, "{value_bytes} bytes: {in_place} in place");
     }
 }

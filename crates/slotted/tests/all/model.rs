@@ -7,7 +7,7 @@ use pm::{Access, Domain, Dram, Memory, Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use slotted::{
-    Fash, Fash1, Fast, Fast1, Journal, Nvwal, Options, Scheme, SlottedError, Store, Wal, Word,
+    Fash, Fash1, Fast, Fast1, Journal, Line, Nvwal, Options, Scheme, SlottedError, Store, Wal, Word,
 };
 
 use crate::work::{Mix, Model, TREES, contents, dram, heap_over, key, run, small};
@@ -76,7 +76,35 @@ follow_the_model! {
     nvwal_follows_the_model: Nvwal,
     journal_follows_the_model: Journal,
     wal_follows_the_model: Wal,
-    word_follows_the_model: Word
+    word_follows_the_model: Word,
+    line_follows_the_model: Line
+}
+
+/// A pool can be asked for it everywhere; what it says depends on the processor.
+#[test]
+fn headers_that_are_stored_whole_are_refused_where_the_processor_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = |name: &str, domain| {
+        let options = PoolOptions { domain: Some(domain), model: true, ..PoolOptions::default() };
+        Pool::create(&folder.path().join(name), &options).unwrap()
+    };
+    for (name, domain) in [("adr", Domain::Adr), ("disk", Domain::Disk)] {
+        let pool = pool(name, domain);
+        let can = pool.has_store_line();
+        assert!(!(can && domain == Domain::Disk), "pages of a file are no lines");
+        let made = Store::<Pool, Line<Pool>>::create(heap_over(pool).lane(0), Options::default());
+        match made {
+            Ok(mut store) => {
+                assert!(can);
+                store.put(0, b"key", b"value").unwrap();
+                store.commit().unwrap();
+                assert_eq!(store.get(0, b"key").unwrap().unwrap(), b"value");
+            }
+            Err(refused) => {
+                assert!(!can && refused.to_string().contains("MOVDIR64B"), "{refused}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -234,7 +234,11 @@ pub(super) fn after_kills<S: Scheme<Recording>>(
     // What was stored last is not flushed.
     let pairs = story.trace.events.windows(2).map(|two| (&two[0].event, &two[1].event));
     let unflushed = pairs.enumerate().filter(|(_, two)| {
-        matches!(two, (Event::Store { .. } | Event::Copy { .. }, Event::Flush { .. }))
+        matches!(
+            two,
+            (Event::Store { .. } | Event::Copy { .. }, Event::Flush { .. })
+                | (Event::Line { .. }, Event::Fence)
+        )
     });
     let positions: Vec<usize> = unflushed.map(|(at, _)| at + 1).collect();
     let every = (positions.len() / kills).max(1);
