@@ -171,9 +171,7 @@ impl<M: Memory, H: HeaderForm> Fast<M, H> {
         }
         store_header(&memory, start, header, &mut lines, |memory, lines| {
             if H::FENCED {
-                lines.flush(memory);
-                memory.fence();
-                lines.add(Range::new(start, header.len() as u64));
+                fence_words(memory, lines, start);
             }
         });
         if flaw::has::<M>(Flaw::HeaderUnflushed) {
@@ -186,6 +184,14 @@ impl<M: Memory, H: HeaderForm> Fast<M, H> {
         let () = fence_for(&memory, committed).into_inner();
         observe!(M: memory.phase(CHECKPOINT));
     }
+}
+
+/// Orders the words of a line that were stored before its first one, on a processor that does not.
+#[track_caller]
+pub(super) fn fence_words<M: Memory>(memory: &M, lines: &mut LineSet, start: u64) {
+    lines.flush(memory);
+    memory.fence();
+    lines.add(Range::new(start, WORD as u64));
 }
 
 /// Stores a header in the line that begins at `start`: all words but the first, then the first. Between

@@ -11,6 +11,9 @@
 //! one is overwritten, durably, before anything is written into the page: a record that is put once
 //! more could make it match.
 //!
+//! Where a line's words persist in any order (aarch64), the others are fenced before the first: two fences
+//! there.
+//!
 //! A commit of several records in one leaf has them durable before the line. Every other one goes to the
 //! log, whose checksum covers the records: one fence, and one for the checkpoint, since a commit in place
 //! may change a header next, by another way than the log.
@@ -18,7 +21,7 @@
 use heap::Lane;
 use pm::{Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 
-use super::fast::store_header;
+use super::fast::{fence_words, store_header};
 use super::{Change, Commits, Parts, Records, Scheme};
 use crate::Result;
 use crate::header::{Kind, sign};
@@ -28,7 +31,7 @@ use crate::phases::{CHECKPOINT, LOG_FLUSH};
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
-pub struct Fast1<M> {
+pub struct Fast1<M, const FENCED: bool = { cfg!(target_arch = "aarch64") }> {
     log: Log<M>,
     /// The word that tells the process after a kill which page's header is being stored.
     in_place: Off<u64>,
@@ -37,7 +40,7 @@ pub struct Fast1<M> {
     commits: Commits,
 }
 
-impl<M: Memory> Scheme<M> for Fast1<M> {
+impl<M: Memory, const FENCED: bool> Scheme<M> for Fast1<M, FENCED> {
     const NAME: &'static str = "fast1";
     const NUMBER: u32 = 7;
     const LEAF: Kind = Kind::Checked;
@@ -97,7 +100,7 @@ impl<M: Memory> Scheme<M> for Fast1<M> {
     }
 }
 
-impl<M: Memory> Fast1<M> {
+impl<M: Memory, const FENCED: bool> Fast1<M, FENCED> {
     fn commit_in_place(&mut self, change: Change) -> Result<()> {
         let Change { mut lines, headers, written, .. } = change;
         let memory = self.log.memory().clone();
@@ -119,8 +122,14 @@ impl<M: Memory> Fast1<M> {
         }
         sign(&mut header, self.epoch, newest, &record);
         memory.store(self.in_place, *page);
-        // In whichever order its words persist, the checksum shows a line that is not whole.
-        store_header(&memory, page + *at as u64, &header, &mut lines, |_, _| ());
+        let start = page + *at as u64;
+        store_header(&memory, start, &header, &mut lines, |memory, lines| {
+            // Under the first word of a new line the last words of an old one that the log has
+            // stored would say that there is nothing to check.
+            if FENCED {
+                fence_words(memory, lines, start);
+            }
+        });
         let committed = Flushed::lines(&memory, &mut lines, ());
         let () = fence_for(&memory, committed).into_inner();
         observe!(M: memory.phase(CHECKPOINT));
