@@ -1,6 +1,6 @@
 //! A look at everything: whether rows, versions, dictionaries, indexes and the allocator agree.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering::Acquire;
 
 use pm::{Bad, Memory};
@@ -8,10 +8,12 @@ use pm::{Bad, Memory};
 use crate::Result;
 use crate::dictionary::Dictionary;
 use crate::error::ColumnError;
+use crate::secondary::KeyRange;
 use crate::slots::Fate;
 use crate::stamps::{is_mark, parts};
 use crate::store::{Shared, Store};
 use crate::table::Table;
+use crate::version::Sight;
 
 /// The things that were counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,6 +22,8 @@ pub struct Census {
     pub versions: u64,
     /// Versions without an end.
     pub rows: u64,
+    /// Rows that versions have, or have had: those that are used again count once.
+    pub taken: u64,
     /// Objects of the heap that the store leads to.
     pub objects: u64,
 }
@@ -68,12 +72,15 @@ impl<M: Memory> Shared<M> {
 
     fn check_table(&self, table: &Table<M>, census: &mut Census) -> Result<()> {
         let now = self.clock.now();
-        let mut newest: HashMap<Vec<u8>, u64> = HashMap::new();
         let mut live: BTreeSet<Vec<u8>> = BTreeSet::new();
         for row in 1..table.ids.next() {
             let place = table.place(row)?;
             let begin = self.memory.load(place.begin(), Acquire)?;
             let end = self.memory.load(place.end(), Acquire)?;
+            // A crash may have left the mark of a transaction that has gone on since.
+            if is_mark(begin) && row < table.ids.opened && !self.counts(table, row)? {
+                continue;
+            }
             let Some(begin) = self.stamp_of(begin) else { continue };
             let at = place.begin().get();
             if begin > now || self.stamp_of(end).is_some_and(|end| end > now || end < begin) {
@@ -82,17 +89,18 @@ impl<M: Memory> Shared<M> {
             if !self.is_sound(table, row)? {
                 return damaged("values of a version", at);
             }
-            let key = table.key(row)?;
+            let key = table.key(row, 0)?.bytes;
             census.versions += 1;
             if self.stamp_of(end).is_none() {
                 census.rows += 1;
                 if !live.insert(key.clone()) {
                     return damaged("second version of a row", at);
                 }
+                self.check_primary(table, row, &key)?;
+                Self::check_secondary(table, row)?;
             }
-            newest.insert(key, row);
         }
-        self.check_keys(table, &newest)
+        Self::check_keys(table)
     }
 
     /// Every value of a column has one id.
@@ -112,22 +120,41 @@ impl<M: Memory> Shared<M> {
                 return Ok(false);
             }
         }
-        let prev = table.prev(row)?;
-        Ok(prev == 0 || table.key(prev)? == table.key(row)?)
+        Ok(true)
     }
 
-    /// The index leads to the newest committed version of every key, or to one behind it.
-    fn check_keys(&self, table: &Table<M>, newest: &HashMap<Vec<u8>, u64>) -> Result<()> {
-        let keys = table.keys.read();
-        for (key, row) in newest {
-            let found = keys.get(key);
-            if found.is_none_or(|found| found < *row) && *row >= keys.unbuilt {
-                return damaged("index of keys", table.at);
+    /// The primary index leads to a row that is there, if it is built so far.
+    fn check_primary(&self, table: &Table<M>, row: u64, key: &[u8]) -> Result<()> {
+        let (found, unbuilt) = {
+            let keys = table.indexes[0].read();
+            (keys.get(key).unwrap_or(0), keys.unbuilt)
+        };
+        let sight = Sight { mark: 0, snapshot: self.clock.now(), replay: None };
+        if row >= unbuilt && self.seen(table, found, &sight)? != Some(row) {
+            return damaged("index of keys", table.at);
+        }
+        Ok(())
+    }
+
+    /// Every version in an index has the key under which it stands.
+    fn check_keys(table: &Table<M>) -> Result<()> {
+        for (index, keys) in table.indexes.iter().enumerate() {
+            for (key, row) in keys.read().some(&KeyRange::ALL, usize::MAX) {
+                if table.key(row, index)?.bytes != key {
+                    return damaged("index of keys", table.at);
+                }
             }
         }
-        for (key, row) in keys.some_from(std::ops::Bound::Unbounded, usize::MAX) {
-            if table.key(row)? != key {
-                return damaged("index of keys", table.at);
+        Ok(())
+    }
+
+    /// A row that is there has its key in every secondary index that is built. Before that it may be
+    /// found by an older version, which has the same key.
+    fn check_secondary(table: &Table<M>, row: u64) -> Result<()> {
+        for index in 1..table.indexes.len() {
+            let keys = table.indexes[index].read();
+            if keys.unbuilt <= 1 && keys.get(&table.key(row, index)?.bytes).is_none() {
+                return damaged("secondary index", table.at);
             }
         }
         Ok(())
@@ -157,6 +184,15 @@ impl<M: Memory> Shared<M> {
 }
 
 impl<M: Memory> Store<M> {
+    /// Calls `visit` with each object of the heap that the store leads to.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn for_each_object(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
+        self.0.objects()?.into_iter().for_each(visit);
+        Ok(())
+    }
+
     /// Looks at everything. Nobody changes anything meanwhile.
     ///
     /// # Errors
@@ -166,6 +202,7 @@ impl<M: Memory> Store<M> {
         let mut census = Census::default();
         for table in &shared.tables {
             shared.check_table(table, &mut census)?;
+            census.taken += table.ids.next() - 1;
             table.columns.iter().try_for_each(Shared::check_values)?;
         }
         shared.check_marks()?;

@@ -10,7 +10,7 @@ use pm::{Bad, Memory, Off, Range};
 
 use crate::Result;
 use crate::array::{Array, zeroed};
-use crate::layout::CHUNK_FIXED;
+use crate::layout::{CHUNK_FIXED, columns_together};
 
 /// The places of a chunk's arrays.
 #[derive(Debug)]
@@ -52,18 +52,25 @@ pub(crate) fn add<M: Memory>(
     }
     let rows = array.shape.elements(segment);
     let words = CHUNK_FIXED + columns as u64;
+    let together = columns_together(columns);
+    // Bytes of each object, and how many words of the header lead into it.
+    let fixed = (0..CHUNK_FIXED).map(|_| (rows * 8, 1));
+    let groups = (0..columns).step_by(together).map(|first| together.min(columns - first) as u64);
+    let parts = fixed.chain(groups.map(|many| (rows * 4 * many, many)));
     let mut objects = vec![zeroed(lane, words * 8)?];
-    for index in 0..words {
-        let bytes = if index < CHUNK_FIXED { 8 } else { 4 };
-        let part = zeroed(lane, rows * bytes);
-        match part {
+    let mut word = Off::<u64>::new(objects[0]);
+    for (bytes, many) in parts {
+        match zeroed(lane, bytes) {
             Ok(part) => objects.push(part),
             Err(full) => {
                 objects.into_iter().for_each(|object| lane.release(object));
                 return Err(full);
             }
         }
-        memory.store(Off::new(objects[0] + index * 8), objects[index as usize + 1]);
+        for within in 0..many {
+            memory.store(word, objects[objects.len() - 1] + within * (bytes / many));
+            word = word.plus(8);
+        }
     }
     memory.flush(Range::new(objects[0], words * 8));
     memory.fence();
@@ -85,7 +92,8 @@ impl<'a> Place<'a> {
     /// The objects of the row's chunk, whose header is at `at`.
     pub(crate) fn objects(self, at: u64) -> impl Iterator<Item = u64> + 'a {
         let Chunk { begin, end, prev, columns } = self.chunk;
-        [at, *begin, *end, *prev].into_iter().chain(columns.iter().copied())
+        let first = columns.iter().step_by(columns_together(columns.len()));
+        [at, *begin, *end, *prev].into_iter().chain(first.copied())
     }
 
     pub(crate) fn begin(self) -> Off<u64> {

@@ -180,6 +180,11 @@ impl<M: Memory> Dictionary<M> {
 
     /// The id of a value, if it has one: what is indexed, and a scan of the rest (P4 4.4).
     pub(crate) fn find(&self, value: Value<'_>) -> Result<Option<u32>> {
+        match value {
+            Value::Null => return Ok(Some(NULL)),
+            Value::Word(0) | Value::Bytes(&[]) => return Ok(Some(0)),
+            _ => {}
+        }
         let (hit, unbuilt) = {
             let index = self.index.read();
             let hit = index.find(Self::hash(value), |id| self.has(id, value))?;
@@ -205,11 +210,6 @@ impl<M: Memory> Dictionary<M> {
         lane: &Latch<Lane<M>>,
         lines: &mut LineSet,
     ) -> Result<Found> {
-        match value {
-            Value::Null => return Ok(Found { id: NULL, fresh: false }),
-            Value::Word(0) | Value::Bytes(&[]) => return Ok(Found { id: 0, fresh: false }),
-            _ => {}
-        }
         if let Some(id) = self.find(value)? {
             return self.found(id, lines);
         }
@@ -228,7 +228,8 @@ impl<M: Memory> Dictionary<M> {
     }
 
     fn found(&self, id: u32, lines: &mut LineSet) -> Result<Found> {
-        let fresh = !self.index.read().is_durable(id);
+        let has_element = id != 0 && id != NULL;
+        let fresh = has_element && !self.index.read().is_durable(id);
         if fresh {
             self.add_lines(id, lines)?;
         }

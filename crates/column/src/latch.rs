@@ -61,6 +61,15 @@ impl<T> Latch<T> {
         taken.unwrap_or_else(|| self.inner.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The latch, if nobody has it.
+    pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        match self.inner.try_write() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
         let taken = self.waiting.until(|| self.inner.try_write());
         taken.unwrap_or_else(|| self.inner.write().unwrap_or_else(PoisonError::into_inner))

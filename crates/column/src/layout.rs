@@ -11,10 +11,10 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PDCOLM01");
 /// The place of the slot area, and behind it those of the tables, in the master.
 pub(crate) const SLOTS_AT: u64 = 64;
 pub(crate) const TABLES_AT: u64 = 72;
-/// The most tables: one mini-transaction of the heap makes all of them.
-pub(crate) const MOST_TABLES: usize = 64;
-/// The most columns of a table: one mini-transaction makes a chunk with all of them.
-pub(crate) const MOST_COLUMNS: usize = 128;
+/// The most tables.
+pub(crate) const MOST_TABLES: usize = 4096;
+/// The most columns of a table.
+pub(crate) const MOST_COLUMNS: usize = 2048;
 
 /// The fixed part of the master, written once when the store is created.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Debug)]
@@ -41,6 +41,14 @@ pub(crate) const LEVELS_AT: u64 = 8;
 
 /// Words of a chunk's header: its columns' places behind those of begin, end and prev.
 pub(crate) const CHUNK_FIXED: u64 = 3;
+/// The most objects of a chunk that columns lie in: one mini-transaction makes all of them. Where there
+/// are more columns, several lie in one object.
+pub(crate) const MOST_COLUMN_OBJECTS: usize = 64;
+
+/// Columns of a table that lie in one object of a chunk.
+pub(crate) const fn columns_together(columns: usize) -> usize {
+    columns.div_ceil(MOST_COLUMN_OBJECTS)
+}
 
 /// Bytes of a slot: a line each of state and name, and the first entries.
 pub(crate) const SLOT_BYTES: u64 = 1024;
@@ -147,7 +155,8 @@ pub struct Options {
     pub first_rows: u32,
     /// Rows of a large chunk.
     pub most_rows: u32,
-    /// The number of ids that are reserved at once: from 1 to `first_rows`.
+    /// The number of ids that are reserved at once, at most what is left of a chunk: from 1 to
+    /// `most_rows`.
     pub reserve: u32,
 }
 
@@ -171,7 +180,7 @@ impl Options {
         if self.first_rows > self.most_rows {
             return bad("first chunks that are larger than the last".into());
         }
-        if self.reserve == 0 || self.reserve > self.first_rows {
+        if self.reserve == 0 || self.reserve > self.most_rows {
             return bad(format!("a reserve of {} ids", self.reserve));
         }
         Ok(())
@@ -223,7 +232,7 @@ mod tests {
             Options { most_rows: 512, ..sound },
             Options { most_rows: 64 << 10, ..sound },
             Options { reserve: 0, ..sound },
-            Options { reserve: 2048, ..sound },
+            Options { reserve: 64 << 10, ..sound },
         ] {
             assert!(matches!(wrong.validate(), Err(ColumnError::Options { .. })), "{wrong:?}");
         }

@@ -20,12 +20,14 @@
 //! | transactions in memory | `slots` |
 //! | a transaction: begin and end, changes, reads | [`session`], `statement`, `read` |
 //! | who may change a key | `stripes` |
+//! | keys of rows, in the order of their bytes | `keys` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
 //! | opening after a crash; going on by running everything once more | `recover`, `replay` |
+//! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `lag` |
 //! | whether all of it agrees | [`check`] |
 //!
-//! It knows no engine and no schema: a value is a word or bytes, the first column of a table is its
-//! key.
+//! It knows no engine and no schema: a value is a word or bytes, and whoever uses the store says what
+//! keys are made of ([`Keys`]).
 
 #![forbid(unsafe_code)]
 
@@ -34,10 +36,14 @@ mod bytes;
 pub mod check;
 mod chunk;
 mod clock;
+mod collect;
 mod dictionary;
 mod dictionary_index;
+mod epoch;
 mod error;
 mod ids;
+mod keys;
+mod lag;
 mod latch;
 pub mod layout;
 mod read;
@@ -57,9 +63,11 @@ mod version;
 
 pub use check::Census;
 pub use error::ColumnError;
+pub use keys::{FirstColumn, IndexKey, Key, Keys};
 pub use latch::{Pause, Waiting};
 pub use layout::{Kind, MOST_NAME, MOST_OPENINGS, Options};
 pub use rebuild::Built;
+pub use secondary::KeyRange;
 pub use session::Session;
 pub use store::{InFlight, Recovered, Store, TxId};
 pub use value::{Field, Value};

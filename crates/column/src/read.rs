@@ -1,29 +1,40 @@
-//! Reads of a transaction: one row by its key, and rows in the order of their keys. Readers wait for
+//! Reads of a transaction: one row by its key, and rows in the order of an index. Readers wait for
 //! nobody.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use pm::Memory;
 
 use crate::Result;
+use crate::epoch::Stay;
+use crate::keys::Key;
+use crate::secondary::KeyRange;
 use crate::session::Session;
 use crate::store::Shared;
 use crate::table::Table;
-use crate::value::{Field, Value};
+use crate::value::Field;
 
 /// Keys that are taken from an index at a time.
 const BATCH: usize = 64;
 
 impl<M: Memory> Shared<M> {
-    /// The newest versions of keys from `start` on among the rows that are not in the index yet.
-    fn rest(&self, table: &Table<M>, start: &[u8]) -> Result<BTreeMap<Vec<u8>, u64>> {
-        let unbuilt = table.keys.read().unbuilt;
+    /// The newest versions of a range of keys among the rows that are not in the index yet.
+    fn rest(
+        &self,
+        table: &Table<M>,
+        index: usize,
+        range: &KeyRange,
+    ) -> Result<BTreeMap<Vec<u8>, u64>> {
+        let unbuilt = table.indexes[index].read().unbuilt;
         let mut found = BTreeMap::new();
         for row in 1..unbuilt {
             if self.counts(table, row)? {
-                let key = table.key(row)?;
-                if *key >= *start {
+                let key = table.key(row, index)?.bytes;
+                let there = found.get(&key).copied();
+                if range.contains(&key)
+                    && there.map_or(Ok(true), |there| self.is_newer(table, row, there))?
+                {
                     found.insert(key, row);
                 }
             }
@@ -31,73 +42,113 @@ impl<M: Memory> Shared<M> {
         Ok(found)
     }
 
-    /// Calls `visit` with the newest version of each key from `start` on, in their order.
-    fn for_each_key(
+    /// Calls `visit` with each key of a range and the newest version that has it, in order.
+    pub(crate) fn for_each_key(
         &self,
         table: &Table<M>,
-        start: &[u8],
+        index: usize,
+        mut range: KeyRange,
         mut visit: impl FnMut(&[u8], u64) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         // Before the index: what comes into it meanwhile is in both.
-        let mut rest = self.rest(table, start)?;
-        let mut from = Bound::Included(start.to_vec());
+        let mut rest = self.rest(table, index, &range)?;
         loop {
-            let batch = table.keys.read().some_from(from.as_ref().map(Vec::as_slice), BATCH);
-            let last = batch.last().map(|(key, _)| key.clone());
-            let mut all: BTreeMap<Vec<u8>, u64> = match &last {
-                Some(last) if batch.len() == BATCH => {
-                    let behind = rest.split_off(last);
-                    std::mem::replace(&mut rest, behind)
-                }
-                _ => std::mem::take(&mut rest),
-            };
-            for (key, row) in batch.iter().cloned() {
-                rest.remove(&key);
-                let newest = all.entry(key).or_insert(row);
-                *newest = row.max(*newest);
+            let batch = table.indexes[index].read().some(&range, BATCH);
+            let last = batch.last().map(|(key, _)| key.clone()).filter(|_| batch.len() == BATCH);
+            let mut all = upto(&mut rest, last.as_deref(), range.backward);
+            for (key, row) in batch {
+                let other = rest.remove(&key).or_else(|| all.get(&key).copied());
+                let newest = other.map_or(Ok(row), |other| self.newer(table, other, row))?;
+                all.insert(key, newest);
             }
-            for (key, row) in &all {
-                if visit(key, *row)?.is_break() {
+            let mut visit = |(key, row): (&Vec<u8>, &u64)| visit(key, *row);
+            let mut each = all.iter();
+            while let Some(next) = if range.backward { each.next_back() } else { each.next() } {
+                if visit(next)?.is_break() {
                     return Ok(());
                 }
             }
-            match last.filter(|_| batch.len() == BATCH) {
-                Some(last) => from = Bound::Excluded(last),
+            match last {
+                Some(last) => range.go_on_behind(last),
                 None => return Ok(()),
             }
         }
     }
 }
 
+/// Takes out what comes before `last`, on the way; all, if there is none.
+fn upto(
+    rest: &mut BTreeMap<Vec<u8>, u64>,
+    last: Option<&[u8]>,
+    backward: bool,
+) -> BTreeMap<Vec<u8>, u64> {
+    match last {
+        None => std::mem::take(rest),
+        Some(last) => {
+            let higher = rest.split_off(last);
+            if backward { higher } else { std::mem::replace(rest, higher) }
+        }
+    }
+}
+
 impl<M: Memory> Session<M> {
+    /// Keeps what a read without a transaction sees.
+    fn stay(&self) -> Option<Stay> {
+        self.open.is_none().then(|| Stay::new(&self.shared.epochs, &self.shared.clock))
+    }
+
     /// The row with this key.
     ///
     /// # Errors
     /// The key is of another kind; damage.
-    pub fn get(&self, table: usize, key: Value<'_>) -> Result<Option<Vec<Field>>> {
-        let table = self.shared.table(table)?;
-        let bytes = key.key(table.columns[0].kind())?;
-        let newest = self.shared.newest(table, &bytes, key)?;
-        let seen = self.shared.seen(table, newest, &self.sight())?;
-        seen.map(|row| table.fields(row)).transpose()
+    pub fn get<'k>(&self, table: usize, key: impl Into<Key<'k>>) -> Result<Option<Vec<Field>>> {
+        self.get_some(table, key, None)
     }
 
-    /// Calls `visit` with each row from the key `start` on, or from the first one, in the order of keys.
+    /// As [`Self::get`], with the values of some columns, and NULL in the others.
     ///
     /// # Errors
-    /// The key is of another kind; damage.
+    /// As [`Self::get`]; no such column.
+    pub fn get_some<'k>(
+        &self,
+        table: usize,
+        key: impl Into<Key<'k>>,
+        columns: Option<&[usize]>,
+    ) -> Result<Option<Vec<Field>>> {
+        let (table, key) = (self.shared.table(table)?, key.into());
+        let _stay = self.stay();
+        table.check_key(&key.values)?;
+        let newest = self.shared.newest(table, &key)?;
+        let seen = self.shared.seen(table, newest, &self.sight())?;
+        seen.map(|row| table.fields(row, columns)).transpose()
+    }
+
+    /// Calls `visit` with each row whose key in an index is in a range, in the order of keys. The rows
+    /// have all columns, or some, and NULL in the others.
+    ///
+    /// # Errors
+    /// No such index or column; damage.
     pub fn scan(
         &self,
         table: usize,
-        start: Option<Value<'_>>,
+        index: usize,
+        range: KeyRange,
+        columns: Option<&[usize]>,
         mut visit: impl FnMut(Vec<Field>) -> ControlFlow<()>,
     ) -> Result<()> {
         let table = self.shared.table(table)?;
-        let start = start.map(|start| start.key(table.columns[0].kind())).transpose()?;
+        if index >= table.indexes.len() {
+            return Err(crate::ColumnError::Unfit { what: "an index of this number" });
+        }
+        let _stay = self.stay();
         let sight = self.sight();
-        self.shared.for_each_key(table, &start.unwrap_or_default(), |_, newest| {
-            Ok(match self.shared.seen(table, newest, &sight)? {
-                Some(row) => visit(table.fields(row)?),
+        self.shared.for_each_key(table, index, range, |key, hint| {
+            let seen = match index {
+                0 => self.shared.seen(table, hint, &sight)?,
+                _ => self.shared.seen_by_index(table, (index, key, hint), &sight)?,
+            };
+            Ok(match seen {
+                Some(row) => visit(table.fields(row, columns)?),
                 None => ControlFlow::Continue(()),
             })
         })

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use pm::Memory;
 
 use crate::Result;
+use crate::collect::Dead;
 use crate::stamps::is_mark;
 use crate::store::{Shared, Store};
 use crate::table::Table;
@@ -20,16 +21,21 @@ pub struct Built {
 }
 
 impl<M: Memory> Shared<M> {
-    /// Indexes up to `many` rows of a table; returns whether there are more.
-    fn build_keys(&self, table: &Table<M>, many: u64) -> Result<bool> {
-        let end = table.keys.read().unbuilt;
+    /// Builds an index of a table with up to `many` rows; returns whether there are more.
+    fn build_keys(&self, table: &Table<M>, index: usize, many: u64) -> Result<bool> {
+        let end = table.indexes[index].read().unbuilt;
         let start = end.saturating_sub(many).max(1);
-        let mut found = Vec::new();
+        let (mut found, mut ended, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for row in (start..end).rev() {
             if self.counts(table, row)? {
-                found.push((table.key(row)?, row));
+                found.push((table.key(row, index)?.bytes, row));
+                // What has ended since then is known to whoever has ended it.
+                if let Some(until) = self.ended(table, row)?.filter(|until| *until <= self.opened) {
+                    ended.push(Dead { table: table.number, row, until });
+                }
                 continue;
             }
+            gone.push(Dead { table: table.number, row, until: 0 });
             // A statement that a crash cut off has left it. Its transaction may go on, with the same
             // mark: nobody must take the row for one of its own.
             let begin = table.place(row)?.begin();
@@ -38,11 +44,25 @@ impl<M: Memory> Shared<M> {
                 self.memory.store(begin, 0);
             }
         }
-        let mut keys = table.keys.write();
+        let mut keys = table.indexes[index].write();
         // Somebody else may have built some of them.
         if keys.unbuilt == end {
-            found.into_iter().for_each(|(key, row)| keys.raise(key, row));
+            for (key, row) in found {
+                let newer = match keys.get(&key) {
+                    Some(there) if there >= table.ids.opened => false,
+                    Some(there) => self.is_newer(table, row, there)?,
+                    None => true,
+                };
+                if newer {
+                    keys.set(key, row);
+                }
+            }
             keys.unbuilt = start;
+            if index == 0 {
+                let mut pile = self.pile.write();
+                pile.add(ended);
+                pile.retire(self.epochs.next(), gone);
+            }
         }
         Ok(keys.unbuilt > 1)
     }
@@ -66,21 +86,30 @@ impl<M: Memory> Store<M> {
                     return Ok(true);
                 }
             }
-            if table.keys.read().unbuilt > 1 {
-                self.0.build_keys(table, many)?;
-                return Ok(true);
+            for (index, keys) in table.indexes.iter().enumerate() {
+                if keys.read().unbuilt > 1 {
+                    self.0.build_keys(table, index, many)?;
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether [`Self::rebuild`] has something to do.
+    pub fn has_unbuilt(&self) -> bool {
+        self.built().waiting > 0
     }
 
     /// Returns how much of the indexes is built.
     pub fn built(&self) -> Built {
         let mut all = Built::default();
         for table in &self.0.tables {
-            let keys = table.keys.read();
-            all.waiting += keys.unbuilt - 1;
-            all.built += keys.len() as u64;
+            for index in &table.indexes {
+                let keys = index.read();
+                all.waiting += keys.unbuilt - 1;
+                all.built += keys.len() as u64;
+            }
             for column in &table.columns {
                 let index = column.index.read();
                 all.waiting += index.unbuilt - 1;

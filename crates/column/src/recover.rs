@@ -75,6 +75,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
     lines.flush(&shared.memory);
     shared.memory.fence();
     shared.clock = Clock::new(clock, waiting);
+    shared.opened = clock;
     Ok(report)
 }
 
@@ -168,10 +169,11 @@ fn keep<M: Memory>(
         if statement.new != 0 {
             let table = shared.table(usize::from(statement.table))?;
             rows.insert((table.at, statement.new));
-            table.raise(table.key(statement.new)?, statement.new);
+            table.publish(table.all_keys(statement.new)?, statement.new);
         }
     }
     shared.recovered.insert(mark, rows);
+    shared.epochs.keep(header.snapshot);
     shared.slots.store_kept(slot, header.openings + 1);
     shared.slots.set_open(slot, header.sequence);
     let name = shared.slots.name(slot, header.sequence)?;
@@ -190,5 +192,5 @@ fn end<M: Memory>(shared: &Shared<M>, slot: u16, header: &Header) {
     let sequence = header.sequence + 2;
     shared.slots.store_over(slot, sequence);
     shared.slots.set_over(slot, sequence);
-    shared.slots.give(slot);
+    shared.slots.give(slot, false);
 }

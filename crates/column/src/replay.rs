@@ -67,7 +67,7 @@ impl Replay {
     ) -> Result<()> {
         match (change, there) {
             (Change::Insert(_), Some(_)) => return Err(ColumnError::DuplicateKey),
-            (Change::Update(..) | Change::Delete(_), None) => return Err(ColumnError::MissingKey),
+            (Change::Update(_) | Change::Delete, None) => return Err(ColumnError::MissingKey),
             _ => {}
         }
         let Some(done) = self.statements.get(self.done) else { return Err(ColumnError::Diverged) };
@@ -97,7 +97,7 @@ fn same<M: Memory>(
             }
             Ok(equal)
         }
-        Change::Update(_, changes) => {
+        Change::Update(changes) => {
             if done.kind != UPDATE || done.old != old {
                 return Ok(false);
             }
@@ -110,6 +110,6 @@ fn same<M: Memory>(
             }
             Ok(ids == table.ids_of(done.new)?)
         }
-        Change::Delete(_) => Ok(done.kind == DELETE && done.old == old),
+        Change::Delete => Ok(done.kind == DELETE && done.old == old),
     }
 }

@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
-use pm::{LineSet, Memory};
+use pm::{LINE_BYTES, LineSet, Memory, Range};
 
 use crate::Result;
+use crate::collect::Dead;
+use crate::epoch::Stay;
 use crate::error::ColumnError;
+use crate::lag::{Lag, LagOf};
 use crate::layout::MOST_NAME;
 use crate::replay::Replay;
 use crate::stamps::parts;
@@ -20,6 +23,7 @@ use crate::version::Sight;
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) snapshot: u64,
+    pub(crate) stay: Stay,
     pub(crate) name: Vec<u8>,
     /// Its slot, from the first statement on.
     pub(crate) slot: Option<u16>,
@@ -37,8 +41,8 @@ pub(crate) struct Open {
 pub struct Session<M: Memory> {
     pub(crate) shared: Arc<Shared<M>>,
     pub(crate) open: Option<Open>,
-    /// The slot of the last transaction, whose stamps may not be durable.
-    pub(crate) lagging: Option<u16>,
+    /// The slot of the last transaction, whose stamps may not be durable, with their lines.
+    pub(crate) lag: LagOf,
     /// Lines that the next fence has to cover.
     pub(crate) lines: LineSet,
     /// Values among them: table, column, id.
@@ -49,14 +53,17 @@ const NONE_OPEN: ColumnError = ColumnError::State { what: "the session has no tr
 
 impl<M: Memory> Session<M> {
     pub(crate) fn new(shared: Arc<Shared<M>>) -> Self {
-        Self { shared, open: None, lagging: None, lines: LineSet::new(), fresh: Vec::new() }
+        let lag = shared.lags.of_session();
+        Self { shared, open: None, lag, lines: LineSet::new(), fresh: Vec::new() }
     }
 
     pub(crate) fn resumed(shared: Arc<Shared<M>>, found: InFlight, replay: Option<Replay>) -> Self {
         let mut session = Self::new(shared);
         let (mark, slot) = (found.id.0, Some(parts(found.id.0).0));
         let InFlight { name, statements, openings, snapshot, .. } = found;
-        session.open = Some(Open { snapshot, name, slot, mark, statements, openings, replay });
+        let stay = Stay::again(&session.shared.epochs, snapshot);
+        session.open =
+            Some(Open { snapshot, stay, name, slot, mark, statements, openings, replay });
         session
     }
 
@@ -83,10 +90,11 @@ impl<M: Memory> Session<M> {
         if !name.is_empty() && !self.shared.names.write().insert(name.to_vec()) {
             return Err(ColumnError::NameTaken);
         }
-        let snapshot = self.shared.clock.now();
+        let stay = Stay::new(&self.shared.epochs, &self.shared.clock);
         let name = name.to_vec();
         self.open = Some(Open {
-            snapshot,
+            snapshot: stay.entered.snapshot,
+            stay,
             name,
             slot: None,
             mark: 0,
@@ -127,13 +135,19 @@ impl<M: Memory> Session<M> {
     /// Flushes what is left over, and fences: the last transaction's slot can be used again.
     #[track_caller]
     pub(crate) fn fence(&mut self) {
+        // Who has taken it from here has fenced it, or is about to.
+        let lag = self.lag.write().take();
+        for line in lag.iter().flat_map(|lag| lag.lines.lines()) {
+            self.lines.add(Range::new(line.start(), LINE_BYTES));
+        }
         self.lines.flush(&self.shared.memory);
         self.shared.memory.fence();
         for (table, column, id) in self.fresh.drain(..) {
             self.shared.tables[table].columns[column].index.write().set_durable(id);
         }
-        if let Some(slot) = self.lagging.take() {
-            self.shared.slots.give(slot);
+        if let Some(lag) = lag {
+            self.shared.slots.give(lag.slot, true);
+            drop(lag.stay);
         }
     }
 
@@ -159,28 +173,36 @@ impl<M: Memory> Session<M> {
             self.shared.slots.store_commit(slot, number, open.statements);
             self.lines.add(self.shared.slots.line(slot));
             self.fence();
-            self.finish_commit(&open, number)?;
+            self.forget(&open.name);
+            self.finish_commit(open, number)?;
             done = number;
-        } else if let Some(slot) = open.slot {
-            self.shared.slots.give(slot);
+        } else {
+            if let Some(slot) = open.slot {
+                self.shared.slots.give(slot, false);
+            }
+            self.forget(&open.name);
         }
-        self.forget(&open.name);
         self.shared.memory.healthy()?;
         Ok(done)
     }
 
     /// Publishes a commit that is durable, and stamps its versions.
     #[track_caller]
-    pub(crate) fn finish_commit(&mut self, open: &Open, number: u64) -> Result<()> {
+    pub(crate) fn finish_commit(&mut self, open: Open, number: u64) -> Result<()> {
         let slot = parts(open.mark).0;
         self.shared.slots.set_committed(slot, number);
         self.shared.clock.publish(number);
         let shared = Arc::clone(&self.shared);
+        let mut ended = Vec::new();
         for index in 0..open.statements {
             let statement = shared.statement(open.mark, index)?;
             shared.stamp(&statement, number, &mut self.lines)?;
+            let (table, row) = (usize::from(statement.table), statement.old);
+            ended.extend((row != 0).then_some(Dead { table, row, until: number }));
         }
-        self.lagging = Some(slot);
+        let lines = std::mem::take(&mut self.lines);
+        *self.lag.write() = Some(Lag { slot, lines, stay: open.stay });
+        shared.pile.write().add(ended);
         Ok(())
     }
 
@@ -196,11 +218,24 @@ impl<M: Memory> Session<M> {
                 self.lines.add(self.shared.slots.line(slot));
                 self.fence();
                 self.shared.slots.set_aborted(slot);
+                self.leave_dead(&open)?;
             }
-            self.shared.slots.give(slot);
+            self.shared.slots.give(slot, false);
         }
         self.forget(&open.name);
         Ok(self.shared.memory.healthy()?)
+    }
+
+    /// Leaves the versions of a transaction that has aborted to the collection.
+    fn leave_dead(&self, open: &Open) -> Result<()> {
+        let mut dead = Vec::new();
+        for index in 0..open.statements {
+            let statement = self.shared.statement(open.mark, index)?;
+            let (table, row) = (usize::from(statement.table), statement.new);
+            dead.extend((row != 0).then_some(Dead { table, row, until: 0 }));
+        }
+        self.shared.pile.write().add(dead);
+        Ok(())
     }
 
     /// Leaves the transaction open, for [`crate::Store::resume`]; every statement of it is durable.
@@ -213,10 +248,12 @@ impl<M: Memory> Session<M> {
             self.open = Some(open);
             return Err(ColumnError::State { what: "a transaction without a statement" });
         }
-        let Open { snapshot, name, mark, statements, openings, .. } = open;
+        let Open { snapshot, stay, name, mark, statements, openings, .. } = open;
         let found = InFlight { id: TxId(mark), name, statements, openings, snapshot };
         // Another session, in another thread, goes on: what it relies on is durable.
         self.fence();
+        self.shared.epochs.keep(snapshot);
+        drop(stay);
         self.shared.in_flight.write().insert(mark, found);
         Ok(TxId(mark))
     }
@@ -224,9 +261,16 @@ impl<M: Memory> Session<M> {
     /// Ends the transaction, whose commit is durable.
     pub(crate) fn end_committed(&mut self, number: u64) -> Result<()> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
-        self.finish_commit(&open, number)?;
         self.forget(&open.name);
+        self.finish_commit(open, number)?;
         Ok(self.shared.memory.healthy()?)
+    }
+
+    /// Makes durable what the last transactions have left over, and gives back their slot.
+    pub fn finish(&mut self) {
+        if self.lag.read().is_some() || !self.lines.is_empty() {
+            self.fence();
+        }
     }
 
     fn forget(&self, name: &[u8]) {
@@ -242,8 +286,6 @@ impl<M: Memory> Drop for Session<M> {
             // The medium says for itself that it is not sound.
             let _ = self.abort();
         }
-        if self.lagging.is_some() || !self.lines.is_empty() {
-            self.fence();
-        }
+        self.finish();
     }
 }

@@ -78,7 +78,8 @@ pub(crate) struct Slots<M> {
     at: u64,
     pub(crate) count: u32,
     mirrors: Box<[Mirror]>,
-    free: Latch<Vec<u16>>,
+    /// Slots that nobody has, and whether their last transaction has committed and they still say so.
+    free: Latch<Vec<(u16, bool)>>,
     /// The segments of further entries that each slot has.
     chains: Box<[Latch<Vec<u64>>]>,
 }
@@ -106,12 +107,27 @@ impl<M: Memory> Slots<M> {
 
     /// Takes a slot that nobody has.
     pub(crate) fn take(&self) -> Result<u16> {
-        self.free.write().pop().ok_or(ColumnError::Busy { slots: self.count })
+        let taken = self.free.write().pop();
+        taken.map(|(slot, _)| slot).ok_or(ColumnError::Busy { slots: self.count })
     }
 
-    /// Gives a slot back whose transaction is over, durably.
-    pub(crate) fn give(&self, slot: u16) {
-        self.free.write().push(slot);
+    /// Gives a slot back whose transaction is over, durably, and whether that `committed`.
+    pub(crate) fn give(&self, slot: u16, committed: bool) {
+        self.free.write().push((slot, committed));
+    }
+
+    /// Lets slots that nobody has forget their last transaction, whose stamps are durable: its rows may
+    /// be others' afterwards. The caller fences.
+    #[track_caller]
+    pub(crate) fn forget_committed(&self, lines: &mut LineSet) {
+        let mut free = self.free.write();
+        for (slot, committed) in free.iter_mut().filter(|(_, committed)| *committed) {
+            self.put(*slot, STATE_AT, FREE);
+            lines.add(self.line(*slot));
+            *committed = false;
+        }
+        // Before anybody has one of them: the flush must not meet another transaction's line half stored.
+        lines.flush(&self.memory);
     }
 
     /// The sequence of the slot's last transaction.

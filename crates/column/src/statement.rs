@@ -6,7 +6,7 @@
 //! 2. Everything that can fail: ids of the values, room for the entry, a row.
 //! 3. All stores: the slot's line, if it is the first statement; the row, begin last; the entry.
 //! 4. All flushes, with what the last statement or commit has left over; **fence**.
-//! 5. The end of the old version is marked, the index raised. Their lines ride on the next fence:
+//! 5. The end of the old version is marked, the indexes lead to the new one. Their lines ride on the next fence:
 //!    recovery does this step again.
 //!
 //! The entry may persist without the row: it has the row's checksum, and does not count then.
@@ -17,32 +17,25 @@ use pm::{Bad, LineSet, Memory};
 
 use crate::Result;
 use crate::error::ColumnError;
+use crate::keys::{IndexKey, Key};
 use crate::session::{Open, Session};
 use crate::slots::{DELETE, INSERT, Statement, UPDATE};
 use crate::stamps::mark;
 use crate::store::Shared;
+use crate::stripes::Stripes;
 use crate::table::Table;
-use crate::value::Value;
+use crate::value::{Field, Value};
 use crate::version::Newest;
 
 /// A change of one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
     Insert(&'a [Value<'a>]),
-    Update(Value<'a>, &'a [(usize, Value<'a>)]),
-    Delete(Value<'a>),
+    Update(&'a [(usize, Value<'a>)]),
+    Delete,
 }
 
-impl<'a> Change<'a> {
-    pub(crate) fn key(self) -> Result<Value<'a>> {
-        match self {
-            Self::Insert(values) => {
-                values.first().copied().ok_or(ColumnError::Unfit { what: "a row of no values" })
-            }
-            Self::Update(key, _) | Self::Delete(key) => Ok(key),
-        }
-    }
-
+impl Change<'_> {
     /// Checks that the table can have such values.
     fn check<M: Memory>(self, table: &Table<M>) -> Result<()> {
         match self {
@@ -53,15 +46,61 @@ impl<'a> Change<'a> {
                 let mut pairs = values.iter().zip(&table.columns);
                 pairs.try_for_each(|(value, column)| value.fits(column.kind()))
             }
-            Self::Update(_, changes) => changes.iter().try_for_each(|(column, value)| {
-                if *column == 0 {
+            Self::Update(changes) => changes.iter().try_for_each(|(column, value)| {
+                if table.key_columns().contains(column) {
                     return Err(ColumnError::Unfit { what: "another key" });
                 }
                 value.fits(table.column(*column)?.kind())
             }),
-            Self::Delete(_) => Ok(()),
+            Self::Delete => Ok(()),
         }
     }
+
+    /// Returns whether it gives a column of a secondary index another value.
+    fn is_update_of_index<M: Memory>(self, table: &Table<M>) -> bool {
+        let Self::Update(changes) = self else { return false };
+        let mut indexes =
+            (1..table.indexes.len()).map(|index| table.keys.columns(table.number, index));
+        indexes.any(|columns| changes.iter().any(|(column, _)| columns.contains(column)))
+    }
+
+    /// The keys of the new version in secondary indexes that the old one may not have.
+    fn new_keys<M: Memory>(self, table: &Table<M>, old: u64) -> Result<Vec<(usize, IndexKey)>> {
+        let mut found = Vec::new();
+        for index in 1..table.indexes.len() {
+            let columns = table.keys.columns(table.number, index);
+            let mut row = match self {
+                Self::Delete => continue,
+                Self::Insert(values) => {
+                    let field =
+                        |at| if columns.contains(&at) { values[at].into() } else { Field::Null };
+                    (0..values.len()).map(field).collect()
+                }
+                Self::Update(changes) => {
+                    if !changes.iter().any(|(column, _)| columns.contains(column)) {
+                        continue;
+                    }
+                    table.fields(old, Some(columns))?
+                }
+            };
+            if let Self::Update(changes) = self {
+                for (column, value) in changes.iter().filter(|(column, _)| columns.contains(column))
+                {
+                    row[*column] = (*value).into();
+                }
+            }
+            found.push((index, table.keys.key(table.number, index, &row)?));
+        }
+        Ok(found)
+    }
+}
+
+/// The stripes of a statement: that of the key, and those of what is unique in other keys.
+fn stripes_of(table: usize, key: &Key<'_>, keys: &[(usize, IndexKey)]) -> Vec<usize> {
+    let unique = keys.iter().filter_map(|(index, key)| {
+        key.unique.map(|unique| Stripes::of(table, *index, &key.bytes[..unique]))
+    });
+    std::iter::once(Stripes::of(table, 0, &key.bytes)).chain(unique).collect()
 }
 
 impl<M: Memory> Shared<M> {
@@ -100,64 +139,77 @@ impl<M: Memory> Session<M> {
     /// # Errors
     /// The key is there; [`ColumnError::Conflict`]; a value does not fit; no room.
     pub fn insert(&mut self, table: usize, row: &[Value<'_>]) -> Result<()> {
-        self.statement(table, Change::Insert(row), false)
+        let (shared, change) = (Arc::clone(&self.shared), Change::Insert(row));
+        change.check(shared.table(table)?)?;
+        let key = shared.table(table)?.key_of(row)?;
+        self.statement(table, &key, change, false)
     }
 
     /// Gives columns of a row new values, by their numbers.
     ///
     /// # Errors
     /// There is no such row; [`ColumnError::Conflict`]; a value does not fit; no room.
-    pub fn update(
+    pub fn update<'k>(
         &mut self,
         table: usize,
-        key: Value<'_>,
+        key: impl Into<Key<'k>>,
         changes: &[(usize, Value<'_>)],
     ) -> Result<()> {
-        self.statement(table, Change::Update(key, changes), false)
+        self.statement(table, &key.into(), Change::Update(changes), false)
     }
 
     /// The same as the last statement of the transaction, which commits with it: one fence.
     ///
     /// # Errors
     /// As [`Self::update`]; the transaction is open then. The medium is not sound.
-    pub fn update_and_commit(
+    pub fn update_and_commit<'k>(
         &mut self,
         table: usize,
-        key: Value<'_>,
+        key: impl Into<Key<'k>>,
         changes: &[(usize, Value<'_>)],
     ) -> Result<()> {
-        self.statement(table, Change::Update(key, changes), true)
+        self.statement(table, &key.into(), Change::Update(changes), true)
     }
 
     /// Deletes a row.
     ///
     /// # Errors
     /// There is no such row; [`ColumnError::Conflict`].
-    pub fn delete(&mut self, table: usize, key: Value<'_>) -> Result<()> {
-        self.statement(table, Change::Delete(key), false)
+    pub fn delete<'k>(&mut self, table: usize, key: impl Into<Key<'k>>) -> Result<()> {
+        self.statement(table, &key.into(), Change::Delete, false)
     }
 
     #[track_caller]
-    fn statement(&mut self, number: usize, change: Change<'_>, commits: bool) -> Result<()> {
+    fn statement(
+        &mut self,
+        number: usize,
+        key: &Key<'_>,
+        change: Change<'_>,
+        commits: bool,
+    ) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let table = shared.table(number)?;
         self.open()?;
-        let value = change.key()?;
-        let key = value.key(table.columns[0].kind())?;
         change.check(table)?;
+        table.check_key(&key.values)?;
         if self.is_replaying() {
-            return self.replay(number, change, commits);
+            return self.replay(number, key, change, commits);
         }
-        let stripe = shared.stripes.take(number, &key);
-        let newest = shared.newest(table, &key, value)?;
+        let mut keys = self.new_keys(table, key, change)?;
+        let stripes = shared.stripes.take(stripes_of(number, key, &keys));
+        let newest = shared.newest(table, key)?;
         let newest = shared.to_replace(table, newest, &self.sight())?;
         let (kind, old, prev) = match (change, newest) {
             (Change::Insert(_), Newest::Absent(prev)) => (INSERT, 0, prev),
-            (Change::Update(..), Newest::Live(old)) => (UPDATE, old, old),
-            (Change::Delete(_), Newest::Live(old)) => (DELETE, old, 0),
+            (Change::Update(_), Newest::Live(old)) => (UPDATE, old, old),
+            (Change::Delete, Newest::Live(old)) => (DELETE, old, 0),
             (Change::Insert(_), Newest::Live(_)) => return Err(ColumnError::DuplicateKey),
             (_, Newest::Absent(_)) => return Err(ColumnError::MissingKey),
         };
+        for (index, key) in &keys {
+            shared.check_unique(table, (*index, key), &self.sight())?;
+        }
+        keys.push((0, IndexKey { bytes: key.bytes.to_vec(), unique: None }));
         let ids = self.ids(number, change, old)?;
         let slot = self.slot_with_room()?;
         let new = if kind == DELETE { 0 } else { table.take_row(&shared.lane)? };
@@ -184,8 +236,8 @@ impl<M: Memory> Session<M> {
             self.lines.add(shared.slots.line(slot));
         }
         self.fence();
-        self.publish(table, &statement, own, key)?;
-        drop(stripe);
+        self.publish(table, &statement, own, keys)?;
+        drop(stripes);
         self.open.as_mut().expect("it is open").statements += 1;
         match committed {
             Some(commit) => self.end_committed(commit),
@@ -193,12 +245,36 @@ impl<M: Memory> Session<M> {
         }
     }
 
+    /// The keys of the new version in secondary indexes that the old one may not have. They are right
+    /// without its stripe: the version that a transaction sees is the only one that it can replace.
+    fn new_keys(
+        &self,
+        table: &Table<M>,
+        key: &Key<'_>,
+        change: Change<'_>,
+    ) -> Result<Vec<(usize, IndexKey)>> {
+        let mut old = 0;
+        if change.is_update_of_index(table) {
+            let newest = self.shared.newest(table, key)?;
+            match self.shared.seen(table, newest, &self.sight())? {
+                Some(row) => old = row,
+                None => return Ok(Vec::new()),
+            }
+        }
+        change.new_keys(table, old)
+    }
+
     /// Compares a statement of a transaction that is replayed.
-    fn replay(&mut self, number: usize, change: Change<'_>, commits: bool) -> Result<()> {
+    fn replay(
+        &mut self,
+        number: usize,
+        key: &Key<'_>,
+        change: Change<'_>,
+        commits: bool,
+    ) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let table = shared.table(number)?;
-        let value = change.key()?;
-        let newest = shared.newest(table, &value.key(table.columns[0].kind())?, value)?;
+        let newest = shared.newest(table, key)?;
         let there = shared.seen(table, newest, &self.sight())?;
         let open = self.open.as_mut().expect("it is open");
         let replay = open.replay.as_mut().expect("it is replayed");
@@ -216,7 +292,7 @@ impl<M: Memory> Session<M> {
         table: &Table<M>,
         statement: &Statement,
         own: u64,
-        key: Vec<u8>,
+        keys: Vec<(usize, IndexKey)>,
     ) -> Result<()> {
         if statement.old != 0 {
             let end = table.place(statement.old)?.end();
@@ -224,7 +300,7 @@ impl<M: Memory> Session<M> {
             self.lines.add(end.range());
         }
         if statement.new != 0 {
-            table.raise(key, statement.new);
+            table.publish(keys, statement.new);
         }
         Ok(())
     }
@@ -245,14 +321,14 @@ impl<M: Memory> Session<M> {
             Change::Insert(values) => {
                 values.iter().enumerate().map(|(column, value)| id_of(column, *value)).collect()
             }
-            Change::Update(_, changes) => {
+            Change::Update(changes) => {
                 let mut ids = table.ids_of(old)?;
                 for (column, value) in changes {
                     ids[*column] = id_of(*column, *value)?;
                 }
                 Ok(ids)
             }
-            Change::Delete(_) => Ok(Vec::new()),
+            Change::Delete => Ok(Vec::new()),
         }
     }
 
@@ -265,7 +341,7 @@ impl<M: Memory> Session<M> {
             None => {
                 let taken = match shared.slots.take() {
                     // Its last transaction's may be the last one.
-                    Err(_) if self.lagging.is_some() => {
+                    Err(_) if self.lag.read().is_some() => {
                         self.fence();
                         shared.slots.take()?
                     }

@@ -11,7 +11,12 @@ use zerocopy::IntoBytes;
 use crate::Result;
 use crate::array::zeroed;
 use crate::clock::Clock;
+use crate::collect::Pile;
+use crate::dictionary::Dictionary;
+use crate::epoch::Epochs;
 use crate::error::ColumnError;
+use crate::keys::Keys;
+use crate::lag::Lags;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{
     Constants, Kind, MAGIC, MOST_COLUMNS, MOST_TABLES, Options, SLOT_BYTES, SLOTS_AT, TABLES_AT,
@@ -27,6 +32,19 @@ use crate::table::{Table, store_header};
 /// The number of a transaction that can be continued: it stays the same over crashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TxId(pub(crate) u64);
+
+impl TxId {
+    /// The number itself.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<u64> for TxId {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// A transaction that is open and that no session has.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,6 +77,13 @@ pub(crate) struct Shared<M: Memory> {
     /// The rows in entries of each transaction that was in flight when the store was opened, by its
     /// mark: table and row.
     pub(crate) recovered: HashMap<u64, HashSet<(u64, u64)>>,
+    /// The number of the last commit before the store was opened.
+    pub(crate) opened: u64,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) lags: Lags,
+    pub(crate) pile: Latch<Pile>,
+    /// Whoever collects has it.
+    pub(crate) collecting: Latch<()>,
 }
 
 impl<M: Memory> Shared<M> {
@@ -81,13 +106,17 @@ pub struct Recovered {
 }
 
 impl<M: Memory> Store<M> {
-    /// Makes a store of tables with these columns, durably; the first column of each is its primary
-    /// key. Who makes it gives [`Self::at`] a name; until then a crash leaves objects that nothing leads
+    /// Makes a store of tables with these columns, durably. Who makes it gives [`Self::at`] a name; until then a crash leaves objects that nothing leads
     /// to.
     ///
     /// # Errors
     /// The options or tables are impossible, or the memory is full.
-    pub fn create(mut lane: Lane<M>, options: Options, tables: &[&[Kind]]) -> Result<Self> {
+    pub fn create<K: Keys + 'static>(
+        mut lane: Lane<M>,
+        options: Options,
+        tables: &[&[Kind]],
+        keys: &Arc<K>,
+    ) -> Result<Self> {
         options.validate()?;
         if tables.is_empty() || tables.len() > MOST_TABLES {
             return Err(ColumnError::Options { what: format!("{} tables", tables.len()) });
@@ -105,20 +134,23 @@ impl<M: Memory> Store<M> {
         words[..8].copy_from_slice(&fixed);
         let slots = zeroed(&mut lane, u64::from(options.slots) * SLOT_BYTES)?;
         words[SLOTS_AT as usize / 8] = slots;
-        lane.mini_persist(at)?;
-        lane.mini_persist(slots)?;
         for (number, kinds) in tables.iter().enumerate() {
             let table = zeroed(&mut lane, table_bytes(kinds.len() as u64))?;
             store_header(&memory, table, kinds);
             words[TABLES_AT as usize / 8 + number] = table;
+            memory.fence();
             lane.mini_persist(table)?;
+            lane.mini_commit(&mut LineSet::new());
+            lane.fence_flushed();
         }
+        lane.mini_persist(at)?;
+        lane.mini_persist(slots)?;
         memory.copy(Off::new(at), words.as_bytes());
         let mut lines = LineSet::new();
         lines.add(Range::new(at, bytes));
         lane.mini_commit(&mut lines);
         lane.fence_flushed();
-        Ok(Self::open(lane, at, &Waiting::default())?.0)
+        Ok(Self::open(lane, at, keys, &Waiting::default())?.0)
     }
 
     /// Opens the store whose master is at `at`, as a crash or its last process left it (P4 4.1). No step
@@ -127,7 +159,12 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// There is none, or it is damaged.
-    pub fn open(lane: Lane<M>, at: u64, waiting: &Waiting) -> Result<(Self, Recovered)> {
+    pub fn open<K: Keys + 'static>(
+        lane: Lane<M>,
+        at: u64,
+        keys: &Arc<K>,
+        waiting: &Waiting,
+    ) -> Result<(Self, Recovered)> {
         let memory = lane.memory().clone();
         let fixed: Constants = memory.read(Off::new(at))?;
         let options = Options {
@@ -137,6 +174,7 @@ impl<M: Memory> Store<M> {
             reserve: fixed.reserve,
         };
         let tables = fixed.tables as usize;
+        let keys: Arc<dyn Keys> = Arc::<K>::clone(keys);
         let made = options.constants(fixed.tables);
         if fixed.magic != MAGIC
             || fixed.as_bytes() != made.as_bytes()
@@ -150,7 +188,8 @@ impl<M: Memory> Store<M> {
         let mut found = Vec::with_capacity(tables);
         for number in 0..tables as u64 {
             let place = word(TABLES_AT + number * 8)?;
-            found.push(Table::open(&memory, place, &options, waiting)?);
+            let place = (number as usize, place);
+            found.push(Table::open(&memory, place, &options, &keys, waiting)?);
         }
         let mut shared = Shared {
             memory: memory.clone(),
@@ -163,10 +202,26 @@ impl<M: Memory> Store<M> {
             in_flight: Latch::new(BTreeMap::new(), waiting),
             names: Latch::new(BTreeSet::new(), waiting),
             recovered: HashMap::new(),
+            opened: 0,
+            epochs: Arc::new(Epochs::new(waiting)),
+            lags: Lags::new(waiting),
+            pile: Latch::new(Pile::default(), waiting),
+            collecting: Latch::new((), waiting),
         };
         let report = recover::run(&mut shared, waiting)?;
         shared.lane.write().recovered();
         Ok((Self(Arc::new(shared)), report))
+    }
+
+    /// The columns of each table.
+    pub fn tables(&self) -> Vec<Vec<Kind>> {
+        let kinds = |table: &Table<M>| table.columns.iter().map(Dictionary::kind).collect();
+        self.0.tables.iter().map(kinds).collect()
+    }
+
+    /// The number of the last commit that everybody sees.
+    pub fn now(&self) -> u64 {
+        self.0.clock.now()
     }
 
     /// The place of the master, by which the store is opened.

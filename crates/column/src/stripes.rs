@@ -16,8 +16,17 @@ impl Stripes {
         Self((0..STRIPES).map(|_| Latch::new((), waiting)).collect())
     }
 
-    pub(crate) fn take(&self, table: usize, key: &[u8]) -> RwLockWriteGuard<'_, ()> {
-        let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one((table, key));
-        self.0[hash as usize % STRIPES].write()
+    /// The stripe of a key of an index.
+    pub(crate) fn of(table: usize, index: usize, key: &[u8]) -> usize {
+        let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one((table, index, key));
+        hash as usize % STRIPES
+    }
+
+    /// Takes these stripes, each once, in their order: whoever takes several waits for nobody who waits
+    /// for him.
+    pub(crate) fn take(&self, mut stripes: Vec<usize>) -> Vec<RwLockWriteGuard<'_, ()>> {
+        stripes.sort_unstable();
+        stripes.dedup();
+        stripes.into_iter().map(|stripe| self.0[stripe].write()).collect()
     }
 }

@@ -1,5 +1,6 @@
-//! A table: its rows, and a dictionary for each column. The first column is the primary key.
+//! A table: its rows, a dictionary for each column, and its indexes.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::Lane;
@@ -12,25 +13,37 @@ use crate::chunk::{self, Chunk, Place};
 use crate::dictionary::Dictionary;
 use crate::error::ColumnError;
 use crate::ids::Ids;
+use crate::keys::{IndexKey, Key, Keys};
 use crate::latch::{Latch, Waiting};
 use crate::layout::{KINDS_AT, Kind, MOST_COLUMNS, Options, rows_at, values_at};
 use crate::secondary::KeyIndex;
-use crate::value::Field;
+use crate::value::{Field, Value};
 
 /// A table of a store.
 #[derive(Debug)]
 pub(crate) struct Table<M> {
+    pub(crate) number: usize,
     pub(crate) at: u64,
     memory: M,
     pub(crate) rows: Array<Chunk>,
     pub(crate) ids: Ids,
+    /// Rows that are as if nobody had had them.
+    pub(crate) free: Latch<Vec<u64>>,
     pub(crate) columns: Vec<Dictionary<M>>,
-    pub(crate) keys: Latch<KeyIndex>,
+    /// The index of the primary key, and the secondary ones.
+    pub(crate) indexes: Vec<Latch<KeyIndex>>,
+    pub(crate) keys: Arc<dyn Keys>,
 }
 
 impl<M: Memory> Table<M> {
-    /// The table at `at`. Reads its header and those of its arrays.
-    pub(crate) fn open(memory: &M, at: u64, options: &Options, waiting: &Waiting) -> Result<Self> {
+    /// The table of this number at `at`. Reads its header and those of its arrays.
+    pub(crate) fn open(
+        memory: &M,
+        (number, at): (usize, u64),
+        options: &Options,
+        keys: &Arc<dyn Keys>,
+        waiting: &Waiting,
+    ) -> Result<Self> {
         let many = memory.load(Off::new(at), Acquire)?;
         if many == 0 || many > MOST_COLUMNS as u64 {
             return Err(Bad::Damaged { what: "table of columns", at }.into());
@@ -44,8 +57,11 @@ impl<M: Memory> Table<M> {
             let place = at + values_at(many, column);
             columns.push(Dictionary::open(memory, place, kind, shape, options.reserve, waiting)?);
         }
-        let keys = Latch::new(KeyIndex::new(ids.opened), waiting);
-        Ok(Self { at, memory: memory.clone(), rows, ids, columns, keys })
+        let index = || Latch::new(KeyIndex::new(ids.opened), waiting);
+        let indexes = (0..keys.count(number)).map(|_| index()).collect();
+        let free = Latch::new(Vec::new(), waiting);
+        let (keys, memory) = (Arc::clone(keys), memory.clone());
+        Ok(Self { number, at, memory, rows, ids, free, columns, indexes, keys })
     }
 
     /// The places of a row.
@@ -59,8 +75,11 @@ impl<M: Memory> Table<M> {
         Ok(Place::new(chunk, row - shape.start(segment)))
     }
 
-    /// A row that nobody has had, with a chunk for it.
+    /// A row that nobody has, with a chunk for it.
     pub(crate) fn take_row(&self, lane: &Latch<Lane<M>>) -> Result<u64> {
+        if let Some(row) = self.free.write().pop() {
+            return Ok(row);
+        }
         let columns = self.columns.len();
         self.ids.take(&self.memory, self.rows.shape, 1, |segment| {
             chunk::add(&mut lane.write(), &self.rows, segment, columns)
@@ -75,21 +94,57 @@ impl<M: Memory> Table<M> {
         self.columns[column].value(self.id(row, column)?)
     }
 
-    /// The values of a row.
-    pub(crate) fn fields(&self, row: u64) -> Result<Vec<Field>> {
-        (0..self.columns.len()).map(|column| self.field(row, column)).collect()
+    /// The values of a row: of all columns, or of some, and the others NULL.
+    pub(crate) fn fields(&self, row: u64, columns: Option<&[usize]>) -> Result<Vec<Field>> {
+        let Some(columns) = columns else {
+            return (0..self.columns.len()).map(|column| self.field(row, column)).collect();
+        };
+        let mut fields = vec![Field::Null; self.columns.len()];
+        for column in columns {
+            self.column(*column)?;
+            fields[*column] = self.field(row, *column)?;
+        }
+        Ok(fields)
     }
 
-    /// The key of a row.
-    pub(crate) fn key(&self, row: u64) -> Result<Vec<u8>> {
-        self.field(row, 0)?.value().key(self.columns[0].kind())
+    /// The key of a row in an index.
+    pub(crate) fn key(&self, row: u64, index: usize) -> Result<IndexKey> {
+        let columns = self.keys.columns(self.number, index);
+        self.keys.key(self.number, index, &self.fields(row, Some(columns))?)
+    }
+
+    /// The columns of the primary key.
+    pub(crate) fn key_columns(&self) -> &[usize] {
+        self.keys.columns(self.number, 0)
+    }
+
+    /// The primary key of a row of these values.
+    pub(crate) fn key_of<'a>(&self, row: &[Value<'a>]) -> Result<Key<'a>> {
+        let mut fields = vec![Field::Null; row.len()];
+        let mut values = Vec::new();
+        for column in self.key_columns() {
+            fields[*column] = row[*column].into();
+            values.push(row[*column]);
+        }
+        let bytes = self.keys.key(self.number, 0, &fields)?.bytes;
+        Ok(Key { bytes: bytes.into(), values: values.into() })
+    }
+
+    /// Checks that a row may have this primary key.
+    pub(crate) fn check_key(&self, values: &[Value<'_>]) -> Result<()> {
+        let columns = self.key_columns();
+        if columns.len() != values.len() {
+            return Err(ColumnError::Unfit { what: "a key of so many values" });
+        }
+        let mut pairs = columns.iter().zip(values);
+        pairs.try_for_each(|(column, value)| value.fits_key(self.columns[*column].kind()))
     }
 
     /// The version that a row replaces.
     pub(crate) fn prev(&self, row: u64) -> Result<u64> {
         let at = self.place(row)?.prev();
         let prev = self.memory.load(at, Acquire)?;
-        if prev >= row {
+        if prev >= self.ids.next() || prev == row {
             return Err(Bad::Damaged { what: "earlier version of a row", at: at.get() }.into());
         }
         Ok(prev)
@@ -156,13 +211,26 @@ impl<M: Memory> Table<M> {
         Ok(())
     }
 
-    pub(crate) fn raise(&self, key: Vec<u8>, row: u64) {
-        self.keys.write().raise(key, row);
+    /// Makes a row the newest of its keys in some indexes.
+    pub(crate) fn publish(&self, keys: Vec<(usize, IndexKey)>, row: u64) {
+        for (index, key) in keys {
+            self.indexes[index].write().set(key.bytes, row);
+        }
     }
 
-    /// Returns whether a row has this key column's id.
-    pub(crate) fn has_key_id(&self, row: u64, id: u32) -> Result<bool> {
-        Ok(self.id(row, 0)? == id)
+    /// The keys of a row in all indexes.
+    pub(crate) fn all_keys(&self, row: u64) -> Result<Vec<(usize, IndexKey)>> {
+        (0..self.indexes.len()).map(|index| Ok((index, self.key(row, index)?))).collect()
+    }
+
+    /// Returns whether a row has these ids in the columns of the primary key.
+    pub(crate) fn has_key_ids(&self, row: u64, ids: &[u32]) -> Result<bool> {
+        for (column, id) in self.key_columns().iter().zip(ids) {
+            if self.id(row, *column)? != *id {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The number of a column.

@@ -37,6 +37,16 @@ impl Field {
     }
 }
 
+impl From<Value<'_>> for Field {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Word(word) => Self::Word(word),
+            Value::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+        }
+    }
+}
+
 impl Value<'_> {
     /// Checks that a column of this kind can have the value.
     pub(crate) fn fits(self, kind: Kind) -> Result<()> {
@@ -47,13 +57,11 @@ impl Value<'_> {
         }
     }
 
-    /// The key that orders as the value does.
-    pub(crate) fn key(self, kind: Kind) -> Result<Vec<u8>> {
-        self.fits(kind)?;
+    /// Checks that a column of this kind can have the value as a part of a key.
+    pub(crate) fn fits_key(self, kind: Kind) -> Result<()> {
         match self {
             Self::Null => Err(ColumnError::Unfit { what: "NULL as a key" }),
-            Self::Word(word) => Ok(word.to_be_bytes().to_vec()),
-            Self::Bytes(bytes) => Ok(bytes.to_vec()),
+            _ => self.fits(kind),
         }
     }
 }

@@ -4,19 +4,20 @@
 //! was not. Marks of open transactions do not count for others, nor do those of transactions that are
 //! over without a stamp.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Acquire;
 
 use pm::{Memory, Off};
 
 use crate::Result;
 use crate::error::ColumnError;
+use crate::keys::{IndexKey, Key};
 use crate::replay::Replay;
-use crate::secondary::KeyIndex;
+use crate::secondary::KeyRange;
 use crate::slots::Fate;
 use crate::stamps::{is_mark, visible};
 use crate::store::Shared;
 use crate::table::Table;
-use crate::value::Value;
 
 /// A transaction's view: its own mark (zero: it has changed nothing), and its snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -75,30 +76,167 @@ impl<M: Memory> Shared<M> {
 
     /// The newest version of a key that may count: from the index, or from the rows that are not in it
     /// yet.
-    pub(crate) fn newest(&self, table: &Table<M>, key: &[u8], value: Value<'_>) -> Result<u64> {
-        let (hit, unbuilt) = {
-            let keys: &KeyIndex = &table.keys.read();
-            (keys.get(key), keys.unbuilt)
-        };
-        if let Some(row) = hit {
-            return Ok(row);
-        }
+    pub(crate) fn newest(&self, table: &Table<M>, key: &Key<'_>) -> Result<u64> {
+        let (hit, unbuilt) = Self::hit(table, &key.bytes);
         if unbuilt <= 1 {
-            return Ok(0);
+            return Ok(hit);
         }
-        let id = match value {
-            Value::Word(0) | Value::Bytes(&[]) => 0,
-            _ => match table.columns[0].find(value)? {
-                Some(id) => id,
-                None => return Ok(0),
-            },
-        };
-        for row in (1..unbuilt).rev() {
-            if table.has_key_id(row, id)? && self.counts(table, row)? {
-                return Ok(row);
+        if !table.keys.is_exact(table.number) {
+            return self.newest_of(table, &key.bytes);
+        }
+        let mut ids = Vec::with_capacity(key.values.len());
+        for (column, value) in table.key_columns().iter().zip(&*key.values) {
+            match table.columns[*column].find(*value)? {
+                Some(id) => ids.push(id),
+                None => return Ok(hit),
             }
         }
-        Ok(0)
+        self.newest_with_rest(table, (hit, unbuilt), |row| {
+            Ok(table.has_key_ids(row, &ids)? && self.counts(table, row)?)
+        })
+    }
+
+    /// The newest version of a primary key that was found in a secondary index.
+    fn newest_of(&self, table: &Table<M>, primary: &[u8]) -> Result<u64> {
+        self.newest_with_rest(table, Self::hit(table, primary), |row| {
+            // A row that does not count may be torn.
+            Ok(self.counts(table, row)? && table.key(row, 0)?.bytes == primary)
+        })
+    }
+
+    /// The version that the primary index has of a key, or zero; and how many rows are not built yet.
+    fn hit(table: &Table<M>, primary: &[u8]) -> (u64, u64) {
+        let keys = table.indexes[0].read();
+        (keys.get(primary).unwrap_or(0), keys.unbuilt)
+    }
+
+    /// The newest of a version from the index and those that are sought among the rows that are not built
+    /// yet.
+    fn newest_with_rest(
+        &self,
+        table: &Table<M>,
+        (hit, unbuilt): (u64, u64),
+        mut is_sought: impl FnMut(u64) -> Result<bool>,
+    ) -> Result<u64> {
+        let mut newest = hit;
+        for row in (1..unbuilt).rev() {
+            if newest != 0 && self.is_last(table, newest)? {
+                break;
+            }
+            if is_sought(row)? && (newest == 0 || self.is_newer(table, row, newest)?) {
+                newest = row;
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Returns whether a version is the newest one of its key, while indexes are built: it was made since
+    /// then, or no commit has ended it.
+    fn is_last(&self, table: &Table<M>, row: u64) -> Result<bool> {
+        let ended = || self.meaning(table.place(row)?.end(), 0);
+        Ok(row >= table.ids.opened || !matches!(ended()?, Meaning::At(_)))
+    }
+
+    /// Returns whether a version of a key is newer than another one, of those that were there when the
+    /// store was opened.
+    pub(crate) fn is_newer(&self, table: &Table<M>, row: u64, than: u64) -> Result<bool> {
+        let begin = |row| -> Result<u64> {
+            Ok(match self.meaning(table.place(row)?.begin(), 0)? {
+                Meaning::Nothing => 0,
+                Meaning::At(number) => number,
+                Meaning::Open | Meaning::Own => u64::MAX,
+            })
+        };
+        let (mut at, than_begun) = (row, begin(than)?);
+        if begin(row)? != than_begun {
+            return Ok(begin(row)? > than_begun);
+        }
+        // One transaction has made both.
+        while at != 0 && begin(at)? == than_begun {
+            at = table.prev(at)?;
+            if at == than {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The newer one of two versions, of which the index has the second one.
+    pub(crate) fn newer(&self, table: &Table<M>, row: u64, indexed: u64) -> Result<u64> {
+        let stays = self.is_last(table, indexed)? || !self.is_newer(table, row, indexed)?;
+        Ok(if stays { indexed } else { row })
+    }
+
+    /// Returns whether every snapshot from `horizon` on is behind the begin of a version.
+    pub(crate) fn has_begun(&self, table: &Table<M>, row: u64, horizon: u64) -> Result<bool> {
+        let begun = self.meaning(table.place(row)?.begin(), 0)?;
+        Ok(matches!(begun, Meaning::At(number) if number <= horizon))
+    }
+
+    /// The moment from which on nobody sees a row that was there when the store was opened, if there is
+    /// one: zero, if it is not there.
+    pub(crate) fn ended(&self, table: &Table<M>, row: u64) -> Result<Option<u64>> {
+        if !self.counts(table, row)? {
+            return Ok(Some(0));
+        }
+        match self.meaning(table.place(row)?.end(), 0)? {
+            Meaning::At(number) => Ok(Some(number)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The version that the transaction sees of the row with this key in a secondary index, if it has
+    /// the key; `hint` is a version that has it.
+    pub(crate) fn seen_by_index(
+        &self,
+        table: &Table<M>,
+        (index, key, hint): (usize, &[u8], u64),
+        sight: &Sight<'_>,
+    ) -> Result<Option<u64>> {
+        // Of a row's versions a transaction sees one at most.
+        let mut found = self.seen(table, hint, sight)?;
+        if found.is_none() {
+            let primary = table.keys.primary(table.number, index, key);
+            found = self.seen(table, self.newest_of(table, &primary)?, sight)?;
+        }
+        match found {
+            Some(row) if row != hint && table.key(row, index)?.bytes != key => Ok(None),
+            found => Ok(found),
+        }
+    }
+
+    /// Refuses a key of a secondary index if another row has, or may have when this transaction commits,
+    /// the part of it that is unique. Whoever calls has the part's stripe. Rows that the transaction
+    /// sees were refused before.
+    pub(crate) fn check_unique(
+        &self,
+        table: &Table<M>,
+        (index, key): (usize, &IndexKey),
+        sight: &Sight<'_>,
+    ) -> Result<()> {
+        let Some(unique) = key.unique else { return Ok(()) };
+        let same = &key.bytes[..unique];
+        let own = table.keys.primary(table.number, index, &key.bytes);
+        let range = KeyRange::starting_with(same);
+        self.for_each_key(table, index, range, |other, _| {
+            let primary = table.keys.primary(table.number, index, other);
+            if primary == own {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let mut row = self.newest_of(table, &primary)?;
+            while row != 0 {
+                match self.meaning(table.place(row)?.begin(), sight.mark)? {
+                    Meaning::At(number) if number <= sight.snapshot => break,
+                    Meaning::Open | Meaning::At(_)
+                        if table.key(row, index)?.bytes.starts_with(same) =>
+                    {
+                        return Err(ColumnError::Conflict);
+                    }
+                    _ => row = table.prev(row)?,
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })
     }
 
     /// The version that the transaction sees, of those from `newest` back.

@@ -1,6 +1,8 @@
 //! Lines flushed and fences of statements and commits: deterministic, so they are tests.
 
-use column::{Kind, Options, Session, Store, Value};
+use std::sync::Arc;
+
+use column::{FirstColumn, Kind, Options, Session, Store, Value};
 use heap::{Heap, HeapOptions};
 use pm::{Counters, Recording};
 
@@ -10,7 +12,8 @@ const ROWS: u64 = 400;
 fn store(memory: &Recording, columns: usize) -> Session<Recording> {
     let heap = Heap::format(memory.clone(), HeapOptions::default()).unwrap();
     let kinds = vec![Kind::Word; columns];
-    let store = Store::create(heap.lane(0), Options::default(), &[&kinds]).unwrap();
+    let store =
+        Store::create(heap.lane(0), Options::default(), &[&kinds], &Arc::new(FirstColumn)).unwrap();
     let mut session = store.session();
     for key in 0..ROWS {
         let row: Vec<Value<'_>> = (0..columns as u64).map(|at| Value::Word(key + at)).collect();

@@ -1,7 +1,7 @@
 //! Transactions that go on: over crashes, from one session to another, and by running everything once
 //! more.
 
-use column::{ColumnError, Field, InFlight, Options, Session, Store, Value, Waiting};
+use column::{ColumnError, Field, InFlight, Session, Store, Value, Waiting};
 use pm::Recording;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -61,51 +61,6 @@ fn a_transaction_is_carried_from_session_to_session_and_over_kills() {
     session.commit().unwrap();
     assert_eq!(store.session().get(0, Value::Word(1)).unwrap().unwrap()[1], Field::Word(12));
     session.begin_named(b"order 4711").unwrap();
-    store.check().unwrap();
-}
-
-/// Kills within a long transaction, between others' commits: the result is that of an undisturbed run,
-/// no statement is done twice.
-#[test]
-fn a_transaction_of_a_thousand_statements_outlives_kills() {
-    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
-    let mut memory = memory;
-    let mut store = create(memory.clone(), Options { reserve: 64, ..small() });
-    let mut expected = Model::new();
-    let mut session = store.session();
-    session.begin_named(b"long").unwrap();
-    let mut done = 0u64;
-    while done < 1000 {
-        let key = done % 90;
-        if done < 90 {
-            session.insert(0, &row(key, done)).unwrap();
-        } else {
-            session.update(0, Value::Word(key), &[(1, Value::Word(done))]).unwrap();
-        }
-        expected
-            .insert((0, Field::Word(key)), vec![Field::Word(key), Field::Word(done), Field::Null]);
-        done += 1;
-        if done.is_multiple_of(7) {
-            let mut other = store.session();
-            other.begin().unwrap();
-            other.insert(0, &row(1000 + done, done)).unwrap();
-            other.commit().unwrap();
-            let key = Field::Word(1000 + done);
-            expected.insert((0, key.clone()), vec![key, Field::Word(done), Field::Null]);
-        }
-        if done % 50 == 25 {
-            let killed = killed(&memory);
-            // What the dead process has no longer counts.
-            session.detach().unwrap();
-            drop((session, store));
-            (memory, store) = killed;
-            let found = store.in_flight();
-            assert_eq!((found.len(), found[0].statements), (1, done));
-            session = store.resume(found[0].id).unwrap();
-        }
-    }
-    session.commit().unwrap();
-    assert_eq!(contents(&store.session()).unwrap(), expected);
     store.check().unwrap();
 }
 

@@ -155,6 +155,8 @@ fn transactions(
             let number = session.commit().unwrap();
             add(Done::Commit(number));
         }
+        store.rebuild(400).unwrap();
+        store.collect(random.random_range(0..12)).unwrap();
     }
 }
 

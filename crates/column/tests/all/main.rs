@@ -1,8 +1,11 @@
 //! The store against a model, under crashes, with several sessions, and by its costs.
 
 mod budgets;
+mod collected;
 mod continued;
 mod crash;
 mod crowd;
+mod keyed;
+mod killed;
 mod model;
 mod work;

@@ -1,11 +1,14 @@
 //! The store against a model: random transactions, reopening, and what single calls promise.
 
-use column::{ColumnError, Field, Kind, Options, Store, Value, Waiting};
+use std::sync::Arc;
+
+use column::{ColumnError, Field, FirstColumn, Kind, Options, Store, Value, Waiting};
 use heap::{Heap, HeapOptions};
 use pm::{Dram, Recording};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::keyed::Keyed;
 use crate::work::{Model, Statement, contents, create, open, rebuild, small};
 
 const LIMIT: u64 = 64 << 20;
@@ -65,7 +68,12 @@ fn transactions_do_what_the_model_does() {
 #[test]
 fn a_store_in_volatile_memory_works_as_well() {
     let heap = Heap::format(Dram::new(LIMIT).unwrap(), HeapOptions::default()).unwrap();
-    let store = Store::create(heap.lane(0), Options::default(), &[&[Kind::Word, Kind::Word]]);
+    let store = Store::create(
+        heap.lane(0),
+        Options::default(),
+        &[&[Kind::Word, Kind::Word]],
+        &Arc::new(FirstColumn),
+    );
     let store = store.unwrap();
     let mut session = store.session();
     for key in 0..3000 {
@@ -252,4 +260,42 @@ fn answers_are_right_while_indexes_come_back() {
     }
     store.check().unwrap();
     assert!(steps > 6 && store.built().waiting == 0, "{steps} {:?}", store.built());
+}
+
+/// A unique key is one transaction's: of two that take it, one is in conflict, whatever the other does.
+#[test]
+fn of_two_that_take_what_is_unique_one_is_in_conflict() {
+    let heap = Heap::format(memory(), HeapOptions::default()).unwrap();
+    let keys = Arc::new(Keyed { unique: true });
+    let kinds: [&[Kind]; 1] = [&[Kind::Word, Kind::Word]];
+    let store = Store::create(heap.lane(0), small(), &kinds, &keys).unwrap();
+    let row = |key, value| [Value::Word(key), Value::Word(value)];
+    let (mut one, mut two) = (store.session(), store.session());
+    let conflict = |done| assert!(matches!(done, Err(ColumnError::Conflict)), "{done:?}");
+    one.begin().unwrap();
+    two.begin().unwrap();
+    one.insert(0, &row(1, 7)).unwrap();
+    conflict(two.insert(0, &row(2, 7)));
+    two.insert(0, &row(2, 8)).unwrap();
+    conflict(two.update(0, Value::Word(2), &[(1, Value::Word(7))]));
+    one.commit().unwrap();
+    // It does not see what the other one has committed.
+    conflict(two.update(0, Value::Word(2), &[(1, Value::Word(7))]));
+    two.commit().unwrap();
+    // What an abort gives back is free, and so is what was changed or deleted.
+    one.begin().unwrap();
+    one.insert(0, &row(3, 9)).unwrap();
+    one.abort().unwrap();
+    one.begin().unwrap();
+    one.update(0, Value::Word(1), &[(1, Value::Word(10))]).unwrap();
+    one.delete(0, Value::Word(2)).unwrap();
+    one.commit().unwrap();
+    two.begin().unwrap();
+    for (key, value) in [(4, 9), (5, 7), (6, 8)] {
+        two.insert(0, &row(key, value)).unwrap();
+    }
+    // A row may go on with its own.
+    two.update(0, Value::Word(4), &[(1, Value::Word(9))]).unwrap();
+    two.commit().unwrap();
+    store.check().unwrap();
 }

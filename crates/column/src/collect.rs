@@ -1,0 +1,193 @@
+//! Collection: rows of versions that nobody sees any more are used again. It is done in steps, beside
+//! transactions.
+//!
+//! A version is garbage when a commit has replaced or deleted it, or when the transaction that made it
+//! has aborted.
+//!
+//! 1. Every snapshot is behind that commit.
+//! 2. With the stripe of its key the version is taken out of the indexes. One that others are reached
+//!    through stays: its turn comes when a version in front of it is committed, or is garbage itself.
+//! 3. Whoever had begun before that has ended.
+//! 4. No slot names it any more: those that nobody has forget their last transaction; **fence**. Its begin
+//!    becomes zero: flush, **fence**. Then its end does: flush, **fence**. The row is as one that nobody
+//!    has had.
+//!
+//! After a crash the rows that are not in use are found while indexes are built. Nothing else says
+//! which they are: a row whose begin is zero, or the mark of a transaction that is over, is not there.
+
+use std::collections::VecDeque;
+
+use pm::{LineSet, Memory};
+
+use crate::Result;
+use crate::epoch::Epochs;
+use crate::store::{Shared, Store};
+use crate::stripes::Stripes;
+use crate::table::Table;
+
+/// A version that is garbage once every snapshot is at least `until`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Dead {
+    pub(crate) table: usize,
+    pub(crate) row: u64,
+    pub(crate) until: u64,
+}
+
+/// Versions on their way to be used again.
+#[derive(Debug, Default)]
+pub(crate) struct Pile {
+    ended: VecDeque<Dead>,
+    /// Those that are in no index, and the epoch in which they were last.
+    retired: VecDeque<(u64, Dead)>,
+}
+
+impl Pile {
+    pub(crate) fn add(&mut self, dead: impl IntoIterator<Item = Dead>) {
+        self.ended.extend(dead);
+    }
+
+    /// Adds rows that nothing leads to.
+    pub(crate) fn retire(&mut self, epoch: u64, dead: impl IntoIterator<Item = Dead>) {
+        self.retired.extend(dead.into_iter().map(|dead| (epoch, dead)));
+    }
+
+    fn len(&self) -> usize {
+        self.ended.len() + self.retired.len()
+    }
+
+    /// Takes up to `many` versions from the front that no snapshot needs.
+    fn take_ended(&mut self, many: usize, horizon: u64) -> Vec<Dead> {
+        let ready = self.ended.iter().take(many).take_while(|dead| dead.until <= horizon).count();
+        self.ended.drain(..ready).collect()
+    }
+
+    fn take_retired(&mut self, many: usize, epochs: &Epochs) -> Vec<Dead> {
+        let all = self.retired.iter().take(many);
+        let ready = all.take_while(|(epoch, _)| epochs.is_over(*epoch)).count();
+        self.retired.drain(..ready).map(|(_, dead)| dead).collect()
+    }
+}
+
+impl<M: Memory> Shared<M> {
+    /// Steps 1 and 2.
+    fn unlink_some(&self, many: usize) -> Result<()> {
+        let horizon = self.epochs.horizon(&self.clock);
+        let taken = self.pile.write().take_ended(many, horizon);
+        let (mut unlinked, mut kept) = (Vec::new(), Vec::new());
+        for dead in taken {
+            let gone = self.unlink(dead, horizon)?;
+            (if gone { &mut unlinked } else { &mut kept }).push(dead);
+        }
+        let mut pile = self.pile.write();
+        if !unlinked.is_empty() {
+            pile.retire(self.epochs.next(), unlinked);
+        }
+        pile.add(kept);
+        Ok(())
+    }
+
+    /// Takes a version out of the indexes; returns false if others are reached through it.
+    fn unlink(&self, dead: Dead, horizon: u64) -> Result<bool> {
+        let (table, row) = (self.table(dead.table)?, dead.row);
+        let primary = table.key(row, 0)?.bytes;
+        let _stripe = self.stripes.take(vec![Stripes::of(table.number, 0, &primary)]);
+        let head = table.indexes[0].read().get(&primary).unwrap_or(0);
+        let mut reached = self.reached(table, head, horizon)?;
+        match reached.iter().position(|one| *one == row) {
+            None => {}
+            Some(0) => {
+                reached.remove(0);
+                let mut keys = table.indexes[0].write();
+                match reached.first() {
+                    Some(newest) => keys.set(primary, *newest),
+                    None => keys.remove(&primary),
+                }
+            }
+            Some(_) => return Ok(false),
+        }
+        for index in 1..table.indexes.len() {
+            let key = table.key(row, index)?;
+            if table.indexes[index].read().get(&key.bytes) != Some(row) {
+                continue;
+            }
+            let mut other = None;
+            for one in &reached {
+                if other.is_none() && table.key(*one, index)? == key {
+                    other = Some(*one);
+                }
+            }
+            let mut keys = table.indexes[index].write();
+            match other {
+                Some(other) => keys.set(key.bytes, other),
+                None => keys.remove(&key.bytes),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The versions that somebody may come to, from the newest one on: down to the one that every
+    /// snapshot is behind the begin of.
+    fn reached(&self, table: &Table<M>, head: u64, horizon: u64) -> Result<Vec<u64>> {
+        let (mut reached, mut row) = (Vec::new(), head);
+        while row != 0 {
+            reached.push(row);
+            if self.has_begun(table, row, horizon)? {
+                break;
+            }
+            row = table.prev(row)?;
+        }
+        Ok(reached)
+    }
+
+    /// Steps 3 and 4; returns how many rows can be used again.
+    #[track_caller]
+    fn free_some(&self, many: usize) -> Result<u64> {
+        let taken = self.pile.write().take_retired(many, &self.epochs);
+        if taken.is_empty() {
+            return Ok(0);
+        }
+        let mut lines = LineSet::new();
+        self.slots.forget_committed(&mut lines);
+        self.memory.fence();
+        for dead in &taken {
+            let begin = self.table(dead.table)?.place(dead.row)?.begin();
+            self.memory.store(begin, 0);
+            lines.add(begin.range());
+        }
+        lines.flush(&self.memory);
+        self.memory.fence();
+        for dead in &taken {
+            let end = self.table(dead.table)?.place(dead.row)?.end();
+            self.memory.store(end, 0);
+            lines.add(end.range());
+        }
+        lines.flush(&self.memory);
+        self.memory.fence();
+        for dead in &taken {
+            self.table(dead.table)?.free.write().push(dead.row);
+        }
+        Ok(taken.len() as u64)
+    }
+}
+
+impl<M: Memory> Store<M> {
+    /// Collects up to `many` versions that nobody sees any more; returns how many rows can be used again.
+    /// Does nothing while indexes are built, or somebody else collects.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn collect(&self, many: usize) -> Result<u64> {
+        // One at a time: a slot that another one lets forget its transaction may not be fenced.
+        let Some(_alone) = self.0.collecting.try_write().filter(|_| !self.has_unbuilt()) else {
+            return Ok(0);
+        };
+        self.0.settle_lags();
+        self.0.unlink_some(many)?;
+        self.0.free_some(many)
+    }
+
+    /// The number of versions that are garbage or will be.
+    pub fn garbage(&self) -> usize {
+        self.0.pile.read().len()
+    }
+}

@@ -1,0 +1,62 @@
+//! What a commit leaves to the next fence: the lines of its stamps, and its slot, which names rows until
+//! they are durable.
+//!
+//! A session fences soon if it is used. Nobody waits for one that is not: whoever needs the slot, or its
+//! rows, fences in its place.
+
+use std::sync::{Arc, Weak};
+
+use pm::{LineSet, Memory};
+
+use crate::epoch::Stay;
+use crate::latch::{Latch, Waiting};
+use crate::store::Shared;
+
+/// What the last commit of a session has left.
+#[derive(Debug)]
+pub(crate) struct Lag {
+    pub(crate) slot: u16,
+    pub(crate) lines: LineSet,
+    /// The rows of the transaction are its own until then.
+    pub(crate) stay: Stay,
+}
+
+/// A session's place for it.
+pub(crate) type LagOf = Arc<Latch<Option<Lag>>>;
+
+/// The places of all sessions.
+#[derive(Debug)]
+pub(crate) struct Lags(Latch<Vec<Weak<Latch<Option<Lag>>>>>, Waiting);
+
+impl Lags {
+    pub(crate) fn new(waiting: &Waiting) -> Self {
+        Self(Latch::new(Vec::new(), waiting), waiting.clone())
+    }
+
+    /// A place for a new session.
+    pub(crate) fn of_session(&self) -> LagOf {
+        let place = Arc::new(Latch::new(None, &self.1));
+        let mut all = self.0.write();
+        all.retain(|place| place.strong_count() > 0);
+        all.push(Arc::downgrade(&place));
+        place
+    }
+}
+
+impl<M: Memory> Shared<M> {
+    /// Makes durable what sessions have left over, and gives back their slots.
+    #[track_caller]
+    pub(crate) fn settle_lags(&self) {
+        let places: Vec<_> = self.lags.0.read().iter().filter_map(Weak::upgrade).collect();
+        let mut left: Vec<Lag> = places.iter().filter_map(|place| place.write().take()).collect();
+        if left.is_empty() {
+            return;
+        }
+        left.iter_mut().for_each(|lag| lag.lines.flush(&self.memory));
+        self.memory.fence();
+        for lag in left {
+            self.slots.give(lag.slot, true);
+            drop(lag.stay);
+        }
+    }
+}

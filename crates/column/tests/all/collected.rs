@@ -1,0 +1,111 @@
+//! Rows of versions that nobody sees any more are used again: space does not grow with updates, whoever
+//! may see a version keeps it, and a crash forgets nothing for good.
+
+use column::{Field, Session, Store, Value, Waiting};
+use pm::Recording;
+
+use crate::work::{create, from_image, open, rebuild, small, text};
+
+const LIMIT: u64 = 8 << 20;
+const KEYS: u64 = 20;
+
+fn store() -> (Recording, Store<Recording>) {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let store = create(memory.clone(), small());
+    let mut session = store.session();
+    session.begin().unwrap();
+    for key in 0..KEYS {
+        session.insert(0, &[Value::Word(key), Value::Word(key), Value::Null]).unwrap();
+    }
+    session.commit().unwrap();
+    (memory, store)
+}
+
+fn update(session: &mut Session<Recording>, number: u64) {
+    session.begin().unwrap();
+    let change = [(1, Value::Word(number % 50))];
+    session.update(0, Value::Word(number % KEYS), &change).unwrap();
+    // Some of them are not to be.
+    if number % 7 == 3 { session.abort() } else { session.commit().map(drop) }.unwrap();
+}
+
+/// Rows that versions have or have had.
+fn taken(store: &Store<Recording>) -> u64 {
+    store.check().unwrap().taken
+}
+
+#[test]
+fn rows_do_not_grow_with_updates() {
+    let (memory, store) = store();
+    // One that begins nothing more keeps nothing.
+    let mut idle = store.session();
+    update(&mut idle, 1);
+    let mut session = store.session();
+    for number in 0..2000 {
+        update(&mut session, number);
+        if number % 8 == 0 {
+            store.collect(64).unwrap();
+        }
+    }
+    assert!(taken(&store) < 100, "{}", taken(&store));
+    // Deleted rows, too, and those of keys that come and go.
+    for number in 0..500 {
+        session.begin().unwrap();
+        session.insert(0, &[Value::Word(1000 + number % 9), Value::Null, Value::Null]).unwrap();
+        session.commit().unwrap();
+        session.begin().unwrap();
+        session.delete(0, Value::Word(1000 + number % 9)).unwrap();
+        session.commit().unwrap();
+        store.collect(64).unwrap();
+    }
+    assert!(taken(&store) < 120, "{}", taken(&store));
+    // A crash forgets which rows are free; they are found while indexes are built.
+    drop((session, idle, store));
+    let memory = from_image(&memory.contents(), LIMIT).unwrap();
+    let (store, _heap) = open(memory, &Waiting::default()).map_err(text).unwrap();
+    let before = taken(&store);
+    assert_eq!(store.collect(64).unwrap(), 0, "indexes are not built");
+    rebuild(&store).unwrap();
+    let mut session = store.session();
+    while store.collect(64).unwrap() > 0 {}
+    for number in 0..500 {
+        update(&mut session, number);
+        store.collect(64).unwrap();
+    }
+    assert!(taken(&store) <= before + 16, "{before}, {}", taken(&store));
+}
+
+#[test]
+fn whoever_may_see_a_version_keeps_it() {
+    let (_, store) = store();
+    let (mut reader, mut writer, mut detached) =
+        (store.session(), store.session(), store.session());
+    reader.begin().unwrap();
+    detached.begin().unwrap();
+    detached.insert(0, &[Value::Word(500), Value::Null, Value::Null]).unwrap();
+    let id = detached.detach().unwrap();
+    for number in 0..200 {
+        update(&mut writer, number);
+        assert!(store.collect(64).unwrap() < 3, "but for rows of aborted transactions");
+    }
+    let sees = |session: &Session<Recording>| {
+        (0..KEYS).all(|key| {
+            let row = session.get(0, Value::Word(key)).unwrap().unwrap();
+            row[1] == Field::Word(key)
+        })
+    };
+    assert!(sees(&reader));
+    reader.commit().unwrap();
+    for _ in 0..9 {
+        store.collect(64).unwrap();
+    }
+    let mut resumed = store.resume(id).unwrap();
+    assert!(sees(&resumed));
+    resumed.commit().unwrap();
+    let mut freed = 0;
+    for _ in 0..9 {
+        freed += store.collect(64).unwrap();
+    }
+    assert!(freed > 150, "{freed}");
+    store.check().unwrap();
+}
