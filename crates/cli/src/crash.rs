@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use faults::catalogue::{FAULTS, Fault, find};
+use faults::catalogue::{Fault, faults, find};
 use faults::examine::{Found, Report, Settings, examine};
 use faults::plot::Workload;
 use faults::soak::{Soak, Soaked, soak, victim};
@@ -107,7 +107,7 @@ fn settings(args: &CrashArgs) -> Result<Vec<Settings>, Failure> {
     let wanted =
         |fault: &&Fault| args.engine.as_ref().is_none_or(|list| list.0.contains(&fault.engine));
     let faults: Vec<&Fault> = match name.as_str() {
-        "all" => FAULTS.iter().filter(wanted).collect(),
+        "all" => faults().filter(wanted).collect(),
         name => find(name).into_iter().filter(wanted).collect(),
     };
     if faults.is_empty() {
@@ -121,8 +121,7 @@ fn settings(args: &CrashArgs) -> Result<Vec<Settings>, Failure> {
 fn list(args: &CrashArgs) -> Result<(), Failure> {
     let wanted =
         |fault: &&Fault| args.engine.as_ref().is_none_or(|list| list.0.contains(&fault.engine));
-    let faults: Vec<_> = FAULTS
-        .iter()
+    let faults: Vec<_> = faults()
         .filter(wanted)
         .map(|fault| ListedFault {
             name: fault.name,

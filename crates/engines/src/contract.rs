@@ -1,4 +1,6 @@
 //! The contract of an engine: what it is made from, what a transaction can do, what it reports.
+//!
+//! Longer than 600 lines: it is one contract, most of it said in words.
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
@@ -341,6 +343,39 @@ pub trait Method<E: Environment>: Engine + Sized {
         setup: &Setup,
         options: &Self::Options,
     ) -> Result<(Self, RecoveryReport), EngineError>;
+
+    /// As [`Self::create`], in the form of the engine that its options choose, where it has several.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    fn create_form(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        setup: &Setup,
+        options: &Self::Options,
+    ) -> Result<Box<dyn Engine>, EngineError>
+    where
+        Self: 'static,
+    {
+        Ok(Box::new(Self::create(resources, catalog, setup, options)?))
+    }
+
+    /// As [`Self::open`], in the form in which it was created.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    fn open_form(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        setup: &Setup,
+        options: &Self::Options,
+    ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError>
+    where
+        Self: 'static,
+    {
+        let (engine, report) = Self::open(resources, catalog, setup, options)?;
+        Ok((Box::new(engine), report))
+    }
 }
 
 /// Gives the sessions of a partition; `sessions.rs` says what is asked of such an engine.
@@ -401,8 +436,7 @@ pub trait Engine: Write + Send + Sync {
     /// not, [`Engine::sync`] makes it so, or a later commit does.
     ///
     /// # Errors
-    /// It is not committed, and the partition has stopped; or, in engines that ask for room then,
-    /// there was none, and the transaction is undone.
+    /// It is not committed, and the partition has stopped.
     fn commit(&mut self) -> Result<(u64, bool), EngineError>;
 
     /// As [`Engine::commit`], while other transactions wait for the partition: where the commit would

@@ -32,7 +32,7 @@ with_engines!(kinds);
 
 impl EngineKind {
     /// All engines that have everything that an engine has to have.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::Inp,
         Self::Cow,
         Self::Log,
@@ -42,11 +42,19 @@ impl EngineKind {
         Self::NvDisk,
         Self::NvLoggingFoi,
         Self::NvLoggingFoc,
+        Self::Fast,
+        Self::Fash,
+        Self::Nvwal,
+        Self::Journal,
+        Self::Wal,
     ];
 
     /// The engines of P1, in its order.
     pub const P1: [Self; 6] =
         [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
+
+    /// The engines of P3, on slotted pages: the same but for how transactions commit.
+    pub const P3: [Self; 5] = [Self::Fast, Self::Fash, Self::Nvwal, Self::Journal, Self::Wal];
 }
 
 impl fmt::Display for EngineKind {

@@ -94,17 +94,9 @@ macro_rules! engines {
             catalog: &Arc<Catalog>,
             setup: &Setup,
         ) -> Result<Box<dyn Engine>, EngineError> {
-            fn new<E: Environment, T: Method<E> + 'static>(
-                options: &T::Options,
-                resources: Resources<E>,
-                catalog: &Arc<Catalog>,
-                setup: &Setup,
-            ) -> Result<Box<dyn Engine>, EngineError> {
-                Ok(Box::new(T::create(resources, catalog, setup, options)?))
-            }
             match options {
                 $(EngineOptions::$kind(options) => {
-                    new::<E, $kind<E>>(options, resources, catalog, setup)
+                    <$kind<E> as Method<E>>::create_form(resources, catalog, setup, options)
                 })+
             }
         }
@@ -119,18 +111,9 @@ macro_rules! engines {
             catalog: &Arc<Catalog>,
             setup: &Setup,
         ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
-            fn old<E: Environment, T: Method<E> + 'static>(
-                options: &T::Options,
-                resources: Resources<E>,
-                catalog: &Arc<Catalog>,
-                setup: &Setup,
-            ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
-                let (engine, report) = T::open(resources, catalog, setup, options)?;
-                Ok((Box::new(engine), report))
-            }
             match options {
                 $(EngineOptions::$kind(options) => {
-                    old::<E, $kind<E>>(options, resources, catalog, setup)
+                    <$kind<E> as Method<E>>::open_form(resources, catalog, setup, options)
                 })+
             }
         }

@@ -10,7 +10,7 @@
 //! | NVM-Log, NVM-aware log-structured updates | P1 4.3 | `nvm_log.rs` |
 //! | NV-Disk, pages, row locks and ARIES over a central log | P2 3.1 | `nv_disk.rs`, `paged/` |
 //! | NV-Logging, the same over a log in persistent memory, with flush-on-insert or flush-on-commit | P2 4 | `nv_logging.rs`, `paged/` |
-//! | FAST, FASH, NVWAL, slotted pages in persistent memory | P3 | `failure_atomic.rs`, `slotted/` |
+//! | FAST, FASH, NVWAL, journal, wal, slotted pages in persistent memory | P3 | `failure_atomic.rs`, `slotted/` |
 //!
 //! Two engines each are one half of a skeleton: `undo.rs` (NVM-InP, NVM-Log), `shadow.rs` (CoW,
 //! NVM-CoW), `redo.rs` (InP, Log).
@@ -68,7 +68,8 @@ pub use counts::{BufferStats, PageStats, RunStats, STATS_LEVELS};
 pub use cow::{Cow, CowOptions, CowStats};
 pub use error::{ConflictReason, EngineError};
 pub use failure_atomic::{
-    Fash, FashOptions, FashStats, Fast, FastOptions, FastStats, Nvwal, NvwalOptions, NvwalStats,
+    Fash, FashOptions, FashStats, Fast, FastOptions, FastStats, Journal, JournalOptions,
+    JournalStats, Nvwal, NvwalOptions, NvwalStats, Wal, WalOptions, WalStats,
 };
 pub use inp::{Inp, InpOptions, InpStats};
 pub use kind::{EngineKind, ParseEngineError};

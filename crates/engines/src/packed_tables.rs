@@ -50,6 +50,11 @@ impl PackedTables {
         self.map.tree_count() as u32
     }
 
+    /// The most indexes of a table, with the primary one.
+    pub(crate) fn most_indexes(&self) -> usize {
+        self.map.layouts().iter().map(|table| table.index_count()).max().unwrap_or(1)
+    }
+
     /// Bytes of the widest key of all trees.
     pub(crate) fn widest_key(&self) -> usize {
         let widths = self.map.trees().map(|(layout, _, index)| layout.key_bytes(index));

@@ -11,7 +11,7 @@ const MAX: u64 = u64::MAX;
 type Listed = (&'static str, u64, u64, u64, bool);
 
 /// All there is to choose: a default that changes has to change here, too.
-const LISTED: [(EngineKind, &[Listed]); 9] = [
+const LISTED: [(EngineKind, &[Listed]); 14] = [
     (
         EngineKind::Inp,
         &[
@@ -75,7 +75,17 @@ const LISTED: [(EngineKind, &[Listed]); 9] = [
             ("persister", 1, 0, 1, false),
         ],
     ),
+    (EngineKind::Fast, CHECKSUMMED),
+    (EngineKind::Fash, CHECKSUMMED),
+    (EngineKind::Nvwal, CHECKPOINTED),
+    (EngineKind::Journal, &[SLOTTED_PAGE]),
+    (EngineKind::Wal, CHECKPOINTED),
 ];
+
+/// Those of the engines on slotted pages.
+const SLOTTED_PAGE: Listed = ("page_bytes", 4096, 512, 32_768, true);
+const CHECKSUMMED: &[Listed] = &[SLOTTED_PAGE, ("checksummed", 0, 0, 1, true)];
+const CHECKPOINTED: &[Listed] = &[SLOTTED_PAGE, ("checkpoint_frames", 1000, 1, 1_000_000, false)];
 
 /// Those of NV-Logging in either form.
 const NV_LOGGING: &[Listed] = &[
@@ -159,7 +169,7 @@ fn what_is_beyond_the_limits_or_another_engines_is_refused_with_the_way_out() {
     );
     assert_eq!(
         options.set("page_bytes", 512).unwrap_err().to_string(),
-        "nvm-log has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc; it has node_bytes, memtable_bytes, growth, level0_runs"
+        "nvm-log has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc, fast, fash, nvwal, journal, wal; it has node_bytes, memtable_bytes, growth, level0_runs"
     );
     assert_eq!(
         options.set("memtable_byte", 512).unwrap_err().to_string(),

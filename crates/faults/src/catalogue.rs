@@ -6,6 +6,8 @@
 //!
 //! Longer than 600 lines: it is one list, with a paragraph for each fault.
 
+mod slotted;
+
 use perdura::EngineKind;
 
 use crate::mutation::{Code, How, Mutation, Where};
@@ -38,7 +40,12 @@ const fn code(file: &'static str, function: &'static str, text: &'static str) ->
 }
 
 /// All of them.
-pub static FAULTS: &[Fault] = &[
+pub fn faults() -> impl Iterator<Item = &'static Fault> {
+    FAULTS.iter().chain(slotted::FAULTS)
+}
+
+/// Those of all engines but the ones on slotted pages.
+static FAULTS: &[Fault] = &[
     fault(
         "nvm-inp/insert-without-flush",
         EngineKind::NvmInp,
@@ -767,163 +774,9 @@ pub static FAULTS: &[Fault] = &[
         How::EarlyAcknowledgement,
         Where::Anywhere,
     ),
-    fault(
-        "fast/record-not-flushed",
-        EngineKind::Fast,
-        "a commit in place does not flush its record",
-        How::NoFlush,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "let records = Flushed::lines"),
-    ),
-    fault(
-        "fast/header-before-record",
-        EngineKind::Fast,
-        "a commit in place has no fence between record and header",
-        How::NoFence,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "fence_for(&memory, records)"),
-    ),
-    fault(
-        "fast/header-forged-receipt",
-        EngineKind::Fast,
-        "a header counts before its record is durable",
-        How::StoreBeforeFence,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "store_header(&memory, start"),
-    ),
-    fault(
-        "fast/header-not-flushed",
-        EngineKind::Fast,
-        "a commit in place does not flush its header",
-        How::NoFlush,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "let committed = Flushed::lines"),
-    ),
-    fault(
-        "fast/header-not-fenced",
-        EngineKind::Fast,
-        "a commit in place returns without its second fence",
-        How::NoFence,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "fence_for(&memory, committed)"),
-    ),
-    fault(
-        "fast/header-not-stored",
-        EngineKind::Fast,
-        "the word that makes a header count is forgotten",
-        How::NoStore,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "store_header(&memory, start"),
-    ),
-    fault(
-        "fast/commit-acknowledged-early",
-        EngineKind::Fast,
-        "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-    fault(
-        "fash/frames-not-flushed",
-        EngineKind::Fash,
-        "a commit does not flush records and frames",
-        How::NoFlush,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.append("),
-    ),
-    fault(
-        "fash/frames-first-line",
-        EngineKind::Fash,
-        "a commit does not flush the first of its lines",
-        How::NoFirstLine,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.append("),
-    ),
-    fault(
-        "fash/mark-before-frames",
-        EngineKind::Fash,
-        "a commit has no fence between frames and mark",
-        How::NoFence,
-        code("slotted/src/scheme/mod.rs", "log_headers", "fence_for(&memory, written)"),
-    ),
-    fault(
-        "fash/mark-not-flushed",
-        EngineKind::Fash,
-        "a commit does not flush its mark",
-        How::NoFlush,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.commit("),
-    ),
-    fault(
-        "fash/mark-not-fenced",
-        EngineKind::Fash,
-        "headers are stored before the mark is durable",
-        How::NoFence,
-        code("slotted/src/scheme/mod.rs", "log_headers", "fence_for(&memory, marked)"),
-    ),
-    fault(
-        "fash/checkpoint-not-flushed",
-        EngineKind::Fash,
-        "a checkpoint does not flush the headers",
-        How::NoFlush,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.checkpoint("),
-    ),
-    fault(
-        "fash/log-emptied-early",
-        EngineKind::Fash,
-        "the log is emptied before the headers are durable",
-        How::NoFence,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.checkpoint("),
-    ),
-    fault(
-        "fash/commit-acknowledged-early",
-        EngineKind::Fash,
-        "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-    fault(
-        "nvwal/frames-not-flushed",
-        EngineKind::Nvwal,
-        "a commit does not flush its frames",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "commit", "let written = Flushed::lines"),
-    ),
-    fault(
-        "nvwal/tail-before-frames",
-        EngineKind::Nvwal,
-        "a commit has no fence between frames and tail",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "commit", "fence_for(&self.memory, written)"),
-    ),
-    fault(
-        "nvwal/tail-not-flushed",
-        EngineKind::Nvwal,
-        "a commit does not flush the tail",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "set_tail", "let stored = Flushed::lines"),
-    ),
-    fault(
-        "nvwal/tail-not-fenced",
-        EngineKind::Nvwal,
-        "a commit returns before the tail is durable",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "set_tail", "fence_for(&self.memory, stored)"),
-    ),
-    fault(
-        "nvwal/checkpoint-not-flushed",
-        EngineKind::Nvwal,
-        "a checkpoint does not flush the pages",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "checkpoint", "let stored = Flushed::lines"),
-    ),
-    fault(
-        "nvwal/log-emptied-early",
-        EngineKind::Nvwal,
-        "the log is emptied before the pages are durable",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "checkpoint", "fence_for(&self.memory, stored)"),
-    ),
-    fault(
-        "nvwal/commit-acknowledged-early",
-        EngineKind::Nvwal,
-        "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
 ];
 
 /// The fault of this name.
 pub fn find(name: &str) -> Option<&'static Fault> {
-    FAULTS.iter().find(|fault| fault.name == name)
+    faults().find(|fault| fault.name == name)
 }

@@ -126,6 +126,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "pm/src/header.rs",
     "slotted/src/blocks.rs",
     "slotted/src/scheme/fast.rs",
+    "slotted/src/scheme/journal.rs",
     "slotted/src/scheme/mod.rs",
     "storage/src/logs/checkpoint.rs",
     "storage/src/lsm/manifest.rs",

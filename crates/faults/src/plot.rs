@@ -117,6 +117,7 @@ pub fn options(engine: EngineKind) -> Options {
             .tune("memtable_bytes", 3 << 10)
             .tune("tree_node_bytes", 128)
             .tune("page_bytes", 512)
+            .tune("checkpoint_frames", 100)
     }
 }
 

@@ -118,7 +118,9 @@ impl CostModel {
                 | EngineKind::NvLoggingFoc
                 | EngineKind::Fast
                 | EngineKind::Fash
-                | EngineKind::Nvwal,
+                | EngineKind::Nvwal
+                | EngineKind::Journal
+                | EngineKind::Wal,
                 _,
             ) => return None,
         })

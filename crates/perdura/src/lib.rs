@@ -148,12 +148,12 @@ pub use exports::data::{
 pub use exports::engine::{
     BufferStats, CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn,
     EngineKind, EngineOption, EngineOptions, EngineStats, EngineTraits, FashOptions, FashStats,
-    FastOptions, FastStats, Footprint, InFlight, InpOptions, InpStats, Isolation, Limits,
-    LogFigures, LogOptions, LogStats, NvDiskOptions, NvDiskStats, NvLoggingFocOptions,
-    NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats, NvmCowOptions, NvmCowStats,
-    NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats, NvwalOptions, NvwalStats, OptionError,
-    OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport, RunStats,
-    TxId, Unfinished, WorkDone,
+    FastOptions, FastStats, Footprint, InFlight, InpOptions, InpStats, Isolation, JournalOptions,
+    JournalStats, Limits, LogFigures, LogOptions, LogStats, NvDiskOptions, NvDiskStats,
+    NvLoggingFocOptions, NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats, NvmCowOptions,
+    NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats, NvwalOptions, NvwalStats,
+    OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport,
+    RunStats, TxId, Unfinished, WalOptions, WalStats, WorkDone,
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,

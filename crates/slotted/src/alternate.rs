@@ -147,7 +147,7 @@ impl<M: Memory> Alternate<M> {
         frames: &Frames,
         mut lines: LineSet,
     ) -> Result<()> {
-        self.grow(lane, frames)?;
+        self.grow(lane, frames.bytes())?;
         let log = self.log(self.next);
         self.stored.lines().iter().for_each(|line| lines.add(line.range()));
         self.stored.clear();
@@ -178,11 +178,16 @@ impl<M: Memory> Alternate<M> {
         }
     }
 
-    fn grow(&mut self, lane: &mut Lane<M>, frames: &Frames) -> Result<()> {
-        if frames.log_bytes() <= half(self.bytes) {
+    /// Makes each log large enough for these many bytes of frames.
+    ///
+    /// # Errors
+    /// The memory is full; nothing has changed then.
+    pub fn grow(&mut self, lane: &mut Lane<M>, frames: u64) -> Result<()> {
+        let log = (FRAMES_AT + frames).next_multiple_of(64);
+        if log <= half(self.bytes) {
             return Ok(());
         }
-        let bytes = (4 * frames.log_bytes()).next_power_of_two();
+        let bytes = (FRAMES_AT + 2 * log).next_power_of_two();
         let larger = lane.allocate(bytes, Purpose::Log)?;
         // The old logs are not needed any more.
         self.settle();

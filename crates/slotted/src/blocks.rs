@@ -7,6 +7,9 @@
 //! A checkpoint stores what the frames have where it belongs; flush; **fence**; zero in the tail; flush;
 //! **fence**. After that the blocks are written again from the first one on.
 //!
+//! Opening reads as many blocks as have committed frames, however long the chain has been: where a block
+//! leads, those that need room ask.
+//!
 //! A block is *pending* while it is allocated and nothing durable leads to it: after a crash it is free.
 //! Its persisted bit and the word of the block before that leads to it are set together: then it is *in
 //! use*.
@@ -33,6 +36,7 @@ const NEXT_AT: u64 = 16;
 #[derive(Debug)]
 pub struct Blocks<M> {
     memory: M,
+    /// The first blocks of the chain, as far as it was needed.
     blocks: Vec<u64>,
     tail: u64,
 }
@@ -44,23 +48,12 @@ impl<M: Memory> Blocks<M> {
     /// # Errors
     /// The log is damaged.
     pub fn open(memory: M, first: u64) -> Result<Self> {
-        let mut blocks = vec![first];
-        loop {
-            let last = blocks[blocks.len() - 1];
-            let next = memory.load(Off::new(last + NEXT_AT), Acquire)?;
-            if next == 0 {
-                break;
-            }
-            let wild = pm::checked_range(Range::new(next, BLOCK_BYTES), memory.len()).is_err();
-            if wild || !next.is_multiple_of(64) || blocks.contains(&next) {
-                return Err(Bad::Damaged { what: "chain of blocks of the log", at: last }.into());
-            }
-            blocks.push(next);
-        }
         let tail = memory.load(Off::new(first), Acquire)?;
-        let mut log = Self { memory, blocks, tail };
-        if tail > log.blocks.len() as u64 * PAYLOAD {
-            return Err(Bad::Damaged { what: "tail of the log", at: first }.into());
+        let mut log = Self { memory, blocks: vec![first], tail };
+        while tail > log.blocks.len() as u64 * PAYLOAD {
+            if !log.follow()? {
+                return Err(Bad::Damaged { what: "tail of the log", at: first }.into());
+            }
         }
         // It may be what a killed process had stored. A zero, too, has to be durable before frames
         // are overwritten.
@@ -83,6 +76,21 @@ impl<M: Memory> Blocks<M> {
         Ok(log)
     }
 
+    /// Goes on in the chain. Returns whether there was one block more.
+    fn follow(&mut self) -> Result<bool> {
+        let last = self.blocks[self.blocks.len() - 1];
+        let next = self.memory.load(Off::new(last + NEXT_AT), Acquire)?;
+        if next == 0 {
+            return Ok(false);
+        }
+        let wild = pm::checked_range(Range::new(next, BLOCK_BYTES), self.memory.len()).is_err();
+        if wild || !next.is_multiple_of(64) || self.blocks.contains(&next) {
+            return Err(Bad::Damaged { what: "chain of blocks of the log", at: last }.into());
+        }
+        self.blocks.push(next);
+        Ok(true)
+    }
+
     fn tail_at(&self) -> Off<u64> {
         Off::new(self.blocks[0])
     }
@@ -100,12 +108,15 @@ impl<M: Memory> Blocks<M> {
         pieces
     }
 
-    /// Makes room for these many bytes of frames.
+    /// Makes room for these many bytes of frames, and for so many in the log when it is empty.
     ///
     /// # Errors
-    /// The memory is full; what has been committed stays.
-    pub fn reserve(&mut self, lane: &mut Lane<M>, bytes: u64) -> Result<()> {
-        while self.tail + bytes > self.blocks.len() as u64 * PAYLOAD {
+    /// The memory is full, or the chain is damaged; what has been committed stays.
+    pub fn reserve(&mut self, lane: &mut Lane<M>, bytes: u64, empty: u64) -> Result<()> {
+        while (self.tail + bytes).max(empty) > self.blocks.len() as u64 * PAYLOAD {
+            if self.follow()? {
+                continue;
+            }
             let block = lane.allocate(BLOCK_BYTES, Purpose::Log)?;
             let mut lines = LineSet::new();
             self.memory.copy(Off::new(block), [0, BLOCK_BYTES, 0, 0, 0, 0, 0, 0].as_bytes());
@@ -160,9 +171,15 @@ impl<M: Memory> Blocks<M> {
         self.set_tail(0);
     }
 
-    /// The places of the blocks.
-    pub fn places(&self) -> &[u64] {
-        &self.blocks
+    /// The places of all blocks.
+    ///
+    /// # Errors
+    /// The chain is damaged.
+    pub fn places(&self) -> Result<Vec<u64>> {
+        let (memory, blocks) = (self.memory.clone(), self.blocks.clone());
+        let mut whole = Self { memory, blocks, tail: self.tail };
+        while whole.follow()? {}
+        Ok(whole.blocks)
     }
 
     /// Returns whether no frame is committed.

@@ -62,7 +62,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The first thing that is wrong.
     pub fn census(&self) -> Result<Census> {
         let mut walk = Walk::default();
-        walk.census.log_objects = self.scheme.log_places().len() as u64;
+        walk.census.log_objects = self.scheme.log_places()?.len() as u64;
         for root in self.master.roots.clone() {
             walk.leaf_level = None;
             self.walk(&mut walk, root, 1, (None, None))?;
@@ -82,10 +82,10 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// Calls `visit` with the place of each object of the heap that the store is made of.
     ///
     /// # Errors
-    /// The chain of segments is damaged.
+    /// The log or the chain of segments is damaged.
     pub fn objects(&self, visit: &mut dyn FnMut(u64)) -> Result<()> {
         visit(self.at);
-        self.scheme.log_places().into_iter().for_each(&mut *visit);
+        self.scheme.log_places()?.into_iter().for_each(&mut *visit);
         let (mut segment, mut met) = (self.newest, BTreeSet::new());
         while segment != 0 {
             if !met.insert(segment) {

@@ -3,6 +3,7 @@
 
 use crate::header::{Header, Kind};
 use crate::layout::{LINE, SLOT, WORD};
+use crate::part::Part;
 use crate::space;
 
 /// A header being edited.
@@ -67,6 +68,33 @@ impl Draft {
     /// Bytes that are neither header nor records.
     pub fn free(&self) -> usize {
         self.free
+    }
+
+    /// The number of records that are not committed.
+    pub(crate) fn new_records(&self) -> u64 {
+        let mut committed = self.committed.clone();
+        committed.sort_unstable();
+        let new = self.slots.iter().filter(|slot| committed.binary_search(slot).is_err());
+        new.count() as u64
+    }
+
+    /// The changes of the page, as far as a log may have them. A fresh page's header is written as records
+    /// are, but for its first word.
+    pub(crate) fn part(&self) -> Part {
+        let header = match self.kind.has_two_lines() {
+            true => LINE,
+            false => self.kind.header_bytes(self.slots.len()),
+        } as u64;
+        let part = Part {
+            page_bytes: self.page_bytes as u64,
+            words: self.children.len() as u64,
+            ..Part::default()
+        };
+        if self.fresh {
+            let (words, run_bytes) = (part.words + 1, header + WORD as u64);
+            return Part { words, runs: 2, run_bytes, ..part };
+        }
+        if self.changes_slots() { Part { header, ..part } } else { part }
     }
 
     /// Bytes of records.

@@ -26,6 +26,7 @@
 //! | how a part of a transaction is undone | [`savepoint`] |
 //! | where long values lie | [`overflow`] |
 //! | how a transaction commits | [`scheme`], [`log`], [`alternate`] |
+//! | whether the log has room for what it commits | [`part`], [`room`] |
 //! | which lines of headers may not be whole | `epoch` |
 //! | where the time goes | [`phases`] |
 //! | pages in ordinary memory, what of them differs, and the log of that | [`cache`], [`diff`], [`blocks`] |
@@ -55,8 +56,10 @@ pub mod merge;
 pub mod overflow;
 pub mod page;
 pub mod pages;
+pub mod part;
 pub mod phases;
 pub mod record;
+pub mod room;
 pub mod savepoint;
 mod scan;
 pub mod scheme;

@@ -46,9 +46,9 @@ impl Frames {
         self.bytes.is_empty()
     }
 
-    /// Bytes that a log for these frames has.
-    pub fn log_bytes(&self) -> u64 {
-        FRAMES_AT + self.bytes.len() as u64
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
     }
 
     /// Adds a frame: the bytes that lie `at` bytes behind `page` then.
@@ -186,15 +186,16 @@ impl<M: Memory> Log<M> {
         self.link
     }
 
-    /// Makes the log, which is empty, large enough for the frames.
+    /// Makes the log, which is empty, large enough for these many bytes of frames.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.
-    pub fn grow(&mut self, lane: &mut Lane<M>, frames: &Frames) -> Result<()> {
-        if frames.log_bytes() <= self.bytes {
+    pub fn grow(&mut self, lane: &mut Lane<M>, frames: u64) -> Result<()> {
+        let bytes = FRAMES_AT + frames;
+        if bytes <= self.bytes {
             return Ok(());
         }
-        let bytes = frames.log_bytes().next_power_of_two();
+        let bytes = bytes.next_power_of_two();
         let larger = lane.allocate(bytes, Purpose::Log)?;
         let mut lines = LineSet::new();
         self.memory.copy(Off::new(larger), [0, bytes, 0, 0, 0, 0, 0, 0].as_bytes());
@@ -224,7 +225,7 @@ impl<M: Memory> Log<M> {
     /// Flushes `lines`, copies frames into the log and flushes them.
     ///
     /// # Panics
-    /// They do not fit: see [`Frames::log_bytes`].
+    /// They do not fit: see [`Self::grow`].
     #[track_caller]
     pub fn append(&mut self, frames: &Frames, lines: &mut LineSet) -> Flushed<Written> {
         lines.flush(&self.memory);
@@ -254,7 +255,7 @@ impl<M: Memory> Log<M> {
 
     #[track_caller]
     fn copy(&self, frames: &Frames, lines: &mut LineSet) -> Written {
-        assert!(frames.log_bytes() <= self.bytes, "the log has room for its frames");
+        assert!(FRAMES_AT + frames.bytes() <= self.bytes, "the log has room for its frames");
         let range = Range::new(self.at + FRAMES_AT, frames.bytes.len() as u64);
         self.memory.copy(Off::new(range.start), &frames.bytes);
         if !flaw::has::<M>(Flaw::FrameUnflushed) {

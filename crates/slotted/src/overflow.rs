@@ -20,6 +20,13 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         bytes.div_ceil(self.overflow_bytes())
     }
 
+    /// Returns how many pages the long value of a record takes.
+    pub(crate) fn pages_of(&self, value: Option<[u8; 16]>) -> usize {
+        let bytes: Option<[u64; 2]> = value.map(|value| zerocopy::transmute!(value));
+        // A damaged length ends in an error when its pages are read.
+        bytes.map_or(0, |[bytes, _]| self.overflow_pages(bytes.min(self.memory.len()) as usize))
+    }
+
     /// Writes a value into pages and returns what its record has.
     pub(crate) fn write_overflow(&mut self, value: &[u8]) -> Result<[u8; 16]> {
         let mut next = 0;

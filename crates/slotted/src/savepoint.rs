@@ -44,6 +44,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             work.master.clone_from(&mark.master);
             work.spare.clone_from(&mark.spare);
             work.failed = false;
+            work.recount_room();
             // Lines that were twice in the set may now be there once.
             work.marks.push(Mark { lines: work.lines.len(), ..mark });
             break;

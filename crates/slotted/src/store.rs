@@ -61,6 +61,8 @@ pub struct Store<M: Memory, S: Scheme<M>> {
     pub(crate) work: Work,
     /// The number of the next savepoint.
     pub(crate) next_savepoint: u64,
+    /// Trees that the deletion of a row concerns.
+    pub(crate) trees_of_a_row: u64,
     /// The number of this opening, in schemes whose headers have it.
     pub(crate) epoch: u16,
     pub(crate) moves: Moves,
@@ -120,6 +122,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             work: Work::new(master.clone()),
             master,
             next_savepoint: 0,
+            trees_of_a_row: 1,
             epoch: FIRST_EPOCH,
             moves: Moves::default(),
         };
@@ -190,6 +193,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             master,
             work,
             next_savepoint: 0,
+            trees_of_a_row: 1,
             epoch: 0,
             moves: Moves::default(),
         };
@@ -229,6 +233,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The pages that were split and copied since it was opened.
     pub fn moves(&self) -> Moves {
         self.moves
+    }
+
+    /// Sets the number of frames from which on a commit makes a checkpoint, in schemes whose log grows:
+    /// [`CHECKPOINT_FRAMES`](crate::scheme::CHECKPOINT_FRAMES) otherwise.
+    pub fn checkpoint_after(&mut self, frames: usize) {
+        self.scheme.checkpoint_after(frames);
     }
 
     /// Gives the lane back, and drops what was not committed.
@@ -320,7 +330,10 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             return Ok(());
         }
         match S::RECORDS {
-            Records::Logged => self.work.written.push((page, at, bytes.len())),
+            Records::Logged => {
+                self.work.room.wrote(page, bytes.len());
+                self.work.written.push((page, at, bytes.len()));
+            }
             Records::Flushed => {
                 self.work.lines.add(Range::new(page + at as u64, bytes.len() as u64));
             }

@@ -8,6 +8,7 @@ use crate::error::SlottedError;
 use crate::layout::{MOST_LEVELS, most_inline};
 use crate::phases::{INSERT, SEARCH};
 use crate::record::{LEAF_LENGTHS, Leaf, encode_leaf};
+use crate::room::Operation;
 use crate::scheme::Scheme;
 use crate::store::Store;
 
@@ -30,6 +31,8 @@ pub struct Path {
     pub tree: u32,
     /// From the root to the leaf.
     pub steps: Vec<Step>,
+    /// The most records that one of these pages has.
+    pub records: usize,
     /// True if the key is there.
     pub found: bool,
 }
@@ -44,8 +47,10 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The way to a key (P3's search).
     pub(crate) fn descend(&self, tree: u32, key: &[u8]) -> Result<Path> {
         let (mut page, mut steps) = (self.root(tree)?, Vec::with_capacity(4));
+        let mut records = 0;
         while steps.len() < MOST_LEVELS {
             let node = self.node(page)?;
+            records = records.max(node.count);
             if node.kind.is_leaf() {
                 let (index, found) = match node.find(key)? {
                     Ok(index) => (index, true),
@@ -53,7 +58,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
                 };
                 steps.push(Step { page, index });
                 observe!(M: self.memory.phase(SEARCH));
-                return Ok(Path { tree, steps, found });
+                return Ok(Path { tree, steps, records, found });
             }
             let index = node.child_of(key)?;
             steps.push(Step { page, index });
@@ -103,7 +108,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     ///
     /// # Errors
     /// Something is too large, the memory is full, or a page is damaged. Nothing has changed where the
-    /// memory is full.
+    /// memory is full: for the page that is wanted, or for what the log gets when the transaction commits.
     pub fn put(&mut self, tree: u32, key: &[u8], value: &[u8]) -> Result<bool> {
         self.checked(key, value)?;
         let path = self.descend(tree, key)?;
@@ -145,11 +150,13 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     fn put_at(&mut self, mut path: Path, key: &[u8], value: &[u8]) -> Result<()> {
         let most = most_inline(self.page_bytes());
         let long = value.len() > most || LEAF_LENGTHS + 2 + key.len() + value.len() > 2 * most;
+        let (record, old) = self.prepare(&path, key, if long { None } else { Some(value) })?;
+        let new_pages = if long { self.overflow_pages(value.len()) } else { 0 };
+        self.room_to_put(Operation { new_pages, ..self.operation(&path, old) })?;
         if long {
-            self.ensure_pages(self.overflow_pages(value.len()) + 2 * path.steps.len() + 1)?;
+            self.ensure_pages(new_pages + 2 * path.steps.len() + 1)?;
         }
         let depth = path.steps.len() - 1;
-        let (record, old) = self.prepare(&path, key, if long { None } else { Some(value) })?;
         let fits = self.fits(&path, depth, record.len(), path.found)?;
         if !fits {
             self.ensure_pages(2 * path.steps.len() + 1)?;
@@ -187,10 +194,18 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok((record, old))
     }
 
-    /// Deletes a key (P3 3.2): the draft of its page drops the offset. Returns whether it was there.
+    /// A change at the end of this way, whose record has a long value.
+    fn operation(&self, path: &Path, old: Option<[u8; 16]>) -> Operation {
+        let (levels, old_pages) = (path.steps.len(), self.pages_of(old));
+        Operation { levels, records: path.records + 1, new_pages: 0, old_pages }
+    }
+
+    /// Deletes a key (P3 3.2): the draft of its page drops the offset. Returns whether it was there. The first
+    /// deletion of a transaction needs no room.
     ///
     /// # Errors
-    /// A page is damaged.
+    /// A page is damaged, or the memory is full for what the log gets of all that the transaction has changed;
+    /// nothing has changed then.
     pub fn delete(&mut self, tree: u32, key: &[u8]) -> Result<bool> {
         self.usable()?;
         let mut path = self.descend(tree, key)?;
@@ -198,6 +213,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
             return Ok(false);
         }
         let (_, old) = self.prepare(&path, key, None)?;
+        self.room_to_delete(self.operation(&path, old))?;
         let step = path.steps[path.steps.len() - 1];
         self.whole(|store| {
             let len = store.node(step.page)?.record_bytes(step.index)?;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pm::LineSet;
 
 use crate::draft::Draft;
+use crate::part::Room;
 
 /// The words of the master that transactions change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Work {
     pub(crate) lines: LineSet,
     /// The bytes that were written, where the scheme logs them: page, where in it, and how many.
     pub(crate) written: Vec<(u64, usize, usize)>,
+    /// The bound of what its commit logs.
+    pub(crate) room: Room,
     /// An operation failed halfway.
     pub(crate) failed: bool,
     /// The savepoints, oldest first.
@@ -52,6 +55,7 @@ impl Work {
             unused: BTreeSet::new(),
             lines: LineSet::new(),
             written: Vec::new(),
+            room: Room::default(),
             failed: false,
             marks: Vec::new(),
         }
@@ -94,6 +98,7 @@ impl Work {
     /// Puts the draft of a page aside, if there is a savepoint that does not have it. Called before the
     /// draft changes, comes or goes.
     pub(crate) fn remember(&mut self, page: u64) {
+        self.room.touch(page);
         let Some(mark) = self.marks.last_mut() else { return };
         if mark.drafts.contains_key(&page) {
             return;
@@ -107,6 +112,7 @@ impl Work {
 
     /// The same, of the first word of an overflow page.
     pub(crate) fn remember_overflow(&mut self, page: u64) {
+        self.room.touch(page);
         if let Some(mark) = self.marks.last_mut() {
             mark.overflow.entry(page).or_insert(self.overflow.get(&page).copied());
         }
@@ -120,6 +126,16 @@ impl Work {
             matches!(mark.drafts.get(&page), Some(Some(_)))
                 || matches!(mark.overflow.get(&page), Some(Some(_)))
         })
+    }
+
+    /// Begins the bound anew, when the transaction was taken back to a savepoint.
+    pub(crate) fn recount_room(&mut self) {
+        self.room = Room::default();
+        let pages = self.drafts.keys().chain(self.overflow.keys()).chain(&self.freed);
+        self.room.touched.extend(pages.chain(&self.spare));
+        for (page, _, bytes) in &self.written {
+            self.room.wrote(*page, *bytes);
+        }
     }
 
     /// Forgets the lines that were added behind so many.

@@ -34,20 +34,48 @@ impl EngineCounts for FashStats {
     }
 }
 
-engine_stats! {
+/// The counters of an engine whose log is brought home by checkpoints.
+macro_rules! checkpointed_stats {
+    ($(#[doc = $about:literal] $name:ident;)+) => {$(
+        engine_stats! {
+            #[doc = $about]
+            $name {
+                /// Commits by frames of the log.
+                logged: u64;
+                /// Checkpoints: what frames have was stored in the pages.
+                checkpoints: u64;
+                /// Bytes that checkpoints have stored.
+                checkpoint_bytes: u64;
+            }
+        }
+
+        impl EngineCounts for $name {
+            fn written_bytes(&self) -> u64 {
+                self.checkpoint_bytes
+            }
+        }
+    )+};
+}
+
+checkpointed_stats! {
     /// The counters of NVWAL that engines without a cache of slotted pages do not have.
-    NvwalStats {
-        /// Commits by frames of what differs.
+    NvwalStats;
+    /// The counters of the write-ahead log of pages that engines without a cache of slotted pages do not have.
+    WalStats;
+}
+
+engine_stats! {
+    /// The counters of the rollback journal that engines without slotted pages do not have.
+    JournalStats {
+        /// Commits, each of which has saved the pages that it has changed.
         logged: u64;
-        /// Checkpoints: what frames have was stored in the pages.
-        checkpoints: u64;
-        /// Bytes that checkpoints have stored.
-        checkpoint_bytes: u64;
+        /// Bytes of these pages, as they were written.
+        page_bytes: u64;
     }
 }
 
-impl EngineCounts for NvwalStats {
+impl EngineCounts for JournalStats {
     fn written_bytes(&self) -> u64 {
-        self.checkpoint_bytes
+        self.page_bytes
     }
 }

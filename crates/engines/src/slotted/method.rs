@@ -9,7 +9,7 @@ use slotted::{Commits, Options, Scheme, Store};
 use storage::Catalog;
 
 use super::Slotted;
-use crate::contract::{Method, RecoveryReport, Resources};
+use crate::contract::{Engine, Method, RecoveryReport, Resources};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::{OwnOptions, Setup};
@@ -34,9 +34,21 @@ pub trait SlottedScheme<E: Environment>: Scheme<E::Durable> + Sync {
     const CACHES_PAGES: bool;
     /// The engine's options.
     type Options: OwnOptions;
+    /// The engine's form with checksums and fewer fences; itself where there is no other.
+    type Checksummed: SlottedScheme<E, Options = Self::Options>;
 
     /// The size of a page that was chosen.
     fn page_bytes(options: &Self::Options) -> u32;
+
+    /// The number of frames from which on a checkpoint is made, of a log that grows.
+    fn checkpoint_frames(_options: &Self::Options) -> Option<u32> {
+        None
+    }
+
+    /// Returns whether the form with checksums was chosen.
+    fn is_checksummed(_options: &Self::Options) -> bool {
+        false
+    }
 
     /// The counters of the engine.
     fn own_stats(commits: &Commits) -> OwnStats;
@@ -71,6 +83,18 @@ fn store_options<M: Memory>(page_bytes: u32, tables: &PackedTables, heap: &Heap<
     Options { page_bytes, segment_bytes, trees: tables.trees().max(1), ..Options::default() }
 }
 
+/// Tells a store what was chosen for this opening, and how many trees a row is in.
+fn tune<E: Environment, S: SlottedScheme<E>>(
+    store: &mut Store<E::Durable, S>,
+    options: &S::Options,
+    tables: &PackedTables,
+) {
+    store.keep_room_for(tables.most_indexes());
+    if let Some(frames) = S::checkpoint_frames(options) {
+        store.checkpoint_after(frames as usize);
+    }
+}
+
 fn root_name<E: Environment, S: SlottedScheme<E>>(partition: u32) -> String {
     format!("{}/{partition}", S::NAME)
 }
@@ -90,8 +114,9 @@ impl<E: Environment, S: SlottedScheme<E>> Method<E> for Slotted<E, S> {
         let (heap, tables) = (&resources.durable, PackedTables::new(catalog));
         let mut lane = heap.lane(resources.partition);
         lane.recovered();
-        let store = Store::create(lane, store_options(S::page_bytes(options), &tables, heap))?;
+        let mut store = Store::create(lane, store_options(S::page_bytes(options), &tables, heap))?;
         heap.set_root(&root_name::<E, S>(resources.partition), store.at())?;
+        tune::<E, S>(&mut store, options, &tables);
         Ok(Self::over(store, heap.memory().clone(), tables))
     }
 
@@ -99,12 +124,13 @@ impl<E: Environment, S: SlottedScheme<E>> Method<E> for Slotted<E, S> {
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
         _: &Setup,
-        _: &S::Options,
+        options: &S::Options,
     ) -> Result<(Self, RecoveryReport), EngineError> {
         let (heap, tables) = (&resources.durable, PackedTables::new(catalog));
         let name = root_name::<E, S>(resources.partition);
         let at = heap.root(&name)?.ok_or(EngineError::Missing { what: name })?;
-        let store = Store::open(heap.lane(resources.partition), at)?;
+        let mut store = Store::open(heap.lane(resources.partition), at)?;
+        tune::<E, S>(&mut store, options, &tables);
         let Options { page_bytes, trees, .. } = store.options();
         if trees != tables.trees().max(1) || most_inline(page_bytes as usize) < tables.widest_key()
         {
@@ -112,5 +138,35 @@ impl<E: Environment, S: SlottedScheme<E>> Method<E> for Slotted<E, S> {
         }
         let engine = Self::over(store, heap.memory().clone(), tables);
         Ok((engine, RecoveryReport::default()))
+    }
+
+    fn create_form(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        setup: &Setup,
+        options: &S::Options,
+    ) -> Result<Box<dyn Engine>, EngineError> {
+        if S::is_checksummed(options) {
+            let engine = Slotted::<E, S::Checksummed>::create(resources, catalog, setup, options)?;
+            return Ok(Box::new(engine));
+        }
+        Ok(Box::new(Self::create(resources, catalog, setup, options)?))
+    }
+
+    /// The form that was created: roots have the name of their scheme.
+    fn open_form(
+        resources: Resources<E>,
+        catalog: &Arc<Catalog>,
+        setup: &Setup,
+        options: &S::Options,
+    ) -> Result<(Box<dyn Engine>, RecoveryReport), EngineError> {
+        let checksummed = root_name::<E, S::Checksummed>(resources.partition);
+        if resources.durable.root(&checksummed)?.is_some() {
+            let (engine, report) =
+                Slotted::<E, S::Checksummed>::open(resources, catalog, setup, options)?;
+            return Ok((Box::new(engine), report));
+        }
+        let (engine, report) = Self::open(resources, catalog, setup, options)?;
+        Ok((Box::new(engine), report))
     }
 }

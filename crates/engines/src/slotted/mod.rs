@@ -310,7 +310,6 @@ impl<E: Environment, S: SlottedScheme<E>> Write for Slotted<E, S> {
 }
 
 impl<E: Environment, S: SlottedScheme<E>> Engine for Slotted<E, S> {
-    /// A log that cannot grow leaves everything as it was before the transaction.
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.usable()?;
         self.savepoints.forget();
@@ -321,14 +320,8 @@ impl<E: Environment, S: SlottedScheme<E>> Engine for Slotted<E, S> {
         match self.store.commit() {
             Ok(()) => {}
             Err(SlottedError::Failed) => return Err(EngineError::MustAbort),
-            Err(error) => {
-                let error = EngineError::from(error);
-                if error.is_full() {
-                    self.store.abort();
-                    return Err(error);
-                }
-                return self.state.stop(error);
-            }
+            // Operations have taken the room that it needs: there is always some.
+            Err(error) => return self.state.stop(error),
         }
         self.number += 1;
         Ok((self.number, true))

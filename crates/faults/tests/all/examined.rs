@@ -26,7 +26,7 @@ fn examined_again(engine: EngineKind, states: u64, nested: u64) {
 
 #[test]
 fn the_first_transactions() {
-    for engine in EngineKind::P1 {
+    for engine in EngineKind::P1.into_iter().chain(EngineKind::P3) {
         let settings = Settings {
             states: 1000,
             nested: 300,
@@ -112,19 +112,31 @@ fn whole_nv_disk() {
 }
 
 #[test]
-#[ignore = "takes some seconds"]
-fn long_fast() {
+#[ignore = "takes half a minute; CI runs it"]
+fn whole_fast() {
     examined_again(EngineKind::Fast, 20_000, 2_000);
 }
 
 #[test]
-#[ignore = "takes some seconds"]
-fn long_fash() {
+#[ignore = "takes half a minute; CI runs it"]
+fn whole_fash() {
     examined_again(EngineKind::Fash, 20_000, 2_000);
 }
 
 #[test]
-#[ignore = "takes minutes: a recovery stores what a thousand frames have"]
-fn long_nvwal() {
+#[ignore = "takes half a minute; CI runs it"]
+fn whole_nvwal() {
     examined_again(EngineKind::Nvwal, 20_000, 2_000);
+}
+
+#[test]
+#[ignore = "takes half a minute; CI runs it"]
+fn whole_journal() {
+    examined_again(EngineKind::Journal, 20_000, 2_000);
+}
+
+#[test]
+#[ignore = "takes half a minute; CI runs it"]
+fn whole_wal() {
+    examined_again(EngineKind::Wal, 20_000, 2_000);
 }

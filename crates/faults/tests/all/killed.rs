@@ -194,6 +194,21 @@ fn fash_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::Fash, 13);
 }
 
+#[test]
+fn nvwal_survives_a_power_cut_after_a_kill() {
+    kills_then_power_cuts(EngineKind::Nvwal, 2);
+}
+
+#[test]
+fn journal_survives_a_power_cut_after_a_kill() {
+    kills_then_power_cuts(EngineKind::Journal, 5);
+}
+
+#[test]
+fn wal_survives_a_power_cut_after_a_kill() {
+    kills_then_power_cuts(EngineKind::Wal, 5);
+}
+
 /// Leaves out in turn each flush and fence of an engine's recovery and its master record: each is
 /// noticed or stands in a list with its reason. (The heap's and the undo log's have tests of their
 /// own.)

@@ -386,3 +386,24 @@ fn nvwal() {
     let opened = ("slotted/src/blocks.rs", "open", "lines.flush(&log.memory)", OPENED);
     pool(EngineKind::Nvwal, carved![], &[opened], &[]);
 }
+
+#[test]
+fn journal() {
+    let twice = [
+        ("slotted/src/scheme/journal.rs", "open", "log.settle_now()", OPENED),
+        (
+            "heap/src/persisted.rs",
+            "end_mini",
+            "flush_word",
+            "a log that has grown gives its old chunk back: whoever takes that may be another thread, \
+             whose fence does not cover the end of the mini-transaction",
+        ),
+    ];
+    pool(EngineKind::Journal, carved![], &twice, &[]);
+}
+
+#[test]
+fn wal() {
+    let opened = ("slotted/src/blocks.rs", "open", "lines.flush(&log.memory)", OPENED);
+    pool(EngineKind::Wal, carved![], &[opened], &[]);
+}

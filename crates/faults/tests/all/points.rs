@@ -2,6 +2,7 @@
 
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
+use perdura::EngineKind;
 
 /// The least that is expected of all crash points, or of one in three.
 pub(crate) fn at_least(all: u64, some: u64) -> u64 {
@@ -15,11 +16,21 @@ pub(crate) fn at_points(effort: Effort) -> Effort {
     if at_all() {
         return effort;
     }
-    Effort {
-        part: Part { stride: ONE_IN, ..Part::ALL },
-        again: Again { every: effort.again.every.div_ceil(ONE_IN), ..effort.again },
-        ..effort
-    }
+    thinned(Effort { part: Part::ALL, ..effort }, ONE_IN)
+}
+
+/// One of how many of the usual points an engine is looked at: engines on slotted pages are the same but for
+/// their commits, so that `fast` stands for the others; or 1 with `PERDURA_POINTS=all`.
+pub(crate) fn one_in(engine: EngineKind) -> u64 {
+    let like_another = EngineKind::P3.contains(&engine) && engine != EngineKind::Fast;
+    if like_another && !at_all() { 5 } else { 1 }
+}
+
+/// An effort at one crash point in so many.
+pub(crate) fn thinned(effort: Effort, one_in: u64) -> Effort {
+    let part = Part { stride: effort.part.stride * one_in, ..effort.part };
+    let again = Again { every: effort.again.every.div_ceil(one_in), ..effort.again };
+    Effort { part, again, ..effort }
 }
 
 /// The first half of what there is to look at, rounded up; or all with `PERDURA_POINTS=all`.

@@ -2,7 +2,7 @@
 //! for the fault model.
 
 use crate::common::{Explained, unexplained};
-use crate::points::{at_least, at_points};
+use crate::points::{at_least, at_points, one_in, thinned};
 use faults::explorer::{Again, Effort, Story};
 use faults::full::room_is_made_on_a_full_pool;
 use faults::large::large_values_in_a_pool;
@@ -26,18 +26,26 @@ fn engines() -> impl Iterator<Item = EngineKind> {
 }
 
 fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {
-    let explored = story.explore(None, at_points(effort));
+    survives_in_part(what, story, effort, 1);
+}
+
+/// The same at one in so many of the usual points.
+fn survives_in_part(what: &str, story: &Story<PoolMedium>, effort: Effort, one_in: u64) {
+    let explored = story.explore(None, thinned(at_points(effort), one_in));
     println!("{what}: {} transactions, {explored:?}", story.models.len() - 1);
     assert_eq!(explored.violation, None, "{what}");
     let (points, states) = (at_least(15, 5), at_least(200, 60));
-    assert!(explored.points > points && explored.states > states, "{explored:?}");
-    assert!(effort.again.depth == 0 || explored.nested > 0, "{explored:?}");
+    let enough = explored.points * one_in > points && explored.states * one_in > states;
+    assert!(enough, "{explored:?}");
+    let few = effort.again.depth == 0 || explored.states < 1_000;
+    assert!(few || explored.nested > 0, "{explored:?}");
 }
 
 fn power_cuts(engine: EngineKind, plots: &[Plot], bound: u64, again: Again) {
     for plot in plots {
         let what = format!("{engine}, seed {}, groups of {}", plot.seed, plot.group);
-        survives(&what, &plot.run_in_pool(), Effort::once(bound).then(again));
+        let effort = Effort::once(bound).then(again);
+        survives_in_part(&what, &plot.run_in_pool(), effort, one_in(engine));
     }
 }
 
@@ -77,7 +85,8 @@ fn long_keys_survive_crashes() {
     for engine in engines() {
         let plots = [plot(engine, 14, 30, 3), plot(engine, 11, 20, 60)];
         power_cuts(engine, &plots.map(Plot::with_long_keys), 4, Again::every(1_500, 1));
-        let kills = plot(engine, 15, 30, 20).with_long_keys().run_in_pool().explore_kills(None, 29);
+        let killed = plot(engine, 15, 30, 20).with_long_keys().run_in_pool();
+        let kills = killed.explore_kills(None, 29 * one_in(engine));
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }

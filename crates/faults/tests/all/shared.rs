@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::points::{one_in, thinned};
 use faults::explorer::{Again, Effort};
 use faults::history::Rule::{self, Serializable, Snapshot};
 use faults::medium::Part;
@@ -82,15 +83,23 @@ fn the_same_seed_gives_the_same_record() {
 
 /// Power cuts at every fence, kills at one of so many stores.
 fn survives(name: &str, story: &Shared, rule: Rule, stride: u64) {
+    survives_in_part(name, story, (rule, stride), 1);
+}
+
+/// The same at one in so many of them.
+fn survives_in_part(name: &str, story: &Shared, (rule, stride): (Rule, u64), one_in: u64) {
     let (seed, story) = (story.seed, story.run());
     story.history.check(rule).unwrap_or_else(|found| panic!("{name}, seed {seed}: {found}"));
-    let explored = story.explore(rule, Effort::once(6).then(Again::every(16, 1)));
+    let effort = Effort::once(6).then(Again::every(16, 1));
+    let explored = story.explore(rule, thinned(effort, one_in));
     println!("{name}, seed {seed}: {} conflicts, {story:?}, {explored:?}", story.conflicts);
     assert_eq!(explored.violation, None, "{name}, seed {seed}");
-    assert!(explored.points > 100 && story.handed_over > 50, "{story:?}, {explored:?}");
+    let enough = explored.points * one_in > 60 && story.handed_over > 50;
+    assert!(enough, "{story:?}, {explored:?}");
     let kills = story.explore_kills(rule, stride);
     assert_eq!(kills.violation, None, "{name}, seed {seed}");
-    assert!(kills.states > 20, "{kills:?}");
+    // Where pages are changed in a cache, a transaction has few stores.
+    assert!(kills.states > if one_in == 1 { 15 } else { 4 }, "{kills:?}");
 }
 
 #[test]
@@ -106,7 +115,8 @@ fn two_writers_in_a_partition_of_the_optimistic_engine_survive_crashes() {
 #[test]
 fn two_writers_that_take_turns_survive_crashes() {
     for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
-        survives(engine.name(), &Shared::new(options(engine), 5, 50), Serializable, 97);
+        let story = Shared::new(options(engine), 5, 50);
+        survives_in_part(engine.name(), &story, (Serializable, 97), one_in(engine));
     }
 }
 

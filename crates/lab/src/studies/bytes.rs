@@ -137,7 +137,9 @@ impl BytesStage {
                 | EngineKind::NvLoggingFoc
                 | EngineKind::Fast
                 | EngineKind::Fash
-                | EngineKind::Nvwal => self
+                | EngineKind::Nvwal
+                | EngineKind::Journal
+                | EngineKind::Wal => self
                     .setting
                     .tree_node_bytes(self.engine)
                     .map_or(NODE_BYTES, |bytes| bytes as f64),
@@ -186,7 +188,9 @@ fn merged(own: &OwnStats) -> u64 {
         | OwnStats::NvLoggingFoc(_)
         | OwnStats::Fast(_)
         | OwnStats::Fash(_)
-        | OwnStats::Nvwal(_) => 0,
+        | OwnStats::Nvwal(_)
+        | OwnStats::Journal(_)
+        | OwnStats::Wal(_) => 0,
     }
 }
 

@@ -292,9 +292,9 @@ pub use engines::NvLoggingFocOptions;
 ///
 /// ```
 /// # use perdura::*;
-/// let chosen = FastOptions { page_bytes: 1024 };
+/// let chosen = FastOptions { checksummed: 1, ..FastOptions::default() };
 /// Options::new().engine(chosen.clone());
-/// assert_eq!(chosen.get("page_bytes"), Some(1024));
+/// assert_eq!(chosen.get("checksummed"), Some(1));
 /// ```
 #[doc(inline)]
 pub use engines::FastOptions;
@@ -303,9 +303,9 @@ pub use engines::FastOptions;
 ///
 /// ```
 /// # use perdura::*;
-/// let chosen = FashOptions { page_bytes: 1024 };
+/// let chosen = FashOptions { checksummed: 1, ..FashOptions::default() };
 /// Options::new().engine(chosen.clone());
-/// assert_eq!(chosen.get("page_bytes"), Some(1024));
+/// assert_eq!(chosen.get("checksummed"), Some(1));
 /// ```
 #[doc(inline)]
 pub use engines::FashOptions;
@@ -314,12 +314,34 @@ pub use engines::FashOptions;
 ///
 /// ```
 /// # use perdura::*;
-/// let chosen = NvwalOptions { page_bytes: 1024 };
+/// let chosen = NvwalOptions { page_bytes: 1024, ..NvwalOptions::default() };
 /// Options::new().engine(chosen.clone());
 /// assert_eq!(chosen.get("page_bytes"), Some(1024));
 /// ```
 #[doc(inline)]
 pub use engines::NvwalOptions;
+
+/// The options of `journal`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = JournalOptions { page_bytes: 1024 };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("page_bytes"), Some(1024));
+/// ```
+#[doc(inline)]
+pub use engines::JournalOptions;
+
+/// The options of `wal`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = WalOptions { page_bytes: 1024, ..WalOptions::default() };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("page_bytes"), Some(1024));
+/// ```
+#[doc(inline)]
+pub use engines::WalOptions;
 
 /// The work that an engine has done since it was opened, and the work that waits.
 ///
@@ -526,6 +548,34 @@ pub use engines::FashStats;
 /// ```
 #[doc(inline)]
 pub use engines::NvwalStats;
+
+/// The figures of `journal`: commits, and the pages that they have written.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::Journal));
+/// let OwnStats::Journal(own) = db.stats()?.own else { unreachable!() };
+/// let JournalStats { logged, page_bytes } = own;
+/// assert!(logged > 0 && page_bytes >= logged);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::JournalStats;
+
+/// The figures of `wal`: commits, and checkpoints of its log.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::Wal));
+/// let OwnStats::Wal(own) = db.stats()?.own else { unreachable!() };
+/// let WalStats { logged, checkpoints, checkpoint_bytes } = own;
+/// assert!(logged > 0 && checkpoint_bytes >= checkpoints);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::WalStats;
 
 /// Pages and log of a partition that has a buffer pool, as its files say.
 ///

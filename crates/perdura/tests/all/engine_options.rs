@@ -61,6 +61,8 @@ fn other_value(name: &str) -> Option<u64> {
         "growth" => 8,
         "level0_runs" => 8,
         "block_bytes" => 4096,
+        "checksummed" => 1,
+        "checkpoint_frames" => 20,
         _ => return None,
     })
 }
@@ -68,7 +70,7 @@ fn other_value(name: &str) -> Option<u64> {
 #[test]
 fn each_option_reaches_its_engine() {
     // Sizes of a paged engine show in what it evicts and when it takes checkpoints, in threads.
-    for engine in EngineKind::P1 {
+    for engine in EngineKind::P1.into_iter().chain(EngineKind::P3) {
         let usual = counts(&small(engine));
         assert_eq!(usual, counts(&small(engine)), "{engine}: the counts are always the same");
         for option in engine.options() {
@@ -145,7 +147,7 @@ fn options_of_another_engine_than_the_databases_are_refused_with_the_way_out() {
     let expected = "was created with engine `nvm-inp`, not `inp`; open it without naming an engine";
     assert!(text.ends_with(expected), "{text}");
     let error = Database::open(&path, &options().set("page_bytes", 4096)).unwrap_err();
-    let expected = "nvm-inp has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc; it has node_bytes";
+    let expected = "nvm-inp has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc, fast, fash, nvwal, journal, wal; it has node_bytes";
     assert_eq!(error.to_string(), expected);
     assert_eq!(std::fs::read(&path).unwrap(), before, "it was not touched");
     // What it has, and what others have where that is none of its business.

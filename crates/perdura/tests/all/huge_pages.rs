@@ -79,7 +79,7 @@ fn a_pool_in_huge_pages_holds_the_same_in_as_much_space() {
 fn a_database_lies_on_hugetlbfs() {
     let directory = std::env::var_os("PERDURA_HUGETLBFS").map(PathBuf::from).expect("named");
     let directory = tempfile::tempdir_in(directory).expect("a directory");
-    for engine in [EngineKind::NvmInp, EngineKind::NvmCow, EngineKind::NvmLog] {
+    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
         let path = directory.path().join(engine.name());
         let stored = fill_and_read(&path, &Options::new().engine(engine).pool_limit(1 << 30));
         println!("{engine}: {stored} bytes");

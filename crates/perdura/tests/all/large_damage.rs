@@ -72,7 +72,8 @@ fn looked_at(path: &Path, engine: EngineKind) -> (Vec<Result<(), String>>, Resul
 
 #[test]
 fn damage_to_values_of_several_chunks_is_named() {
-    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
+    // Engines whose values lie in slots; others have them in pages.
+    for engine in EngineKind::P1.into_iter().filter(|engine| !engine.traits().needs_files()) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
         create(&path, engine);

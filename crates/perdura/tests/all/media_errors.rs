@@ -101,7 +101,8 @@ fn every_page_fails(engine: EngineKind) {
 
 #[test]
 fn a_medium_that_fails_at_any_page_gives_errors() {
-    for engine in EngineKind::ALL.into_iter().filter(|kind| !kind.traits().needs_files()) {
+    // The pools of engines on slotted pages grow here, over what has failed.
+    for engine in EngineKind::P1.into_iter().filter(|kind| !kind.traits().needs_files()) {
         every_page_fails(engine);
     }
 }

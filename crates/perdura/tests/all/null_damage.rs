@@ -58,7 +58,8 @@ fn word(bytes: &mut [u8], at: usize, word: u64) {
 
 #[test]
 fn impossible_null_words_and_truth_values_are_reported_and_never_panic() {
-    let engines = EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files());
+    // Engines in whose tuples each column is a word; in packed rows there is another column beside it.
+    let engines = EngineKind::P1.into_iter().filter(|engine| !engine.traits().needs_files());
     for engine in engines {
         // Which word behind the marker, and what stands there then. A bit of 1 is the truth value's,
         // 2 the text's, 4 the UUID's.

@@ -19,6 +19,7 @@ fn options(engine: EngineKind) -> Options {
         // Whether the persister or a commit is first depends on the machine.
         .tune("persister", 0)
         .tune("level0_runs", 2)
+        .tune("checkpoint_frames", 200)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30)
 }
@@ -86,13 +87,17 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
             OwnStats::NvLoggingFoi(own) => assert!(own.objects > 500, "{own:?}"),
             OwnStats::NvLoggingFoc(own) => assert!(own.objects > 500, "{own:?}"),
             OwnStats::Fast(own) => assert!(own.in_place > 0 && own.logged > 0, "{own:?}"),
-            OwnStats::Fash(own) => assert!(own.logged > 500, "{own:?}"),
-            OwnStats::Nvwal(own) => assert!(own.logged > 500 && own.checkpoints > 0, "{own:?}"),
+            OwnStats::Fash(own) => assert!(own.logged > 300, "{own:?}"),
+            OwnStats::Nvwal(own) => assert!(own.logged > 300 && own.checkpoints > 0, "{own:?}"),
+            OwnStats::Journal(own) => assert!(own.logged > 300, "{own:?}"),
+            OwnStats::Wal(own) => assert!(own.logged > 300 && own.checkpoints > 0, "{own:?}"),
             OwnStats::Cow(_) | OwnStats::NvmInp(_) | OwnStats::NvmCow(_) => {}
         }
         let puts_off = runs || engine == EngineKind::Inp;
         assert_eq!((stats.inline.steps > 0, stats.inline.bytes > 0), (puts_off, puts_off));
-        let writes = copies || runs || [EngineKind::NvDisk, EngineKind::Nvwal].contains(&engine);
+        const WRITERS: [EngineKind; 4] =
+            [EngineKind::NvDisk, EngineKind::Nvwal, EngineKind::Journal, EngineKind::Wal];
+        let writes = copies || runs || WRITERS.contains(&engine);
         assert_eq!(stats.write_amplification() > 0.0, writes, "{engine}");
     }
 }

@@ -22,6 +22,7 @@ use crate::cache::Cache;
 use crate::diff::{Run, merge};
 use crate::flaw::{self, Flaw};
 use crate::log::Frames;
+use crate::part::{FRAME, WORD_FRAME};
 use crate::phases::{CHECKPOINT, COMPUTATION, HEAP, LOG_FLUSH, MISC, SLOT_HEADER};
 
 /// The number of frames after which a checkpoint is made, as in SQLite.
@@ -39,7 +40,7 @@ pub(super) struct Cached<M> {
     index: Runs,
     master: BTreeMap<u64, u64>,
     frames: usize,
-    most_frames: usize,
+    pub(super) most_frames: usize,
     pub(super) commits: Commits,
 }
 
@@ -58,24 +59,28 @@ impl<M: Memory> Cached<M> {
         })
     }
 
+    /// Makes sure that the log has room for so many bytes, and for others when it is empty.
+    pub(super) fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+        let Err(full) = self.log.reserve(lane, now, empty) else { return Ok(()) };
+        if self.log.is_empty() {
+            return Err(full);
+        }
+        // There is room in the blocks that the log has: deletes work in a full pool.
+        self.checkpoint()?;
+        self.log.reserve(lane, now, empty)
+    }
+
     /// Commits a change, of which the log gets these runs.
     pub(super) fn commit(&mut self, lane: &mut Lane<M>, change: Change, runs: Runs) -> Result<()> {
         // Before anything of the cache changes there is a place for everything.
-        let mut most = change.master.len() as u64 * 24;
+        let mut most = change.master.len() as u64 * WORD_FRAME;
         for (page, runs) in &runs {
             self.cache.place(*page)?;
-            most += runs.iter().map(|run| 24 + run.1 as u64).sum::<u64>();
+            most += runs.iter().map(|run| FRAME + run.1 as u64).sum::<u64>();
         }
         let memory = lane.memory().clone();
         observe!(M: memory.phase(COMPUTATION));
-        if let Err(full) = self.log.reserve(lane, most) {
-            // There is room in the blocks that the log has: deletes work in a full pool.
-            if self.log.is_empty() {
-                return Err(full);
-            }
-            self.checkpoint()?;
-            self.log.reserve(lane, most)?;
-        }
+        self.reserve(lane, most, 0)?;
         observe!(M: memory.phase(HEAP));
         change.put_into(&self.cache)?;
         observe!(M: memory.phase(SLOT_HEADER));

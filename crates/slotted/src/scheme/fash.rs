@@ -31,12 +31,16 @@ impl<M: Memory> Scheme<M> for Fash<M> {
         self.log.memory()
     }
 
-    fn log_places(&self) -> Vec<u64> {
-        vec![self.log.at()]
+    fn log_places(&self) -> Result<Vec<u64>> {
+        Ok(vec![self.log.at()])
     }
 
     fn counts(&self) -> Commits {
         self.commits
+    }
+
+    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+        self.log.grow(lane, now.max(empty))
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {

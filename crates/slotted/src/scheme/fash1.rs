@@ -37,12 +37,16 @@ impl<M: Memory> Scheme<M> for Fash1<M> {
         self.logs.memory()
     }
 
-    fn log_places(&self) -> Vec<u64> {
-        vec![self.logs.at()]
+    fn log_places(&self) -> Result<Vec<u64>> {
+        Ok(vec![self.logs.at()])
     }
 
     fn counts(&self) -> Commits {
         self.commits
+    }
+
+    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+        self.logs.grow(lane, now.max(empty))
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {

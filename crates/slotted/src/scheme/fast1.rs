@@ -73,12 +73,16 @@ impl<M: Memory, const FENCED: bool> Scheme<M> for Fast1<M, FENCED> {
         self.epoch = epoch;
     }
 
-    fn log_places(&self) -> Vec<u64> {
-        vec![self.log.at()]
+    fn log_places(&self) -> Result<Vec<u64>> {
+        Ok(vec![self.log.at()])
     }
 
     fn counts(&self) -> Commits {
         self.commits
+    }
+
+    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+        self.log.grow(lane, now.max(empty))
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
@@ -88,7 +92,7 @@ impl<M: Memory, const FENCED: bool> Scheme<M> for Fast1<M, FENCED> {
             return self.commit_in_place(change);
         }
         let frames = change.checked_frames(self.log.memory())?;
-        self.log.grow(lane, &frames)?;
+        self.log.grow(lane, frames.bytes())?;
         let mut lines = change.lines;
         let marked = self.log.append_marked(&frames, &mut lines);
         let marked = fence_for(self.log.memory(), marked);

@@ -20,6 +20,7 @@ use crate::Result;
 use crate::cache::Cache;
 use crate::header::Kind;
 use crate::log::{Frames, Log};
+use crate::part::Part;
 use crate::phases::{CHECKPOINT, COMPUTATION, HEAP, LOG_FLUSH, SLOT_HEADER};
 
 /// The scheme; see the module's comment.
@@ -54,12 +55,20 @@ impl<M: Memory> Scheme<M> for Journal<M> {
         self.cache.place(page)
     }
 
-    fn log_places(&self) -> Vec<u64> {
-        vec![self.log.at()]
+    fn log_places(&self) -> Result<Vec<u64>> {
+        Ok(vec![self.log.at()])
     }
 
     fn counts(&self) -> Commits {
         self.commits
+    }
+
+    fn logged_bytes(part: &Part) -> u64 {
+        part.page_frame()
+    }
+
+    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+        self.log.grow(lane, now.max(empty))
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
@@ -78,7 +87,7 @@ impl<M: Memory> Scheme<M> for Journal<M> {
             self.cache.place(*page)?;
         }
         observe!(M: memory.phase(COMPUTATION));
-        self.log.grow(lane, &saved)?;
+        self.log.grow(lane, saved.bytes())?;
         observe!(M: memory.phase(HEAP));
         change.put_into(&self.cache)?;
         observe!(M: memory.phase(SLOT_HEADER));
@@ -86,6 +95,7 @@ impl<M: Memory> Scheme<M> for Journal<M> {
         let hot = self.log.append_marked(&saved, &mut lines);
         let hot = fence_for(&memory, hot);
         observe!(M: memory.phase(LOG_FLUSH));
+        self.commits.checkpoint_bytes += (pages.len() * self.page_bytes) as u64;
         for page in pages {
             memory.copy(Off::new(page), &self.cache.read(page, 0, self.page_bytes)?);
             lines.add(Range::new(page, self.page_bytes as u64));

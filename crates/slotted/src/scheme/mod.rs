@@ -32,6 +32,7 @@ use crate::flaw::{self, Flaw};
 use crate::header::Kind;
 use crate::layout::{FREE_AT, LOG_AT, ROOTS_AT};
 use crate::log::{Frames, Log};
+use crate::part::Part;
 use crate::phases::{CHECKPOINT, HEAP, LOG_FLUSH, SLOT_HEADER};
 
 /// A header that a transaction changes: the page, where in it the header goes, its bytes.
@@ -137,7 +138,8 @@ pub struct Commits {
     pub logged_bytes: u64,
     /// Checkpoints of a log that is not emptied by each commit.
     pub checkpoints: u64,
-    /// Bytes that these checkpoints have stored in pages.
+    /// Bytes that these checkpoints have stored in pages; of the journal, bytes of pages that commits have
+    /// overwritten.
     pub checkpoint_bytes: u64,
 }
 
@@ -189,6 +191,8 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// # Errors
     /// The log is damaged.
     fn open(parts: Parts<M>) -> Result<Self>;
+    /// Sets the number of frames from which on the log is brought home, in schemes that let it grow.
+    fn checkpoint_after(&mut self, _frames: usize) {}
     /// Tells the number of this opening, before the first commit, to schemes whose headers have it.
     fn begin(&mut self, _epoch: u16) {}
     /// The memory of the pages.
@@ -202,15 +206,34 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     }
 
     /// The places of the objects of the heap that the log is.
-    fn log_places(&self) -> Vec<u64>;
+    ///
+    /// # Errors
+    /// The log is damaged.
+    fn log_places(&self) -> Result<Vec<u64>>;
 
     /// The commits that it has made.
     fn counts(&self) -> Commits;
 
-    /// Makes a change count, durably.
+    /// Returns the most bytes of frames that the log gets of a page of which so much changes.
+    fn logged_bytes(part: &Part) -> u64 {
+        match Self::RECORDS {
+            Records::Flushed => part.header_frames(),
+            Records::Checked => part.checked_frames(),
+            Records::Logged => part.run_frames(),
+        }
+    }
+
+    /// Makes sure that the log has room for these many bytes of frames now, and for so many when it is empty.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.
+    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()>;
+
+    /// Makes a change count, durably.
+    ///
+    /// # Errors
+    /// The memory is full, and there was no [`reserve`](Self::reserve) for the change; nothing has changed
+    /// then.
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()>;
 
     /// Does what commits have put off, so that opening has nothing to do.
@@ -255,7 +278,7 @@ fn log_headers<M: Memory>(
     let frames = change.frames();
     let (memory, mut lines) = (log.memory().clone(), std::mem::take(&mut change.lines));
     observe!(M: memory.phase(SLOT_HEADER));
-    log.grow(lane, &frames)?;
+    log.grow(lane, frames.bytes())?;
     observe!(M: memory.phase(HEAP));
     let written = match unlogged::<M>(log, &change) {
         Some(fewer) => log.append(&fewer, &mut lines),

@@ -29,6 +29,10 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
         Ok(Self(Cached::open(&parts, FRAMES)?))
     }
 
+    fn checkpoint_after(&mut self, frames: usize) {
+        self.0.most_frames = frames;
+    }
+
     fn pages(&self) -> &Dram {
         self.0.cache.pages()
     }
@@ -37,12 +41,16 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
         self.0.cache.place(page)
     }
 
-    fn log_places(&self) -> Vec<u64> {
-        self.0.log.places().to_vec()
+    fn log_places(&self) -> Result<Vec<u64>> {
+        self.0.log.places()
     }
 
     fn counts(&self) -> Commits {
         self.0.commits
+    }
+
+    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+        self.0.reserve(lane, now, empty)
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {

@@ -10,6 +10,7 @@ use super::{Change, Commits, Parts, Records, Scheme};
 use crate::Result;
 use crate::blocks::BLOCK_BYTES;
 use crate::header::Kind;
+use crate::part::Part;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -31,6 +32,10 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Wal<M, FRAMES> {
         Ok(Self { pages: Cached::open(&parts, FRAMES)?, page_bytes })
     }
 
+    fn checkpoint_after(&mut self, frames: usize) {
+        self.pages.most_frames = frames;
+    }
+
     fn pages(&self) -> &Dram {
         self.pages.cache.pages()
     }
@@ -39,12 +44,20 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Wal<M, FRAMES> {
         self.pages.cache.place(page)
     }
 
-    fn log_places(&self) -> Vec<u64> {
-        self.pages.log.places().to_vec()
+    fn log_places(&self) -> Result<Vec<u64>> {
+        self.pages.log.places()
     }
 
     fn counts(&self) -> Commits {
         self.pages.commits
+    }
+
+    fn logged_bytes(part: &Part) -> u64 {
+        part.page_frame()
+    }
+
+    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+        self.pages.reserve(lane, now, empty)
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {

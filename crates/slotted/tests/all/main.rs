@@ -2,6 +2,7 @@
 
 mod budgets;
 mod crash;
+mod full;
 mod model;
 mod opening;
 mod savepoints;

@@ -10,7 +10,7 @@ use slotted::{
     Fash, Fash1, Fast, Fast1, Journal, Line, Nvwal, Options, Scheme, SlottedError, Store, Wal, Word,
 };
 
-use crate::work::{Mix, Model, TREES, contents, dram, heap_over, key, run, small};
+use crate::work::{Mix, Model, TREES, contents, dram, dram_of, heap_over, key, run, small};
 
 const MIX: Mix = Mix { keys: 300, operations: 12, deletions: 35, long: 3, value_bytes: 90 };
 
@@ -179,8 +179,7 @@ fn what_is_too_large_is_refused_and_what_is_as_large_as_possible_is_not() {
 
 #[test]
 fn a_full_memory_refuses_and_takes_deletions() {
-    let memory = Dram::new(512 << 10).unwrap();
-    memory.grow(16 << 10).unwrap();
+    let memory = dram_of(512 << 10);
     let mut store =
         Store::<Dram, Fast<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
     let mut there = Vec::new();
@@ -212,8 +211,7 @@ fn a_full_memory_refuses_and_takes_deletions() {
 /// Fills half of a memory with pages, and then a log that grows with what it has to say.
 #[test]
 fn nvwal_in_a_full_memory_makes_room_in_its_log_by_a_checkpoint() {
-    let memory = Dram::new(512 << 10).unwrap();
-    memory.grow(16 << 10).unwrap();
+    let memory = dram_of(512 << 10);
     let mut store =
         Store::<Dram, Nvwal<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
     let mut there = 0;

@@ -68,19 +68,19 @@ fn all_cost_the_same(records: [u64; 2]) {
     costs_the_same::<Fash1<Arena>, Fash1<Emulated<Arena>>>(records, 10);
     costs_the_same::<Fast<Arena>, Fast<Emulated<Arena>>>(records, 10);
     costs_the_same::<Fast1<Arena>, Fast1<Emulated<Arena>>>(records, 10);
-    costs_the_same::<Nvwal<Arena>, Nvwal<Emulated<Arena>>>(records, 200);
+    costs_the_same::<Nvwal<Arena>, Nvwal<Emulated<Arena>>>(records, 20);
     costs_the_same::<Journal<Arena>, Journal<Emulated<Arena>>>(records, 10);
-    costs_the_same::<Wal<Arena>, Wal<Emulated<Arena>>>(records, 2000);
+    costs_the_same::<Wal<Arena>, Wal<Emulated<Arena>>>(records, 20);
     costs_the_same::<Word<Arena>, Word<Emulated<Arena>>>(records, 10);
 }
 
 #[test]
 fn opening_does_not_depend_on_how_many_records_there_are() {
-    all_cost_the_same([1_000, 100_000]);
+    all_cost_the_same([1_000, 10_000]);
 }
 
 #[test]
 #[ignore = "a million records: half a minute"]
-fn opening_does_not_depend_on_how_many_millions_of_records_there_are() {
+fn long_opening_does_not_depend_on_how_many_millions_of_records_there_are() {
     all_cost_the_same([10_000, 1_000_000]);
 }

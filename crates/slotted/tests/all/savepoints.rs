@@ -1,14 +1,14 @@
 //! Savepoints against a model: nested ones, taken back to, released, with splits, merges, long values
 //! and pages that come and go between them.
 
-use pm::{Dram, Memory};
+use pm::Dram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use slotted::{
     Fash, Fash1, Fast, Fast1, Journal, Nvwal, Savepoint, Scheme, SlottedError, Store, Wal,
 };
 
-use crate::work::{Mix, Model, contents, dram, heap_over, key, run, small};
+use crate::work::{Mix, Model, contents, dram, dram_of, heap_over, key, run, small};
 
 fn follow_the_model<S: Scheme<Dram>>(seed: u64) {
     let mix = Mix { keys: 300, operations: 8, deletions: 40, long: 5, value_bytes: 90 };
@@ -108,8 +108,7 @@ fn space_of_a_released_savepoint_is_used_again() {
 /// A memory that is full in the middle of a transaction: what came before stays, and can be committed.
 #[test]
 fn a_statement_that_found_the_memory_full_is_undone_alone() {
-    let memory = Dram::new(256 << 10).unwrap();
-    memory.grow(16 << 10).unwrap();
+    let memory = dram_of(256 << 10);
     let mut store =
         Store::<Dram, Fast<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
     let mut there = 0;

@@ -22,7 +22,12 @@ pub(crate) fn small(page_bytes: u32) -> Options {
 
 /// An empty memory.
 pub(crate) fn dram() -> Dram {
-    let memory = Dram::new(64 << 20).unwrap();
+    dram_of(64 << 20)
+}
+
+/// An empty memory that can have so many bytes.
+pub(crate) fn dram_of(limit: u64) -> Dram {
+    let memory = Dram::new(limit).unwrap();
     memory.grow(16 << 10).unwrap();
     memory
 }

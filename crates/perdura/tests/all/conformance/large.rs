@@ -196,7 +196,10 @@ fn no_room_for_a_large_value_is_an_ordinary_error() {
                 id += 1;
             }
             check(store.db(), &expected);
-            assert!(expected.len() > 8, "{engine}: {}", expected.len());
+            // Some logs have all bytes of the largest transaction.
+            let logs_all = [EngineKind::Nvwal, EngineKind::Journal, EngineKind::Wal];
+            let least = if logs_all.contains(&engine) { 2 } else { 8 };
+            assert!(expected.len() > least, "{engine}: {}", expected.len());
             let gone = |tuple: &Tuple| matches!(tuple[0], Own::U64(id) if id % 3 != 0);
             for tuple in expected.iter().filter(|tuple| gone(tuple)) {
                 store.db().write(|tx| tx.delete(&table, &[tuple[0].value()])).unwrap();

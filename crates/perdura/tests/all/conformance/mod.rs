@@ -41,6 +41,8 @@ use perdura::{
 enum Under {
     /// One that ships.
     Known(EngineKind),
+    /// The form with checksums and fewer fences of one that has it.
+    Checksummed(EngineKind),
     /// The one for tests.
     Optimistic,
 }
@@ -51,9 +53,16 @@ impl Under {
         EngineKind::EVERY.into_iter().map(Self::Known).chain([Self::Optimistic])
     }
 
+    /// The same, and the engines with checksums.
+    fn in_all_forms() -> impl Iterator<Item = Self> {
+        Self::all().chain([EngineKind::Fast, EngineKind::Fash].map(Self::Checksummed))
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Known(kind) => kind.name(),
+            Self::Checksummed(EngineKind::Fast) => "fast, checksummed",
+            Self::Checksummed(_) => "fash, checksummed",
             Self::Optimistic => optimistic::NAME,
         }
     }
@@ -61,7 +70,9 @@ impl Under {
     /// Returns whether it runs one transaction at a time, and numbers them one by one.
     fn is_serial(self) -> bool {
         match self {
-            Self::Known(kind) => kind.traits().concurrency == Concurrency::Serial,
+            Self::Known(kind) | Self::Checksummed(kind) => {
+                kind.traits().concurrency == Concurrency::Serial
+            }
             // Its numbers are those of the engine beneath.
             Self::Optimistic => true,
         }
@@ -70,7 +81,9 @@ impl Under {
     /// Returns whether commits are made durable in files alone.
     fn commits_in_files(self) -> bool {
         match self {
-            Self::Known(kind) => kind.traits().durable_in == DurableIn::Files,
+            Self::Known(kind) | Self::Checksummed(kind) => {
+                kind.traits().durable_in == DurableIn::Files
+            }
             Self::Optimistic => false,
         }
     }
@@ -115,6 +128,7 @@ impl Setup {
     fn of(engine: Under, options: Options) -> Self {
         match engine {
             Under::Known(kind) => options.engine(kind).into(),
+            Under::Checksummed(kind) => options.engine(kind).set("checksummed", 1).into(),
             Under::Optimistic => Self { test_engine: true, options },
         }
     }
@@ -190,6 +204,7 @@ fn small(engine: impl Into<Under>) -> Setup {
         .tune("checkpoint_bytes", 64 << 10)
         .tune("wal_reserve_bytes", 16 << 10)
         .tune("buffer_bytes", 256 << 10)
+        .tune("checkpoint_frames", 300)
         // Nothing becomes durable behind a transaction's back.
         .tune("persister", 0)
         .pool_limit(1 << 30)

@@ -112,7 +112,7 @@ impl Run {
             println!("engine {engine}");
             self.digest(engine)
         };
-        let digests: Vec<u64> = Under::all().map(digest).collect();
+        let digests: Vec<u64> = Under::in_all_forms().map(digest).collect();
         println!("{digests:x?}");
         assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
     }
@@ -173,7 +173,9 @@ fn recording_media_hold_the_same() {
             Media::recorded(Recording::pool(64 << 10, 64 << 20).unwrap(), RecordingFiles::new());
         let setup = small(engine);
         let db = match engine {
-            Under::Known(_) => Database::create_on(media, &schema(), &setup),
+            Under::Known(_) | Under::Checksummed(_) => {
+                Database::create_on(media, &schema(), &setup)
+            }
             Under::Optimistic => {
                 Database::create_with(media, &schema(), &setup, &Optimistic::new())
             }
@@ -187,14 +189,15 @@ fn recording_media_hold_the_same() {
         db.close().unwrap();
         digest
     };
-    let digests: Vec<u64> = Under::all().map(digest).collect();
+    let digests: Vec<u64> = Under::in_all_forms().map(digest).collect();
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:x?}");
 }
 
 /// Returns which of the engines that ship have savepoints.
 fn has_savepoints(engine: EngineKind) -> bool {
-    use EngineKind::{NvmInp, NvmLog};
-    engine.traits().concurrency == Concurrency::Shared || [NvmInp, NvmLog].contains(&engine)
+    engine.traits().concurrency == Concurrency::Shared
+        || [EngineKind::NvmInp, EngineKind::NvmLog].contains(&engine)
+        || EngineKind::P3.contains(&engine)
 }
 
 #[test]

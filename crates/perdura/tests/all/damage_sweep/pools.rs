@@ -291,3 +291,15 @@ fn fash_survives_damage_of_every_word() {
 fn nvwal_survives_damage_of_every_word() {
     every_word(EngineKind::Nvwal);
 }
+
+#[test]
+#[ignore = "takes seconds; `fast` is the same but for its commits"]
+fn journal_survives_damage_of_every_word() {
+    every_word(EngineKind::Journal);
+}
+
+#[test]
+#[ignore = "takes seconds; `fast` is the same but for its commits"]
+fn wal_survives_damage_of_every_word() {
+    every_word(EngineKind::Wal);
+}
